@@ -10,6 +10,7 @@
 #include "tdict/keysets.h"
 #include "tdict/loader.h"
 #include "tdict/object.h"
+#include "tdict/schema.h"
 #include "tdict/shape.h"
 #include "tdict/trace.h"
 #include "tdict/transfer.h"

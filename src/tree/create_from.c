@@ -3,23 +3,22 @@
  * Thread rule: thread-safe, since only new trees are written. */
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/error.h"
-#include "tensor/layout.h"
+#include "tensor/arena.h"
 #include "tree/agree.h"
 #include "tree/create_from.h"
 #include "tree/place.h"
 
 static const char what[] = "create_from";
-enum { FIELD_NDIM = 6, LEAF_ALIGNMENT = 256 };
+enum { FIELD_NDIM = 6 };
 
-/* The memory that the whole schema needs. */
+/* What is created, and the memory that it needs. */
 typedef struct plan {
   const tdict_schema *schema;
   bool zero;
   int batch_ndim;
   const int64_t *batch_size;
-  size_t num_dims, bytes;
+  tdict_arena arena;
 } plan;
 
 /* Writes the shape of a field, batch dimensions first. Returns the number of dimensions. */
@@ -29,10 +28,9 @@ static int write_field_shape(const plan *p, const tdict_field *field, int64_t *s
   return p->batch_ndim + field->ndim;
 }
 
-/* Checks a field and adds its bytes to the plan. The tensor begins where the bytes planned so far end. */
+/* Checks a field and adds its tensor to the arena. */
 static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *err) {
   int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
-  tdict_layout_size size;
   if (!field->path) return tdict_fail(err, TDICT_EINVAL, "%s: a field's path is NULL", what);
   if (field->ndim < 0 || field->ndim > FIELD_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", what, (int)field->ndim,
@@ -43,22 +41,12 @@ static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *e
       return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on", what,
                         (int)field->ndim, i, (long long)field->shape[i]);
   int ndim = write_field_shape(p, field, shape);
-  tdict_status status = tdict_layout_check(what, field->dtype, ndim, shape, &size, err);
-  if (status != TDICT_OK) return status;
-  /* Add the aligned bytes. Offsets must also fit in int64_t. */
-  size_t aligned, sum;
-  if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned) || !tdict_add_size(p->bytes, aligned, &sum) ||
-      sum > INT64_MAX)
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the fields up to this one need more than 2^63 - 1 bytes", what);
-  p->bytes = sum;
-  p->num_dims += (size_t)ndim;
-  return TDICT_OK;
+  return tdict_arena_measure(&p->arena, what, field->dtype, ndim, shape, err);
 }
 
 static tdict_status plan_schema(plan *p, const tdict_schema *schema, tdict_error *err) {
   tdict_status status = tdict_batch_check(what, p->batch_ndim, p->batch_size, err);
   p->schema = schema;
-  p->num_dims = p->bytes = 0;
   for (size_t i = 0; i < schema->num_fields && status == TDICT_OK; i++) {
     status = plan_field(p, &schema->fields[i], err);
     if (status != TDICT_OK) tdict_error_at(err, status, schema->fields[i].path);
@@ -86,46 +74,30 @@ static tdict_status set_new_tensor(tdict_tree *td, const char *path, tdict_tenso
   return status;
 }
 
-/* Makes the tensors one after another over the storage of the slab and adds them to the tree. */
-static tdict_status add_field_tensors(tdict_tree *td, const plan *p, tdict_slab *slab, tdict_error *err) {
+/* Makes the tensors one after another and adds them to the tree. */
+static tdict_status add_field_tensors(tdict_tree *td, plan *p, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  size_t offset = 0;
   for (size_t i = 0; i < p->schema->num_fields && status == TDICT_OK; i++) {
     const tdict_field *field = &p->schema->fields[i];
     int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
     int ndim = write_field_shape(p, field, shape);
-    /* The slab has room for every field, and plan_field() has checked the shape. */
-    tdict_tensor *tensor = tdict_slab_add(slab, field->dtype, ndim, shape, offset);
-    offset += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
+    tdict_tensor *tensor = tdict_arena_add(&p->arena, field->dtype, ndim, shape);
     status = set_new_tensor(td, field->path, tensor, err);
     tdict_tensor_release(tensor);
   }
   return status;
 }
 
-/* Allocates the storage for all fields and a slab for their tensors. */
-static tdict_status create_schema_slab(const plan *p, tdict_memory *memory, tdict_slab **out, tdict_error *err) {
-  tdict_storage *storage;
-  tdict_status status = tdict_storage_create(memory, p->bytes, p->zero, &storage, err);
-  if (status != TDICT_OK) return status;
-  /* This flag tells transfers that the gaps between the tensors hold no data. */
-  storage->flags |= TDICT_STORAGE_ARENA;
-  status = tdict_slab_create(p->schema->num_fields, p->num_dims, storage, out, err);
-  tdict_storage_release(storage);
-  return status;
-}
-
 /* Checks the schema, then creates its tree. On failure nothing is left allocated. */
 static tdict_status create_planned_tree(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out,
                                         tdict_error *err) {
-  tdict_slab *slab = NULL;
   tdict_tree *td = NULL;
   tdict_status status = plan_schema(p, schema, err);
   if (status == TDICT_OK) status = tdict_create(p->batch_ndim, p->batch_size, &td, err);
-  if (status == TDICT_OK && schema->num_fields) status = create_schema_slab(p, memory, &slab, err);
-  if (status == TDICT_OK) status = add_field_tensors(td, p, slab, err);
+  if (status == TDICT_OK) status = tdict_arena_allocate(&p->arena, memory, p->zero, err);
+  if (status == TDICT_OK) status = add_field_tensors(td, p, err);
   /* The tensors in the tree hold the slab from now on. */
-  if (slab) tdict_slab_release(slab, 1);
+  tdict_arena_reset(&p->arena);
   if (status != TDICT_OK) {
     tdict_release(td);
     return status;

@@ -27,6 +27,7 @@ HEADERS = {
     "shape.h": "ops",
     "visit.h": "ops",
     "write.h": "ops",
+    "schema.h": "schema",
     "sim.h": "device",
     "context.h": "device",
     "hook.h": "transfer",
@@ -44,11 +45,12 @@ BELOW = {
     "tensor": ["memory"],
     "tree": ["tensor"],
     "ops": ["tree"],
+    "schema": ["tree"],
     "device": ["memory"],
     "sim": ["device"],
     "transfer": ["tree", "device"],
     "loader": ["ops", "transfer"],
-    "context": ["loader", "sim"],  # src/context.c, the one file that sees all, and its header
+    "context": ["loader", "schema", "sim"],  # src/context.c, the one file that sees all, and its header
 }
 MOST_UNITS = 20
 

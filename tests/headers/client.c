@@ -18,6 +18,7 @@
 #include "tdict/memory.h"
 #include "tdict/object.h"
 #include "tdict/sampler.h"
+#include "tdict/schema.h"
 #include "tdict/shape.h"
 #include "tdict/sim.h"
 #include "tdict/status.h"
@@ -43,6 +44,7 @@ static void check(int good, const char *what, int line) {
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
 
 #include "client_more.h"
+#include "client_schema.h"
 #include "client_tensor.h"
 
 static void ignore_log(void *user, int32_t level, const char *text) {
@@ -566,6 +568,7 @@ int main(void) {
   use_tensor_makers();
   use_tensor();
   use_tree();
+  use_schema();
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
   if (context) use_trace(context);

@@ -1,0 +1,170 @@
+/* Declares schemas of trees. A schema describes a tree without its elements.
+ *
+ * A schema has the keys of all nodes in order, the batch sizes, the dtypes and shapes of tensors, and the type names
+ * of objects. Devices, locks, strides and storages are not part of a schema, because a receiver chooses its own. A
+ * schema never changes. The struct tdict_schema of tdict/tree.h is another, simpler type: a list of fields of the
+ * program.
+ *
+ * A program can write a schema to a few bytes, called the blob, and read the blob in another process. No step loses
+ * anything: if a schema is written, read, created as a tree and exported again, the new schema equals the first.
+ *
+ * In a schema, the batch size of a child begins with the batch size of its parent. If a child of the exported tree has
+ * another batch size and its tensors match the parent, the child takes the parent's batch size in the schema.
+ *
+ * Format of a blob, version 1. An `int` is an unsigned number below 2^63 in LEB128, in its shortest form. A `text` is
+ * one or more bytes other than 0, followed by a byte 0. `sizes` are an int n, followed by n ints.
+ *
+ * - The blob is "tdsc", the version (4 bytes, little-endian), the sizes of the batch, the entries, and 0x00.
+ * - A tensor is 0x01, the key (a text), the dtype, and the sizes after the batch dimensions.
+ * - A dtype is its code (1 byte), bits (1 byte) and lanes (2 bytes, little-endian).
+ * - A tree is 0x02, the key (a text), sizes, its entries, and 0x00. The sizes are those of its batch after the batch
+ *   dimensions of the parent.
+ * - An object is 0x03, the key (a text), and the name of its type (a text).
+ *
+ * Thread rule: all functions are thread-safe, but a tree that another thread writes must not be exported. */
+#ifndef TDICT_SCHEMA_H
+#define TDICT_SCHEMA_H
+
+#include "tdict/tree.h"
+
+TDICT_BEGIN_DECLS
+
+typedef struct tdict_tree_schema tdict_tree_schema;
+
+/** The largest number of keys on a path in a schema. */
+#define TDICT_SCHEMA_MAX_DEPTH 1024
+/** The version of the blobs that this library writes. */
+#define TDICT_SCHEMA_VERSION 1
+
+/** @brief Creates the schema of a tree.
+ *  @param[in]  tree  Borrowed for the call.
+ *  @param[out] out   New schema with one reference, written on success only.
+ *  @return #TDICT_OK; #TDICT_ESHAPE a tensor does not begin with the batch size of a tree above it; #TDICT_ENOTSUP a
+ *          path has more than #TDICT_SCHEMA_MAX_DEPTH keys; #TDICT_EOVERFLOW the blob would have more than 2^31 - 1
+ *          bytes; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. For the first two, err->path names the entry.
+ *  @note Cost: O(keys below the tree). No element is read, and the call does not wait for transfers. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_export(const tdict_tree *tree, tdict_tree_schema **out,
+                                                                tdict_error *err);
+/** @brief Adds a reference and returns @p schema, which must not be NULL. */
+TDICT_API tdict_tree_schema *tdict_tree_schema_retain(const tdict_tree_schema *schema);
+/** @brief Drops a reference. The last release frees the schema. NULL is allowed. */
+TDICT_API void tdict_tree_schema_release(tdict_tree_schema *schema);
+
+/** What an entry of a schema is. The numbers are those of the blob. */
+typedef enum tdict_schema_kind {
+  TDICT_SCHEMA_TENSOR = 1,
+  TDICT_SCHEMA_TREE = 2,
+  TDICT_SCHEMA_OBJECT = 3
+} tdict_schema_kind;
+/** An entry of a schema. All pointers are borrowed from the schema. */
+typedef struct tdict_schema_entry {
+  const char *key; /**< the last key of the path, unescaped */
+  tdict_schema_kind kind;
+  int32_t depth;             /**< 0 for the keys of the root */
+  int64_t parent;            /**< index of the tree that holds the entry; -1: the root */
+  int32_t batch_ndim;        /**< length of `batch_size` */
+  const int64_t *batch_size; /**< of a tree: its own; of a tensor or object: that of the tree that holds the entry */
+  tdict_dtype dtype;         /**< of a tensor, else 0 */
+  int32_t ndim;              /**< length of `shape`; 0 if the entry is not a tensor */
+  const int64_t *shape;      /**< sizes of a tensor after the batch dimensions */
+  const char *type_name;     /**< of an object, else NULL */
+} tdict_schema_entry;
+
+/** @brief Returns the number of batch dimensions of the root. */
+TDICT_API int tdict_tree_schema_batch_ndim(const tdict_tree_schema *schema);
+/** @brief Returns the batch size of the root, borrowed from the schema. */
+TDICT_API const int64_t *tdict_tree_schema_batch_size(const tdict_tree_schema *schema);
+/** @brief Returns the number of entries: tensors, trees and objects. The root is not an entry. */
+TDICT_API size_t tdict_tree_schema_num_entries(const tdict_tree_schema *schema);
+/** @brief Returns the number of tensors. */
+TDICT_API size_t tdict_tree_schema_num_leaves(const tdict_tree_schema *schema);
+/** @brief Returns the number of objects. */
+TDICT_API size_t tdict_tree_schema_num_objects(const tdict_tree_schema *schema);
+/** @brief Returns entry @p i. The entries have the order of tdict_walk(): a tree comes before its children.
+ *  @param[out] out  Written on success only.
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is not below tdict_tree_schema_num_entries(); #TDICT_EINVAL a NULL
+ *          pointer. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_get_entry_at(const tdict_tree_schema *schema, size_t i,
+                                                                      tdict_schema_entry *out, tdict_error *err);
+/** @brief Writes the escaped path of entry @p i, cut to @p bytes and ended by 0.
+ *  @param[out] buffer  May be NULL if @p bytes is 0.
+ *  @return the length of the full path without the 0; 0 if there is no entry @p i.
+ *  @note Cost: O(length of the path). */
+TDICT_API size_t tdict_tree_schema_path(const tdict_tree_schema *schema, size_t i, char *buffer, size_t bytes);
+
+/** @brief Returns true if the schemas are equal: the same keys in the same order, kinds, batch sizes, dtypes, shapes
+ *  and type names. Cost: O(bytes of the blobs). */
+TDICT_API bool tdict_tree_schema_equal(const tdict_tree_schema *a, const tdict_tree_schema *b);
+/** The first difference between two schemas. */
+typedef struct tdict_schema_difference {
+  bool differs;
+  char path[248];    /**< path of the entry; "" for the root; long paths are cut in the middle */
+  char message[256]; /**< describes the difference; "" if there is none */
+} tdict_schema_difference;
+/** @brief Finds the first difference between two schemas, in the order of the entries.
+ *  @param[out] out  If the schemas are equal, `differs` is false. Written on success only.
+ *  @return #TDICT_OK whether the schemas differ or not; #TDICT_EINVAL a NULL pointer. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_compare(const tdict_tree_schema *a, const tdict_tree_schema *b,
+                                                                 tdict_schema_difference *out, tdict_error *err);
+
+/** A 128-bit hash. */
+typedef struct tdict_hash128 {
+  uint64_t lo, hi;
+} tdict_hash128;
+/** @brief Returns the hash of a schema. Equal schemas have equal hashes, on every machine and in all later versions.
+ *
+ *  The hash is MurmurHash3_x64_128 with seed 0 of the blob of version 1 without its first 8 bytes. `lo` is the first
+ *  word of the result of MurmurHash3, and `hi` the second. The hash does not protect against an attacker, who can make
+ *  schemas with equal hashes; then use tdict_tree_schema_equal().
+ *  @note Cost: constant. The hash is computed when the schema is created. */
+TDICT_API tdict_hash128 tdict_tree_schema_hash(const tdict_tree_schema *schema);
+
+/** @brief Writes the blob of a schema, cut to @p bytes. Equal schemas have equal blobs.
+ *  @param[out] buffer  May be NULL if @p bytes is 0.
+ *  @return the length of the whole blob in bytes. */
+TDICT_API size_t tdict_tree_schema_write(const tdict_tree_schema *schema, void *buffer, size_t bytes);
+/** @brief Reads the blob of a schema. The bytes may come from an untrusted source.
+ *
+ *  Only the exact bytes that tdict_tree_schema_write() writes are accepted. Memory use is at most 50 bytes per byte
+ *  of the blob, plus 1 KiB.
+ *  @param[in]  blob  @p bytes bytes, borrowed for the call.
+ *  @param[out] out   New schema with one reference, written on success only.
+ *  @return #TDICT_OK; #TDICT_EFORMAT the bytes are not a blob, and the message names the offset and what was found;
+ *          #TDICT_ENOTSUP the blob has a later version; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
+ *  @note #TDICT_EFORMAT includes: a key that is twice in a tree; an unknown dtype; more than 16 batch dimensions or 32
+ *        dimensions; a tensor whose bytes do not fit 63 bits. The same error is returned for bytes after the end, a
+ *        path of more than #TDICT_SCHEMA_MAX_DEPTH keys, and a blob of more than 2^31 - 1 bytes.
+ *  @note Cost: O(bytes * log(keys)). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_read(const void *blob, size_t bytes, tdict_tree_schema **out,
+                                                              tdict_error *err);
+
+/** Options of tdict_tree_schema_create(). */
+typedef struct tdict_tree_schema_create_options {
+  size_t struct_size;
+  int32_t batch_ndim;        /**< length of `batch_size`; -1 (default): the batch size of the schema is used */
+  bool is_uninitialized;     /**< true: the elements are unspecified; false (default): all elements are zero */
+  const int64_t *batch_size; /**< replaces the batch size of the root, in all trees and tensors; borrowed */
+  tdict_memory *memory;      /**< memory of the storage; NULL (default): plain host memory; borrowed */
+} tdict_tree_schema_create_options;
+static inline tdict_tree_schema_create_options tdict_tree_schema_create_options_default(void) {
+  tdict_tree_schema_create_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  o.batch_ndim = -1;
+  return o;
+}
+/** @brief Creates a tree as a schema describes it.
+ *
+ *  All tensors are views of one storage, in the order of the entries. The storage and each tensor begin on a multiple
+ *  of 256 bytes. The tree has no device and is not locked.
+ *  @param[in]  options  NULL for the defaults.
+ *  @param[out] out      New tree with one reference, written on success only.
+ *  @return #TDICT_OK; #TDICT_ENOTSUP the schema has an object; #TDICT_EINVAL a NULL pointer, an invalid batch size or
+ *          too many dimensions; #TDICT_EOVERFLOW the tensors need more than 2^63 - 1 bytes; #TDICT_ENOMEM. Also
+ *          returns the errors of the memory. err->path names the entry. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema,
+                                                                const tdict_tree_schema_create_options *options,
+                                                                tdict_tree **out, tdict_error *err);
+
+TDICT_END_DECLS
+#endif

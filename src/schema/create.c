@@ -1,0 +1,95 @@
+/* Creates a tree from a schema: checks and measures all entries, allocates, then adds the entries to new nodes, which no
+ * other thread has yet. Thread rule: thread-safe, since only new trees are written. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "schema/schema.h"
+#include "tensor/arena.h"
+#include "tree/node.h"
+
+static const char what[] = "tree_schema_create";
+
+typedef struct maker {
+  const tdict_tree_schema *schema;
+  int batch_ndim; /* of the new root */
+  const int64_t *batch_size;
+  tdict_arena arena;
+  tdict_tree *nodes[TDICT_SCHEMA_MAX_DEPTH + 1]; /* the open nodes; borrowed from the root, which the maker owns */
+} maker;
+
+enum { SHAPE_DIMS = TDICT_MAX_BATCH_NDIM + TDICT_MAX_NDIM };
+/* Writes the batch size of an entry, whose first sizes are replaced by those of the new root, and the shape of a tensor
+ * after the batch size. Returns the number of sizes. */
+static int write_sizes(const maker *m, const tdict_schema_entry *entry, int64_t sizes[SHAPE_DIMS]) {
+  int count = m->batch_ndim;
+  for (int i = 0; i < count; i++) sizes[i] = m->batch_size[i];
+  for (int i = m->schema->batch_ndim; i < entry->batch_ndim; i++) sizes[count++] = entry->batch_size[i];
+  for (int i = 0; i < entry->ndim; i++) sizes[count++] = entry->shape[i];
+  return count;
+}
+
+static tdict_status measure_entry(maker *m, const tdict_schema_entry *entry, tdict_error *err) {
+  int64_t sizes[SHAPE_DIMS];
+  const int count = write_sizes(m, entry, sizes);
+  if (entry->kind == TDICT_SCHEMA_TENSOR) return tdict_arena_measure(&m->arena, what, entry->dtype, count, sizes, err);
+  if (entry->kind == TDICT_SCHEMA_TREE) return tdict_batch_check(what, count, sizes, err);
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.80s cannot be created", what, entry->type_name);
+}
+
+/* Creates the tensor or tree of an entry and adds it to the node of its parent. */
+static tdict_status create_entry(maker *m, const tdict_schema_entry *entry, tdict_error *err) {
+  int64_t sizes[SHAPE_DIMS];
+  const int count = write_sizes(m, entry, sizes);
+  const tdict_name name = tdict_name_of(entry->key, strlen(entry->key));
+  tdict_leaf leaf;
+  if (entry->kind == TDICT_SCHEMA_TENSOR) {
+    leaf = tdict_leaf_of_tensor(tdict_arena_add(&m->arena, entry->dtype, count, sizes));
+  } else {
+    tdict_tree *node;
+    tdict_status status = tdict_create(count, sizes, &node, err);
+    if (status != TDICT_OK) return status;
+    m->nodes[entry->depth + 1] = node;
+    leaf = tdict_leaf_of_tree(node);
+  }
+  if (tdict_node_add_name(m->nodes[entry->depth], &name, leaf)) return TDICT_OK;
+  tdict_leaf_release(leaf);
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a key", what);
+}
+
+/* Calls `make` for all entries. */
+static tdict_status for_entries(maker *m, tdict_status (*make)(maker *, const tdict_schema_entry *, tdict_error *),
+                                tdict_error *err) {
+  char path[TDICT_SCHEMA_PATH_BYTES];
+  for (size_t i = 0; i < m->schema->num_entries; i++) {
+    tdict_status status = make(m, &m->schema->entries[i], err);
+    if (status != TDICT_OK) return tdict_error_at(err, status, tdict_schema_cut_path(m->schema, i, path));
+  }
+  return TDICT_OK;
+}
+
+tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema, const tdict_tree_schema_create_options *options,
+                                      tdict_tree **out, tdict_error *err) {
+  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  if (!schema || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, schema ? "out" : "schema");
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "tree_schema_create_options", err);
+  if (status != TDICT_OK) return status;
+  const bool replaces = o.batch_ndim != -1;
+  maker m;
+  m.schema = schema;
+  m.batch_ndim = replaces ? o.batch_ndim : schema->batch_ndim;
+  m.batch_size = replaces ? o.batch_size : schema->batch_size;
+  m.arena = (tdict_arena){0};
+  m.nodes[0] = NULL;
+  status = tdict_create(m.batch_ndim, m.batch_size, &m.nodes[0], err);
+  if (status == TDICT_OK) status = for_entries(&m, measure_entry, err);
+  if (status == TDICT_OK) status = tdict_arena_allocate(&m.arena, o.memory, !o.is_uninitialized, err);
+  if (status == TDICT_OK) status = for_entries(&m, create_entry, err);
+  tdict_arena_reset(&m.arena);
+  if (status != TDICT_OK) {
+    tdict_release(m.nodes[0]);
+    return status;
+  }
+  *out = m.nodes[0];
+  return TDICT_OK;
+}

@@ -1,0 +1,12 @@
+/* MurmurHash3_x64_128 by Austin Appleby (public domain), with seed 0 or another seed. The result does not depend on the
+ * byte order of the machine. Pure function; thread-safe. */
+#ifndef TDICT_SCHEMA_HASH128_H
+#define TDICT_SCHEMA_HASH128_H
+
+#include <stddef.h>
+
+#include "tdict/schema.h"
+
+tdict_hash128 tdict_hash128_of(const void *bytes, size_t count, uint32_t seed);
+
+#endif

@@ -1,0 +1,25 @@
+/* Defines a schema: its blob, and a table of the entries in the blob. A schema is one block of memory. Keys and type
+ * names are pointers into the blob. Thread rule: a schema is never changed; counting is thread-safe. */
+#ifndef TDICT_SCHEMA_SCHEMA_H
+#define TDICT_SCHEMA_SCHEMA_H
+
+#include <stdatomic.h>
+
+#include "tdict/schema.h"
+
+struct tdict_tree_schema {
+  _Atomic(int64_t) refs;
+  tdict_hash128 hash;
+  size_t num_entries, num_tensors, num_objects, num_bytes;
+  int32_t batch_ndim;
+  const int64_t *batch_size;
+  const uint8_t *bytes; /* the blob */
+  tdict_schema_entry entries[];
+};
+
+/* Buffer size for the path of an entry in an error. */
+enum { TDICT_SCHEMA_PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+/* Writes the path of an entry, cut in the middle as in tdict_error, and returns the buffer. */
+char *tdict_schema_cut_path(const tdict_tree_schema *schema, size_t i, char buffer[TDICT_SCHEMA_PATH_BYTES]);
+
+#endif

@@ -1,0 +1,72 @@
+/* The first difference between two schemas: its path and text. */
+#include "rig.h"
+
+static void differ(tdict_tree *a, tdict_tree *b, const char *path, const char *message) {
+  tdict_tree_schema *s = rig_export(a), *t = rig_export(b);
+  tdict_schema_difference d = {0};
+  td_ok(tdict_tree_schema_compare(s, t, &d, err));
+  assert_int_equal(d.differs, message != NULL);
+  assert_string_equal(d.path, path);
+  assert_string_equal(d.message, message ? message : "");
+  td_ok(tdict_tree_schema_compare(t, s, &d, err));
+  assert_int_equal(d.differs, message != NULL);
+  assert_int_equal(tdict_tree_schema_equal(s, t), message == NULL);
+  tdict_tree_schema_release(s);
+  tdict_tree_schema_release(t);
+}
+
+static void put_zeros(tdict_tree *td, const char *path, tdict_dtype dtype, int ndim, const int64_t *shape) {
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_zeros(dtype, ndim, shape, NULL, &t, err));
+  help_put(td, path, t);
+}
+
+CASE(schema_compare_names_the_difference) {
+  int ends = 0;
+  tdict_type other = rig_type;
+  other.name = "other";
+  tdict_tree *a = TREE(2), *b = TREE(2), *c = TREE(3);
+  differ(a, b, "", NULL);
+  differ(a, c, "", "the batch size is [2] in the first schema, [3] in the second");
+  tdict_release(c);
+  put_zeros(a, "n.x", TDICT_F32, COUNTS(2, 3));
+  differ(a, b, "n", "this key is only in the first schema");
+  differ(b, a, "n", "this key is only in the second schema");
+  put_zeros(b, "n.x", TDICT_F32, COUNTS(2, 4));
+  differ(a, b, "n.x", "the shape after the batch dimensions is [3] in the first schema, [4] in the second");
+  put_zeros(b, "n.x", TDICT_BF16, COUNTS(2, 3));
+  differ(a, b, "n.x", "the dtype is float32 in the first schema, bfloat16 in the second");
+  put_zeros(b, "n.x", TDICT_F32, COUNTS(2, 3));
+  differ(a, b, "", NULL);
+  put_zeros(a, "n.y", TDICT_F32, COUNTS(2));
+  put_zeros(b, "z", TDICT_F32, COUNTS(2));
+  differ(a, b, "n.y", "this key is only in the first schema");
+  differ(b, a, "n.y", "this key is only in the second schema");
+  put_zeros(b, "n.w\\.", TDICT_F32, COUNTS(2));
+  differ(a, b, "n.y", "this key of the first schema is 'w.' in the second");
+  td_ok(tdict_rename(b, "n.w\\.", "n.y", true, err));
+  td_ok(tdict_delete(b, "z", err));
+  differ(a, b, "", NULL);
+  td_ok(tdict_set_object(a, "o", &rig_type, help_make_thing(&ends, 0, ""), err));
+  help_put_tree(b, "o", TREE(2));
+  differ(a, b, "o", "an object in the first schema, a tree in the second");
+  td_ok(tdict_set_object(b, "o", &other, help_make_thing(&ends, 0, ""), err));
+  differ(a, b, "o", "the type is thing in the first schema, other in the second");
+  put_zeros(b, "o", TDICT_U8, COUNTS(2));
+  differ(b, a, "o", "a tensor in the first schema, an object in the second");
+  tdict_tree *n = help_get_tree(b, "n");
+  td_ok(tdict_delete(n, "y", err));
+  td_ok(tdict_set_batch_size(n, COUNTS(2, 3), err));
+  differ(a, b, "n", "the batch size is [2] in the first schema, [2, 3] in the second");
+  tdict_release(a);
+  tdict_release(b);
+}
+
+CASE(schema_compare_refuses) {
+  tdict_tree_schema *s = rig_read(rig_bytes, sizeof rig_bytes);
+  tdict_schema_difference d;
+  td_fails(TDICT_EINVAL, "a schema is NULL", tdict_tree_schema_compare(NULL, s, &d, err));
+  td_fails(TDICT_EINVAL, "a schema is NULL", tdict_tree_schema_compare(s, NULL, &d, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_tree_schema_compare(s, s, NULL, err));
+  tdict_tree_schema_release(s);
+}

@@ -1,0 +1,178 @@
+/* Trees from schemas: one storage, shapes, another batch size, refusals. */
+#include "rig.h"
+#include "tensor/tensor.h"
+
+static void check_shape(const tdict_tree *td, const char *path, tdict_dtype dtype, int ndim, const int64_t *shape) {
+  const tdict_tensor *t = help_get(td, path);
+  assert_int_equal(tdict_tensor_dtype(t), dtype);
+  assert_int_equal(tdict_tensor_ndim(t), ndim);
+  assert_memory_equal(tdict_tensor_shape(t), shape, (size_t)ndim * sizeof *shape);
+  assert_true(tdict_tensor_is_contiguous(t));
+}
+
+/* The law: export(create(read(write(export(tree))))) equals export(tree). */
+static void check_law(const tdict_tree *td) {
+  size_t bytes;
+  tdict_tree_schema *first = rig_export(td);
+  uint8_t *blob = rig_blob(first, &bytes);
+  tdict_tree_schema *read = rig_read(blob, bytes);
+  free(blob);
+  tdict_tree *made = NULL;
+  td_ok(tdict_tree_schema_create(read, NULL, &made, err));
+  tdict_tree_schema *last = rig_export(made);
+  assert_true(tdict_tree_schema_equal(first, last));
+  tdict_tree_schema_release(first);
+  tdict_tree_schema_release(read);
+  tdict_tree_schema_release(last);
+  tdict_release(made);
+}
+
+CASE(schema_create_makes_the_tree_again) {
+  tdict_tree *td = rig_tree(NULL), *made = NULL;
+  check_law(td);
+  tdict_tree_schema *s = rig_export(td);
+  void *dirty = malloc(4096); /* what malloc gives back is not zero by itself */
+  memset(dirty, 0xA5, 4096);
+  free(dirty);
+  td_ok(tdict_tree_schema_create(s, NULL, &made, err));
+  help_paths(made, "obs obs.pixels obs.none r h\\.0");
+  check_shape(made, "obs.pixels", TDICT_U8, COUNTS(2, 3, 4, 5));
+  check_shape(made, "r", TDICT_F32, COUNTS(2, 3));
+  check_shape(made, "h\\.0", TDICT_I64, COUNTS(2, 3, 0));
+  assert_int_equal(tdict_batch_ndim(help_get_tree(made, "obs.none")), 3);
+  assert_false(tdict_get_device(made, NULL));
+  assert_false(tdict_is_locked(made));
+  const tdict_tensor *pixels = help_get(made, "obs.pixels"), *r = help_get(made, "r");
+  assert_true(tdict_tensor_shares_storage(pixels, r));
+  assert_int_equal((uintptr_t)r->data - (uintptr_t)pixels->data, 256);
+  assert_true(r->storage->flags & TDICT_STORAGE_ARENA);
+  for (size_t i = 0; i < r->storage->bytes; i++) assert_int_equal(((const uint8_t *)r->storage->data)[i], 0);
+  /* The tree is complete: its keys can be changed. */
+  help_put(made, "more", TENSOR(2, 3));
+  td_ok(tdict_delete(made, "obs.pixels", err));
+  tdict_release(made);
+  tdict_tree_schema_release(s);
+  tdict_release(td);
+  td = TREE(0, 4);
+  check_law(td);
+  tdict_release(td);
+  td = help_tree_without_batch();
+  check_law(td);
+  help_put_tree(td, "n", TREE(5));
+  help_put(td, "n.x", TENSOR(5));
+  help_put(td, "s", help_tensor(0, NULL));
+  check_law(td);
+  tdict_release(td);
+}
+
+CASE(schema_create_with_another_batch_size) {
+  tdict_tree *td = rig_tree(NULL), *made = NULL;
+  tdict_tree_schema *s = rig_export(td);
+  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  const int64_t seven[] = {7}, four[] = {1, 2, 0, 4};
+  o.batch_ndim = 1;
+  o.batch_size = seven;
+  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  check_shape(made, "obs.pixels", TDICT_U8, COUNTS(7, 4, 5));
+  check_shape(made, "h\\.0", TDICT_I64, COUNTS(7, 0));
+  assert_int_equal(tdict_batch_ndim(made), 1);
+  assert_int_equal(tdict_batch_ndim(help_get_tree(made, "obs")), 2);
+  assert_int_equal(tdict_batch_size(help_get_tree(made, "obs"))[1], 4);
+  tdict_release(made);
+  o.batch_ndim = 4;
+  o.batch_size = four;
+  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  check_shape(made, "obs.pixels", TDICT_U8, COUNTS(1, 2, 0, 4, 4, 5));
+  tdict_release(made);
+  o.batch_ndim = 0;
+  o.is_uninitialized = true;
+  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  check_shape(made, "r", TDICT_F32, 0, NULL);
+  td_fill_random(tdict_data(made, "obs.pixels"), 20, 3);
+  tdict_release(made);
+  tdict_tree_schema_release(s);
+  tdict_release(td);
+}
+
+DEVICE_CASE(schema_create_in_device_memory) {
+  tdict_context *context = td_context(NULL);
+  tdict_tree *td = rig_tree(NULL), *made = NULL, *back = NULL;
+  tdict_tree_schema *s = rig_export(td);
+  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  o.memory = tdict_device_memory(context, td_device());
+  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  tdict_tensor *t = help_get(made, "obs.pixels"), *host = NULL;
+  assert_true(tdict_device_equal(tdict_tensor_device(t), td_device()));
+  td_ok(tdict_tensor_empty(TDICT_U8, COUNTS(2, 3, 4, 5), NULL, &host, err));
+  memset(tdict_tensor_data(host), 0xA5, 120);
+  td_ok(tdict_tensor_copy(host, t, err));
+  for (int i = 0; i < 120; i++) assert_int_equal(((const uint8_t *)tdict_tensor_const_data(host))[i], 0);
+  tdict_tree_schema *again = rig_export(made);
+  assert_true(tdict_tree_schema_equal(s, again)); /* the device is no part of it */
+  tdict_tree_schema_release(again);
+  tdict_tree_schema_release(s);
+  tdict_tensor_release(host);
+  tdict_release(back);
+  tdict_release(made);
+  tdict_release(td);
+  tdict_context_destroy(context);
+}
+
+CASE(schema_create_refuses) {
+  int ends = 0;
+  tdict_tree *const none = (tdict_tree *)(uintptr_t)0xA5A5, *made = none, *td = rig_tree(&ends);
+  tdict_tree_schema *s = rig_export(td);
+  td_fails(TDICT_ENOTSUP, "an object of type thing cannot be created", tdict_tree_schema_create(s, NULL, &made, err));
+  assert_string_equal(td_last_error.path, "x");
+  td_fails(TDICT_EINVAL, "schema is NULL", tdict_tree_schema_create(NULL, NULL, &made, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_tree_schema_create(s, NULL, NULL, err));
+  tdict_tree_schema_release(s);
+  td_ok(tdict_delete(td, "x", err));
+  s = rig_export(td);
+  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  int64_t sizes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  o.batch_size = sizes;
+  o.batch_ndim = 17;
+  td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_tree_schema_create(s, &o, &made, err));
+  o.batch_ndim = -2;
+  td_fails(TDICT_EINVAL, "-2 batch dimensions", tdict_tree_schema_create(s, &o, &made, err));
+  o.batch_ndim = 16;
+  td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_tree_schema_create(s, &o, &made, err));
+  assert_string_equal(td_last_error.path, "obs");
+  sizes[3] = -1;
+  td_fails(TDICT_EINVAL, "is -1", tdict_tree_schema_create(s, &o, &made, err));
+  assert_string_equal(td_last_error.path, "");
+  sizes[3] = INT64_MAX / 8;
+  o.batch_ndim = 4;
+  td_fails(TDICT_EOVERFLOW, "do not fit 63 bits", tdict_tree_schema_create(s, &o, &made, err));
+  assert_string_equal(td_last_error.path, "obs.pixels");
+  sizes[3] = INT64_MAX / 22;
+  td_fails(TDICT_EOVERFLOW, "up to this one", tdict_tree_schema_create(s, &o, &made, err));
+  assert_string_equal(td_last_error.path, "r");
+  o.batch_size = NULL;
+  td_fails(TDICT_EINVAL, "NULL", tdict_tree_schema_create(s, &o, &made, err));
+  o.struct_size = 1;
+  td_fails(TDICT_EINVAL, "tree_schema_create_options", tdict_tree_schema_create(s, &o, &made, err));
+  assert_ptr_equal(made, none);
+  tdict_tree_schema_release(s);
+  tdict_release(td);
+}
+
+CASE(schema_create_survives_enomem) {
+  tdict_tree *td = rig_tree(NULL);
+  tdict_tree_schema *s = rig_export(td);
+  tdict_release(td);
+  for (int64_t n = 0;; n++) {
+    tdict_tree *made = NULL;
+    tdict_error error = {0};
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_tree_schema_create(s, NULL, &made, &error);
+    bool failed = td_fail_alloc_stop();
+    assert_true(!failed || (made == NULL && error.message[0]));
+    tdict_release(made);
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    if (!failed) break;
+    assert_true(n < 100);
+  }
+  tdict_tree_schema_release(s);
+}
