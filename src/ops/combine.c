@@ -152,6 +152,15 @@ static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box 
   return tdict_box_stack(j->aligned.leaves + entry * j->count, j->count, out, err);
 }
 
+static tdict_status join_builtins(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
+                                  tdict_error *err) {
+  const joiner *j = map->user;
+  if (j->dim != 0)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: leaves of type %.60s can be joined along dimension 0 only, not %d",
+                      j->what, from->type->name, j->dim);
+  return tdict_box_join(j->aligned.leaves + entry * j->count, j->count, j->is_stack, j->memory, out, err);
+}
+
 /* Joins the trees into a new tree. */
 static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *options, tdict_tree **out,
                                        tdict_error *err) {
@@ -179,6 +188,7 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
                          .user = j,
                          .way = way,
                          .object = stack_objects,
+                         .join = join_builtins,
                          .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : first, &made, err);
   if (status == TDICT_OK && opened) status = tdict_objects_unflatten(j->what, first, made, err);

@@ -108,7 +108,9 @@ static tdict_status measure_all(maker *m, tdict_error *err) {
       if (!tdict_cursor_enter(&m->cursor, tree)) return no_memory_for_map(m->map, err);
       continue;
     }
-    m->found_objects = !tensor && !m->map->objects_opened;
+    const bool is_builtin =
+        !tensor && m->map->way != TDICT_OBJECT_CLONE && tdict_builtin_of(tdict_leaf_box(leaf)->type);
+    m->found_objects = m->found_objects || (!tensor && !m->map->objects_opened && !is_builtin);
     if (m->found_objects) return TDICT_OK;
     tdict_status status = tensor ? measure_tensor(m, tensor, err) : TDICT_OK;
     if (status != TDICT_OK) return fail_at_leaf(m, status, err);
@@ -177,6 +179,18 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
   return tensor->numel ? m->map->fill(m->map, m->entry, from, tensor, err) : TDICT_OK;
 }
 
+/* Creates the result of an object of a built-in type. */
+static tdict_status make_mapped_builtin(const maker *m, tdict_box *box, tdict_leaf *to, tdict_error *err) {
+  const tdict_map *map = m->map;
+  tdict_box *made;
+  if (!tdict_box_begins_with(box, map->batch_in, m->root->batch_size))
+    return tdict_box_mismatch(map->what, m->root, box, err);
+  if (!map->join) return tdict_box_pick(box, map->pick, map->what, to, err);
+  tdict_status status = map->join(map, m->entry, box, &made, err);
+  if (status == TDICT_OK) *to = tdict_leaf_of_box(made);
+  return status;
+}
+
 /* Creates the result of a tensor or object. */
 static tdict_status make_mapped_leaf(maker *m, tdict_leaf from, tdict_leaf *to, tdict_error *err) {
   tdict_box *box = tdict_leaf_box(from), *made;
@@ -185,6 +199,7 @@ static tdict_status make_mapped_leaf(maker *m, tdict_leaf from, tdict_leaf *to, 
     *to = tdict_leaf_retain(from);
     return TDICT_OK;
   }
+  if (m->map->way != TDICT_OBJECT_CLONE && tdict_builtin_of(box->type)) return make_mapped_builtin(m, box, to, err);
   tdict_error hook_error = {0};
   tdict_status status = m->map->object(m->map, m->entry, box, &made, &hook_error);
   if (status != TDICT_OK) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "tree/agree.h"
 #include "tree/place.h"
 #include "tree/text.h"
 
@@ -13,13 +14,15 @@ static const char what[] = "set_object";
 static tdict_status set_object_at_place(tdict_place *place, const tdict_type *type, void *self, tdict_error *err) {
   tdict_status status = tdict_place_check_lock(place, err);
   if (status != TDICT_OK) return status;
+  const tdict_demand demand = tdict_demand_of(place->node, what, place->path.whole);
   tdict_box *box = tdict_leaf_box(tdict_place_leaf(place));
   if (box && box->self == self && box->type == type)
     return TDICT_OK; /* a second box of the same object would release it twice */
   status = tdict_box_create(type, self, &box, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, place->path.whole);
+  status = tdict_agree_leaf(&demand, tdict_leaf_of_box(box), place->path.whole, err);
   /* The tree adds a reference, so drop the reference of this call. On failure the program still owns the object. */
-  status = tdict_place_set(place, tdict_leaf_of_box(box), err);
+  if (status == TDICT_OK) status = tdict_place_set(place, tdict_leaf_of_box(box), err);
   if (status == TDICT_OK)
     tdict_box_release(box);
   else

@@ -10,7 +10,8 @@
 
 /* How an operation handles an object that has the hook for the operation. Other objects are handled as tensors. */
 typedef enum tdict_object_method {
-  TDICT_OBJECT_AS_TENSORS, /* objects are always handled as tensors */
+  TDICT_OBJECT_AS_TENSORS, /* objects are always handled as tensors; objects of built-in types are not flattened */
+  TDICT_OBJECT_ELEMENTS,   /* objects are flattened; those of built-in types to the tensors that hold elements */
   TDICT_OBJECT_SHARE,      /* no hook is called: every element keeps its index, so the result shares the object */
   TDICT_OBJECT_CLONE,
   TDICT_OBJECT_INDEX,
@@ -25,6 +26,26 @@ typedef struct tdict_element_index {
  * keeps its index. Returns TDICT_OBJECT_INDEX and writes *pick if the operation takes one element of each of the first
  * dimensions, and all elements of the other dimensions. */
 tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t *shape, tdict_element_index *pick);
+
+/* The elements that an operation selects: one element of each of the first `at.depth` dimensions, and then `count`
+ * elements of the next dimension if `selects` is true. All other dimensions are whole. */
+typedef struct tdict_pick {
+  tdict_element_index at;
+  bool selects;
+  int64_t start, count, step; /* used if `positions` is NULL */
+  const int64_t *positions;   /* borrowed */
+} tdict_pick;
+/* Writes the pick for a view of batch size `shape`. Returns false if a pick cannot describe the view. */
+bool tdict_pick_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick);
+/* Writes to *out the leaf that a pick selects in an object of a built-in type: a tensor or a box, with a new reference.
+ * If the object has no batch dimensions, *out is the box itself. A NULL pick stands for an operation that no pick
+ * describes: returns TDICT_ENOTSUP. Also returns the errors of the type. */
+tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *what, tdict_leaf *out,
+                            tdict_error *err);
+/* Stacks or joins objects of one built-in type along the first dimension. Returns TDICT_ENOTSUP if the type cannot do
+ * this, TDICT_ENOMEM, and the errors of the type. */
+tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, bool is_stack, tdict_memory *memory, tdict_box **out,
+                            tdict_error *err);
 
 /* Each of the next three functions calls a hook and writes a box with a new reference to *out. Returns the errors of
  * the hook, TDICT_EHOOK or TDICT_ENOMEM. */
