@@ -152,13 +152,12 @@ static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box 
   return tdict_box_stack(j->aligned.leaves + entry * j->count, j->count, out, err);
 }
 
-static tdict_status join_builtins(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
-                                  tdict_error *err) {
+static tdict_status join_builtins(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,
+                                  tdict_box **out, tdict_error *err) {
   const joiner *j = map->user;
-  if (j->dim != 0)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: leaves of type %.60s can be joined along dimension 0 only, not %d",
-                      j->what, from->type->name, j->dim);
-  return tdict_box_join(j->aligned.leaves + entry * j->count, j->count, j->is_stack, j->memory, out, err);
+  (void)from;
+  const tdict_joining how = {j->dim, j->is_stack, node, j->items, j->memory};
+  return tdict_box_join(j->aligned.leaves + entry * j->count, j->count, &how, out, err);
 }
 
 /* Joins the trees into a new tree. */
@@ -213,6 +212,15 @@ tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict
   return join_into_new_tree(&j, options, out, err);
 }
 
+/* Checks that the objects of all trees at an entry need not be written to the object of the existing tree. */
+static tdict_status check_joined_builtins(const joiner *j, size_t entry, tdict_error *err) {
+  const tdict_leaf *leaves = j->aligned.leaves + entry * j->aligned.count;
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < j->count && status == TDICT_OK; i++)
+    status = tdict_box_keep(j->what, leaves[0], tdict_leaf_box(leaves[j->first_item + i]), false, err);
+  return status;
+}
+
 /* Checks that the tensors of all trees at an entry can be copied into the existing tensor `to`. */
 static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict_tensor *to, tdict_error *err) {
   tdict_made made;
@@ -237,7 +245,10 @@ static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out,
         status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", j->what);
       continue;
     }
-    status = checks_only ? check_joined_into(j, entry, to, err) : copy_parts(j, entry, to, err);
+    if (!to)
+      status = check_joined_builtins(j, entry, err);
+    else
+      status = checks_only ? check_joined_into(j, entry, to, err) : copy_parts(j, entry, to, err);
     if (status != TDICT_OK) {
       char path[sizeof((tdict_error *)NULL)->path];
       tdict_cursor_path(&cursor, NULL, path, sizeof path);

@@ -179,6 +179,10 @@ static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_
  * pass uses the flattened pairs again, in the same order. */
 static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                  tdict_error *err) {
+  if (tdict_builtin_of(tdict_leaf_box(boxes[1])->type)) {
+    tdict_status status = tdict_box_keep(w->plan->what, boxes[0], tdict_leaf_box(boxes[1]), false, err);
+    return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+  }
   if (checks_only) {
     const char *what = w->plan->what;
     const tdict_flatten_rule to = {what, TDICT_OBJECT_AS_TENSORS, false, w->to->batch_ndim, w->to->batch_size, NULL};

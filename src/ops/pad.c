@@ -122,11 +122,12 @@ static tdict_status fill_padded(const tdict_map *map, size_t entry, const tdict_
   return status;
 }
 
-static tdict_status stack_builtins(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
-                                   tdict_error *err) {
+static tdict_status stack_builtins(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,
+                                   tdict_box **out, tdict_error *err) {
   const padder *p = map->user;
   (void)from;
-  return tdict_box_join(p->aligned.leaves + entry * p->count, p->count, true, map->memory, out, err);
+  const tdict_joining how = {0, true, node, p->items, map->memory};
+  return tdict_box_join(p->aligned.leaves + entry * p->count, p->count, &how, out, err);
 }
 
 tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, double value,

@@ -201,6 +201,10 @@ static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char
   const tdict_flatten_rule opening = {.what = c->what, .way = TDICT_OBJECT_AS_TENSORS};
   tdict_status status = TDICT_OK;
   if (boxes[0] == boxes[1]) return status;
+  if (tdict_box_has_fixed_elements(tdict_leaf_box(boxes[1]))) {
+    status = tdict_box_keep(c->what, boxes[0], tdict_leaf_box(boxes[1]), true, err);
+    return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+  }
   if (checks_only) status = tdict_flat_pairs_add(&c->pairs, &opening, &opening, boxes, path, err);
   if (status != TDICT_OK) return status;
   const tdict_flat_pair pair = tdict_flat_pairs_take(&c->pairs, checks_only);

@@ -26,9 +26,19 @@ typedef struct tdict_positions {
   int64_t count;
 } tdict_positions;
 
+/* Elements of an object and their order. Element k of the result, in C order of its first `ndim` dimensions, is element
+ * at[k] of the first `dims_in` dimensions of the object. The later dimensions of the object do not change. All pointers
+ * are borrowed. */
+typedef struct tdict_arrangement {
+  int dims_in, ndim;
+  const int64_t *shape; /* `ndim` sizes */
+  const int64_t *at;    /* NULL: every element is element 0 */
+} tdict_arrangement;
+
 /* What a built-in type adds to its tdict_type. Operations on batch dimensions call these functions, because the tensors
- * of such an object do not begin with the batch size. All functions but `batch` may be NULL: unless the comment says otherwise, the
- * operation then returns TDICT_ENOTSUP. Objects of built-in types never change after their creation; their elements may change. */
+ * of such an object do not begin with the batch size. All functions but `batch` may be NULL: unless the comment says
+ * otherwise, the operation then returns TDICT_ENOTSUP. Objects of built-in types never change after their creation;
+ * their elements may change. */
 typedef struct tdict_builtin {
   tdict_type type;  /* the first member; its struct_size is sizeof(tdict_builtin) */
   const void *mark; /* &tdict_builtin_mark, to recognize a built-in type */
@@ -54,6 +64,12 @@ typedef struct tdict_builtin {
                        tdict_error *err);
   /* Returns true if both objects are equal. If not, writes the reason to `message`. NULL: the tensors are compared. */
   bool (*equal)(const void *a, const void *b, char *message, size_t bytes);
+  /* For a type whose elements can be in any order. If these two functions are set, operations call them instead of
+   * `at`, `select`, `cat` and `stack`. `arrange` makes the object that has the elements of `to`. `join` joins objects
+   * along any dimension; all of them have batch dimensions. */
+  tdict_status (*arrange)(const void *self, const tdict_arrangement *to, void **out, tdict_error *err);
+  tdict_status (*join)(const void *const *items, size_t count, int dim, bool is_stack, void **out, tdict_error *err);
+  const char *setter; /* names the functions that replace the object; for messages of writes in place */
 } tdict_builtin;
 extern const char tdict_builtin_mark;
 /* Returns the table of a built-in type, or NULL for a type of the program. */
@@ -66,6 +82,10 @@ static inline const tdict_builtin *tdict_builtin_of(const tdict_type *type) {
 static inline bool tdict_box_has_elements(const tdict_box *box) {
   const tdict_builtin *builtin = tdict_builtin_of(box->type);
   return !builtin || builtin->elements;
+}
+/* Returns true for an object of a built-in type that has no tensors. Its elements cannot be written or moved. */
+static inline bool tdict_box_has_fixed_elements(const tdict_box *box) {
+  return tdict_builtin_of(box->type) && !box->type->flatten;
 }
 /* Returns true if the object of the box fits a tree of this batch size. Objects of the program always fit. */
 bool tdict_box_begins_with(const tdict_box *box, int batch_ndim, const int64_t *batch_size);

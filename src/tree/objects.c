@@ -169,19 +169,105 @@ tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *
   return status;
 }
 
-tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, bool is_stack, tdict_memory *memory, tdict_box **out,
+/* Returns the number of batch dimensions of an object of a built-in type. */
+static int count_batch_dims(const tdict_box *box) {
+  const int64_t *sizes;
+  return tdict_builtin_of(box->type)->batch(box->self, &sizes);
+}
+
+/* Returns true if no object has batch dimensions, and all objects are equal. */
+static bool are_equal_for_all_elements(const tdict_leaf *boxes, size_t count) {
+  char unused[sizeof((tdict_error *)NULL)->message];
+  const tdict_box *first = tdict_leaf_box(boxes[0]);
+  const tdict_builtin *builtin = tdict_builtin_of(first->type);
+  bool is_equal = builtin->equal && count_batch_dims(first) == 0;
+  for (size_t i = 1; is_equal && i < count; i++)
+    is_equal = builtin->equal(first->self, tdict_leaf_box(boxes[i])->self, unused, sizeof unused);
+  return is_equal;
+}
+
+/* Makes an object with one element for each element of tree `item`, at the path of the joined objects. */
+static tdict_status repeat_for_tree(const tdict_box *box, const tdict_joining *how, size_t item, void **out,
+                                    tdict_error *err) {
+  int64_t shape[TDICT_MAX_BATCH_NDIM];
+  tdict_arrangement to = {.shape = shape};
+  for (int i = 0; i < how->node->batch_ndim; i++) {
+    if (how->is_stack && i == how->dim) continue;
+    shape[to.ndim++] = !how->is_stack && i == how->dim ? how->items[item]->batch_size[i] : how->node->batch_size[i];
+  }
+  return tdict_builtin_of(box->type)->arrange(box->self, &to, out, err);
+}
+
+/* Joins objects whose elements can be arranged. */
+static tdict_status join_arranged(const tdict_leaf *boxes, const void **items, size_t count, const tdict_joining *how,
+                                  void **out, tdict_error *err) {
+  const tdict_type *type = tdict_leaf_box(boxes[0])->type;
+  tdict_status status = TDICT_OK;
+  size_t n = 0;
+  for (; n < count && status == TDICT_OK; n++) {
+    const tdict_box *box = tdict_leaf_box(boxes[n]);
+    void *made = box->self;
+    if (count_batch_dims(box) == 0) status = repeat_for_tree(box, how, n, &made, err);
+    items[n] = made;
+    if (status != TDICT_OK) break;
+  }
+  if (status == TDICT_OK) status = tdict_builtin_of(type)->join(items, count, how->dim, how->is_stack, out, err);
+  while (n--)
+    if (items[n] != tdict_leaf_box(boxes[n])->self) type->release((void *)(uintptr_t)items[n]);
+  return status;
+}
+
+tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
                             tdict_error *err) {
   tdict_box *first = tdict_leaf_box(boxes[0]);
   const tdict_builtin *builtin = tdict_builtin_of(first->type);
-  const char *what = is_stack ? "stack" : "cat";
-  void *result;
-  if (!(is_stack ? builtin->stack : builtin->cat)) return fail_builtin(what, first->type, err);
+  const char *what = how->is_stack ? "stack" : "cat";
+  tdict_status (*join)(const void *const *, size_t, tdict_memory *, void **, tdict_error *) =
+      how->is_stack ? builtin->stack : builtin->cat;
+  void *result = NULL;
+  if (!join && !builtin->join) return fail_builtin(what, first->type, err);
+  if (!builtin->join && how->dim != 0 && count_batch_dims(first) > 0)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: leaves of type %.60s can be joined along dimension 0 only, not %d", what,
+                      first->type->name, how->dim);
+  if (builtin->join && !how->is_stack && are_equal_for_all_elements(boxes, count)) {
+    *out = tdict_box_retain(first);
+    return TDICT_OK;
+  }
   const void **items = malloc(count * sizeof *items); /* cannot overflow: the caller has an array of `count` pointers */
   if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu objects", what, count);
   for (size_t i = 0; i < count; i++) items[i] = tdict_leaf_box(boxes[i])->self;
-  tdict_status status = (is_stack ? builtin->stack : builtin->cat)(items, count, memory, &result, err);
+  tdict_status status = builtin->join ? join_arranged(boxes, items, count, how, &result, err)
+                                      : join(items, count, how->memory, &result, err);
   free((void *)items);
   return status == TDICT_OK ? tdict_box_of(first, result, out, err) : status;
+}
+
+/* Asks the type whether writing `from` to some elements of `to` would change `to`. */
+static tdict_status check_same_elements(const tdict_box *to, tdict_box *from, tdict_error *err) {
+  static const tdict_positions some = {NULL, 0};
+  tdict_tree *trees[2] = {NULL, NULL};
+  tdict_status status = tdict_builtin_of(to->type)->pair(to->self, &some, tdict_leaf_of_box(from), trees, err);
+  tdict_release(trees[0]);
+  tdict_release(trees[1]);
+  return status;
+}
+
+tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err) {
+  char difference[96] = "";
+  const tdict_box *box = tdict_leaf_box(to);
+  const tdict_builtin *builtin = tdict_builtin_of(from->type);
+  if (!box || box->type != from->type)
+    return tdict_fail(err, TDICT_ETYPE, "%s: an object of type %.60s in the source, %s in the destination", what,
+                      from->type->name, box ? "an object of another type" : "none");
+  const bool belongs_to_all = count_batch_dims(box) == 0 && count_batch_dims(from) == 0;
+  if (box == from && (is_whole || belongs_to_all)) return TDICT_OK;
+  if (builtin->pair && belongs_to_all) return check_same_elements(box, from, err);
+  if (builtin->equal && (is_whole || belongs_to_all) &&
+      builtin->equal(box->self, from->self, difference, sizeof difference))
+    return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: leaves of type %.60s cannot be written in place%s%s%s%s", what,
+                    from->type->name, difference[0] ? " and differ: " : "", difference,
+                    builtin->setter ? "; wanted " : "", builtin->setter ? builtin->setter : "");
 }
 
 static tdict_status fail_missing_hook(const tdict_flatten_rule *o, const tdict_type *type, tdict_error *err) {
