@@ -9,11 +9,13 @@
 #include "tdict/index.h"
 #include "tdict/keysets.h"
 #include "tdict/loader.h"
+#include "tdict/nontensor.h"
 #include "tdict/object.h"
 #include "tdict/schema.h"
 #include "tdict/shape.h"
 #include "tdict/trace.h"
 #include "tdict/transfer.h"
+#include "tdict/unbatched.h"
 #include "tdict/visit.h"
 #include "tdict/write.h"
 

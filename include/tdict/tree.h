@@ -252,10 +252,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, c
 
 /** @brief Writes a text that describes the tree to @p buffer, cut to @p bytes and ended by 0.
  *
- *  The text has one line per key, with the dtype, shape and device of its tensor. The text never shows elements. Pinned
- *  tensors are marked `pinned`. Tensors that overlap another tensor of the tree are marked `shared`. The line of an
- *  object has the type and up to 255 bytes of text from the `print` hook. The text has at most 100 keys, and then the
- *  number of keys that were left out.
+ *  The text has one line per key, with the dtype, shape and device of its tensor. The text never shows elements of
+ *  tensors. Pinned tensors are marked `pinned`. Tensors that overlap another tensor of the tree are marked `shared`.
+ *  The line of an object has the type and up to 255 bytes of text from the `print` hook. The line of a single value
+ *  (tdict/nontensor.h) has at most 40 bytes of its text. The text has at most 100 keys, and then the number of keys
+ *  that were left out.
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return the length of the full text without the 0, as snprintf does.
  *  @note Cost: O(keys), with at most 100 comparisons per tensor. Only very deep trees need an allocation. */

@@ -152,6 +152,14 @@ static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box 
   return tdict_box_stack(j->aligned.leaves + entry * j->count, j->count, out, err);
 }
 
+static tdict_status join_builtins(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,
+                                  tdict_box **out, tdict_error *err) {
+  const joiner *j = map->user;
+  (void)from;
+  const tdict_joining how = {j->dim, j->is_stack, node, j->items, j->memory};
+  return tdict_box_join(j->aligned.leaves + entry * j->count, j->count, &how, out, err);
+}
+
 /* Joins the trees into a new tree. */
 static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *options, tdict_tree **out,
                                        tdict_error *err) {
@@ -179,6 +187,7 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
                          .user = j,
                          .way = way,
                          .object = stack_objects,
+                         .join = join_builtins,
                          .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : first, &made, err);
   if (status == TDICT_OK && opened) status = tdict_objects_unflatten(j->what, first, made, err);
@@ -201,6 +210,15 @@ tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict
                        tdict_tree **out, tdict_error *err) {
   joiner j = {.what = "cat", .items = items, .count = count};
   return join_into_new_tree(&j, options, out, err);
+}
+
+/* Checks that the objects of all trees at an entry need not be written to the object of the existing tree. */
+static tdict_status check_joined_builtins(const joiner *j, size_t entry, tdict_error *err) {
+  const tdict_leaf *leaves = j->aligned.leaves + entry * j->aligned.count;
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < j->count && status == TDICT_OK; i++)
+    status = tdict_box_keep(j->what, leaves[0], tdict_leaf_box(leaves[j->first_item + i]), false, err);
+  return status;
 }
 
 /* Checks that the tensors of all trees at an entry can be copied into the existing tensor `to`. */
@@ -227,7 +245,10 @@ static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out,
         status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", j->what);
       continue;
     }
-    status = checks_only ? check_joined_into(j, entry, to, err) : copy_parts(j, entry, to, err);
+    if (!to)
+      status = check_joined_builtins(j, entry, err);
+    else
+      status = checks_only ? check_joined_into(j, entry, to, err) : copy_parts(j, entry, to, err);
     if (status != TDICT_OK) {
       char path[sizeof((tdict_error *)NULL)->path];
       tdict_cursor_path(&cursor, NULL, path, sizeof path);

@@ -187,7 +187,7 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
 
 static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
 
-/* Compares two objects of one type through their tensors. */
+/* Compares two objects of one type: through their tensors, or by the function of a built-in type. */
 static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
   static const tdict_flatten_rule opening = {.what = "compare", .way = TDICT_OBJECT_AS_TENSORS};
   if (a == b) return TDICT_OK;
@@ -195,6 +195,11 @@ static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict
     SET_MESSAGE(c, "objects of type %.60s and %s%.60s", a->type->name,
                 strcmp(a->type->name, b->type->name) == 0 ? "another one named " : "", b->type->name);
     note_difference(c, NULL);
+    return TDICT_OK;
+  }
+  const tdict_builtin *builtin = tdict_builtin_of(a->type);
+  if (builtin && builtin->equal) {
+    if (!builtin->equal(a->self, b->self, c->out->message, sizeof c->out->message)) note_difference(c, NULL);
     return TDICT_OK;
   }
   char path[sizeof((tdict_error *)NULL)->path];

@@ -89,9 +89,8 @@ static bool reserve_flat_keys(tdict_cursor *cursor, size_t between, tdict_tree *
 
 /* Checks that a leaf of a child still has the batch size and device of the result. */
 static tdict_status check_flat_leaf(const char *what, const tdict_tree *made, tdict_leaf leaf, tdict_error *err) {
-  const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
   const tdict_demand demand = tdict_demand_of(made, what, NULL);
-  return tensor ? tdict_agree_tensor(&demand, tensor, NULL, err) : TDICT_OK;
+  return tdict_agree_leaf(&demand, leaf, NULL, err);
 }
 
 /* Adds a leaf under its full name. Returns TDICT_EEXIST if the name is taken. */

@@ -3,6 +3,7 @@
  * Thread rule: as in tdict/tree.h. */
 #include "ops/map.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -121,7 +122,9 @@ static tdict_status measure_all(maker *m, tdict_error *err) {
       if (!tdict_cursor_enter(&m->cursor, tree)) return no_memory_for_map(m->map, err);
       continue;
     }
-    m->found_objects = !tensor && !m->map->objects_opened;
+    const bool is_builtin =
+        !tensor && m->map->way != TDICT_OBJECT_CLONE && tdict_builtin_of(tdict_leaf_box(leaf)->type);
+    m->found_objects = m->found_objects || (!tensor && !m->map->objects_opened && !is_builtin);
     if (m->found_objects) return TDICT_OK;
     tdict_status status = tensor ? measure_tensor(m, tensor, err) : TDICT_OK;
     if (status != TDICT_OK) return fail_at_leaf(m, status, err);
@@ -196,14 +199,116 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
   return tensor->numel ? m->map->fill(m->map, m->entry, from, tensor, err) : TDICT_OK;
 }
 
+/* Writes the positions that `describe` and `fill` select, by copying from a tensor that holds positions. */
+static tdict_status copy_positions(const maker *m, int64_t *positions, size_t bytes, tdict_error *err) {
+  const tdict_map *map = m->map;
+  tdict_tensor *from = NULL, *selected = NULL;
+  tdict_status status = tdict_tensor_empty(TDICT_I64, map->batch_in, m->root->batch_size, NULL, &from, err);
+  if (status == TDICT_OK) status = tdict_tensor_empty(TDICT_I64, map->batch_out, map->batch_size, NULL, &selected, err);
+  if (status == TDICT_OK) {
+    for (int64_t i = 0; i < from->numel; i++) ((int64_t *)from->data)[i] = i;
+    if (selected->numel) status = map->fill(map, m->entry, from, selected, err);
+  }
+  if (status == TDICT_OK && bytes) memcpy(positions, selected->data, bytes);
+  tdict_tensor_release(from);
+  tdict_tensor_release(selected);
+  return status;
+}
+
+/* Writes the positions of all elements of a view that begins at element `first`, in C order. */
+static void list_positions(const tdict_made *view, int64_t first, int64_t count, int64_t *positions) {
+  int64_t index[TDICT_MAX_NDIM] = {0};
+  for (int64_t k = 0; k < count; k++) {
+    int64_t at = first;
+    for (int d = 0; d < view->ndim; d++) at += index[d] * view->strides[d];
+    positions[k] = at;
+    for (int d = view->ndim - 1; d >= 0 && ++index[d] == view->shape[d]; d--) index[d] = 0;
+  }
+}
+
+/* Makes an array of the positions of the elements that the map selects. */
+static tdict_status find_positions(const maker *m, int64_t **out, tdict_error *err) {
+  const tdict_map *map = m->map;
+  tdict_layout_size size;
+  tdict_made view = {.ndim = map->batch_in};
+  tdict_temp temp;
+  tdict_status status = tdict_layout_check(map->what, TDICT_I64, map->batch_out, map->batch_size, &size, err);
+  if (status != TDICT_OK) return status;
+  int64_t *positions = malloc(size.bytes ? size.bytes : 1);
+  if (!positions) return no_memory_for_map(map, err);
+  /* Apply the map to a tensor at address 0 with elements of one byte. The address of an element is then its position. */
+  tdict_storage storage = {.device = tdict_cpu()};
+  const tdict_tensor over = {.storage = &storage, .dtype = TDICT_U8};
+  memcpy(view.shape, m->root->batch_size, (size_t)view.ndim * sizeof *view.shape);
+  tdict_layout_strides(view.ndim, view.shape, view.strides);
+  status = map->describe(map, m->entry, tdict_temp_over(&temp, &over, &view), &view, err);
+  if (status == TDICT_OK && view.fresh)
+    status = copy_positions(m, positions, size.bytes, err);
+  else if (status == TDICT_OK)
+    list_positions(&view, (int64_t)(uintptr_t)view.data, size.numel, positions);
+  if (status == TDICT_OK)
+    *out = positions;
+  else
+    free(positions);
+  return status;
+}
+
+/* Arranges the elements of an object of a built-in type. */
+static tdict_status arrange_builtin(const maker *m, tdict_box *box, tdict_box **out, tdict_error *err) {
+  const tdict_map *map = m->map;
+  int64_t *positions = NULL;
+  void *result = NULL;
+  tdict_arrangement to = {map->batch_in, map->batch_out, map->batch_size, NULL};
+  tdict_status status = TDICT_OK;
+  if (map->pick && map->pick->at.depth == 0 && map->pick->positions) {
+    /* A list in the first dimension: the rows are copied as a whole, and no other element is looked at. */
+    to.dims_in = to.ndim = 1;
+    to.at = map->pick->positions;
+  } else {
+    status = find_positions(m, &positions, err);
+    to.at = positions;
+  }
+  if (status == TDICT_OK) status = tdict_builtin_of(box->type)->arrange(box->self, &to, &result, err);
+  free(positions);
+  return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
+}
+
+/* Creates the result of an object of a built-in type. `node` is the new node that will hold the result. */
+static tdict_status make_mapped_builtin(const maker *m, const tdict_tree *node, tdict_box *box, tdict_leaf *to,
+                                        tdict_error *err) {
+  const tdict_map *map = m->map;
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
+  const int64_t *sizes;
+  tdict_box *made;
+  if (!tdict_box_begins_with(box, map->batch_in, m->root->batch_size))
+    return tdict_box_mismatch(map->what, m->root, box, err);
+  if (!map->join && (!builtin->arrange || builtin->batch(box->self, &sizes) == 0))
+    return tdict_box_pick(box, map->pick, map->what, to, err);
+  tdict_status status =
+      map->join ? map->join(map, m->entry, box, node, &made, err) : arrange_builtin(m, box, &made, err);
+  if (status == TDICT_OK) *to = tdict_leaf_of_box(made);
+  return status;
+}
+
+/* Returns TDICT_ESHAPE if an object of a built-in type does not fit its new node. A child may have more batch dimensions
+ * than the object. */
+static tdict_status check_mapped_builtin(const maker *m, const tdict_tree *node, tdict_leaf made, tdict_error *err) {
+  const tdict_box *box = tdict_leaf_box(made);
+  if (!box || tdict_box_begins_with(box, node->batch_ndim, node->batch_size)) return TDICT_OK;
+  return tdict_box_mismatch(m->map->what, node, box, err);
+}
+
 /* Creates the result of a tensor or object. */
-static tdict_status make_mapped_leaf(maker *m, tdict_leaf from, tdict_leaf *to, tdict_error *err) {
+static tdict_status make_mapped_leaf(maker *m, const tdict_tree *node, tdict_leaf from, tdict_leaf *to,
+                                     tdict_error *err) {
   tdict_box *box = tdict_leaf_box(from), *made;
   if (!box) return make_mapped_tensor(m, tdict_leaf_tensor(from), to, err);
   if (m->map->way == TDICT_OBJECT_SHARE) {
     *to = tdict_leaf_retain(from);
     return TDICT_OK;
   }
+  if (m->map->way != TDICT_OBJECT_CLONE && tdict_builtin_of(box->type))
+    return make_mapped_builtin(m, node, box, to, err);
   tdict_error hook_error = {0};
   tdict_status status = m->map->object(m->map, m->entry, box, &made, &hook_error);
   if (status != TDICT_OK) {
@@ -223,9 +328,11 @@ static tdict_status make_all_leaves(maker *m, const tdict_tree *root, tdict_tree
   m->entry = m->tensor = 0;
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0; m->entry++) {
     const tdict_frame *top = &c->frames[c->depth - 1];
-    tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
-    tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    tdict_status status = from ? make_mapped_node(m, root, from, &node, err) : make_mapped_leaf(m, leaf, to, err);
+    tdict_tree *above = (tdict_tree *)top->mark, *from = tdict_leaf_tree(leaf), *node = NULL;
+    tdict_leaf *to = &above->leaves[top->slot - 1];
+    tdict_status status =
+        from ? make_mapped_node(m, root, from, &node, err) : make_mapped_leaf(m, above, leaf, to, err);
+    if (status == TDICT_OK && !from) status = check_mapped_builtin(m, above, *to, err);
     if (status != TDICT_OK) return fail_at_leaf(m, status, err);
     if (!from) continue;
     *to = tdict_leaf_of_tree(node);
@@ -374,7 +481,7 @@ tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const cha
   tdict_tree *tree = tdict_leaf_tree(leaf), *copy, *adopted;
   tdict_status status = TDICT_OK;
   if (!tree) {
-    if (tdict_leaf_tensor(leaf)) status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), NULL, err);
+    status = tdict_agree_leaf(&demand, leaf, NULL, err);
     if (status == TDICT_OK) *out = tdict_leaf_retain(leaf);
     return status;
   }

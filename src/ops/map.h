@@ -37,6 +37,13 @@ struct tdict_map {
   tdict_object_method way;
   tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
   bool objects_opened;
+  /* For objects of built-in types, which are never opened. The map shares them if `way` is TDICT_OBJECT_SHARE. Else it
+   * calls `join` if that is set; `node` is the new node that will hold the result. Otherwise a type that can arrange
+   * elements gets the elements that `describe` and `fill` select. Other types get the elements of `pick`. A NULL pick:
+   * the operation has none, see tdict_box_pick(). */
+  const tdict_pick *pick;
+  tdict_status (*join)(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node, tdict_box **out,
+                       tdict_error *err);
 };
 /* Makes the tree. Unless drops_locks is true, locks the new tree like the source. Returns TDICT_ENOMEM. Returns
  * TDICT_ESHAPE if a node would have too many batch dimensions. Also returns TDICT_ESHAPE if a tensor does not begin

@@ -122,6 +122,14 @@ static tdict_status fill_padded(const tdict_map *map, size_t entry, const tdict_
   return status;
 }
 
+static tdict_status stack_builtins(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,
+                                   tdict_box **out, tdict_error *err) {
+  const padder *p = map->user;
+  (void)from;
+  const tdict_joining how = {0, true, node, p->items, map->memory};
+  return tdict_box_join(p->aligned.leaves + entry * p->count, p->count, &how, out, err);
+}
+
 tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, double value,
                                 const tdict_join_options *options, tdict_tree **out, tdict_error *err) {
   tdict_join_options o = tdict_join_options_default();
@@ -150,6 +158,7 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
                          .describe = describe_padded,
                          .fill = fill_padded,
                          .user = &p,
+                         .join = stack_builtins,
                          .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : items[0], &made, err);
   if (status == TDICT_OK && opened) status = tdict_objects_unflatten(what, items[0], made, err);

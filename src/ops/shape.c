@@ -45,6 +45,7 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
                             tdict_tree **out, tdict_error *err) {
   int64_t shape[TDICT_MAX_NDIM];
   dims_map d = {.affine = a};
+  tdict_pick pick;
   for (int i = 0; i < a->ndim_out; i++) shape[i] = a->axes[i].count;
   const tdict_map map = {.what = what,
                          .batch_in = a->ndim_in,
@@ -55,7 +56,8 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
                          .describe = describe_affine,
                          .user = &d,
                          .way = tdict_object_method_of(a, td->batch_size, &d.pick),
-                         .object = index_object_by_dims};
+                         .object = index_object_by_dims,
+                         .pick = tdict_pick_of(a, td->batch_size, &pick) ? &pick : NULL};
   return tdict_map_run(&map, td, out, err);
 }
 

@@ -56,14 +56,14 @@ static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_le
                                tdict_error *err) {
   const tdict_demand demand = tdict_demand_of(under, u->what, NULL);
   tdict_tree *tree = tdict_leaf_tree(leaf), *adopted = NULL;
-  tdict_status status = TDICT_OK;
+  tdict_status status;
   if (tree) {
     status = tdict_changes_check_cycle(&u->changes, tree, under, err);
     if (status == TDICT_OK) status = tdict_agree_adopt(&demand, tree, &adopted, err);
     if (status == TDICT_OK) *out = tdict_leaf_of_tree(adopted);
     return status;
   }
-  if (tdict_leaf_tensor(leaf)) status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), NULL, err);
+  status = tdict_agree_leaf(&demand, leaf, NULL, err);
   if (status == TDICT_OK) *out = tdict_leaf_retain(leaf);
   return status;
 }

@@ -124,7 +124,7 @@ static tdict_status call_for_all(visit_job *j, const tdict_visit_options *option
     status = tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 or more", j->what, (int)j->o.num_threads);
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->trees, j->count, false, &j->aligned, err);
   if (status == TDICT_OK && j->aligned.has_objects) {
-    const tdict_flatten_rule opening = {.what = j->what, .way = TDICT_OBJECT_AS_TENSORS};
+    const tdict_flatten_rule opening = {.what = j->what, .way = TDICT_OBJECT_ELEMENTS};
     status = tdict_aligned_open(&j->aligned, &opening, false, j->trees, &j->opened, err);
   }
   if (status == TDICT_OK) status = list_leaves(j, err);
@@ -209,6 +209,10 @@ static tdict_status fill_with_results(const visit_job *j, tdict_cursor *c, tdict
     const tdict_frame *top = &c->frames[c->depth - 1];
     tdict_tree *node = (tdict_tree *)top->mark, *from = tdict_leaf_tree(leaf), *below = NULL;
     tdict_leaf *to = &node->leaves[top->slot - 1];
+    if (tdict_leaf_box(leaf)) { /* a built-in type without tensors */
+      *to = tdict_leaf_retain(leaf);
+      continue;
+    }
     tdict_status status = from ? tdict_node_create_like(from, &below, err) : put_made_tensor(j, node, next++, to, err);
     if (status != TDICT_OK) return status;
     if (!from) continue;

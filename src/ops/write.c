@@ -93,7 +93,7 @@ static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, d
                                 tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-    if (found_object && tdict_leaf_box(leaf)) {
+    if (found_object && tdict_leaf_box(leaf) && tdict_box_has_elements(tdict_leaf_box(leaf))) {
       *found_object = true;
       return TDICT_OK;
     }
@@ -107,7 +107,7 @@ static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, d
 
 /* Fills all tensors and objects of a tree, after checking all of them. `parent_path` is the path of the tree. */
 static tdict_status fill_tree(const tdict_tree *td, const char *parent_path, double value, tdict_error *err) {
-  const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_AS_TENSORS, .above = parent_path};
+  const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS, .above = parent_path};
   tdict_cursor cursor;
   tdict_tree *opened = NULL;
   bool found_object = false;
@@ -129,7 +129,7 @@ static tdict_status fill_tree(const tdict_tree *td, const char *parent_path, dou
 }
 
 tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err) {
-  static const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_AS_TENSORS};
+  static const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS};
   tdict_place place;
   tdict_tree *opened = NULL;
   if (!tree) return fail_null_argument("fill", "tree", err);
@@ -201,6 +201,10 @@ static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char
   const tdict_flatten_rule opening = {.what = c->what, .way = TDICT_OBJECT_AS_TENSORS};
   tdict_status status = TDICT_OK;
   if (boxes[0] == boxes[1]) return status;
+  if (tdict_box_has_fixed_elements(tdict_leaf_box(boxes[1]))) {
+    status = tdict_box_keep(c->what, boxes[0], tdict_leaf_box(boxes[1]), true, err);
+    return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+  }
   if (checks_only) status = tdict_flat_pairs_add(&c->pairs, &opening, &opening, boxes, path, err);
   if (status != TDICT_OK) return status;
   const tdict_flat_pair pair = tdict_flat_pairs_take(&c->pairs, checks_only);

@@ -53,25 +53,57 @@ tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const 
   return fail_shape(&demand, t->ndim, t->dims, "tensor has shape", err);
 }
 
+static tdict_status fail_box(const tdict_demand *demand, const tdict_box *box, tdict_error *err) {
+  const int64_t *sizes = NULL;
+  const int ndim = tdict_builtin_of(box->type)->batch(box->self, &sizes);
+  return fail_shape(demand, ndim, sizes, "the object has", err);
+}
+
+tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err) {
+  const tdict_demand demand = tdict_demand_of(td, what, NULL);
+  return fail_box(&demand, box, err);
+}
+
+/* Checks a tensor or object, without a path in the error. */
+static tdict_status check_leaf(const tdict_demand *demand, tdict_leaf leaf, tdict_error *err) {
+  const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+  const tdict_box *box = tdict_leaf_box(leaf);
+  if (tensor && !tensor_agrees(demand, tensor)) return fail_tensor(demand, tensor, err);
+  if (box && !tdict_box_begins_with(box, demand->batch_ndim, demand->batch_size)) return fail_box(demand, box, err);
+  return TDICT_OK;
+}
+
+tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const char *path, tdict_error *err) {
+  tdict_status status = check_leaf(demand, leaf, err);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+}
+
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err) {
   if (tensor_agrees(demand, tensor)) return TDICT_OK;
   return tdict_error_at(err, fail_tensor(demand, tensor, err), path);
 }
 
+static bool has_batch_dims(const tdict_box *box) {
+  const int64_t *sizes;
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
+  return builtin && builtin->batch(box->self, &sizes) > 0;
+}
+
 static tdict_status fail_walk_memory(const tdict_demand *demand, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", demand->what);
 }
 
-/* Returns TDICT_ESHAPE if the tree holds a tensor. Called for a tree whose batch size does not meet the demand. An
+/* Returns TDICT_ESHAPE if the tree holds a tensor, or an object that has batch dimensions. Called for a tree whose batch size does not meet the demand. An
  * empty tree can take any batch size. */
-static tdict_status check_holds_no_tensor(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
+static tdict_status check_fits_any_batch_size(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, node, true);
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *below = tdict_leaf_tree(leaf);
-    if (tdict_leaf_tensor(leaf))
+    const tdict_box *box = tdict_leaf_box(leaf);
+    if (tdict_leaf_tensor(leaf) || (box && has_batch_dims(box)))
       status = fail_shape(demand, node->batch_ndim, node->batch_size, "the tree has", err);
     else if (below && !tdict_cursor_enter(&cursor, below))
       status = fail_walk_memory(demand, err);
@@ -84,7 +116,7 @@ static tdict_status check_holds_no_tensor(const tdict_demand *demand, const tdic
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
   /* A tree with another batch size can still be changed if it is empty. */
   if (!batch_sizes_agree(demand, node->batch_ndim, node->batch_size)) {
-    tdict_status status = check_holds_no_tensor(demand, node, err);
+    tdict_status status = check_fits_any_batch_size(demand, node, err);
     if (status != TDICT_OK) return status;
   }
   if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
@@ -97,13 +129,9 @@ static tdict_status check_node(const tdict_demand *demand, const tdict_tree *nod
 
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
-    tdict_status status = TDICT_OK;
+    tdict_status status;
     tdict_tree *node = tdict_leaf_tree(leaf);
-    const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-    if (node)
-      status = check_node(demand, node, in_place, err);
-    else if (tensor && !tensor_agrees(demand, tensor))
-      status = fail_tensor(demand, tensor, err);
+    status = node ? check_node(demand, node, in_place, err) : check_leaf(demand, leaf, err);
     /* Name the tensor or tree that failed. */
     if (status != TDICT_OK) {
       char path[PATH_BYTES];

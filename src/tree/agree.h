@@ -43,8 +43,13 @@ tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const 
 /* Checks one tensor. Returns TDICT_OK, TDICT_ESHAPE or TDICT_EWRONGDEVICE; err->path is `path`. */
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err);
-/* Checks everything below the tree that the cursor was initialized with. Tensors are checked as in
- * tdict_agree_tensor(); objects always pass. A tree passes if the dimensions that both batch sizes have are equal, or
+/* Checks a tensor as tdict_agree_tensor() does, and the batch size of an object of a built-in type. Other objects and
+ * trees always pass. */
+tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const char *path, tdict_error *err);
+/* Returns TDICT_ESHAPE with both shapes in the message, for an object that does not fit the batch size of `td`. */
+tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);
+/* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in
+ * tdict_agree_leaf(). A tree passes if the dimensions that both batch sizes have are equal, or
  * if it holds no tensor. A tree must not have another device, unless `in_place` is true: then the caller changes the
  * device. If `in_place` is true and a locked tree needs the change, returns TDICT_ELOCKED. Returns TDICT_ENOMEM if
  * memory is exhausted. */

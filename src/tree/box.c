@@ -6,6 +6,19 @@
 
 #include "base/error.h"
 
+const char tdict_builtin_mark = 0;
+
+bool tdict_box_begins_with(const tdict_box *box, int batch_ndim, const int64_t *batch_size) {
+  const int64_t *sizes;
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
+  const int ndim = builtin ? builtin->batch(box->self, &sizes) : 0;
+  if (ndim == 0) return true;
+  if (batch_ndim > ndim) return false;
+  for (int i = 0; i < batch_ndim; i++)
+    if (sizes[i] != batch_size[i]) return false;
+  return true;
+}
+
 tdict_status tdict_type_check(const char *what, const tdict_type *type, tdict_error *err) {
   /* struct_size, name and release are required; all later members are optional. */
   const size_t least = offsetof(tdict_type, release) + sizeof type->release;

@@ -1,5 +1,6 @@
-/* A box holds an object and counts the references to the object. Also checks types and the results of their hooks. The
- * box owns the object, unless `kept` is true. Thread rule: counting is thread-safe. */
+/* A box holds an object and counts the references to the object. Also checks types and the results of their hooks, and
+ * defines what a built-in type adds to a type. The box owns the object, unless `kept` is true. Thread rule: counting is
+ * thread-safe. */
 #ifndef TDICT_TREE_BOX_H
 #define TDICT_TREE_BOX_H
 
@@ -15,6 +16,79 @@ typedef struct tdict_box {
   /* true: the program owns `self`, so the box does not release `self`. Set only while one thread holds the box */
   bool kept;
 } tdict_box;
+
+/* The kind of a leaf and its pointer in one number, see tree/node.h. */
+typedef uintptr_t tdict_leaf;
+
+/* Positions in the first batch dimension, borrowed. */
+typedef struct tdict_positions {
+  const int64_t *at;
+  int64_t count;
+} tdict_positions;
+
+/* Elements of an object and their order. Element k of the result, in C order of its first `ndim` dimensions, is element
+ * at[k] of the first `dims_in` dimensions of the object. The later dimensions of the object do not change. All pointers
+ * are borrowed. */
+typedef struct tdict_arrangement {
+  int dims_in, ndim;
+  const int64_t *shape; /* `ndim` sizes */
+  const int64_t *at;    /* NULL: every element is element 0 */
+} tdict_arrangement;
+
+/* What a built-in type adds to its tdict_type. Operations on batch dimensions call these functions, because the tensors
+ * of such an object do not begin with the batch size. All functions but `batch` may be NULL: unless the comment says
+ * otherwise, the operation then returns TDICT_ENOTSUP. Objects of built-in types never change after their creation;
+ * their elements may change. */
+typedef struct tdict_builtin {
+  tdict_type type;  /* the first member; its struct_size is sizeof(tdict_builtin) */
+  const void *mark; /* &tdict_builtin_mark, to recognize a built-in type */
+  /* Returns the number of batch dimensions that the object has, and writes their sizes to *sizes, borrowed. An object
+   * with 0 batch dimensions belongs to all elements of its tree: operations on batch dimensions share the object. */
+  int (*batch)(const void *self, const int64_t **sizes);
+  /* Makes the leaf of element `i` of the first batch dimension: a tensor or a box, with a new reference. */
+  tdict_status (*at)(const void *self, int64_t i, tdict_leaf *out, tdict_error *err);
+  /* Makes the object of `count` elements of the first batch dimension. Positions are in range. New elements are in
+   * `memory`; NULL: plain host memory. */
+  tdict_status (*select)(const void *self, const int64_t *positions, int64_t count, tdict_memory *memory, void **out,
+                         tdict_error *err);
+  /* Joins `count` objects along the first batch dimension, or along a new first dimension. */
+  tdict_status (*cat)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
+  tdict_status (*stack)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
+  /* Makes a tree of the tensors that hold the elements of the object, for functions that visit or fill elements. NULL:
+   * the object has no tensors, and these functions skip the object. `type.flatten` may return more tensors. `type.unflatten` accepts the keys of either tree. */
+  tdict_status (*elements)(const void *self, tdict_tree **out, tdict_error *err);
+  /* Makes two trees with the same keys and shapes: trees[0] has views of the elements of `self` at `positions`, trees[1]
+   * has the elements to write there. `value` is an object of the same type with as many elements, or the leaf of one
+   * element. NULL positions: all elements of the first dimension. */
+  tdict_status (*pair)(const void *self, const tdict_positions *positions, tdict_leaf value, tdict_tree *trees[2],
+                       tdict_error *err);
+  /* Returns true if both objects are equal. If not, writes the reason to `message`. NULL: the tensors are compared. */
+  bool (*equal)(const void *a, const void *b, char *message, size_t bytes);
+  /* For a type whose elements can be in any order. If these two functions are set, operations call them instead of
+   * `at`, `select`, `cat` and `stack`. `arrange` makes the object that has the elements of `to`. `join` joins objects
+   * along any dimension; all of them have batch dimensions. */
+  tdict_status (*arrange)(const void *self, const tdict_arrangement *to, void **out, tdict_error *err);
+  tdict_status (*join)(const void *const *items, size_t count, int dim, bool is_stack, void **out, tdict_error *err);
+  const char *setter; /* names the functions that replace the object; for messages of writes in place */
+} tdict_builtin;
+extern const char tdict_builtin_mark;
+/* Returns the table of a built-in type, or NULL for a type of the program. */
+static inline const tdict_builtin *tdict_builtin_of(const tdict_type *type) {
+  if (type->struct_size != sizeof(tdict_builtin)) return NULL;
+  const tdict_builtin *builtin = (const tdict_builtin *)(const void *)type;
+  return builtin->mark == &tdict_builtin_mark ? builtin : NULL;
+}
+/* Returns false for an object of a built-in type that has no tensors. */
+static inline bool tdict_box_has_elements(const tdict_box *box) {
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
+  return !builtin || builtin->elements;
+}
+/* Returns true for an object of a built-in type that has no tensors. Its elements cannot be written or moved. */
+static inline bool tdict_box_has_fixed_elements(const tdict_box *box) {
+  return tdict_builtin_of(box->type) && !box->type->flatten;
+}
+/* Returns true if the object of the box fits a tree of this batch size. Objects of the program always fit. */
+bool tdict_box_begins_with(const tdict_box *box, int batch_ndim, const int64_t *batch_size);
 
 /* Returns TDICT_EINVAL if the struct_size of the type is too small, or the type has no name or no `release`. Also
  * returns TDICT_EINVAL if the type has only one of `flatten` and `unflatten`. The message begins with `what`. */

@@ -186,11 +186,9 @@ static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, 
   tdict_leaf leaf = tdict_place_leaf(from), moved = leaf, old = 0;
   tdict_tree *adopted = NULL;
   /* Check that the leaf meets the demand of its new node. */
-  tdict_status status = TDICT_OK; /* an object meets every demand */
-  if (tdict_leaf_tensor(leaf)) {
-    tdict_demand demand = tdict_demand_of(to->node, "rename", to->path.whole);
-    status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), to->path.whole, err);
-  } else if (tdict_leaf_tree(leaf)) {
+  const tdict_demand demand = tdict_demand_of(to->node, "rename", to->path.whole);
+  tdict_status status = tdict_agree_leaf(&demand, leaf, to->path.whole, err);
+  if (tdict_leaf_tree(leaf)) {
     status = adopt_child(to, tdict_leaf_tree(leaf), &adopted, err);
     if (status == TDICT_OK) moved = tdict_leaf_of_tree(adopted);
   }

@@ -12,8 +12,7 @@
 #include "tree/box.h"
 #include "tree/keys.h"
 
-/* The value of a slot: a pointer with its kind in the two low bits. 0 is an empty slot. */
-typedef uintptr_t tdict_leaf;
+/* A tdict_leaf is the value of a slot: a pointer with its kind in the two low bits. 0 is an empty slot. */
 enum { TDICT_LEAF_TENSOR = 0, TDICT_LEAF_TREE = 1, TDICT_LEAF_OBJECT = 2, TDICT_LEAF_MASK = 3 };
 static inline int tdict_leaf_kind(tdict_leaf leaf) { return (int)(leaf & TDICT_LEAF_MASK); }
 static inline void *tdict_leaf_pointer(tdict_leaf leaf) { return (void *)(leaf & ~(tdict_leaf)TDICT_LEAF_MASK); }

@@ -12,6 +12,9 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 /* Returns true if the operation does not flatten objects of this type. */
 static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) {
+  /* A deep copy may copy the tensors of a built-in type. Other operations on its tensors would not keep it valid. */
+  const tdict_builtin *builtin = tdict_builtin_of(type);
+  if (builtin && o->way != TDICT_OBJECT_CLONE) return o->way != TDICT_OBJECT_ELEMENTS || !builtin->elements;
   if (o->tensors_first && TDICT_HOOK_OF(type, flatten)) return false;
   switch (o->way) {
   case TDICT_OBJECT_SHARE:
@@ -94,8 +97,181 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
   return tdict_box_of(tdict_leaf_box(boxes[own]), result, out, err);
 }
 
+bool tdict_pick_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick) {
+  const int depth = a->ndim_in - a->ndim_out;
+  if (depth < 0) return false;
+  for (int i = 0; i < a->ndim_out; i++) {
+    const tdict_axis *axis = &a->axes[i];
+    const bool is_whole = axis->count == shape[depth + i] && a->starts[depth + i] == 0 && axis->step == 1;
+    if (axis->from != depth + i || (i > 0 && !is_whole)) return false;
+  }
+  *pick = (tdict_pick){.at.depth = depth};
+  for (int i = 0; i < depth; i++) pick->at.at[i] = a->starts[i];
+  if (a->ndim_out == 0) return true;
+  pick->start = a->starts[depth];
+  pick->count = a->axes[0].count;
+  pick->step = a->axes[0].step;
+  pick->selects = pick->start != 0 || pick->count != shape[depth] || pick->step != 1;
+  return true;
+}
+
+static tdict_status fail_builtin(const char *what, const tdict_type *type, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: not possible for a leaf of type %.60s", what, type->name);
+}
+
+/* Makes the object of the selected elements of the first dimension. */
+static tdict_status select_elements(tdict_box *box, const tdict_pick *pick, const char *what, tdict_box **out,
+                                    tdict_error *err) {
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
+  const size_t count = (size_t)pick->count;
+  int64_t *made = NULL;
+  void *result;
+  if (!builtin->select) return fail_builtin(what, box->type, err);
+  if (!pick->positions && count > 0) {
+    made = count <= SIZE_MAX / sizeof *made ? malloc(count * sizeof *made) : NULL;
+    if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu positions", what, count);
+    for (size_t i = 0; i < count; i++) made[i] = pick->start + (int64_t)i * pick->step;
+  }
+  tdict_status status = builtin->select(box->self, made ? made : pick->positions, pick->count, NULL, &result, err);
+  free(made);
+  return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
+}
+
+tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *what, tdict_leaf *out,
+                            tdict_error *err) {
+  const int64_t *sizes;
+  tdict_leaf current = tdict_leaf_of_box(tdict_box_retain(box));
+  tdict_status status = TDICT_OK;
+  const int ndim = tdict_builtin_of(box->type)->batch(box->self, &sizes);
+  if (ndim > 0 && !pick) status = fail_builtin(what, box->type, err);
+  for (int i = 0; ndim > 0 && status == TDICT_OK && i < pick->at.depth; i++) {
+    tdict_leaf next = 0;
+    const tdict_box *from = tdict_leaf_box(current);
+    const tdict_builtin *builtin = from ? tdict_builtin_of(from->type) : NULL;
+    status = builtin && builtin->at ? builtin->at(from->self, pick->at.at[i], &next, err)
+                                    : fail_builtin(what, box->type, err);
+    if (status != TDICT_OK) break;
+    tdict_leaf_release(current);
+    current = next;
+  }
+  if (ndim > 0 && status == TDICT_OK && pick->selects) {
+    tdict_box *selected = NULL, *from = tdict_leaf_box(current);
+    status = from ? select_elements(from, pick, what, &selected, err) : fail_builtin(what, box->type, err);
+    if (status == TDICT_OK) {
+      tdict_leaf_release(current);
+      current = tdict_leaf_of_box(selected);
+    }
+  }
+  if (status == TDICT_OK)
+    *out = current;
+  else
+    tdict_leaf_release(current);
+  return status;
+}
+
+/* Returns the number of batch dimensions of an object of a built-in type. */
+static int count_batch_dims(const tdict_box *box) {
+  const int64_t *sizes;
+  return tdict_builtin_of(box->type)->batch(box->self, &sizes);
+}
+
+/* Returns true if no object has batch dimensions, and all objects are equal. */
+static bool are_equal_for_all_elements(const tdict_leaf *boxes, size_t count) {
+  char unused[sizeof((tdict_error *)NULL)->message];
+  const tdict_box *first = tdict_leaf_box(boxes[0]);
+  const tdict_builtin *builtin = tdict_builtin_of(first->type);
+  bool is_equal = builtin->equal && count_batch_dims(first) == 0;
+  for (size_t i = 1; is_equal && i < count; i++)
+    is_equal = builtin->equal(first->self, tdict_leaf_box(boxes[i])->self, unused, sizeof unused);
+  return is_equal;
+}
+
+/* Makes an object with one element for each element of tree `item`, at the path of the joined objects. */
+static tdict_status repeat_for_tree(const tdict_box *box, const tdict_joining *how, size_t item, void **out,
+                                    tdict_error *err) {
+  int64_t shape[TDICT_MAX_BATCH_NDIM];
+  tdict_arrangement to = {.shape = shape};
+  for (int i = 0; i < how->node->batch_ndim; i++) {
+    if (how->is_stack && i == how->dim) continue;
+    shape[to.ndim++] = !how->is_stack && i == how->dim ? how->items[item]->batch_size[i] : how->node->batch_size[i];
+  }
+  return tdict_builtin_of(box->type)->arrange(box->self, &to, out, err);
+}
+
+/* Joins objects whose elements can be arranged. */
+static tdict_status join_arranged(const tdict_leaf *boxes, const void **items, size_t count, const tdict_joining *how,
+                                  void **out, tdict_error *err) {
+  const tdict_type *type = tdict_leaf_box(boxes[0])->type;
+  tdict_status status = TDICT_OK;
+  size_t n = 0;
+  for (; n < count && status == TDICT_OK; n++) {
+    const tdict_box *box = tdict_leaf_box(boxes[n]);
+    void *made = box->self;
+    if (count_batch_dims(box) == 0) status = repeat_for_tree(box, how, n, &made, err);
+    items[n] = made;
+    if (status != TDICT_OK) break;
+  }
+  if (status == TDICT_OK) status = tdict_builtin_of(type)->join(items, count, how->dim, how->is_stack, out, err);
+  while (n--)
+    if (items[n] != tdict_leaf_box(boxes[n])->self) type->release((void *)(uintptr_t)items[n]);
+  return status;
+}
+
+tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
+                            tdict_error *err) {
+  tdict_box *first = tdict_leaf_box(boxes[0]);
+  const tdict_builtin *builtin = tdict_builtin_of(first->type);
+  const char *what = how->is_stack ? "stack" : "cat";
+  tdict_status (*join)(const void *const *, size_t, tdict_memory *, void **, tdict_error *) =
+      how->is_stack ? builtin->stack : builtin->cat;
+  void *result = NULL;
+  if (!join && !builtin->join) return fail_builtin(what, first->type, err);
+  if (!builtin->join && how->dim != 0 && count_batch_dims(first) > 0)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: leaves of type %.60s can be joined along dimension 0 only, not %d", what,
+                      first->type->name, how->dim);
+  if (builtin->join && !how->is_stack && are_equal_for_all_elements(boxes, count)) {
+    *out = tdict_box_retain(first);
+    return TDICT_OK;
+  }
+  const void **items = malloc(count * sizeof *items); /* cannot overflow: the caller has an array of `count` pointers */
+  if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu objects", what, count);
+  for (size_t i = 0; i < count; i++) items[i] = tdict_leaf_box(boxes[i])->self;
+  tdict_status status = builtin->join ? join_arranged(boxes, items, count, how, &result, err)
+                                      : join(items, count, how->memory, &result, err);
+  free((void *)items);
+  return status == TDICT_OK ? tdict_box_of(first, result, out, err) : status;
+}
+
+/* Asks the type whether writing `from` to some elements of `to` would change `to`. */
+static tdict_status check_same_elements(const tdict_box *to, tdict_box *from, tdict_error *err) {
+  static const tdict_positions some = {NULL, 0};
+  tdict_tree *trees[2] = {NULL, NULL};
+  tdict_status status = tdict_builtin_of(to->type)->pair(to->self, &some, tdict_leaf_of_box(from), trees, err);
+  tdict_release(trees[0]);
+  tdict_release(trees[1]);
+  return status;
+}
+
+tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err) {
+  char difference[96] = "";
+  const tdict_box *box = tdict_leaf_box(to);
+  const tdict_builtin *builtin = tdict_builtin_of(from->type);
+  if (!box || box->type != from->type)
+    return tdict_fail(err, TDICT_ETYPE, "%s: an object of type %.60s in the source, %s in the destination", what,
+                      from->type->name, box ? "an object of another type" : "none");
+  const bool belongs_to_all = count_batch_dims(box) == 0 && count_batch_dims(from) == 0;
+  if (box == from && (is_whole || belongs_to_all)) return TDICT_OK;
+  if (builtin->pair && belongs_to_all) return check_same_elements(box, from, err);
+  if (builtin->equal && (is_whole || belongs_to_all) &&
+      builtin->equal(box->self, from->self, difference, sizeof difference))
+    return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: leaves of type %.60s cannot be written in place%s%s%s%s", what,
+                    from->type->name, difference[0] ? " and differ: " : "", difference,
+                    builtin->setter ? "; wanted " : "", builtin->setter ? builtin->setter : "");
+}
+
 static tdict_status fail_missing_hook(const tdict_flatten_rule *o, const tdict_type *type, tdict_error *err) {
-  static const char *const hooks[] = {NULL, NULL, "clone", "index", "stack"};
+  static const char *const hooks[] = {NULL, NULL, NULL, "clone", "index", "stack"};
   const char *hook = hooks[o->way];
   if (hook)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: objects of type %.60s have neither a %s hook nor flatten", o->what,
@@ -125,12 +301,15 @@ tdict_status tdict_box_flatten(const tdict_flatten_rule *o, const tdict_box *box
                                tdict_error *err) {
   tdict_tree *flat = NULL;
   tdict_error hook_err = {0};
-  if (!TDICT_HOOK_OF(box->type, flatten)) return tdict_error_at(err, fail_missing_hook(o, box->type, err), path);
-  tdict_status status = box->type->flatten(box->self, &flat, &hook_err);
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
+  tdict_status (*flatten)(const void *, tdict_tree **, tdict_error *) = TDICT_HOOK_OF(box->type, flatten);
+  if (builtin && o->way == TDICT_OBJECT_ELEMENTS) flatten = builtin->elements;
+  if (!flatten) return tdict_error_at(err, fail_missing_hook(o, box->type, err), path);
+  tdict_status status = flatten(box->self, &flat, &hook_err);
   status = finish_hook_call(box->type, "flatten", status, flat, &hook_err, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   /* The tensors must fit the batch size of the tree that holds the object. */
-  const tdict_demand demand = {o->what, o->batch_ndim, o->batch_size, NULL, path};
+  const tdict_demand demand = {o->what, builtin ? 0 : o->batch_ndim, o->batch_size, NULL, path};
   status = check_flattened_tree(o, flat, err);
   status = status == TDICT_OK ? tdict_agree_adopt(&demand, flat, out, err) : tdict_error_at(err, status, path);
   tdict_release(flat);

@@ -10,7 +10,8 @@
 
 /* How an operation handles an object that has the hook for the operation. Other objects are handled as tensors. */
 typedef enum tdict_object_method {
-  TDICT_OBJECT_AS_TENSORS, /* objects are always handled as tensors */
+  TDICT_OBJECT_AS_TENSORS, /* objects are always handled as tensors; objects of built-in types are not flattened */
+  TDICT_OBJECT_ELEMENTS,   /* objects are flattened; those of built-in types to the tensors that hold elements */
   TDICT_OBJECT_SHARE,      /* no hook is called: every element keeps its index, so the result shares the object */
   TDICT_OBJECT_CLONE,
   TDICT_OBJECT_INDEX,
@@ -25,6 +26,48 @@ typedef struct tdict_element_index {
  * keeps its index. Returns TDICT_OBJECT_INDEX and writes *pick if the operation takes one element of each of the first
  * dimensions, and all elements of the other dimensions. */
 tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t *shape, tdict_element_index *pick);
+
+/* The elements that an operation selects: one element of each of the first `at.depth` dimensions, and then `count`
+ * elements of the next dimension if `selects` is true. All other dimensions are whole. */
+typedef struct tdict_pick {
+  tdict_element_index at;
+  bool selects;
+  int64_t start, count, step; /* used if `positions` is NULL */
+  const int64_t *positions;   /* borrowed */
+} tdict_pick;
+/* Writes the pick for a view of batch size `shape`. Returns false if a pick cannot describe the view. */
+bool tdict_pick_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick);
+/* Writes to *out the leaf that a pick selects in an object of a built-in type: a tensor or a box, with a new reference.
+ * If the object has no batch dimensions, *out is the box itself. A NULL pick stands for an operation that no pick
+ * describes: returns TDICT_ENOTSUP. Also returns the errors of the type. */
+tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *what, tdict_leaf *out,
+                            tdict_error *err);
+/* A stack or cat of the objects at one path of several trees. */
+typedef struct tdict_joining {
+  int dim;
+  bool is_stack;
+  const tdict_tree *node;         /* the new node that will hold the result */
+  const tdict_tree *const *items; /* the joined trees */
+  tdict_memory *memory;
+} tdict_joining;
+/* Stacks or joins the objects of one built-in type. An object without batch dimensions is first repeated for all
+ * elements of its tree, if the type can arrange elements. If all joined objects are equal and have no batch dimensions,
+ * cat shares the first object. Returns TDICT_ENOTSUP if the type cannot do this, TDICT_ENOMEM, and the errors of
+ * the type. */
+tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
+                            tdict_error *err);
+/* Handles a write in place of an object of a built-in type whose elements cannot be written. Returns TDICT_OK if
+ * nothing has to be written. If `is_whole` is true, all elements are written: the two objects must be equal. If
+ * `is_whole` is false, only some elements are written: the two objects must be equal and have no batch dimensions.
+ * Otherwise returns TDICT_ENOTSUP, or TDICT_ETYPE if `to` is not an object of the type. */
+tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err);
+
+/* Sets an object as tdict_set_object() does. Messages begin with `what`. */
+tdict_status tdict_object_set(const char *what, tdict_tree *tree, const char *path, const tdict_type *type, void *self,
+                              tdict_error *err);
+/* Returns an object as tdict_get_object() does. Messages begin with `what`. */
+tdict_status tdict_object_get(const char *what, const tdict_tree *tree, const char *path, const tdict_type *type,
+                              void **out, tdict_error *err);
 
 /* Each of the next three functions calls a hook and writes a box with a new reference to *out. Returns the errors of
  * the hook, TDICT_EHOOK or TDICT_ENOMEM. */

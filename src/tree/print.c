@@ -140,8 +140,10 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
     return;
   }
   emit_spaces(p->to, (name_width < p->name_width ? p->name_width - name_width : 0) + 2);
-  emit_text(p->to, "object ");
-  emit_printable(p->to, box->type->name, false);
+  /* The text of a built-in type names the type. */
+  const bool is_builtin = tdict_builtin_of(box->type) != NULL;
+  if (!is_builtin) emit_text(p->to, "object ");
+  if (!is_builtin) emit_printable(p->to, box->type->name, false);
   size_t (*print)(const void *self, char *buffer, size_t bytes) = TDICT_HOOK_OF(box->type, print);
   if (print) {
     char text[OBJECT_BYTES];
@@ -149,7 +151,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
     size_t length = print(box->self, text, sizeof text);
     /* A hook may not have written the terminating 0. */
     text[sizeof text - 1] = 0;
-    if (text[0]) emit_text(p->to, "  ");
+    if (text[0] && !is_builtin) emit_text(p->to, "  ");
     emit_printable(p->to, text, false);
     if (length >= sizeof text) emit_text(p->to, "...");
   }

@@ -6,3 +6,11 @@ target_link_libraries(beside_replay PRIVATE tdict::tdict_static Threads::Threads
 add_test(NAME beside_tensordict COMMAND beside_replay ${PROJECT_SOURCE_DIR}/tests/beside/operations.txt)
 set_tests_properties(beside_tensordict PROPERTIES LABELS "ops;host" SKIP_RETURN_CODE 77 TIMEOUT 120)
 tdict_test_environment(beside_tensordict)
+
+# Text and unbatched tensors in chains of operations, recorded by make_leaves.py.
+add_executable(beside_leaves_replay beside/leaves_replay.c)
+tdict_compile(beside_leaves_replay)
+target_link_libraries(beside_leaves_replay PRIVATE tdict::tdict_static Threads::Threads)
+add_test(NAME beside_tensordict_leaves COMMAND beside_leaves_replay ${PROJECT_SOURCE_DIR}/tests/beside/leaves.txt)
+set_tests_properties(beside_tensordict_leaves PROPERTIES LABELS "types;host" SKIP_RETURN_CODE 77 TIMEOUT 120)
+tdict_test_environment(beside_tensordict_leaves)

@@ -22,3 +22,13 @@ if(fuzz_corpus)
   set_tests_properties(fuzz_schema_corpus PROPERTIES LABELS "schema;host" TIMEOUT 120)
   tdict_test_environment(fuzz_schema_corpus)
 endif()
+
+# The readers of JSON and UTF-8.
+file(GLOB json_corpus CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/json/*)
+add_executable(fuzz_json_replay fuzz/fuzz_json.c fuzz/replay.c)
+tdict_compile(fuzz_json_replay)
+target_include_directories(fuzz_json_replay PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(fuzz_json_replay PRIVATE tdict::tdict_static)
+add_test(NAME fuzz_json_corpus COMMAND fuzz_json_replay ${json_corpus})
+set_tests_properties(fuzz_json_corpus PROPERTIES LABELS "types;host" TIMEOUT 120)
+tdict_test_environment(fuzz_json_corpus)

@@ -46,6 +46,7 @@ static void check(int good, const char *what, int line) {
 #include "client_more.h"
 #include "client_schema.h"
 #include "client_tensor.h"
+#include "client_values.h"
 
 static void ignore_log(void *user, int32_t level, const char *text) {
   (void)user;
@@ -355,6 +356,7 @@ static void use_tree(void) {
   use_tree_rules(td);
   use_tree_text(td);
   use_objects(td);
+  use_leaves();
   use_index(td);
   use_shape(td);
   use_combine(td);

@@ -5,7 +5,7 @@
 
 #include "support/model.h"
 
-enum { OPS_POOL = 5, OPS_KINDS = 80, OPS_MOST_CELLS = 600, OPS_MOST_DIMS = 5 };
+enum { OPS_POOL = 5, OPS_KINDS = 96, OPS_MOST_CELLS = 600, OPS_MOST_DIMS = 5 };
 typedef struct ops ops;
 struct ops {
   uint32_t (*next)(ops *o); /* where choices come from */
@@ -64,11 +64,35 @@ bool ops_grows(const m_tree *t, const m_tree *under);
 void ops_grow(m_tree *t, const m_tree *under);
 void ops_complain(ops *o, const char *text);
 
+/* Operations that make a tree of a tree, with small numbers for their arguments. */
+typedef struct ops_choice {
+  uint32_t way; /* below OPS_INDICES, OPS_SHAPES or OPS_JOINS */
+  int64_t n[4]; /* -1, 0 or 1 */
+} ops_choice;
+typedef tdict_status (*ops_maker)(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
+enum { OPS_INDICES = 6, OPS_SHAPES = 7, OPS_JOINS = 6 };
+ops_choice ops_choose(ops *o, uint32_t ways);
+tdict_status ops_index_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
+tdict_status ops_shape_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
+tdict_status ops_join_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
+
+/* Leaves that are not tensors, beside a tensor that moves with them. ops_put_values() sets in a tree: "ids", an int64
+ * of the batch size whose elements differ; "s", the column of the values that ops_value() gives for these numbers; "w",
+ * the text "whole"; "u", an unbatched tensor; and "kid", a child of one more batch dimension with its own ids, s and w.
+ */
+enum { OPS_VALUE_BYTES = 64 };
+void ops_value(int64_t id, tdict_value *out, char text[OPS_VALUE_BYTES]);
+bool ops_same_value(const tdict_value *a, const tdict_value *b);
+void ops_put_values(tdict_tree *td);
+/* What is wrong with such leaves after an operation, or NULL. */
+const char *ops_check_values(const tdict_tree *td);
+
 typedef void (*ops_fn)(ops *o);
 void ops_to_dtype(ops *o); /* the last of ops_children, so that the numbers of the others stay */
-extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[], ops_children[];
-extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more, ops_num_objects, ops_num_children;
+extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[], ops_values[], ops_children[];
+extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more, ops_num_objects, ops_num_values,
+    ops_num_children;
 extern const char *const ops_shape_names[], *const ops_write_names[], *const ops_key_names[], *const ops_more_names[];
-extern const char *const ops_object_names[], *const ops_child_names[];
+extern const char *const ops_object_names[], *const ops_child_names[], *const ops_value_names[];
 
 #endif

@@ -12,8 +12,12 @@ typedef struct cast {
 static bool has_odd_key(const char *path) { return strlen(path) % 2 == 1; }
 static bool filter(void *user, const tdict_leaves *at) {
   (void)user;
-  const char *dot = strrchr(at->path, '.');
-  return has_odd_key(dot && dot > at->path && dot[-1] != '\\' ? dot + 1 : at->path);
+  const char *last = at->path;
+  for (const char *c = at->path; *c; c++) {
+    if (*c == '.') last = c + 1;
+    if (*c == '\\') c++; /* the next character belongs to the key */
+  }
+  return has_odd_key(last);
 }
 
 /* Converts between uint8, int16, int64 and float32. */

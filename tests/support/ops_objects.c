@@ -160,24 +160,26 @@ static void finish(ops *o, both *b, tdict_status status, tdict_tree *got, tdict_
   end_both(o, b);
 }
 
-typedef struct choice {
-  uint32_t way;
-  int64_t n[4];
-} choice;
-typedef tdict_status (*maker)(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err);
+typedef ops_choice choice;
+typedef ops_maker maker;
+
+ops_choice ops_choose(ops *o, uint32_t ways) {
+  ops_choice c = {ops_pick(o, ways), {0}};
+  for (int i = 0; i < 4; i++) c.n[i] = (int64_t)ops_pick(o, 3) - 1; /* mostly there */
+  return c;
+}
 
 static void make(ops *o, maker fn, uint32_t ways) {
   both b;
   if (!begin(o, &b)) return;
-  choice c = {ops_pick(o, ways), {0}};
-  for (int i = 0; i < 4; i++) c.n[i] = (int64_t)ops_pick(o, 3) - 1; /* mostly there */
+  const choice c = ops_choose(o, ways);
   tdict_tree *got = NULL, *wanted = NULL;
   tdict_status status = OPS_CALL(o, fn(b.td, &c, &got, o->err));
   tdict_status answer = o->refused ? TDICT_OK : fn(b.plain, &c, &wanted, NULL);
   finish(o, &b, status, got, wanted, answer);
 }
 
-static tdict_status index_of(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
+tdict_status ops_index_of(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
   const int64_t *n = c->n;
   switch (c->way) {
   case 0:
@@ -200,7 +202,7 @@ static tdict_tree *last_of(tdict_tree **made, size_t count) {
   return count ? made[count - 1] : NULL;
 }
 
-static tdict_status shape_of(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
+tdict_status ops_shape_of(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
   const int nb = tdict_batch_ndim(td);
   int order[M_DIMS];
   int64_t shape[M_DIMS + 1];
@@ -236,7 +238,7 @@ static tdict_status copy_leaf(void *user, const tdict_leaves *leaves, tdict_tens
   return tdict_tensor_clone(leaves->tensors[0], NULL, out, err);
 }
 
-static tdict_status join_of(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
+tdict_status ops_join_of(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
   const tdict_tree *items[] = {td, td, td};
   tdict_join_options options = tdict_join_options_default();
   options.dim = (int32_t)c->n[0];
@@ -256,9 +258,9 @@ static tdict_status join_of(const tdict_tree *td, const choice *c, tdict_tree **
   }
 }
 
-static void op_object_index(ops *o) { make(o, index_of, 6); }
-static void op_object_shape(ops *o) { make(o, shape_of, 7); }
-static void op_object_join(ops *o) { make(o, join_of, 6); }
+static void op_object_index(ops *o) { make(o, ops_index_of, OPS_INDICES); }
+static void op_object_shape(ops *o) { make(o, ops_shape_of, OPS_SHAPES); }
+static void op_object_join(ops *o) { make(o, ops_join_of, OPS_JOINS); }
 
 /* Writes to a copy's elements from the tree, its first row, or a number. */
 static tdict_status write(tdict_tree *td, const tdict_tree *from, const choice *c, tdict_error *err) {

@@ -28,7 +28,8 @@ static tdict_status plan_batch_index(tdict_index_plan *plan, const char *what, c
 
 typedef struct getter {
   tdict_index_plan plan;
-  tdict_element_index pick;
+  tdict_element_index at; /* for objects of the program */
+  tdict_pick pick;        /* for objects of built-in types */
 } getter;
 
 static tdict_status describe_indexed(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
@@ -49,7 +50,19 @@ static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *
                                  tdict_error *err) {
   const getter *g = map->user;
   (void)entry;
-  return tdict_box_index(from, &g->pick, out, err);
+  return tdict_box_index(from, &g->at, out, err);
+}
+
+/* Writes the pick for the elements that the plan selects. Returns false if a pick cannot describe them. */
+static bool find_pick(const tdict_index_plan *plan, const int64_t *shape, tdict_pick *pick) {
+  if (!tdict_pick_of(&plan->affine, shape, pick)) return false;
+  if (plan->num_gathers == 0) return true;
+  const tdict_gather *g = &plan->gathers[0];
+  if (plan->num_gathers > 1 || g->axis != 0 || g->dims != 1 || pick->selects) return false;
+  pick->selects = true;
+  pick->count = g->count;
+  pick->positions = g->positions;
+  return true;
 }
 
 tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out, tdict_error *err) {
@@ -58,6 +71,7 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
   tdict_status status = plan_batch_index(&g.plan, "index", tree, &index, err);
   if (status != TDICT_OK) return status;
   const tdict_index_plan *plan = &g.plan;
+  const bool picks = find_pick(plan, tree->batch_size, &g.pick);
   /* Lists and masks copy elements, so objects take part through their tensors. Other indices may use a hook. */
   const bool has_gathers = plan->num_gathers > 0;
   const tdict_map map = {.what = "index",
@@ -70,8 +84,9 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
                          .fill = has_gathers ? copy_indexed : NULL,
                          .user = &g,
                          .way = has_gathers ? TDICT_OBJECT_AS_TENSORS
-                                            : tdict_object_method_of(&plan->affine, tree->batch_size, &g.pick),
-                         .object = index_object};
+                                            : tdict_object_method_of(&plan->affine, tree->batch_size, &g.at),
+                         .object = index_object,
+                         .pick = picks ? &g.pick : NULL};
   status = tdict_map_run(&map, tree, out, err);
   tdict_index_plan_reset(&g.plan);
   return status;
@@ -164,6 +179,10 @@ static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_
  * pass uses the flattened pairs again, in the same order. */
 static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                  tdict_error *err) {
+  if (tdict_builtin_of(tdict_leaf_box(boxes[1])->type)) {
+    tdict_status status = tdict_box_keep(w->plan->what, boxes[0], tdict_leaf_box(boxes[1]), false, err);
+    return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+  }
   if (checks_only) {
     const char *what = w->plan->what;
     const tdict_flatten_rule to = {what, TDICT_OBJECT_AS_TENSORS, false, w->to->batch_ndim, w->to->batch_size, NULL};

@@ -11,6 +11,7 @@
 #include "transfer/plan/collect_uniform.h"
 #include "transfer/plan/same_bytes.h"
 #include "tree/cursor.h"
+#include "tree/objects.h"
 #include "tree/text.h"
 
 enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
@@ -449,6 +450,8 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   tdict_status status = add_step(c, cursor, box, err);
   if (status != TDICT_OK) return status;
   tdict_object_step *step = &c->plan->objects[c->plan->num_objects - 1];
+  if (tdict_box_has_fixed_elements(box)) /* in host memory and never moved, so the result shares the object */
+    return c->request->dst ? tdict_box_keep("transfer_into", other, box, true, err) : TDICT_OK;
   if (step->action == TDICT_OBJECT_KEEP) {
     c->plan->num_untouched++;
     if (!c->request->strict_objects && !c->request->dst) return TDICT_OK;

@@ -1,0 +1,23 @@
+/* Checks texts: UTF-8, and JSON as RFC 8259 defines it. Pure functions of their arguments; thread-safe. */
+#ifndef TDICT_TYPES_JSON_H
+#define TDICT_TYPES_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { TDICT_JSON_MOST_DEPTH = 512 }; /* arrays and objects inside each other */
+
+/* Returns the number of bytes at the start of `text` that are valid UTF-8: `length` if all bytes are valid. Characters
+ * above U+10FFFF, surrogates and overlong forms are invalid. */
+size_t tdict_utf8_length(const char *text, size_t length);
+
+/* Why a text is not JSON. */
+typedef struct tdict_json_fault {
+  size_t at;       /* the offset of the byte that is wrong; the length of the text if the text ends too early */
+  const char *why; /* static */
+} tdict_json_fault;
+/* Returns true if the bytes are one JSON value, with white space around it. A surrogate in a \u escape must be part of
+ * a pair. Numbers can have any size, and objects can have equal keys. */
+bool tdict_json_is_valid(const char *text, size_t length, tdict_json_fault *fault);
+
+#endif

@@ -1,0 +1,19 @@
+/* The built-in type of values that are not tensors: text, numbers and JSON. An object is an array of values in C order,
+ * in one allocation, and never changes. Its box owns it. Thread-safe. */
+#ifndef TDICT_TYPES_NONTENSOR_H
+#define TDICT_TYPES_NONTENSOR_H
+
+#include "tdict/nontensor.h"
+#include "tree/box.h"
+
+extern const tdict_builtin tdict_nontensor_builtin;
+
+/* Reads value `k` of a source. The text is borrowed. */
+typedef void (*tdict_value_source)(void *user, int64_t k, tdict_value *out);
+/* Makes an object of the values 0, 1, 2, ... of a source, which is read twice. The values must be valid. If successive
+ * values have the same text at the same address, the object holds the text once. Returns TDICT_EOVERFLOW or
+ * TDICT_ENOMEM. */
+tdict_status tdict_nontensor_create(int ndim, const int64_t *shape, tdict_value_source read, void *user,
+                                    tdict_nontensor **out, tdict_error *err);
+
+#endif
