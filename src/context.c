@@ -47,7 +47,7 @@ static tdict_status check_context_options(const tdict_context_options *o, tdict_
   return TDICT_OK;
 }
 
-/* Binds the pool's threads to the NUMA node of the default device. */
+/* If the default device is a CUDA device, binds the pool's threads to its NUMA node. */
 static void place_workers(tdict_context *c) {
   tdict_gpu *gpu;
   tdict_device device = tdict_devices_default(c->devices, NULL);
@@ -68,7 +68,7 @@ static tdict_status create_parts(tdict_context *c, const tdict_context_options *
   tdict_devices_config devices = {o, driver, tdict_driver_sim_open, c->pool, c->mark, c->log, sysfs};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
-  place_workers(c); /* must come after tdict_devices_create(), which opens the gpu */
+  place_workers(c); /* call after tdict_devices_create(), which opens the GPU */
   tdict_engine_config config = {c->devices, c->pool, o->staging_bytes,
                                 c->mark,    c->log,  o->tuning_file ? &tuning : NULL};
   return tdict_engine_create(&config, &c->engine, err);

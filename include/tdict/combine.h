@@ -33,7 +33,7 @@ static inline tdict_join_options tdict_join_options_default(void) {
   return o;
 }
 
-/** @brief Stacks trees along a new batch dimension.
+/** @brief Stacks the @p count trees of @p items along a new batch dimension.
  *
  *  The result has the batch size of the trees with a dimension of @p count elements inserted at `dim`. Element i
  *  along that dimension is a copy of tree i.
@@ -48,9 +48,10 @@ static inline tdict_join_options tdict_join_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);
-/** @brief Concatenates trees along an existing batch dimension.
+/** @brief Concatenates the @p count trees of @p items along an existing batch dimension.
  *
- *  The trees may differ only in the size of this dimension. Its size in the result is the sum of the sizes.
+ *  The batch sizes of the trees may differ only in this dimension. Its size in the result is the sum of its sizes in
+ *  the trees.
  *  @return The same errors as tdict_stack(); #TDICT_EOVERFLOW if the sum is too large. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);
@@ -59,7 +60,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items,
  *  The addresses of @p dst stay valid, and @p dst may be locked. Everything is checked before the first byte is
  *  written. If tensors of @p dst share bytes, these bytes keep the values that are written last.
  *  @param[in] options  Only `dim` is used.
- *  @param[in,out] dst  Must have the keys of the trees, and the batch size and shapes of the result.
+ *  @param[in,out] dst  Must have the keys of the trees in @p items, and the batch size, shapes and dtypes of the
+ *          result.
  *  @return The same errors as tdict_stack(); #TDICT_EREADONLY if a tensor of @p dst is read-only. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, tdict_tree *dst,
@@ -69,7 +71,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const 
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count,
                                                       const tdict_join_options *options, tdict_tree *dst,
                                                       tdict_error *err);
-/** @brief Stacks sequences of different lengths and pads the shorter sequences.
+/** @brief Stacks the @p count trees of @p items, which are sequences of different lengths, and pads the shorter
+ *  sequences.
  *
  *  The first batch dimension of each tree is the sequence dimension. The result has the batch size [count, longest,
  *  ...]. Elements after the end of a sequence are set to @p value, converted to each dtype (bool: 0 or 1).

@@ -1,6 +1,7 @@
 /* Converts elements to another dtype. Works in host memory, plain or pinned.
  *
- * A float is F16, BF16, F32, F64, F8E4M3 or F8E5M2. An integer is signed or unsigned. The rules for each pair:
+ * A float is F16, BF16, F32, F64, F8E4M3 or F8E5M2. An integer is signed or unsigned. The following rules apply to the
+ * conversion of each pair of dtypes:
  *
  * - float to float: the nearest number, ties to even, rounded once.
  * - integer or bool to float: the nearest number, ties to even, rounded once.
@@ -15,14 +16,14 @@
  *
  * A number that is too large for a float dtype becomes infinity. F8E4M3 has no infinity, so the number becomes NaN. A
  * NaN stays NaN; its other bits are unspecified.
- * A number outside the range of an integer dtype gives #TDICT_EOVERFLOW; so does an infinity or a NaN. The message has
- * the index of the first such element in C order, its value and the range.
+ * For an integer dtype, the call returns #TDICT_EOVERFLOW if a number is outside the range of the dtype, or is an
+ * infinity or a NaN. The message has the index of the first such element in C order, its value and the range.
  * PyTorch 2.11 gives the same results, with these exceptions. PyTorch does not check integers. PyTorch rounds twice,
  * first to float32, when it converts F64 or a large integer to a float of 8 or 16 bits. PyTorch 2.15 converts numbers
  * too large for F8E4M3 to the largest number.
- * The calls assume the default floating-point environment: rounding to nearest, no flushing of subnormal numbers.
- * Frequent pairs are converted with AVX2 or AVX-512, if the processor has these instructions.
- * Thread rule: as in tdict/tensor.h and tdict/tree.h. */
+ * The calls assume the default floating-point environment: numbers are rounded to nearest, and subnormal numbers are
+ * not flushed to zero. If the processor has AVX2 or AVX-512, frequent pairs of dtypes are converted with these
+ * instructions. Thread rule: as in tdict/tensor.h and tdict/tree.h. */
 #ifndef TDICT_CONVERT_H
 #define TDICT_CONVERT_H
 
@@ -73,7 +74,7 @@ static inline tdict_dtype_options tdict_dtype_options_default(void) {
  *
  *  The result has the keys, batch sizes, devices and locks of @p tree. Tensors that are not converted are shared: those
  *  with this dtype, and those that the options leave out. All new elements are in C order in one storage. An object is
- *  converted through its tensors, as tdict/object.h describes. If a call fails, no tree is returned.
+ *  converted through its tensors, as tdict/object.h describes.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out  New tree, owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL for NULL, or if a transfer into a tensor has failed; #TDICT_EDTYPE if @p dtype is

@@ -1,5 +1,5 @@
-/* Datasets: the source of a loader's samples. A dataset is a table of functions. A program fills the table itself, or
- * calls a function of this header that creates a dataset.
+/* Declares datasets. A dataset supplies the samples of a loader. It is a table of functions. A program fills the table
+ * itself, or calls a function of this header that creates a dataset.
  *
  * The index of a sample is 0 or more. Equal indices must give equal samples. A dataset has one or more of these
  * functions:

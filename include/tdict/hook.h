@@ -1,4 +1,4 @@
-/* Functions that a hook of a tdict_type may call while the hook runs.
+/* Declares functions that a hook of a tdict_type may call while the hook runs.
  *
  * A hook may also call any other function of the library on the same context. If the hook runs on a pool thread, the
  * call does its work on the hook's thread. The call therefore never waits for a free thread. If a hook waits for the

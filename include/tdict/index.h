@@ -64,9 +64,9 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16
-/** An index: one item per dimension, in order. If an index has several lists, element i of the result is at the i-th
- *  position of each list, as in NumPy and PyTorch. A mask counts as a list of the positions where the mask is not 0.
- *  All lists must have the same number of positions. A list of one position is repeated. */
+/** An index: a list of items, which apply to the batch dimensions in order. If an index has several lists, element i of
+ *  the result is at the i-th position of each list, as in NumPy and PyTorch. A mask counts as a list of the positions
+ *  where the mask is not 0. All lists must have the same number of positions. A list of one position is repeated. */
 typedef struct tdict_indices {
   int32_t count; /**< Number of items; more than TDICT_MAX_INDEX is rejected when the index is used. */
   tdict_index item[TDICT_MAX_INDEX];
@@ -98,10 +98,10 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
 /** @brief Returns the elements that an index selects, as a new unlocked tree with the keys of @p tree. Objects are
  *  indexed as tdict/object.h describes.
  *
- *  The batch dimensions of the result follow Python's index rules. Dimensions after the last item stay whole. All lists
- *  and masks together produce one dimension. If the lists and masks are adjacent (integers between them are ignored),
- *  this dimension replaces the first dimension that they cover. If a range, TDICT_REST or a new axis is between them,
- *  this dimension is the first dimension of the result.
+ *  The batch dimensions of the result follow the rules of NumPy and PyTorch. Dimensions after the last item stay whole.
+ *  All lists and masks together produce one dimension. If the lists and masks are adjacent (integers between them are
+ *  ignored), this dimension replaces the first dimension that they cover. If a range, TDICT_REST or a new axis is
+ *  between them, this dimension is the first dimension of the result.
  *  Cost without lists and masks: O(tensors + nodes). One block is allocated for all tensors, and one block per node. No
  *  element is read. With lists and masks, the bytes of the result are copied into one storage, in at least O(positions)
  *  pieces per tensor.

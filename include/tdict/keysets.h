@@ -1,9 +1,10 @@
-/* Makes trees that have other keys and the same tensors: selection by paths, flat and nested keys, merges.
+/* Makes trees that have other keys and the same tensors. The functions select and exclude entries by paths, flatten and
+ * nest keys, and merge trees.
  *
  * Results have new nodes, share tensors and objects with the source trees, and are not locked. The trees that are read
- * do not change. Functions whose names end in `_in_place` change the tree instead of making a new one.
- * The root of a result has the batch size and device of the source tree; for tdict_merge() this is the first tree.
- * No element is read or copied, so all functions work on every device.
+ * do not change. Functions whose names end in `_in_place` change the tree and make no new tree.
+ * The root of a result has the batch size and device of the source tree. The result of tdict_merge() has the batch size
+ * and device of the first tree. No element is read or copied, so all functions work on every device.
  * All functions return #TDICT_ENOMEM if memory is exhausted. They return #TDICT_EINVAL for NULL or an invalid path.
  * Cost of each function: O(keys that are read or created).
  * Thread rule: as in tdict/tree.h. */
@@ -100,8 +101,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tr
  *          #TDICT_EINVAL if a tree would contain itself. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys_in_place(tdict_tree *tree, const char *separator,
                                                                      tdict_error *err);
-/** @brief Returns a new tree with the entries of all @p count trees. The result has the batch size and device of the
- *  first tree.
+/** @brief Returns a new tree with the entries of all @p count trees of @p items.
  *
  *  The result equals a copy of the first tree that is updated with each of the other trees in order (see
  *  tdict_update()).

@@ -1,4 +1,5 @@
-/* The loader: worker threads prepare batches ahead of the training loop. tdict_loader_next() delivers them in order.
+/* Declares the loader. Its worker threads prepare batches ahead of the training loop. tdict_loader_next() delivers the
+ * batches in order.
  *
  * A worker fetches samples into pinned memory and queues the copy to the device as soon as its batch is complete.
  * Batches are delivered in the order of the sampler, regardless of which worker finishes first. The samples of a batch

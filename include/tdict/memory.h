@@ -28,7 +28,7 @@ typedef struct tdict_memory_counts {
 /** @brief Copies the counts of @p memory to @p out. If @p memory is NULL, all counts are 0, since plain host memory is
  *  not counted. */
 TDICT_API void tdict_memory_get_counts(const tdict_memory *memory, tdict_memory_counts *out);
-/** @brief Returns the device of the memory: the cpu for plain and pinned host memory. */
+/** @brief Returns the device of @p memory. Plain and pinned host memory belong to the cpu. */
 TDICT_API tdict_device tdict_memory_device(const tdict_memory *memory);
 
 TDICT_END_DECLS

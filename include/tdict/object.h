@@ -23,12 +23,13 @@
  * - tdict_visit(), tdict_apply() and tdict_filter() use the tensors, with paths below the path of the object.
  * - tdict_compare() uses the tensors, unless both trees hold the same object.
  *
- * If the caller passes a memory, the call uses `flatten` and `unflatten` instead of these hooks if the type has them. A
- * hook cannot allocate from that memory. If the operation uses batch dimensions, the tensors of the object must begin
- * with the batch size of the object's tree. Otherwise the call returns #TDICT_ESHAPE. The call returns #TDICT_ENOTSUP
- * if the type has neither the hook nor `flatten`. The call returns #TDICT_ETYPE if two objects that must have one type
- * have different types. If a hook fails, the call returns the error of the hook. In each case err->path names the
- * object, all trees are unchanged, and objects made so far are released. Cost: the time of the hooks, plus O(nodes).
+ * The `clone` and `stack` hooks cannot allocate from a memory that the caller passes. If the caller passes a memory to
+ * tdict_clone_deep() or tdict_stack(), the call therefore uses `flatten` and `unflatten`, if the type has them. If the
+ * operation uses batch dimensions, the tensors of the object must begin with the batch size of the object's tree.
+ * Otherwise the call returns #TDICT_ESHAPE. The call returns #TDICT_ENOTSUP if the type has neither the hook nor
+ * `flatten`. The call returns #TDICT_ETYPE if two objects that must have one type have different types. If a hook
+ * fails, the call returns the error of the hook. In each case err->path names the object, all trees are unchanged, and
+ * objects made so far are released. Cost: the time of the hooks, plus O(nodes).
  *
  * Thread rule: hooks of different objects run at the same time, on pool threads. If several transfers use one object,
  * the hooks of this object may also run at the same time. A hook must therefore not change `self`. */

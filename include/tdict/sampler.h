@@ -1,6 +1,6 @@
-/* Samplers: the order in which a loader draws samples. A sampler maps an epoch and a position to the index of a sample.
- * The index depends only on the options of the sampler, the epoch and the position. The index is the same on every
- * machine and for any number of workers.
+/* Declares samplers. A sampler determines the order in which a loader draws samples: it maps an epoch and a position to
+ * the index of a sample. The index depends only on the options of the sampler, the epoch and the position. The index is
+ * the same on every machine and for any number of workers.
  * Ownership: reference counted. Thread rule: any thread may call any function. */
 #ifndef TDICT_SAMPLER_H
 #define TDICT_SAMPLER_H

@@ -41,7 +41,8 @@ typedef struct tdict_tree_schema tdict_tree_schema;
  *  @param[out] out   New schema with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_ESHAPE a tensor does not begin with the batch size of a tree above it; #TDICT_ENOTSUP a
  *          path has more than #TDICT_SCHEMA_MAX_DEPTH keys; #TDICT_EOVERFLOW the blob would have more than 2^31 - 1
- *          bytes; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. For the first two, err->path names the entry.
+ *          bytes; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. For #TDICT_ESHAPE and #TDICT_ENOTSUP, err->path names
+ *          the entry.
  *  @note Cost: O(keys below the tree). No element is read, and the call does not wait for transfers. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_export(const tdict_tree *tree, tdict_tree_schema **out,
                                                                 tdict_error *err);
@@ -50,7 +51,7 @@ TDICT_API tdict_tree_schema *tdict_tree_schema_retain(const tdict_tree_schema *s
 /** @brief Drops a reference. The last release frees the schema. NULL is allowed. */
 TDICT_API void tdict_tree_schema_release(tdict_tree_schema *schema);
 
-/** What an entry of a schema is. The numbers are those of the blob. */
+/** The kind of an entry of a schema. The blob contains the same numbers. */
 typedef enum tdict_schema_kind {
   TDICT_SCHEMA_TENSOR = 1,
   TDICT_SCHEMA_TREE = 2,
@@ -63,11 +64,11 @@ typedef struct tdict_schema_entry {
   int32_t depth;             /**< 0 for the keys of the root */
   int64_t parent;            /**< index of the tree that holds the entry; -1: the root */
   int32_t batch_ndim;        /**< length of `batch_size` */
-  const int64_t *batch_size; /**< of a tree: its own; of a tensor or object: that of the tree that holds the entry */
-  tdict_dtype dtype;         /**< of a tensor, else 0 */
+  const int64_t *batch_size; /**< batch size of the entry if it is a tree, else of the tree that holds the entry */
+  tdict_dtype dtype;         /**< dtype of a tensor; 0 for other entries */
   int32_t ndim;              /**< length of `shape`; 0 if the entry is not a tensor */
   const int64_t *shape;      /**< sizes of a tensor after the batch dimensions */
-  const char *type_name;     /**< of an object, else NULL */
+  const char *type_name;     /**< name of the type of an object; NULL for other entries */
 } tdict_schema_entry;
 
 /** @brief Returns the number of batch dimensions of the root. */

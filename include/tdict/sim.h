@@ -40,7 +40,8 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
   return o;
 }
 
-/** @brief Stops all queues of the context's simulated devices. Operations can still be queued, but none finishes.
+/** @brief Stops all queues of the context's simulated devices. Operations can still be queued, but no operation
+ *  finishes.
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
  *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err);

@@ -1,8 +1,8 @@
 /* Declares the status codes, and the error struct that failing calls fill.
  *
- * Every call that can fail returns a tdict_status and takes a `tdict_error *err` as its last argument. `err` may be
- * NULL. `*err` is written only on failure. A call that fails changes nothing, unless its comment says otherwise. Thread
- * rule: only the thread that passes an error struct may use the struct during the call. */
+ * Every function of the library that returns a tdict_status takes a `tdict_error *err` as its last argument. `err` may
+ * be NULL. `*err` is written only on failure. A call that fails changes nothing, unless its comment says otherwise.
+ * Thread rule: only the thread that passes an error struct may use the struct during the call. */
 #ifndef TDICT_STATUS_H
 #define TDICT_STATUS_H
 
@@ -36,7 +36,7 @@ typedef enum tdict_status {
   TDICT_EFORKED = 18,      /**< this process is a fork of the process that created the context */
   TDICT_ECAPTURE = 19,     /**< the stream is being captured into a graph */
   TDICT_ECHANGED = 20,     /**< a source was written while the transfer read it */
-  TDICT_EHOOK = 21,        /**< a callback of the program failed or returned an invalid status */
+  TDICT_EHOOK = 21,        /**< a callback of the program returned an invalid status or an invalid result */
   TDICT_EIO = 22,          /**< a file could not be read or written */
   TDICT_EFORMAT = 23,      /**< a file does not have the expected format */
   TDICT_ENOTSUP = 24       /**< this combination is not supported; the message names it */
@@ -46,7 +46,7 @@ typedef enum tdict_status {
 typedef struct tdict_error {
   int32_t status; /**< a tdict_status */
   int32_t native; /**< error code of the driver, or errno; 0 if there is none */
-  /** Path of the leaf or key that failed, or "". Long paths are cut in the middle. */
+  /** Path of the leaf or key that failed, or the name of the file, or "". Long paths are cut in the middle. */
   char path[248];
   char message[256]; /**< one sentence: what was wanted and what was found */
 } tdict_error;
@@ -57,7 +57,8 @@ TDICT_API const char *tdict_status_name(tdict_status status);
 
 /** @brief Prints an error as one line, such as
  *          `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels`.
- *  @param[in] err  Borrowed. If its native code is not 0, the code is printed in brackets. If NULL, nothing is printed.
+ *  @param[in] err  Borrowed. If `native` is not 0, the line ends with this number in brackets. If @p err is NULL, the
+ *          function prints nothing.
  *  @param[in] file  Borrowed; not flushed. Use ferror() to detect write errors.
  *  @note Thread-safe. The macros of tdict/try.h call this function. */
 TDICT_API void tdict_error_print(const tdict_error *err, FILE *file);

@@ -1,6 +1,6 @@
 /* Declares tensors. A tensor has an element type, a shape and strides, and uses a reference-counted storage.
  *
- * Shapes and strides are in elements. Strides may be zero or negative. Sizes in bytes have "bytes" in their names.
+ * Shapes and strides are in elements. Strides may be zero or negative. The name of a size in bytes contains "bytes".
  * The dtype, shape and strides of a tensor never change; the elements may change. A function that creates a tensor
  * returns one reference; release it with tdict_tensor_release().
  * Thread rule: many threads may read a tensor, or one thread may write it. Retain and release are safe from any
@@ -89,16 +89,18 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_full(tdict_dtype dtype, int 
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                                const void *data, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor of one dimension with @p count values in plain host memory. Value i is start + i * step.
- *  Each value is computed in double and converted to @p dtype. Integers are truncated.
- *  @return The same errors as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types;
- *          #TDICT_EOVERFLOW if an integer type cannot hold a value. */
+ *  Each value is computed in double and converted to @p dtype. For an integer dtype, the value is truncated toward
+ *  zero.
+ *  @return The same errors as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types, and for
+ *          types with several lanes; #TDICT_EOVERFLOW if an integer type cannot hold a value. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count,
                                                            tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor over memory of the program. Copies nothing.
- *  @param[in] release  Called once with @p user when the last tensor over the memory is released; may be
- *          NULL. The callback runs on the thread that drops this reference, which may be a pool thread, with no lock
- *          held. The callback may only call release functions. If this function fails, the callback is not called.
- *  @return #TDICT_OK; #TDICT_EINVAL for NULL data with elements, an invalid size, struct_size or flag;
+ *  @param[in] release  Called once with @p user when the last reference to the memory is released; may be NULL. Tensors
+ *          and running transfers hold references. The callback runs on the thread that drops this reference, which may
+ *          be a pool thread, with no lock held. The callback may only call release functions. If this function fails,
+ *          the callback is not called.
+ *  @return #TDICT_OK; #TDICT_EINVAL for NULL data with elements, or an invalid device, size, struct_size or flag;
  *          #TDICT_EDTYPE; #TDICT_EOVERFLOW; #TDICT_ESHAPE if the strides reach outside `storage_bytes`, or below
  *          `data` while `storage_bytes` is not 0; #TDICT_ENOTSUP if the view is a longer struct that uses a field
  *          unknown to this library; #TDICT_ENOMEM. */
@@ -144,8 +146,8 @@ TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
  *  If the tensor is in host memory, the call first waits until no transfer writes the storage. In a forked process, the
  *  call does not wait for threads of the parent process. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
-/** @brief Describes @p tensor. Shape and strides are borrowed from the tensor. `storage_bytes` counts the bytes up to
- *  the end of the storage. Does not wait for transfers.
+/** @brief Describes @p tensor. Shape and strides are borrowed from the tensor. `storage_bytes` is the number of bytes
+ *  from `data` to the end of the storage. The function does not wait for transfers.
  *  @param[in,out] out  Initialized by tdict_tensor_desc_default(). At most its struct_size bytes are
  *          written. Nothing is written if its struct_size is invalid. */
 TDICT_API void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_desc *out);
@@ -184,11 +186,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *
 /** @brief Copies all elements from @p src to @p dst and returns after the copy is done. Both tensors must have the same
  *  dtype and shape; their strides may differ. Two device tensors must be on the same device. If the tensors overlap,
  *  the result is unspecified. The call first waits for transfers that write @p src or use @p dst, and for work on @p
- *  dst recorded by tdict_record_stream(). For device memory too, the call returns only after the copy is done.
+ *  dst recorded by tdict_record_stream().
  *  @return #TDICT_OK; #TDICT_ESHAPE or #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EREADONLY if @p dst is
- *          read-only; #TDICT_EWRONGDEVICE for two devices, or device memory that belongs to no context; #TDICT_EINVAL
- *          for NULL, or if a transfer into @p src has failed; #TDICT_EDEVICE, which leaves the elements of @p dst
- *          unspecified. */
+ *          read-only; #TDICT_EWRONGDEVICE if the tensors are on two different devices other than the cpu, or if the
+ *          device memory belongs to no context; #TDICT_EINVAL for NULL, or if a transfer into @p src has failed;
+ *          #TDICT_EDEVICE, which leaves the elements of @p dst unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /** @brief Creates a copy of @p tensor in C order in @p memory; NULL is plain host memory.
  *  @return The errors of tdict_tensor_empty() and tdict_tensor_copy(). */

@@ -19,7 +19,8 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_trace_options {
   size_t struct_size;
   int64_t max_events; /**< maximum number of slices to keep, 16 to 2^24; default 65536. tdict_trace_start() allocates 64
-                           bytes for each slice. Later slices are dropped, and the file says how many */
+                           bytes for each slice. Later slices are dropped. The file contains the number of dropped
+                           slices */
 } tdict_trace_options;
 static inline tdict_trace_options tdict_trace_options_default(void) {
   tdict_trace_options o;
@@ -40,7 +41,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_trace_start(tdict_context *context,
 TDICT_API void tdict_trace_stop(tdict_context *context);
 /** @brief Writes the slices recorded so far to a file, and replaces an existing file. A running recording continues.
  *
- *  The file leaves out unfinished copies, and records their number.
+ *  The file leaves out unfinished copies, and contains their number.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or nothing was ever recorded; #TDICT_EIO the file cannot be
  *          written, for example because it is a directory, err->native has errno; #TDICT_EFORMAT @p path is neither a
  *          regular file nor a character device; #TDICT_EFORKED. */

@@ -1,4 +1,4 @@
-/* Transfers: move a tree to a device, to the host, or into another tree.
+/* Declares transfers. A transfer moves a tree to a device, to the host, or into another tree.
  *
  * Lifetime. A call reads the structure of its source before it returns. The transfer keeps the storages of the source
  * and of the result alive until their bytes are copied, even if the program releases both trees.
@@ -185,7 +185,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
                                                              tdict_future **out, tdict_error *err);
 /** @brief Copies all tensors of @p src into the tensors of @p dst and waits until the data is there.
  *
- *  @p dst must have the same keys, shapes and dtypes. @p dst may be locked. Addresses in @p dst do not change. Two
+ *  @p dst must have the keys, shapes and dtypes of @p src. @p dst may be locked. Addresses in @p dst do not change. Two
  *  tensors of @p dst may share bytes only if their sources share bytes in the same way. The call may not detect strided
  *  tensors that overlap only in part, if their strides differ or more than 16 other tensors begin between them. The
  *  common bytes of such tensors are then unspecified. If storages of @p dst overlap storages of @p src, the common

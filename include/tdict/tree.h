@@ -1,7 +1,8 @@
 /* Declares trees of tensors.
  *
  * A tree maps keys to tensors, trees and objects (tdict/object.h), and keeps the order in which the keys were added.
- * The batch size of a tree equals the leading dimensions of every tensor below the tree.
+ * The batch size of a tree equals the leading dimensions of every tensor below the tree, unless the program has changed
+ * a child.
  *
  * A child is a complete tree: the program can change a child through a borrowed handle, and several trees can share a
  * child. A change to a child is checked against the batch size and device of that child only. The parents of the child
@@ -9,7 +10,7 @@
  * return TDICT_ESHAPE, err->path names the tensor, and nothing changes. The parent's batch size is used by the
  * functions of tdict/index.h, tdict/shape.h and tdict/combine.h, and by tdict_flatten_keys() and
  * tdict_dataset_from_tree(). All other functions still work. Only the shapes of tensors are checked. If the tensors of
- * a child match, the child takes the parent's batch size in the result.
+ * a child match the parent, the child takes the parent's batch size in the result of such a function.
  *
  * A path such as "next.obs.pixels" names nested keys. A backslash keeps the next character literal, so "h\\.0" in C
  * source is the single key `h.0`. All other bytes are allowed. An empty key is an error.
@@ -35,8 +36,8 @@ typedef struct tdict_type tdict_type; /**< a type of object; see tdict/object.h 
 /** @brief Creates an empty tree.
  *  @param[in]  batch_size  @p batch_ndim sizes of zero or more. May be NULL if @p batch_ndim is 0.
  *  @param[out] out         New tree with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL @p batch_ndim is negative or above #TDICT_MAX_BATCH_NDIM, a count is negative, or
- *          a pointer is NULL; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p batch_ndim is negative or above #TDICT_MAX_BATCH_NDIM, a size is negative, or a
+ *          pointer is NULL; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_create(int batch_ndim, const int64_t *batch_size, tdict_tree **out,
                                                     tdict_error *err);
 
@@ -47,7 +48,7 @@ typedef struct tdict_field {
   int32_t ndim;
   int64_t shape[6]; /**< sizes after the batch dimensions; entries from shape[ndim] on must be 0 */
 } tdict_field;
-/** Initializes one tdict_field from a path, a dtype and up to six counts:
+/** Initializes one tdict_field from a path, a dtype and up to six sizes:
  *  `TDICT_FIELD("obs.pixels", TDICT_U8, 3, 64, 64)`. Works in C99 and C++11. */
 #define TDICT_FIELD(path, ...)                                                                                   \
   tdict_field_pick_(__VA_ARGS__, tdict_field_6_, tdict_field_5_, tdict_field_4_, tdict_field_3_, tdict_field_2_, \
@@ -158,7 +159,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_rename(tdict_tree *tree, const char
 
 /** @brief Returns the number of batch dimensions. */
 TDICT_API int tdict_batch_ndim(const tdict_tree *tree);
-/** @brief Returns the counts of the batch dimensions, borrowed from the tree. */
+/** @brief Returns the sizes of the batch dimensions, borrowed from the tree. */
 TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
 /** @brief Changes the batch size of a tree.
  *

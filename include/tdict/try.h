@@ -1,5 +1,5 @@
-/* Two macros for programs that print an error and return. tdict/tdict.h does not include this header; include both to
- * use the macros. The macros add nothing to the library's ABI.
+/* Defines two macros for programs that print an error and return. tdict/tdict.h does not include this header; include
+ * both to use the macros. The macros add nothing to the library's ABI.
  *
  * Each macro takes a call that returns a tdict_status, and evaluates the call once. If the status is #TDICT_OK, nothing
  * else happens. Otherwise the macro prints one line to stderr, such as

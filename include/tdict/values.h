@@ -62,7 +62,7 @@ TDICT_API tdict_device tdict_cpu(void);
 TDICT_API tdict_device tdict_cuda(int index);
 /** @brief Returns the simulated device with this index. */
 TDICT_API tdict_device tdict_sim(int index);
-/** @brief Returns true if type and index are equal. */
+/** @brief Returns true if the devices have the same type and the same index. */
 TDICT_API bool tdict_device_equal(tdict_device a, tdict_device b);
 /** @brief Parses "cpu", "cuda", "cuda:1", "sim", "sim:1" or "auto". If the text has no index, the index is 0.
  *  @param[out] out  Written only on success.

@@ -47,7 +47,7 @@ static inline tdict_visit_options tdict_visit_options_default(void) {
 
 /** @brief Calls @p visit for every path, with the tensors at that path in all trees.
  *
- *  If several calls of @p visit fail, the function returns the error of the path that comes first. If no pool is used,
+ *  If several calls of @p visit fail, tdict_visit() returns the error of the path that comes first. If no pool is used,
  *  @p visit is not called again after a failed call. On a pool, calls that have begun still finish.
  *  @param[in] trees  @p count trees, borrowed.
  *  @param[in] options  NULL for the defaults.

@@ -22,7 +22,7 @@ typedef struct aligner {
   tdict_cursor cursor; /* walks trees[0]; a frame's mark is 1 + the entry number of its node, 0 for the root */
 } aligner;
 
-/* Returns the node of tree number `tree` for a frame's mark. */
+/* Returns the node of tree number `tree` for the mark of a frame, see aligner.cursor. */
 static const tdict_tree *get_node_of_tree(const aligner *a, size_t mark, size_t tree) {
   return mark ? tdict_leaf_tree(a->aligned->leaves[(mark - 1) * a->aligned->count + tree]) : a->trees[tree];
 }
@@ -35,8 +35,9 @@ static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_st
   return tdict_error_at(err, status, path);
 }
 
-/* Returns TDICT_ENOTFOUND if the cursor's node of a tree has a key that the first tree lacks. Because add_entry() finds
- * missing keys, this function only searches nodes with more keys than the first tree's node. */
+/* Compares the nodes of all trees at `mark`. Returns TDICT_ENOTFOUND if one of them has a key that the node of the
+ * first tree lacks. Only searches nodes with more keys than the first node, because add_entry() finds the other
+ * differences. */
 static tdict_status check_no_extra_keys(const aligner *a, size_t mark, tdict_error *err) {
   const tdict_tree *first = get_node_of_tree(a, mark, 0);
   for (size_t t = 1; t < a->aligned->count; t++) {
@@ -112,7 +113,7 @@ static tdict_status add_entry(aligner *a, tdict_leaf leaf, tdict_error *err) {
   return a->checks_batch_size && tdict_leaf_tensor(leaf) ? check_shapes(a, row, err) : TDICT_OK;
 }
 
-/* Walks through the first tree and adds an entry for each leaf and child tree. */
+/* Walks through the first tree and adds an entry for each tensor, object and child tree. */
 static tdict_status align_entries(aligner *a, tdict_error *err) {
   tdict_status status = check_no_extra_keys(a, 0, err);
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&a->cursor)) != 0;) {

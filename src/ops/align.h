@@ -8,7 +8,7 @@
 
 typedef struct tdict_aligned {
   size_t count;       /* number of trees */
-  size_t num_entries; /* leaves and child trees of the first tree, in cursor order */
+  size_t num_entries; /* number of tensors, objects and child trees of the first tree, in the order of a cursor */
   bool has_objects;   /* true if there are objects; the objects at one path have the same type in all trees */
   tdict_leaf *leaves; /* borrowed; the entry e of tree t is leaves[e * count + t] */
 } tdict_aligned;
@@ -17,7 +17,7 @@ typedef struct tdict_aligned {
  * tree. Reset the table with tdict_aligned_reset() if the call succeeds. Returns TDICT_EINVAL if there are no trees or
  * a tree is NULL, and TDICT_ENOTFOUND if a key is missing in one of the trees. Returns TDICT_ETYPE if the entries at a
  * path differ in kind or in the type of the object. Returns TDICT_ESHAPE if the check of the batch size fails, and
- * TDICT_ENOMEM if memory is exhausted. err->path names the key. */
+ * TDICT_ENOMEM if memory is exhausted. If the error belongs to a key, err->path names the key. */
 tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees, size_t count, bool checks_batch_size,
                                tdict_aligned *out, tdict_error *err);
 void tdict_aligned_reset(tdict_aligned *aligned);

@@ -1,4 +1,4 @@
-/* Changes several nodes together, or none of them. Replacements are owned by the call.
+/* Changes several nodes together, or none of them. One call owns the replacements.
  * Thread rule: see changes.h. */
 #include "ops/changes.h"
 
@@ -56,8 +56,8 @@ static tdict_tree *get_replacement_or_self(const tdict_changes *c, tdict_tree *n
 tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree, const tdict_tree *under,
                                        tdict_error *err) {
   tdict_cursor cursor;
-  /* The cursor could skip visited nodes only if they have several references, but a replacement has one reference. So
-   * list visited nodes here. */
+  /* The cursor cannot skip visited nodes here: it recognizes only nodes with several references, and a replacement has
+   * one reference. So list the visited nodes. */
   tdict_pointers seen;
   tdict_cursor_init(&cursor, get_replacement_or_self(c, tree), false);
   tdict_pointers_init(&seen);

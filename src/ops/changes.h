@@ -29,7 +29,8 @@ tdict_tree *tdict_changes_add_node(tdict_changes *c, const tdict_tree *under);
  * memory is exhausted. */
 tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree, const tdict_tree *under,
                                        tdict_error *err);
-/* Ends the changes and returns `status`. If `status` is TDICT_OK the changes take effect, otherwise no tree changes. */
+/* Ends the changes, releases the replacements and returns `status`. If `status` is TDICT_OK, the changes take effect.
+ * Otherwise no tree changes. */
 tdict_status tdict_changes_end(tdict_changes *c, tdict_status status);
 
 #endif

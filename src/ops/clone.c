@@ -33,7 +33,8 @@ static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *
 
 tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", tree ? "out" : "tree");
-  /* batch_in and batch_out are 0: no batch dimension changes, so objects need not begin with the batch size. */
+  /* batch_in and batch_out are 0: no batch dimension changes, so the tensors of objects need not begin with the batch
+   * size. */
   const tdict_map map = {.what = "clone_deep",
                          .drops_locks = true,
                          .memory = memory,

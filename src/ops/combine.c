@@ -169,7 +169,8 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
   if (status != TDICT_OK) return status;
   const tdict_tree *first = j->items[0];
   const tdict_object_method way = j->is_stack && j->dim == 0 ? TDICT_OBJECT_STACK : TDICT_OBJECT_AS_TENSORS;
-  /* Stack objects with their `stack` hook if there is one, else through their tensors. */
+  /* Flatten the objects that no `stack` hook can stack. If the caller passed a memory, flatten every object whose type
+   * has `flatten`. */
   if (j->aligned.has_objects) {
     const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
     status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);
@@ -271,7 +272,7 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
                       tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),
                       tdict_text_shape(j->ndim, j->batch_size, wanted, sizeof wanted));
   }
-  /* Match `out` and the trees, `out` first. */
+  /* Match the entries of `out` and of the trees. `out` is the first tree in `aligned`. */
   size_t bytes;
   const tdict_tree **all = NULL;
   tdict_tree **opened = NULL;

@@ -92,8 +92,9 @@ static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, con
     SET_MESSAGE(c, "elements %.17g and %.17g", ar, br);
 }
 
-/* Counts equal numbers from the start of two arrays, in blocks that a compiler can vectorize. NaN is not equal to
- * NaN. memcpy() is needed, because memory of the program may be aligned less than the type requires. */
+/* Counts equal numbers from the start of two arrays, in blocks that a compiler can vectorize. Stops at the first block
+ * that has a difference. NaN is not equal to NaN. memcpy() is needed, because memory of the program may be aligned less
+ * than the type requires. */
 #define COUNT_EQUAL(type)                                                          \
   while (found < count) {                                                          \
     type x[BLOCK], y[BLOCK];                                                       \
@@ -106,8 +107,8 @@ static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, con
     found += n;                                                                    \
   }
 
-/* Returns the number of equal elements at the start of two contiguous tensors. Compares whole blocks of float32 and
- * float64 only. */
+/* Returns how many elements at the start of two contiguous tensors are known to be equal. Only compares whole blocks,
+ * and only for float32 and float64. The result is 0 for other dtypes. */
 static int64_t count_equal(const tdict_tensor *t, const void *a, const void *b) {
   enum { BLOCK = 32 };
   int64_t count = t->numel, found = 0;

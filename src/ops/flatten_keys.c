@@ -136,7 +136,7 @@ static tdict_status flatten_node(const char *what, tdict_frame *top, name_buffer
   return TDICT_OK;
 }
 
-/* Adds all leaves of the cursor's tree to a new node, depth first. */
+/* Adds all tensors and objects of the cursor's tree to a new node, in the order of tdict_walk(). */
 static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const char *separator, name_buffer *name,
                                  tdict_tree *made, tdict_error *err) {
   /* Measure the result first. */
@@ -164,7 +164,7 @@ static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const c
   return TDICT_OK;
 }
 
-/* Makes a new node with all leaves of the tree, under flat keys. */
+/* Makes a new node that holds all tensors and objects of the tree under flat keys. */
 static tdict_status make_flat(const char *what, const tdict_tree *td, const char *separator, tdict_tree **out,
                               tdict_error *err) {
   if (!separator) separator = ".";

@@ -1,6 +1,5 @@
-/* Removes paths from trees, splits trees by paths, and merges trees. Results are owned by the caller; leaves are
- * shared.
- * Thread rule: as in tdict/keysets.h. */
+/* Removes entries by their paths, splits trees by paths, and merges trees. The caller owns the results, which share
+ * tensors and objects with the sources. Thread rule: as in tdict/keysets.h. */
 #include "tdict/keysets.h"
 
 #include <stdlib.h>
@@ -19,7 +18,8 @@ static tdict_status no_memory_for_keys(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Removes the paths from the replacements of the nodes that they lead to. Ignores paths that do not exist. */
+/* Removes the entry at each path from the replacement of the node that holds the entry. Ignores paths that do not
+ * exist. */
 static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *const *paths, size_t count,
                                  tdict_error *err) {
   tdict_status status = TDICT_OK;

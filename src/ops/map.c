@@ -1,6 +1,5 @@
-/* Makes trees from trees in two passes: measure, then create. The call owns the new tree until it is complete, then
- * the caller.
- * Thread rule: as in tdict/tree.h. */
+/* Implements map.h in two passes. The first pass measures the new tree, and the second pass creates it. The caller owns
+ * the new tree after it is complete. Thread rule: as in tdict/tree.h. */
 #include "ops/map.h"
 
 #include <stdlib.h>
@@ -13,7 +12,8 @@
 
 enum { MAX_MEMORIES = 16, LEAF_ALIGNMENT = 256, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-/* An arena holds all new elements in one memory: the bytes measured, the offset of the next tensor, and the storage. */
+/* The storage for all new elements in one memory. `bytes` is the measured size. `next` is the offset of the next
+ * tensor. */
 typedef struct arena {
   tdict_memory *memory;
   size_t bytes, next;

@@ -1,6 +1,6 @@
-/* Makes a tree with the keys of another tree, and tensors that are views or copies of its tensors. Key tables are
- * shared. All tensors are in one slab, and all new elements of one memory are in one storage. Source trees are only
- * read.
+/* Makes a tree with the keys of another tree. Its tensors are views, new tensors, or tensors of the source. Both trees
+ * share key tables. All views and new tensors are in one slab, and all new elements of one memory are in one storage.
+ * Source trees are only read.
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_OPS_MAP_H
 #define TDICT_OPS_MAP_H
@@ -45,13 +45,13 @@ struct tdict_map {
   tdict_status (*join)(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node, tdict_box **out,
                        tdict_error *err);
 };
-/* Makes the tree. Unless drops_locks is true, locks the new tree like the source. Returns TDICT_ENOMEM. Returns
- * TDICT_ESHAPE if a node would have too many batch dimensions. Also returns TDICT_ESHAPE if a tensor does not begin
- * with the first batch_in batch dimensions of the source. Returns the errors of the callbacks, and sets err->path to
- * the leaf if a callback left err->path empty. Returns TDICT_ENOTSUP for an object that cannot take part, and the
- * errors of hooks. */
+/* Makes a new tree from `td` as `map` describes. Unless drops_locks is true, locks the new tree like the source.
+ * Returns TDICT_ENOMEM. Returns TDICT_ESHAPE if a node would have too many batch dimensions. Also returns TDICT_ESHAPE
+ * if a tensor does not begin with the first batch_in batch dimensions of the source. Returns the errors of the
+ * callbacks, and sets err->path to the leaf if a callback left err->path empty. Returns TDICT_ENOTSUP for an object
+ * that has neither the hook nor `flatten`, and the errors of hooks. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
-/* Makes a copy of the nodes of a tree that shares key tables and leaves. The copy is not locked. Returns
+/* Copies the nodes of a tree. The copy shares key tables and leaves with `td`, and is not locked. Returns
  * TDICT_ENOMEM. */
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err);
 /* Prepares a leaf of one tree for a node of another tree. Returns a reference that the caller owns. A child tree is

@@ -62,7 +62,7 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   made->shape[0] = p->batch_size[0];
   made->shape[1] = p->batch_size[1];
   for (int i = 1; i < from->ndim; i++) made->shape[i + 1] = from->dims[i];
-  /* Check that all tensors match the first one, except in the length of the sequence. */
+  /* Check that all tensors match the first tensor, except in the length of the sequence. */
   for (size_t i = 1; i < p->count; i++) {
     const tdict_tensor *t = get_sequence(p, entry, i);
     bool is_equal = t->ndim == from->ndim;

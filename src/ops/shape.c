@@ -20,7 +20,7 @@ tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict
   return TDICT_OK;
 }
 
-/* An affine map of all batch dimensions. If objects can use their `index` hook, also the elements that the map
+/* An affine map of all batch dimensions. If objects can use their `index` hook, `pick` holds the index that the map
  * selects. */
 typedef struct dims_map {
   const tdict_affine *affine;

@@ -15,8 +15,8 @@ typedef struct cutter {
   bool drops_dim; /* true: the results do not have the dimension that is cut */
 } cutter;
 
-/* Checks the pointers that all functions share, and finds the dimension to cut. Functions without a parameter `trees`
- * pass a pointer that is not NULL. */
+/* Checks the pointers that the functions of this file take, and finds the dimension to cut. Functions without a
+ * parameter `trees` pass a pointer that is not NULL. */
 static tdict_status find_cut_dim(cutter *c, int dim, const void *trees, const size_t *count, tdict_error *err) {
   const char *missing = !c->td ? "tree" : !trees ? "trees" : !count ? "count" : NULL;
   if (missing) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", c->what, missing);

@@ -1,6 +1,5 @@
 /* Declares the function by which tdict_visit() and tdict_apply() get the pool of a context. The context owns the pool.
- * Also declares a visit for other operations.
- * Thread rule: may be called from any thread. */
+ * Also declares a variant of tdict_visit() for other operations. Thread rule: may be called from any thread. */
 #ifndef TDICT_OPS_VISIT_H
 #define TDICT_OPS_VISIT_H
 
@@ -8,7 +7,8 @@
 #include "tdict/visit.h"
 
 struct tdict_context;
-/* Implemented in src/context.c. Returns the pool of the context, or NULL in a forked child of the process that created the context. */
+/* Returns the pool of the context, or NULL in a forked child of the process that created the context. src/context.c
+ * implements this function. */
 tdict_pool *tdict_context_pool(const struct tdict_context *context);
 
 /* Calls `visit` with `user` for each tensor of the tree, in order. Returns the errors of tdict_visit(), whose messages

@@ -87,8 +87,8 @@ static tdict_status fill_tensor(const tdict_tensor *t, double value, bool checks
   return status == TDICT_OK ? tdict_element_fill(t, element, err) : status;
 }
 
-/* Fills all tensors below a node. If `found_object` is not NULL, only checks whether the tensors can be filled. At the
- * first object it then sets *found_object and stops. */
+/* Fills all tensors that the cursor reaches. If `found_object` is not NULL, only checks whether the tensors can be
+ * filled. At the first object it then sets *found_object and stops. */
 static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, double value, bool *found_object,
                                 tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {

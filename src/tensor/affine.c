@@ -1,4 +1,4 @@
-/* Computes layouts from other layouts, and temporary views for one call. Nothing is owned here. Thread rule: see
+/* Computes the layouts of views, and makes temporary views for one call. The functions own nothing. Thread rule: see
  * affine.h. */
 #include "tensor/affine.h"
 
@@ -23,7 +23,8 @@ static void *advance_address(const void *data, int64_t elements, size_t item) {
   return (void *)((uintptr_t)data + (uintptr_t)elements * item);
 }
 
-/* Multiplies with wrap-around. Strides of a tensor without elements have no meaning and may overflow. */
+/* Multiplies with wrap-around. The strides of a tensor without elements have no meaning, and their products may
+ * overflow. */
 static int64_t wrapping_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,

@@ -1,18 +1,20 @@
-/* Computes layouts from other layouts: dimensions that are selected, stepped, swapped, added, repeated or regrouped.
- * Also makes temporary views for one call, which hold no references. Pure functions of their arguments; thread-safe. */
+/* Computes the layouts of views. A view can select, step, swap, add, repeat or regroup the dimensions of a tensor. Also
+ * makes temporary views for one call, which hold no references. All functions are pure functions of their arguments and
+ * thread-safe. */
 #ifndef TDICT_TENSOR_AFFINE_H
 #define TDICT_TENSOR_AFFINE_H
 
 #include "tensor/tensor.h"
 
-/* Describes what the leading dimensions of a tensor become. Trailing dimensions do not change. */
+/* Describes one dimension of a view. */
 typedef struct tdict_axis {
   int32_t from;        /* source dimension; -1: a new dimension */
   int64_t count, step; /* step 0 repeats one element */
 } tdict_axis;
+/* Describes a view by its leading dimensions. The trailing dimensions of the tensor do not change. */
 typedef struct tdict_affine {
-  int ndim_in, ndim_out;
-  bool grows; /* the result may have more elements than the source */
+  int ndim_in, ndim_out; /* numbers of leading dimensions of the tensor and of the view */
+  bool grows;            /* the result may have more elements than the source */
   tdict_axis axes[TDICT_MAX_NDIM];
   int64_t starts[TDICT_MAX_NDIM]; /* first index in each source dimension */
 } tdict_affine;
@@ -27,8 +29,9 @@ typedef struct tdict_made {
 
 /* Initializes a description that changes nothing. */
 void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape);
-/* Computes the layout of the view of `t`. Returns TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions,
- * TDICT_EOVERFLOW for too many elements. The error message begins with `what`. */
+/* Computes the layout of the view of `t` that `a` describes. Returns TDICT_EINVAL for more than TDICT_MAX_NDIM
+ * dimensions. If `a->grows` is true, returns TDICT_EOVERFLOW for too many elements. The error message begins with
+ * `what`. */
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
                                 tdict_error *err);
 /* Computes the strides of the same elements in another shape with the same number of elements. Returns false if no
@@ -48,7 +51,7 @@ typedef struct tdict_temp {
 } tdict_temp;
 /* Fills the temporary tensor and returns its address, which is valid while `temp` and `over` exist. */
 tdict_tensor *tdict_temp_over(tdict_temp *temp, const tdict_tensor *over, const tdict_made *made);
-/* Describes the layout of an existing tensor. */
+/* Writes the layout of `t` to `made`. */
 void tdict_made_of(const tdict_tensor *t, tdict_made *made);
 /* Selects index `at` of dimension `dim` and removes that dimension. */
 void tdict_made_select(tdict_made *made, int dim, int64_t at, size_t item_bytes);

@@ -1,5 +1,5 @@
-/* Measures and creates tensors in one storage. The arena owns a reference to its slab until it is reset. Thread rule: see
- * arena.h. */
+/* Measures and creates tensors in one storage. The arena owns a reference to its slab until tdict_arena_reset(). Thread
+ * rule: see arena.h. */
 #include "tensor/arena.h"
 
 #include "base/checked.h"
@@ -14,7 +14,7 @@ tdict_status tdict_arena_measure(tdict_arena *arena, const char *what, tdict_dty
   size_t aligned, sum;
   tdict_status status = tdict_layout_check(what, dtype, ndim, shape, &size, err);
   if (status != TDICT_OK) return status;
-  /* Offsets must fit in int64_t, too. */
+  /* Check that offsets also fit in int64_t. */
   if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned) || !tdict_add_size(arena->bytes, aligned, &sum) ||
       sum > INT64_MAX)
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: the tensors up to this one need more than 2^63 - 1 bytes", what);

@@ -1,26 +1,28 @@
-/* An arena: new tensors in C order, one after another in one storage. The caller measures all tensors, allocates, and
- * then adds the same tensors in the same order. Owned by one call. Thread rule: used by one thread at a time. */
+/* Declares the arena, which creates tensors in C order, one after another in one storage. The caller measures all
+ * tensors, allocates the arena, and then adds the same tensors in the same order. One call owns the arena. Thread rule:
+ * used by one thread at a time. */
 #ifndef TDICT_TENSOR_ARENA_H
 #define TDICT_TENSOR_ARENA_H
 
 #include "tensor/tensor.h"
 
 typedef struct tdict_arena {
-  size_t num_tensors, num_dims; /* of the measured tensors */
-  size_t bytes;                 /* measured so far, at most INT64_MAX */
+  size_t num_tensors, num_dims; /* numbers of measured tensors and of their dimensions */
+  size_t bytes;                 /* size of the measured tensors, at most INT64_MAX */
   size_t next;                  /* offset of the tensor that is added next */
-  tdict_slab *slab;             /* NULL until allocated, and without tensors */
+  tdict_slab *slab;             /* NULL before tdict_arena_allocate(), or if there are no tensors */
 } tdict_arena;
 
-/* Adds a tensor to the size of the arena, which is zero-initialized. `what` begins the message. Returns the errors of
- * tdict_layout_check(), and TDICT_EOVERFLOW if all tensors together need too many bytes. */
+/* Adds a tensor to the size of the arena. The caller has initialized the arena with zeros. The error message begins
+ * with `what`. Returns the errors of tdict_layout_check(), and TDICT_EOVERFLOW if all tensors together need too many
+ * bytes. */
 tdict_status tdict_arena_measure(tdict_arena *arena, const char *what, tdict_dtype dtype, int ndim,
                                  const int64_t *shape, tdict_error *err);
-/* Allocates the storage and a slab for the measured tensors. Allocates nothing if there are none. Returns the errors of
- * tdict_storage_create() and tdict_slab_create(). */
+/* Allocates the storage and a slab for the measured tensors. If no tensor was measured, allocates nothing. Returns the
+ * errors of tdict_storage_create() and tdict_slab_create(). */
 tdict_status tdict_arena_allocate(tdict_arena *arena, tdict_memory *memory, bool zero, tdict_error *err);
-/* Adds a measured tensor. Its reference belongs to the caller. Each tensor begins on a multiple of 256 bytes. Cannot
- * fail. */
+/* Adds a measured tensor. The caller owns one reference to the tensor. Each tensor begins on a multiple of 256 bytes.
+ * Cannot fail. */
 tdict_tensor *tdict_arena_add(tdict_arena *arena, tdict_dtype dtype, int ndim, const int64_t *shape);
 /* Drops the arena's reference to the slab. The tensors keep the storage. */
 void tdict_arena_reset(tdict_arena *arena);

@@ -1,5 +1,4 @@
-/* Converts numbers to elements of a dtype, and small floats to numbers. Pure functions; nothing is owned.
- * Thread-safe. */
+/* Converts numbers to elements of a dtype, and small floats to numbers. Owns nothing. Thread-safe. */
 #include "tensor/convert.h"
 
 #include <string.h>

@@ -4,8 +4,8 @@
 
 #include "tdict/values.h"
 
-/* Returns true for the types that tdict_convert_double() supports: integers and floats of 16 bits or more, with one
- * lane. */
+/* Returns true for the types that tdict_convert_double() supports: integers, and floats of 16 bits or more. Types with
+ * several lanes are not supported. */
 bool tdict_convert_knows(tdict_dtype dtype);
 /* Writes `value` as one element of `dtype`. Floats are rounded to nearest, ties to even, and become infinite if too
  * large. Integers are truncated.

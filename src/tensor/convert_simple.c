@@ -1,5 +1,6 @@
-/* Converts elements through numbers of 64 bits: integers through int64_t, floats through double. This takes two steps
- * for each pair of dtypes, and no function for each pair. See convert_simple.h for ownership and threads. */
+/* Converts elements through numbers of 64 bits: integers through int64_t, floats through double. Each conversion
+ * therefore takes two steps, and no pair of dtypes needs a separate function. See convert_simple.h for ownership and
+ * threads. */
 #include "tensor/convert_simple.h"
 
 #include <string.h>
@@ -127,8 +128,8 @@ static size_t truncate_reals(tdict_dtype to, const double *in, size_t count, int
   const bool is_signed = (to & 0xffu) == CODE_INT;
   const double end = (double)((uint64_t)1 << (bits - 1)) * (is_signed ? 1 : 2); /* one more than the highest */
   const double low = is_signed ? -end : 0;
-  /* Numbers above low - 1 truncate to low. For 64 bits, low - 1 rounds to low, which must be accepted. A comparison with
-   * NaN is false. */
+  /* Numbers above low - 1 truncate to low. For 64 bits, low - 1 rounds to low, which is accepted, too. A comparison
+   * with NaN is false. */
   size_t i = 0;
   for (; i < count && (in[i] >= low || in[i] > low - 1) && in[i] < end; i++)
     out[i] = in[i] < 0x1p63 ? (int64_t)in[i] : (int64_t)(uint64_t)in[i];

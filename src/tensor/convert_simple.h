@@ -1,5 +1,4 @@
-/* Converts elements between any two supported dtypes, in a plain way. Pure functions except for the bytes that they
- * write; thread-safe. */
+/* Converts elements between any two supported dtypes, without vector instructions. Keeps no state. Thread-safe. */
 #ifndef TDICT_TENSOR_CONVERT_SIMPLE_H
 #define TDICT_TENSOR_CONVERT_SIMPLE_H
 

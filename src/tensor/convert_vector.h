@@ -1,5 +1,4 @@
-/* Converts elements with the vector instructions that the processor supports. Pure functions except for the bytes that
- * they write; thread-safe. */
+/* Converts elements with the vector instructions that the processor supports. Keeps no state. Thread-safe. */
 #ifndef TDICT_TENSOR_CONVERT_VECTOR_H
 #define TDICT_TENSOR_CONVERT_VECTOR_H
 

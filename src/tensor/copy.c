@@ -7,7 +7,8 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* The memory that copies the rectangles. If NULL, the host copies. */
+/* Says how rectangles are copied. If `memory` is NULL, the host copies them. Otherwise the copy operation of `memory`
+ * does. */
 typedef struct mover {
   tdict_memory *memory;
   tdict_direction direction;
@@ -15,13 +16,14 @@ typedef struct mover {
 
 static bool is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
 
-/* Returns the memory of a device tensor if it can copy, else NULL. */
+/* Returns the memory of a device tensor if that memory has a copy operation, else NULL. */
 static tdict_memory *find_copier(const tdict_tensor *t) {
   tdict_memory *m = t->storage->memory;
   return m && m->ops->copy ? m : NULL;
 }
 
-/* Finds the memory that can copy between the two devices, and the direction. */
+/* Finds the memory whose copy operation can copy from `src` to `dst`, and the direction. If both tensors are in host
+ * memory, sets out->memory to NULL. */
 static tdict_status find_mover(const tdict_tensor *dst, const tdict_tensor *src, mover *out, tdict_error *err) {
   char to[32], from[32];
   *out = (mover){NULL, TDICT_COPY_WITHIN};

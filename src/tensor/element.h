@@ -1,5 +1,5 @@
-/* Reads and writes elements as numbers, and fills tensors with one value. Pure functions except for the bytes that
- * they write; thread-safe. */
+/* Reads and writes elements as numbers, and fills tensors with one value. Keeps no state. Thread rule: as in
+ * tdict/tensor.h. */
 #ifndef TDICT_TENSOR_ELEMENT_H
 #define TDICT_TENSOR_ELEMENT_H
 
@@ -13,12 +13,12 @@ enum { TDICT_ELEMENT_BYTES = 16 };
  * The error message begins with `what`. */
 tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
                                        tdict_error *err);
-/* Checks that tdict_element_fill() can fill the tensor. Returns TDICT_EREADONLY, or TDICT_EWRONGDEVICE for device
- * memory that belongs to no context.
- * Returns TDICT_ENOTSUP for a device tensor if the bytes of the element are not all equal. */
+/* Checks that tdict_element_fill() can fill the tensor. Returns TDICT_EREADONLY for read-only storage, and
+ * TDICT_EWRONGDEVICE for device memory that belongs to no context. Returns TDICT_ENOTSUP for a device tensor if the
+ * bytes of the element are not all equal. */
 tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err);
-/* Fills the tensor with the element. Call tdict_element_check() first. Waits for the same transfers as
- * tdict_tensor_copy(). Returns TDICT_EDEVICE if the driver failed. */
+/* Fills the tensor with the element. Call tdict_element_check() first. First waits until no transfer uses the storage
+ * and the work recorded by tdict_record_stream() is done. Returns TDICT_EDEVICE if the driver failed. */
 tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err);
 /* Reads the real and the imaginary part of one element. NaN and infinities are kept. Integers of 64 bits are rounded to
  * double. Returns false for types with several lanes. */

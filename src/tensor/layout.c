@@ -214,7 +214,8 @@ typedef struct bytes16 {
   uint64_t low, high;
 } bytes16;
 
-/* Copies rows of one small element with one load and one store per row. A call of memcpy() would cost more. */
+/* Copies rows of sizeof(type) bytes with one load and one store per row. A call of memmove() for each row would cost
+ * more. */
 #define COPY_ROWS(type)                                                     \
   do {                                                                      \
     for (size_t i = 0; i < rect->height; i++) {                             \
@@ -225,7 +226,8 @@ typedef struct bytes16 {
     }                                                                       \
   } while (0)
 
-/* Uses memmove: overlapping ranges give unspecified bytes, but no undefined behaviour. */
+/* Overlapping ranges give unspecified bytes, but no undefined behaviour: the function uses memmove(), or copies each
+ * row through a local variable. */
 void tdict_rect_copy(const tdict_rect *rect) {
   size_t width = rect->width;
   if (rect->height == 1 || (rect->dst_pitch == (int64_t)width && rect->src_pitch == (int64_t)width)) {

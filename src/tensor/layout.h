@@ -35,19 +35,21 @@ typedef struct tdict_pair {
   /* counts are in runs; strides are in bytes */
   int64_t shape[TDICT_MAX_NDIM], dst_strides[TDICT_MAX_NDIM], src_strides[TDICT_MAX_NDIM];
 } tdict_pair;
-/* Initializes the pair and merges adjacent dimensions. A NULL stride pointer means C order. */
+/* Initializes the pair. Merges adjacent dimensions that have no gap between them in both layouts. A NULL stride pointer
+ * means C order. */
 void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int64_t *dst_strides,
                      const int64_t *src_strides, size_t item_bytes);
-/* A part of a walk: the bytes [begin, end) in C order of two tensors. `dst` and `src` are the addresses of their first
- * elements. Offsets are added to the addresses as numbers, so the addresses may be NULL or device addresses. Bytes past
- * the last byte are ignored. */
+/* The part of two tensors that a walk visits: the bytes [begin, end), counted in C order. `dst` and `src` are the
+ * addresses of their first elements. Offsets are added to the addresses as numbers, so the addresses may be NULL or
+ * device addresses. `end` may be larger than the number of bytes; the walk then ends at the last byte. */
 typedef struct tdict_pair_part {
   void *dst;
   const void *src;
   size_t begin, end;
 } tdict_pair_part;
-/* Calls fn for each rectangle of the part. Stops at the first status that is not TDICT_OK and returns this status. */
+/* Handles one rectangle of a walk. A status other than TDICT_OK ends the walk. */
 typedef tdict_status (*tdict_rect_fn)(void *user, const tdict_rect *rect, tdict_error *err);
+/* Calls fn for each rectangle of the part. Returns the first status of fn that is not TDICT_OK, else TDICT_OK. */
 tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part, tdict_rect_fn fn, void *user,
                              tdict_error *err);
 /* Copies one rectangle between host addresses. */

@@ -1,20 +1,20 @@
-/* Computes which bytes a tensor covers, and whether transfers into them failed. Nothing is owned here. Thread rule:
+/* Computes which bytes a tensor covers, and whether transfers into them failed. The functions own nothing. Thread rule:
  * as in tdict/tensor.h. */
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* If a tensor has more rows than this, the rows are not marked one by one. The set of lost bytes could otherwise get an
- * entry for each row. */
+/* If a tensor has more rows than this, tdict_tensor_regain_lost() does not mark the rows one by one. The set of lost
+ * bytes could otherwise get an entry for each row. */
 enum { MAX_REGAINED_ROWS = 1 << 20 };
 
-/* A dimension with more than one element and a step other than 0. */
+/* A dimension of a tensor: the number of elements, and the distance between them. */
 typedef struct dim_step {
   int64_t count;
   size_t step; /* in bytes */
 } dim_step;
 
-/* Collects the dimensions with more than one element, smallest step first. The sign of a step is ignored, because steps
- * in both directions cover the same bytes. */
+/* Writes to `out` the dimensions that have more than one element and a step other than 0, smallest step first. Returns
+ * their number. The sign of a step is ignored, because steps in both directions cover the same bytes. */
 static int sort_dims(const tdict_tensor *t, size_t item, dim_step *out) {
   const int64_t *strides = tdict_tensor_dims_strides(t);
   int count = 0;
@@ -46,12 +46,12 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
   tdict_extent e = tdict_extent_all(begin + (size_t)low, begin + (size_t)end);
   const int count = sort_dims(t, item, dims);
   int next = 0;
-  /* Merge the dimensions without gaps into one row. */
+  /* Merge the innermost dimensions, as long as they leave no gap, into one row. */
   for (e.width = item; next < count && dims[next].step <= e.width; next++)
     e.width += (size_t)(dims[next].count - 1) * dims[next].step;
   if (next == count) return tdict_extent_all(e.begin, e.end);
   e.layout = mix_hash(mix_hash(0x243f6a8885a308d3u, e.begin), e.width);
-  /* Rows with one pitch can be compared exactly. For other layouts the pitch is unknown (0). */
+  /* If all rows are the same distance apart, this distance is the pitch. Otherwise the pitch is 0, that is, unknown. */
   e.pitch = dims[next].step;
   size_t all = e.pitch;
   for (int i = next; i < count; i++) {
@@ -84,7 +84,7 @@ static tdict_status regain_rows(void *user, const tdict_rect *rect, tdict_error 
   return TDICT_OK;
 }
 
-/* Marks all elements as written. If strided elements are part of another lost extent, marks them row by row. */
+/* If strided elements are part of another lost extent, marks them as written row by row. */
 void tdict_tensor_regain_lost(const tdict_tensor *t) {
   const tdict_extent e = tdict_tensor_extent(t);
   tdict_storage_regain(t->storage, &e);

@@ -1,6 +1,6 @@
-/* Reshapes tensors: a result has the same elements in C order with another shape. A result retains the storage, not the
- * source tensor.
- * Thread rule: only reads its tensor, so any thread that may read the tensor may call these functions. */
+/* Reshapes tensors: a result has the same elements in C order with another shape. A view retains the storage of the
+ * source tensor, but not the source tensor itself. Thread rule: the functions only read the source tensor, so any
+ * thread that may read the tensor may call them. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "tensor/affine.h"
@@ -44,7 +44,7 @@ static tdict_status complete_shape(const tdict_tensor *t, int ndim, const int64_
   return tdict_layout_complete("reshape", ndim, wanted, t->numel, err);
 }
 
-/* Returns a copy in C order with the new shape. */
+/* Copies the elements of `t` in C order to a new tensor with the new shape. */
 static tdict_status reshape_copy(const tdict_tensor *t, int ndim, const int64_t *shape, tdict_tensor **out,
                                  tdict_error *err) {
   tdict_tensor *copy;

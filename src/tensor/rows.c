@@ -1,4 +1,4 @@
-/* Copies rows by offsets. Nothing is owned. Thread rule: see rows.h. */
+/* Copies rows by offsets. Owns nothing. Thread rule: see rows.h. */
 #include "tensor/rows.h"
 
 #include <string.h>

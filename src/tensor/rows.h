@@ -1,11 +1,11 @@
-/* Copies rows of bytes between lists of offsets. Pure functions except for the bytes that they write; thread-safe. */
+/* Copies rows of bytes from one list of offsets to another list of offsets. Keeps no state. Thread-safe. */
 #ifndef TDICT_TENSOR_ROWS_H
 #define TDICT_TENSOR_ROWS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Byte offsets of rows; dst[i] and src[i] belong together. */
+/* Byte offsets of rows: the row at src[i] is copied to dst[i]. */
 typedef struct tdict_rows {
   const int64_t *dst, *src;
   int64_t count;

@@ -1,5 +1,5 @@
-/* Creates, counts and describes tensors, and slabs of many tensors. A single tensor retains its storage; the tensors of
- * a slab share one reference. Thread rule: as in tdict/tensor.h. */
+/* Creates tensors and slabs of many tensors, counts references to them, and returns their properties. A single tensor
+ * retains its storage. Tensors of one slab share a reference to their storage. Thread rule: as in tdict/tensor.h. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include "tensor/convert.h"
 #include "tensor/layout.h"
 
-/* Fills the fields of a tensor from a description. `dims` has room for counts and strides. */
+/* Sets the fields of a tensor that describe its elements. Does not set `refs`, `slab` and `storage`. `dims` has room
+ * for counts and strides. */
 static void init_record(tdict_tensor *t, const tdict_tensor_desc *view, int64_t *dims) {
   int ndim = view->ndim;
   t->data = view->data;
@@ -201,7 +202,8 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_desc *view, void (*releas
   status = tdict_storage_wrap(whole.data, whole.bytes, v.device, flags, &storage, err);
   if (status != TDICT_OK) return status;
   status = tdict_tensor_over(storage, &v, out, err);
-  if (status == TDICT_OK) { /* Set only on success: if this call fails, the memory still belongs to the caller. */
+  if (status == TDICT_OK) { /* Set only on success: if tdict_tensor_from_data() fails, the caller must still free the
+                             * memory. */
     storage->release = release;
     storage->user = user;
   }
@@ -338,8 +340,8 @@ bool tdict_tensor_is_pinned(const tdict_tensor *tensor) {
 
 bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
 
-/* Waits for transfers if the tensor is in host memory. For device memory does not wait: the program uses a device
- * address on its streams, which order the work. */
+/* Waits for transfers if the tensor is in host memory. Does not wait if the tensor is in device memory, because the
+ * program uses a device address only on its streams, which order the work. */
 static void wait_for_host(const tdict_tensor *t, bool to_write) {
   if (t->storage->device.type == TDICT_DEVICE_CPU) tdict_tensor_await(t, to_write);
 }

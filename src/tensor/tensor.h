@@ -1,5 +1,5 @@
-/* The tensor struct for the layers above, and the slab: many tensors in one allocation. Thread rule: as in
- * tdict/tensor.h. */
+/* Defines the tensor struct for the layers above, and the slab, which holds many tensors in one allocation. Thread
+ * rule: as in tdict/tensor.h. */
 #ifndef TDICT_TENSOR_TENSOR_H
 #define TDICT_TENSOR_TENSOR_H
 
@@ -36,17 +36,18 @@ struct tdict_slab {
  * Retains `storage`, which is NULL for a slab of views. Returns TDICT_ENOMEM or TDICT_EOVERFLOW. */
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
                                tdict_error *err);
-/* Adds a tensor in C order at `offset` bytes of the storage. Its reference belongs to the caller. The layout must
- * have been checked, and no other thread may use the slab yet. Cannot fail. */
+/* Adds a tensor in C order at `offset` bytes of the storage. The caller owns one reference to the tensor. The caller
+ * must have checked the layout, and no other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
-/* Adds a tensor with the dtype and shape of `like`, in C order at `offset`. Adds no reference: count all tensors at
- * once with tdict_slab_count(). No other thread may use the slab yet. Cannot fail. */
+/* Adds a tensor with the dtype and shape of `like`, in C order at `offset`. Does not count a reference for the tensor:
+ * the caller counts the references of all added tensors at once with tdict_slab_count(). No other thread may use the
+ * slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset);
 /* Adds `more` references to the slab. */
 void tdict_slab_count(tdict_slab *slab, int64_t more);
 /* Adds a view to a slab of views. Uses data, dtype, ndim, shape and strides (NULL: C order) of `view`, which must have
  * been checked. Retains `storage`.
- * The reference to the tensor belongs to the caller. No other thread may use the slab yet. Cannot fail. */
+ * The caller owns one reference to the tensor. No other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
 /* Drops `count` references at once. Frees the slab with the last reference. */
 void tdict_slab_release(tdict_slab *slab, int64_t count);

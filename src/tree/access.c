@@ -48,7 +48,7 @@ static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
-/* Handles escaped paths and errors for tdict_get(). find_leaf_fast() returns 0 in both cases. */
+/* Handles escaped paths and errors for tdict_get(), which calls this function if find_leaf_fast() found no tensor. */
 static TDICT_COLD tdict_status get_tensor_slow(const tdict_tree *td, const char *path, tdict_tensor **out,
                                                tdict_error *err) {
   tdict_leaf leaf = 0;
@@ -97,7 +97,7 @@ const void *tdict_const_data(const tdict_tree *tree, const char *path) {
   return tdict_get(tree, path, &tensor, NULL) == TDICT_OK ? tdict_tensor_const_data(tensor) : NULL;
 }
 
-/* Returns the entry of a slot that has a key. The caller sets the path. */
+/* Returns the entry of a slot that has a key. `path` is NULL and `depth` is 0; the caller may set them. */
 static tdict_entry make_entry(const tdict_tree *node, uint32_t slot) {
   const tdict_leaf leaf = node->leaves[slot];
   const tdict_box *box = tdict_leaf_box(leaf);
@@ -141,10 +141,10 @@ bool tdict_has(const tdict_tree *tree, const char *path) {
 
 size_t tdict_num_keys(const tdict_tree *tree) { return tree ? tree->keys->num_live : 0; }
 
-/* Returns the slot of the i-th key, which must exist. A scan is needed only if slots were deleted. */
+/* Returns the slot of the i-th key, which must exist. */
 static uint32_t find_nth_slot(const tdict_keys *keys, size_t i) {
   uint32_t slot = 0;
-  /* If no key was deleted, slots and keys have the same numbers. */
+  /* If no key was deleted, the i-th key is in slot i, and no scan is needed. */
   if (keys->num_live == keys->num_slots) return (uint32_t)i;
   while (!keys->slots[slot].name || i-- > 0) slot++;
   return slot;

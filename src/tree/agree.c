@@ -94,8 +94,8 @@ static tdict_status fail_walk_memory(const tdict_demand *demand, tdict_error *er
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", demand->what);
 }
 
-/* Returns TDICT_ESHAPE if the tree holds a tensor, or an object that has batch dimensions. Called for a tree whose batch size does not meet the demand. An
- * empty tree can take any batch size. */
+/* Returns TDICT_ESHAPE if the tree holds a tensor, or an object that has batch dimensions. Called for a tree whose batch
+ * size does not meet the demand. Other trees can take any batch size. */
 static tdict_status check_fits_any_batch_size(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
@@ -114,7 +114,7 @@ static tdict_status check_fits_any_batch_size(const tdict_demand *demand, const 
 
 /* Checks one tree node against the demand; `in_place` as in tdict_agree_below(). */
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
-  /* A tree with another batch size can still be changed if it is empty. */
+  /* The batch size of a tree without tensors can be changed, so such a tree passes. */
   if (!batch_sizes_agree(demand, node->batch_ndim, node->batch_size)) {
     tdict_status status = check_fits_any_batch_size(demand, node, err);
     if (status != TDICT_OK) return status;
@@ -172,9 +172,9 @@ static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict
   return copy;
 }
 
-/* Replaces the child trees of a private copy by copies and pushes these on *list. A node at several places is copied
- * once. Children that meet the demand are copied too: a shared child would let a change or a lock of the copy reach the
- * original. */
+/* Replaces the child trees of `copy`, which no other thread has yet, by copies that meet the demand. Pushes these
+ * copies on *list. Returns false if memory is exhausted. Children that meet the demand are copied too: a change or a
+ * lock of the copy would otherwise also affect the original. */
 static bool replace_children_by_copies(const tdict_demand *demand, tdict_tree *copy, tdict_pointers *copies,
                                        tdict_tree **list) {
   for (uint32_t i = 0; i < copy->keys->num_slots; i++) {

@@ -1,6 +1,5 @@
 /* Defines the demand: the leading dimensions and the device that a node requires of everything below the node. Checks
- * trees against a demand, and makes copies of nodes that meet the demand. Borrows all trees; the caller owns the
- * copies.
+ * trees against a demand, and copies trees that do not meet the demand. Borrows all trees; the caller owns the copies.
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_TREE_AGREE_H
 #define TDICT_TREE_AGREE_H
@@ -38,7 +37,7 @@ static inline bool tdict_node_covers(const tdict_tree *node, const tdict_tree *a
     if (node->batch_size[i] != above->batch_size[i]) return false;
   return !above->has_device || (node->has_device && tdict_device_equal(node->device, above->device));
 }
-/* Returns TDICT_ESHAPE with both shapes in the message, for a tensor that does not fit the batch size of `td`. */
+/* Returns TDICT_ESHAPE. The message has the shape of the tensor and the batch size of `td`, which do not match. */
 tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const tdict_tensor *t, tdict_error *err);
 /* Checks one tensor. Returns TDICT_OK, TDICT_ESHAPE or TDICT_EWRONGDEVICE; err->path is `path`. */
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
@@ -48,17 +47,16 @@ tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *
 tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const char *path, tdict_error *err);
 /* Returns TDICT_ESHAPE with both shapes in the message, for an object that does not fit the batch size of `td`. */
 tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);
-/* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in
- * tdict_agree_leaf(). A tree passes if the dimensions that both batch sizes have are equal, or
- * if it holds no tensor. A tree must not have another device, unless `in_place` is true: then the caller changes the
- * device. If `in_place` is true and a locked tree needs the change, returns TDICT_ELOCKED. Returns TDICT_ENOMEM if
- * memory is exhausted. */
+/* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in tdict_agree_leaf(). A
+ * tree passes if the dimensions that both batch sizes have are equal, or if it holds no tensor. A tree must not have
+ * another device, unless `in_place` is true, because the caller then changes the device. If `in_place` is true and a
+ * locked tree needs the change, returns TDICT_ELOCKED. Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
 /* Returns true if the batch size or device of the node does not meet the demand. */
 bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
-/* Sets the leading dimensions and the device of the node to the values in the demand. If the leading dimensions of the
- * node differ from the demand, its additional dimensions are dropped. The caller must have checked the tree, because
- * this call cannot fail or undo changes. */
+/* Sets the leading batch dimensions and the device of the node to the values in the demand. If the leading dimensions
+ * of the node differ from the demand, its additional dimensions are dropped. The caller must have checked the tree,
+ * because this call cannot fail or undo changes. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
 /* Writes to *out the tree to store for `child`. If `child` meets the demand, *out is `child` itself with one more
  * reference. Otherwise *out is a copy of all nodes of `child`, changed to meet the demand. The copy shares all tensors.

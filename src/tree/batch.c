@@ -1,6 +1,6 @@
 /* Sets the batch size and the device of a tree and of the trees below it. A first walk checks everything; a second walk
  * through the same nodes applies the change. The second walk needs no memory, so the change cannot stop halfway.
- * The trees own their nodes. Thread rule: as in tdict/tree.h. */
+ * The functions own nothing. Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
 #include "base/device.h"

@@ -1,5 +1,6 @@
-/* Implements the cursor that walks a tree with one frame per level. The first 24 frames are part of the cursor, so that
- * usual trees need no allocation; deeper levels are on the heap. Owned by one call. Thread rule: see cursor.h. */
+/* Implements the cursor, which walks a tree with one frame per level. The first 24 frames are part of the cursor.
+ * Frames of deeper levels are on the heap, so usual trees need no allocation. One call owns the cursor. Thread rule:
+ * see cursor.h. */
 #include "tree/cursor.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* A cursor walks a tree in insertion order, a tree before its children. It uses no recursion, because trees may be
- * deep. Owned by one call. Borrows the trees and does not change them. Thread rule: used by one thread at a time. */
+ * deep. One call owns the cursor. The cursor borrows the trees and does not change them. Thread rule: used by one
+ * thread at a time. */
 #ifndef TDICT_TREE_CURSOR_H
 #define TDICT_TREE_CURSOR_H
 
@@ -9,7 +10,7 @@
 typedef struct tdict_frame {
   tdict_tree *node;
   uint32_t slot;  /* the next slot to visit */
-  bool is_shared; /* for use by the caller, like `mark`; false when the frame is pushed */
+  bool is_shared; /* for the caller of the cursor, like `mark`; false when the frame is pushed */
   size_t mark;
 } tdict_frame;
 enum { TDICT_CURSOR_LOCAL = 24 };
@@ -29,8 +30,8 @@ void tdict_cursor_reset(tdict_cursor *cursor);
 void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td);
 /* Returns the next leaf, or 0 after the last leaf. To walk the entries of a child tree, call tdict_cursor_enter(). */
 tdict_leaf tdict_cursor_next(tdict_cursor *cursor);
-/* Continues the walk with the entries of `td`, the tree that tdict_cursor_next() returned last. Returns false if memory
- * is exhausted. */
+/* Continues the walk with the entries of `td`, the tree that tdict_cursor_next() returned last. If `once` is true and
+ * `td` was entered before, skips `td`. Returns false if memory is exhausted. */
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td);
 /* Returns the key of the leaf that tdict_cursor_next() returned last. Valid until a tree is entered. */
 static inline const tdict_key *tdict_cursor_key(const tdict_cursor *cursor) {

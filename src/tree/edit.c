@@ -1,5 +1,6 @@
-/* Changes the entries of a tree: set, delete, pop, rename. All steps that can fail precede the first change, so a
- * failed call does not change the tree. A tree owns one reference to each entry. Thread rule: as in tdict/tree.h. */
+/* Implements the functions that set, delete, pop and rename the entries of a tree. All steps that can fail precede the
+ * first change, so a failed call does not change the tree. A tree owns one reference to each entry. Thread rule: as in
+ * tdict/tree.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ static tdict_status fail_null_argument(const char *what, const char *name, tdict
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
 }
 
-/* Adds a hint to the error: the function that moves a tensor to the device of the tree. */
+/* Adds to the message the name of the function that moves a tensor to the device of the tree. */
 static void append_set_to_hint(tdict_error *err) {
   if (!err) return;
   const size_t length = strlen(err->message);
@@ -111,14 +112,15 @@ static tdict_status check_leaf_kind(const tdict_place *place, int kind, tdict_er
   return tdict_error_at(err, TDICT_ETYPE, place->path.whole);
 }
 
-/* Copies the key table and the leaves of the node if they are shared, before they change. */
+/* Makes the key table and the leaves of the node private, because the caller is about to change them. */
 static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *err) {
   if (tdict_node_own(place->node)) return TDICT_OK;
   tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a table of %zu keys", place->path.what, tdict_num_keys(place->node));
   return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
-/* Removes the leaf at a path and passes its reference to *out. The leaf must be of `kind`, or of any kind. */
+/* Removes the leaf at a path and passes the reference of the tree to *out. The leaf must be of `kind`, unless `kind` is
+ * ANY_KIND. */
 static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
                                 tdict_error *err) {
   if (!td || !path) return fail_null_argument(what, td ? "path" : "tree", err);

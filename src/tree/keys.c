@@ -1,5 +1,5 @@
-/* Implements key tables: slots in insertion order, names in chunks, and a hash index with linear probing. The nodes
- * that use a table share its ownership. Thread rule: see keys.h. */
+/* Implements key tables: slots in insertion order, names in chunks, and a hash index with linear probing. A key table
+ * is owned jointly by the nodes that use it. Thread rule: see keys.h. */
 #include "tree/keys.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ enum {
   FIRST_NAMES = 96,
   NAME_SLACK = TDICT_WORD_BYTES, /* names are read and written in words, so up to 7 bytes past a name are touched */
   MOST_NAMES = 1 << 16,
-  REPACK_BYTES = 1024 /* if fewer bytes of names are deleted, no new chunk is made */
+  REPACK_BYTES = 1024 /* names are not repacked until more bytes of names than this are deleted */
 };
 #define MOST_SLOTS ((uint32_t)1 << 30)
 
@@ -37,7 +37,7 @@ static names_chunk *new_name_chunk(size_t cap) {
  * exhausted. */
 static names_chunk *add_name_chunk(tdict_keys *keys, size_t bytes) {
   names_chunk *chunk = keys->names;
-  /* Doubling bounds the number of chunks; the limit bounds the unused bytes of a large table. */
+  /* Doubling bounds the number of chunks. The limit MOST_NAMES bounds the unused bytes of a large table. */
   size_t cap = chunk ? chunk->cap * 2 : FIRST_NAMES;
   if (cap < FIRST_NAMES) cap = FIRST_NAMES;
   if (cap > MOST_NAMES) cap = MOST_NAMES;
@@ -75,7 +75,7 @@ static bool pack_names(tdict_keys *to, const tdict_keys *from) {
     to->slots[i].name = memcpy(chunk->bytes + chunk->used, key->name, (size_t)key->length + 1);
     chunk->used += (size_t)key->length + 1;
   }
-  /* When repacking a table, its old chunks are freed only after every name was copied. */
+  /* If a table is repacked, free its old chunks only now, after every name was copied. */
   if (to == from) free_name_chunks(to->names);
   to->names = chunk;
   to->name_bytes = from->name_bytes;
@@ -95,7 +95,7 @@ static void count_dead_name(tdict_keys *keys, const tdict_key *key) {
   keys->dead_bytes += (size_t)key->length + 1;
 }
 
-/* Returns the number of slots for an index of `cells` cells. A half-full index keeps the probe sequences short. */
+/* Returns the maximum number of slots for an index of `cells` cells. A half-full index keeps probe sequences short. */
 static uint32_t max_indexed_slots(uint32_t cells) { return cells / 2; }
 
 /* Recomputes `room`, so that an append checks one limit instead of two. */
@@ -184,7 +184,8 @@ static void index_remove(tdict_keys *keys, uint32_t slot) {
   uint32_t mask = keys->cap_index - 1, hole = keys->slots[slot].hash & mask;
   while ((keys->index[hole] & mask) != slot + 1) hole = (hole + 1) & mask;
   for (uint32_t i = (hole + 1) & mask; keys->index[i]; i = (i + 1) & mask) {
-    /* Move a cell only if the hole is between its home and its place, or a search would miss it. */
+    /* Move a cell only if the hole is between its home and its place. A search for the cell would otherwise stop at the
+     * hole. */
     uint32_t home = keys->slots[(keys->index[i] & mask) - 1].hash & mask;
     if (((i - home) & mask) < ((i - hole) & mask)) continue;
     keys->index[hole] = keys->index[i];
@@ -193,7 +194,7 @@ static void index_remove(tdict_keys *keys, uint32_t slot) {
   keys->index[hole] = 0;
 }
 
-/* Allocates room for `count` slots. */
+/* Allocates room for `count` slots. Returns false if memory is exhausted or `count` is too large. */
 static bool reserve_slots(tdict_keys *keys, size_t count) {
   if (count <= keys->cap_slots) return true;
   if (count > MOST_SLOTS) return false;
@@ -206,7 +207,7 @@ static bool reserve_slots(tdict_keys *keys, size_t count) {
   return true;
 }
 
-/* Makes the index large enough for `count` slots. Small tables need no index. */
+/* Makes the index large enough for `count` slots. Small tables need no index. Returns false if memory is exhausted. */
 static bool reserve_index(tdict_keys *keys, size_t count) {
   if (!keys->cap_index && count <= TDICT_SCANNED_SLOTS) return true;
   if (keys->cap_index && count <= max_indexed_slots(keys->cap_index)) return true;

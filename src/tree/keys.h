@@ -38,7 +38,7 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys);
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
 /* Returns the hash of a name. */
 uint32_t tdict_keys_hash(const char *name, size_t length);
-/* Returns the same slot as tdict_keys_find(), but uses a hash from tdict_keys_hash(). */
+/* Returns the same slot as tdict_keys_find(). `hash` is the result of tdict_keys_hash() for the name. */
 int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash);
 /* The following functions change a table, which must have one reference. */
 /* Allocates room for `slots` slots and `name_bytes` bytes of names, including a 0 for each name. Returns false if
@@ -46,6 +46,7 @@ int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t 
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes);
 /* Appends a key by its text; see tdict_keys_append(). */
 int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length);
+/* Deletes the key of a slot. The slot numbers of other keys do not change. Cannot fail. */
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot);
 /* Renames the key of a slot. The new name must not be in the table. Returns false if memory is exhausted. */
 bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const tdict_name *name);
@@ -54,7 +55,8 @@ void tdict_keys_take_name(tdict_keys *keys, uint32_t slot, uint32_t from);
 /* Removes deleted slots, keeps the order, and moves the elements of `leaves` to the new slot numbers. Cannot fail. */
 void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves);
 
-enum { TDICT_SCANNED_SLOTS = 8 }; /* tables up to this size have no index: their slots are compared one by one */
+/* A table needs an index only for more slots than this. Without an index, a search compares the slots one by one. */
+enum { TDICT_SCANNED_SLOTS = 8 };
 
 /* Returns the slot of a name, or -1. The table must have an index. A search normally reads one cell, one slot and the
  * bytes of its name. */
@@ -79,12 +81,13 @@ static inline int64_t tdict_keys_find_name(const tdict_keys *keys, const tdict_n
   return -1;
 }
 
-/* Helpers of tdict_keys_append(): grow the table, and store a name that is long or needs a new chunk. */
+/* tdict_keys_append() calls these two functions to grow the table, and to store a name that is long or needs a new
+ * chunk. */
 bool tdict_keys_make_room(tdict_keys *keys, size_t slots);
 const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name);
 
-/* A chunk of names. Only the first chunk of the list has room. 8 bytes after `cap` are allocated too, because names are
- * written in words of 8 bytes. */
+/* A chunk of names. New names are added only to the first chunk of the list. 8 bytes after `cap` are allocated too,
+ * because names are written in words of 8 bytes. */
 struct tdict_names {
   struct tdict_names *next;
   size_t used, cap;

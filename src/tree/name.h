@@ -17,7 +17,8 @@ enum { TDICT_WORD_BYTES = 8, TDICT_SHORT_NAME = 16 }; /* the two words of a tdic
 typedef struct tdict_name {
   const char *text; /* not ended by 0 */
   size_t length;
-  uint64_t first, last; /* the first 8 bytes, padded with 0; and the last 8 bytes of a name of more than 8 */
+  uint64_t first, last; /* first: the first 8 bytes, padded with 0. last: the last 8 bytes if the name has more than 8
+                         * bytes, else 0 */
   uint32_t hash;
 } tdict_name;
 
@@ -75,14 +76,14 @@ uint32_t tdict_name_hash_long(const char *text, size_t length);
 /* Reads a key like tdict_name_read(). If the function cannot read the key, the name has length 0. */
 tdict_name tdict_name_read_long(const char *text, const char *end);
 
-/* Fills in the words of a name from its text and length. */
+/* Sets the words of a name from its text and length. */
 static inline void tdict_name_words(tdict_name *name) {
   const bool part = name->length < TDICT_WORD_BYTES;
   name->first = part ? tdict_word_load_part(name->text, name->length) : tdict_word_load(name->text);
   name->last = name->length > TDICT_WORD_BYTES ? tdict_word_load(name->text + name->length - 8) : 0;
 }
 
-/* Fills in the hash of a name from its words. */
+/* Sets the hash of a name. The text, length and words must be set. */
 static inline void tdict_name_hash(tdict_name *name) {
   name->hash = name->length > TDICT_SHORT_NAME
                    ? tdict_name_hash_long(name->text, name->length)
@@ -120,13 +121,13 @@ static inline bool tdict_name_read(tdict_name *name, const char *text, const cha
   return true;
 }
 
-/* Returns true if the bytes at `stored` begin with the name. At least 8 bytes may be read at `stored`. */
+/* Returns true if the bytes at `stored` begin with the name. At least 8 bytes at `stored` must be readable. */
 static inline bool tdict_name_is(const tdict_name *name, const char *stored) {
   if (name->length > TDICT_WORD_BYTES) return memcmp(stored, name->text, name->length) == 0;
   return name->length == 0 || (tdict_word_load(stored) & tdict_word_mask(name->length)) == name->first;
 }
 
-/* Copies the name to `to`, where at least 8 bytes may be written. */
+/* Copies the name to `to`. At least 8 bytes at `to` must be writable, even if the name is shorter. */
 static inline void tdict_name_copy(const tdict_name *name, char *to) {
   if (name->length > TDICT_SHORT_NAME) {
     memcpy(to, name->text, name->length);

@@ -157,8 +157,8 @@ tdict_tree *tdict_retain(const tdict_tree *tree) {
   return counted;
 }
 
-/* Drops a reference. After the last reference, pushes the node on *to_free. Recursion could overflow the stack, because
- * trees may be deep. */
+/* Drops a reference. If this was the last reference, pushes the node on *to_free. The caller frees these nodes in a
+ * loop, because recursion could overflow the stack for a deep tree. */
 static void drop_node_reference(tdict_tree *td, tdict_tree **to_free) {
   /* acq_rel: the thread that frees the node must see all writes of former holders. */
   if (atomic_fetch_sub_explicit(&td->refs, 1, memory_order_acq_rel) != 1) return;
@@ -293,7 +293,8 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   return true;
 }
 
-/* Makes the leaves and the key table private and allocates a slot. */
+/* Makes the leaves and the key table private, and allocates room for one more leaf. Returns false if memory is
+ * exhausted. */
 static TDICT_COLD bool prepare_to_add(tdict_tree *td) {
   return tdict_node_reserve(td, (size_t)td->keys->num_slots + 1) && own_key_table(td);
 }

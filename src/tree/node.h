@@ -1,5 +1,5 @@
-/* Defines the node of a tree: its key table, leaves, batch size, device and lock. Used by this layer, the operations
- * and transfers. A node owns one reference to its key table and one to its list of leaves. Thread rule: as in
+/* Defines the node of a tree: its key table, leaves, batch size, device and lock. This layer, the operations and the
+ * transfers use the node. A node owns one reference to its key table and one to its list of leaves. Thread rule: as in
  * tdict/tree.h. */
 #ifndef TDICT_TREE_NODE_H
 #define TDICT_TREE_NODE_H
@@ -62,15 +62,16 @@ static inline bool tdict_node_shares_leaves(const tdict_tree *td) {
   return td->leaves && atomic_load_explicit(&tdict_node_list(td)->refs, memory_order_acquire) != 1;
 }
 
-/* Returns TDICT_EINVAL if these counts are not a batch size. `what` begins the message. */
+/* Returns TDICT_EINVAL if `batch_ndim` and `batch_size` are not a valid batch size. The message begins with `what`. */
 tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err);
 /* Makes a node with the batch size, device and key table of `like`. Its leaves are empty, for the caller to fill in.
  * The node is not locked. Returns TDICT_ENOMEM. */
 tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
-/* Makes a node like tdict_node_create_like(), but the new node shares the leaves of `like`. If the leaves contain
- * trees, sets *trees to true and leaves the slots of trees empty, for the caller to fill in. Returns TDICT_ENOMEM. */
+/* Makes a node like tdict_node_create_like() that holds the leaves of `like`, except trees. Sets *trees to true if
+ * `like` holds trees, else to false. The slots of trees are empty, for the caller to fill in. Returns TDICT_ENOMEM. */
 tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
-/* Makes an empty node with the batch size and device of `like`, not locked. Returns NULL if memory is exhausted. */
+/* Makes a node without keys, with the batch size and device of `like`. The node is not locked. Returns NULL if memory
+ * is exhausted. */
 tdict_tree *tdict_node_create_under(const tdict_tree *like);
 /* tdict_node_own_leaves() makes the leaves private to the node, so that they can be changed. tdict_node_own() also
  * makes the key table private. Both return false if memory is exhausted. */

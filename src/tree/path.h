@@ -1,5 +1,5 @@
-/* Reads paths key by key. The caller owns the reader. A key is valid until the next key is read. Allocates only for a
- * key of more than 128 bytes that has a backslash. Thread rule: used by one thread at a time. */
+/* Reads paths key by key. The caller owns the reader. A key is valid until the next key is read. The reader allocates
+ * memory only for a key that has a backslash and more than 128 bytes. Thread rule: used by one thread at a time. */
 #ifndef TDICT_TREE_PATH_H
 #define TDICT_TREE_PATH_H
 
@@ -23,8 +23,8 @@ typedef struct tdict_path {
 
 void tdict_path_init(tdict_path *path, const char *text, const char *what);
 void tdict_path_reset(tdict_path *path);
-/* Reads the next key. Must not be called after the last key. Returns TDICT_EINVAL for an empty key or a backslash at
- * the end, and TDICT_ENOMEM. */
+/* Reads the next key. The caller must not call this function after the last key. Returns TDICT_EINVAL for an empty key
+ * or a backslash at the end, and TDICT_ENOMEM. */
 tdict_status tdict_path_next(tdict_path *path, tdict_error *err);
 /* Returns TDICT_EINVAL if the text after the last key read is not a valid path. */
 tdict_status tdict_path_check_rest(const tdict_path *path, tdict_error *err);

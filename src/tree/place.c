@@ -60,7 +60,7 @@ tdict_status tdict_place_get(tdict_place *place, const tdict_tree *td, const cha
                              tdict_error *err) {
   tdict_status status = tdict_place_find(place, td, path, what, err);
   if (status != TDICT_OK || place->slot >= 0) return status;
-  /* Finding similar keys takes microseconds: skip the search if the caller passed no error. */
+  /* Finding similar keys takes tens of microseconds, so skip the search if the caller passed no error. */
   status = err ? fail_missing_key(place, err) : TDICT_ENOTFOUND;
   tdict_path_reset(&place->path);
   return status;

@@ -29,14 +29,14 @@ static inline tdict_tree *tdict_place_find_fast(const tdict_tree *td, const char
 }
 
 /* Follows a path as far as its trees exist. Returns TDICT_EINVAL for an invalid path, TDICT_ETYPE if the path leads
- * through a tensor or an object, and TDICT_ENOMEM. Reset the place after success only. */
+ * through a tensor or an object, and TDICT_ENOMEM. After success, the caller must call tdict_place_reset(). */
 tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
                               tdict_error *err);
 /* Finds a place like tdict_place_find(), but returns TDICT_ENOTFOUND if there is no entry at the path. */
 tdict_status tdict_place_get(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
                              tdict_error *err);
 void tdict_place_reset(tdict_place *place);
-/* Returns the leaf at the place, or 0 if there is none. */
+/* Returns the leaf at the place, or 0 if there is no leaf. */
 static inline tdict_leaf tdict_place_leaf(const tdict_place *place) {
   return place->slot < 0 ? 0 : place->node->leaves[place->slot];
 }

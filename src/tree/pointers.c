@@ -1,5 +1,5 @@
-/* A map from pointers to pointers: open addressing, at most half full. Owned by one call. Thread rule: used by one
- * thread at a time. */
+/* Implements a map from pointers to pointers by open addressing. At least half of the pairs are free. One call owns the
+ * map. Thread rule: used by one thread at a time. */
 #include "tree/pointers.h"
 
 #include <stdint.h>
@@ -23,9 +23,9 @@ void tdict_pointers_clear(tdict_pointers *map) {
   map->count = 0;
 }
 
-/* Returns the pair of a key, or the free pair where the key belongs. The map must not be empty. */
+/* Returns the pair of a key, or the free pair where the key belongs. The map must have allocated pairs. */
 static tdict_pointer_pair *find_pair(const tdict_pointers *map, const void *key) {
-  /* The low bits of pointers are equal. Multiply, and use the high bits. */
+  /* The low bits of most pointers are equal, so multiply the pointer and use high bits of the product. */
   uint64_t mixed = (uint64_t)(uintptr_t)key * 0x9e3779b97f4a7c15u;
   size_t i = (size_t)(mixed >> 32) & (map->cap - 1);
   while (map->pairs[i].key && map->pairs[i].key != key) i = (i + 1) & (map->cap - 1);

@@ -65,8 +65,8 @@ static size_t count_printable_bytes(const char *text) {
   return length;
 }
 
-/* Writes a text with unprintable bytes as \\xNN and, if `escaped`, backslashes doubled. Returns its width. `to` may be
- * NULL. */
+/* Writes a text. Writes an unprintable byte NN as \xNN. If `escaped` is true, also doubles backslashes. Returns the
+ * number of characters written. If `to` is NULL, only counts them. */
 static size_t emit_printable(text_output *to, const char *key, bool escaped) {
   size_t width = 0;
   while (*key) {

@@ -4,8 +4,8 @@
 #include <ctype.h>
 #include <stdio.h>
 
-/* A cheap measure is computed for up to MOST_COMPARED keys. The edit distance, which is slow, is computed only for the
- * MOST_ALIKE best of these keys. */
+/* tdict_suggest() computes a cheap measure for up to MOST_COMPARED keys. It computes the edit distance, which is slow,
+ * only for the MOST_ALIKE best of these keys. */
 enum { MOST_COMPARED = 1024, MOST_ALIKE = 8, MOST_SHOWN = 5, COMPARED_BYTES = 24, KEY_BYTES = 32 };
 
 typedef struct candidate {

@@ -99,7 +99,8 @@ static size_t measure_leaf(tdict_leaf leaf, sum_kind what) {
   return box ? object_bytes(box) : tdict_tensor_nbytes(tdict_leaf_tensor(leaf));
 }
 
-/* Adds up all leaves. Recurses only if memory for a deeper cursor is exhausted, because these calls cannot fail. */
+/* Adds up the results of measure_leaf() for all leaves. Recurses only if memory for a deeper cursor is exhausted,
+ * because these calls cannot fail. */
 static size_t sum_leaves(const tdict_tree *td, sum_kind what) {
   size_t total = 0;
   tdict_cursor cursor;
