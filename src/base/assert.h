@@ -2,8 +2,8 @@
  * They never check arguments that the program passes.
  *
  * Assertions are enabled in Debug builds and in sanitizer builds, and disabled in other builds. A failed assertion
- * writes one line to stderr and raises a trap; the library never calls abort(). The condition must have no side
- * effects. Owns nothing; thread-safe. */
+ * writes one line to stderr and executes a trap instruction. It does not call abort(). The condition must have no side
+ * effects. Thread-safe. */
 #ifndef TDICT_BASE_ASSERT_H
 #define TDICT_BASE_ASSERT_H
 
@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Sanitized builds define NDEBUG too, since they are optimized. gcc defines macros for sanitizers, and clang has
- * __has_feature(). */
+/* Detects a build with a sanitizer. Such a build is optimized and defines NDEBUG, but assertions are enabled there too.
+ * gcc defines the two macros. clang reports sanitizers through __has_feature(). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TDICT_SANITIZED 1
 #elif defined(__has_feature)
@@ -22,7 +22,7 @@
 #endif
 #endif
 
-/* A test may define TDICT_ASSERTS before the include. */
+/* A test may define TDICT_ASSERTS before it includes this header. */
 #ifndef TDICT_ASSERTS
 #if !defined(NDEBUG) || defined(TDICT_SANITIZED)
 #define TDICT_ASSERTS 1
@@ -32,8 +32,8 @@
 #endif
 
 #if TDICT_ASSERTS
-/* Writes one line and raises a trap. dprintf() does not take the lock of a stdio stream, which another thread may
- * hold. */
+/* Writes one line to stderr and stops the process by a trap. dprintf() does not take the lock of a stdio stream, which
+ * another thread may hold. */
 __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const char *condition, const char *file,
                                                                        int line) {
   dprintf(STDERR_FILENO, "tdict: %s:%d: assertion failed: %s\n", file, line, condition);
@@ -45,8 +45,8 @@ __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const cha
 #define TDICT_ASSERT(condition) ((void)sizeof((condition) ? 1 : 0))
 #endif
 
-/* Returns true if some thread holds the mutex. Used by assertions about locks. The owner of a default mutex is unknown,
- * so the function cannot tell whether the calling thread holds the mutex. */
+/* Returns true if some thread holds the mutex. Assertions about locks call this function. A default mutex does not
+ * record its owner, so the holder may be another thread than the caller. */
 static inline bool tdict_lock_is_held(pthread_mutex_t *lock) {
   if (pthread_mutex_trylock(lock) != 0) return true;
   pthread_mutex_unlock(lock);

@@ -1,4 +1,4 @@
-/* Clocks, all in nanoseconds. Thread-safe. */
+/* Reads the clocks of the system. All times are in nanoseconds. Thread-safe. */
 #ifndef TDICT_BASE_CLOCK_H
 #define TDICT_BASE_CLOCK_H
 

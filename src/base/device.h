@@ -5,8 +5,8 @@
 #include "tdict/values.h"
 
 /* Checks that a device can hold memory. Returns TDICT_EINVAL for "auto", for a negative index, and for a cpu index
- * other than 0.
- * Does not check that the device is present. The error message begins with `what`. */
+ * other than 0. Checks neither that the device type is known nor that the device is present. The error message begins
+ * with `what`. */
 tdict_status tdict_device_check(tdict_device device, const char *what, tdict_error *err);
 
 #endif

@@ -1,11 +1,12 @@
-/* Status names, and the functions that fill a tdict_error. An error struct belongs to its caller. Thread-safe. */
+/* Implements the names of statuses and the functions that fill a tdict_error. The caller owns the error struct.
+ * Thread-safe. */
 #include "base/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#undef tdict_fail /* macros for clang-tidy, see error.h */
+#undef tdict_fail /* error.h defines macros of these names for clang-tidy */
 #undef tdict_fail_native
 
 const char *tdict_status_name(tdict_status status) {
@@ -56,7 +57,7 @@ void tdict_error_print(const tdict_error *err, FILE *file) {
 static void write_error(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
   if (!err) return;
   char text[sizeof err->message];
-  vsnprintf(text, sizeof text, format, args); /* Format into a local buffer: an argument may point into *err. */
+  vsnprintf(text, sizeof text, format, args); /* Format into a local buffer first: an argument may point into *err. */
   memset(err, 0, sizeof *err);
   err->status = (int32_t)status;
   err->native = native;

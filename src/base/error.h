@@ -1,5 +1,5 @@
-/* Functions that fill a tdict_error, so that each failing exit is one line. The caller owns the error struct.
- * Thread-safe if each thread uses its error struct. */
+/* Declares the functions that fill a tdict_error. Each of them returns the status, so a caller can fill the error and
+ * return in one line. The caller owns the error struct. Thread-safe if each thread uses its own error struct. */
 #ifndef TDICT_BASE_ERROR_H
 #define TDICT_BASE_ERROR_H
 
@@ -13,16 +13,16 @@ tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *forma
 /* Fills *err like tdict_fail(), and also sets the native code: an error code of the driver, or an errno. */
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...)
     TDICT_PRINTF(4, 5);
-/* Sets err->path, cut in the middle if it is too long. `err` may be NULL. Returns `status`, so a function can end
- * with `return tdict_error_at(err, status, path)`. */
+/* Sets err->path. If the path is too long, replaces its middle by "...". If `err` or `path` is NULL, writes nothing.
+ * Returns `status`, so a function can end with `return tdict_error_at(err, status, path)`. */
 tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path);
 
 /* Returns true if the number is a member of enum tdict_status. */
 bool tdict_status_is_known(tdict_status status);
-/* Checks the value that a user callback returned. Call it after every callback.
- * Returns `returned` if it is a tdict_status, else TDICT_EHOOK. `what` names the callback in the message.
- * `callback_err` is the error that the callback may have filled; may be NULL. If the callback failed and filled
- * `callback_err`, its status is set to the returned status. */
+/* Checks the value that a callback of the program returned. Call this function after every callback that returns a
+ * status. Returns `returned` if it is a tdict_status, else TDICT_EHOOK. `what` names the callback in the message.
+ * `callback_err` is the error that the callback may have filled. It may be NULL. If the callback failed and filled
+ * `callback_err`, callback_err->status is set to the returned status. */
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
 
 /* clang-tidy analyses one file at a time. Without these macros, clang-tidy assumes that tdict_fail() and

@@ -1,4 +1,4 @@
-/* Opens files that the program names. See file.h. The caller owns each descriptor and stream. Thread-safe. */
+/* Opens files that the program names. The caller owns each descriptor and each stream. Thread-safe. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static tdict_status open_file(const char *what, const char *path, bool writes, i
   int flags = writes ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY;
   /* O_NONBLOCK: opening a FIFO must not wait until a process opens the other end. */
   int fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-  if (fd < 0 && errno == ENXIO) { /* a FIFO without a reader, a socket, or an absent device */
+  if (fd < 0 && errno == ENXIO) { /* ENXIO: a FIFO without a reader, a socket, or an absent device */
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISCHR(info.st_mode)) {
       tdict_fail(err, TDICT_EFORMAT, "%s: %.150s is %s, wanted a regular file", what, path,
@@ -46,7 +46,7 @@ static tdict_status open_file(const char *what, const char *path, bool writes, i
   }
   if (fd < 0) return fail_to_open(what, path, errno, err);
   tdict_status status = check_file_kind(what, path, fd, writes, err);
-  /* Clear O_NONBLOCK: later reads and writes may block. */
+  /* Clear O_NONBLOCK, which was needed for open() only: reads and writes of the file may wait. */
   if (status == TDICT_OK && fcntl(fd, F_SETFL, 0) != 0) status = fail_to_open(what, path, errno, err);
   if (status == TDICT_OK)
     *out = fd;

@@ -1,4 +1,4 @@
-/* Opens files that the program names. The caller owns what is opened. Thread-safe. */
+/* Opens files that the program names. The caller closes the descriptor or the stream. Thread-safe. */
 #ifndef TDICT_BASE_FILE_H
 #define TDICT_BASE_FILE_H
 
@@ -6,9 +6,9 @@
 
 #include "tdict/status.h"
 
-/* Opens a file for reading. The call does not wait for other programs. Only a regular file can be read. The error
- * message begins with `what`. Returns TDICT_EIO with the errno, or TDICT_EFORMAT if the file has another kind. Both
- * errors name the path in the message and in err->path. */
+/* Opens a regular file for reading. If the path names a FIFO, the call does not wait for a writer. The error message
+ * begins with `what`. Returns TDICT_EIO and the errno as native code if the file cannot be opened. Returns
+ * TDICT_EFORMAT if the path names another kind of file. Both errors name the path in the message and in err->path. */
 tdict_status tdict_file_open_to_read(const char *what, const char *path, int *fd, tdict_error *err);
 /* Opens a stdio stream for reading. Accepts the same files and returns the same errors as tdict_file_open_to_read().
  * The caller closes the stream with fclose(). */

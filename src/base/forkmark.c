@@ -1,6 +1,5 @@
-/* Detects a fork. The mark is a page that the kernel zeroes in a child process (MADV_WIPEONFORK). If the kernel does
- * not support MADV_WIPEONFORK, the mark compares process ids instead. Marks are reference-counted. Thread rule: see
- * forkmark.h. */
+/* Detects a fork. The mark is a page that the kernel zeroes in a child process (MADV_WIPEONFORK). If such a page cannot
+ * be obtained, the mark compares process ids instead. Marks are reference-counted. Thread rule: see forkmark.h. */
 #include "base/forkmark.h"
 
 #include <stdatomic.h>
@@ -13,7 +12,8 @@
 
 struct tdict_forkmark {
   _Atomic(int64_t) refs;
-  unsigned char *page; /* holds 1 in the creating process, 0 in a child; NULL: compare process ids */
+  unsigned char
+      *page; /* *page is 1 in the creating process and 0 in a child; if `page` is NULL, process ids are compared */
   pid_t creator;
 };
 enum { PAGE_BYTES = 4096 };

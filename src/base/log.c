@@ -1,5 +1,5 @@
-/* The log of a context. A log counts the running calls of the program's function, so that closing the log can wait for
- * these calls. Reference-counted. Thread rule: see log.h. */
+/* Implements the log of a context. A log counts the running calls of the program's function, so that closing the log
+ * can wait for these calls. Reference-counted. Thread rule: see log.h. */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -12,7 +12,8 @@
 
 #define CLOSED ((uint64_t)1 << 63)
 
-/* Writers hold no lock while they call the program, so a fork cannot leave a locked mutex in the child. */
+/* A log has no mutex, so a fork cannot leave a locked mutex in the child. `state` counts the threads that are inside
+ * tdict_log_write() instead. */
 struct tdict_log {
   _Atomic(int64_t) refs;
   _Atomic(uint64_t) state; /* the CLOSED bit plus the number of running writers; seq_cst */
@@ -50,7 +51,7 @@ void tdict_log_close(tdict_log *log) {
 
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) {
   if (atomic_load(&log->state) & CLOSED) return;
-  /* Count this writer first, then check CLOSED again: another thread may have closed the log since the first check. */
+  /* Count this writer first, then check CLOSED again: another thread may have closed the log after the first check. */
   if (!(atomic_fetch_add(&log->state, 1) & CLOSED)) {
     char text[1024];
     va_list args;

@@ -1,5 +1,5 @@
-/* The log of a context. It is reference-counted, since a transfer may end after its context.
- * Thread rule: safe from any thread. The program's function is called with no lock held. */
+/* Passes messages to the log function of the program. A log is reference-counted, since a transfer may end after its
+ * context. Thread rule: safe from any thread. A log holds no lock while it calls the program's function. */
 #ifndef TDICT_BASE_LOG_H
 #define TDICT_BASE_LOG_H
 
@@ -14,8 +14,8 @@ tdict_status tdict_log_create(void (*fn)(void *user, int32_t level, const char *
                               tdict_error *err);
 tdict_log *tdict_log_retain(tdict_log *log);
 void tdict_log_release(tdict_log *log); /* NULL is allowed */
-/* Closes the log: afterwards no call of the program's function starts. Waits for running calls of the program's
- * function. That function must not call tdict_log_close(). */
+/* Closes the log and waits for running calls of the program's function. After this call, the log drops all messages.
+ * The program's function must not call tdict_log_close(), which would wait forever. */
 void tdict_log_close(tdict_log *log);
 /* Formats a message and passes it to the program's function. Does nothing if the log is closed. Cuts the message at
  * 1023 bytes. */

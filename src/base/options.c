@@ -10,7 +10,7 @@ enum { MAX_BYTES = 4096 };
 tdict_status tdict_options_check_size(const void *given, size_t known_size, const char *what, tdict_error *err) {
   size_t size;
   memcpy(&size, given, sizeof size);
-  /* An upper limit detects a struct that was never initialized. */
+  /* A struct that was never initialized usually has a size outside of these limits. */
   if (size >= sizeof size && size <= MAX_BYTES) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "%s: struct_size is %zu, wanted %zu: fill it by its default function", what,
                     size, known_size);
@@ -23,7 +23,8 @@ tdict_status tdict_options_read(void *known, size_t known_size, const void *give
   size_t size;
   memcpy(&size, given, sizeof size);
   const unsigned char *bytes = given;
-  /* A newer program may pass fields that this library does not know. A field that is zero is unused. */
+  /* A newer program may pass fields that this library does not know. Ignoring such a field is safe only if it is
+   * zero. */
   for (size_t i = known_size; i < size; i++)
     if (bytes[i])
       return tdict_fail(err, TDICT_ENOTSUP, "%s: struct_size is %zu and byte %zu is used; this library knows %zu bytes",

@@ -13,8 +13,8 @@ static inline void prefetch_to_read(const char *ahead) {
   for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __builtin_prefetch(ahead + at, 0, 2);
 }
 
-/* Prefetches a block for writing: takes the cache lines of the block from other cores and devices in advance. The
- * instruction is illegal on some old processors, so call this function only if the processor has AVX-512. */
+/* Prefetches a block for writing: takes ownership of its cache lines from other cores in advance. The instruction is
+ * illegal on some old processors, so call this function only if the processor has AVX-512. */
 static inline void prefetch_to_write(const char *dst) {
 #if defined(__x86_64__) && defined(__GNUC__)
   for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __asm__ volatile("prefetchw %0" : : "m"(dst[at]));
@@ -23,7 +23,8 @@ static inline void prefetch_to_write(const char *dst) {
 #endif
 }
 
-/* Copies with ordinary stores. Prefetches only if `ahead` is not NULL. */
+/* Copies with ordinary stores. If `ahead` is not NULL, prefetches whole blocks at `ahead` for reading, and the
+ * destination for writing. */
 static void copy_cached(char *dst, const char *src, size_t bytes, const char *ahead) {
   const bool has_prefetchw = ahead && tdict_stream_has(TDICT_STREAM_AVX512);
   size_t at = 0;
@@ -53,8 +54,8 @@ bool tdict_stream_has(tdict_stream_kind kind) {
   return false;
 }
 
-/* The next three functions copy whole lines or blocks. `dst` is aligned to a line. If `ahead` is not NULL, each
- * function also prefetches `bytes` bytes at `ahead`. */
+/* The next three functions copy whole lines or whole blocks. `dst` must be aligned to a cache line. If `ahead` is not
+ * NULL, each function also prefetches `bytes` bytes at `ahead`. */
 static void copy_lines_sse2(char *dst, const char *src, size_t bytes, const char *ahead) {
   for (size_t at = 0; at < bytes; at += LINE_BYTES) {
     if (ahead) __builtin_prefetch(ahead + at, 0, 2);
@@ -99,8 +100,8 @@ __attribute__((target("avx512f"))) static void copy_blocks_avx512(char *dst, con
   }
 }
 
-/* Copies the last bytes of a copy to `dst`, which is the start of a cache line. Then writes zeros up to `padded`.
- * Writes whole lines where possible: the processor must read a line before writing only a part of the line. */
+/* Copies the last bytes of a copy to `dst`, which is the start of a cache line. Then writes zeros up to dst + padded.
+ * Writes whole lines where possible, because the processor must read a line before it can write a part of the line. */
 static void copy_tail_padded(char *dst, const char *src, size_t bytes, size_t padded) {
   static const char zeros[LINE_BYTES];
   char line[LINE_BYTES] = {0};
@@ -122,7 +123,7 @@ void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from
   char *dst = to;
   const char *src = from, *next = ahead;
   size_t head = (size_t)(-(uintptr_t)dst % LINE_BYTES);
-  /* Streaming stores are not wanted, or the copy is too short to hold an aligned block. */
+  /* Use ordinary stores if the caller asks for them, or if the copy is too short to contain an aligned block. */
   if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK_BYTES) {
     copy_cached(dst, src, bytes, next);
     if (padded > bytes) memset(dst + bytes, 0, padded - bytes);

@@ -1,5 +1,6 @@
-/* Copies to memory that this core will not read soon, with stores that bypass the cache. A device that reads the
- * memory then finds no line in this core's cache. Pure functions; thread-safe. */
+/* Copies to memory that this core will not read soon. All kinds of stores except TDICT_STREAM_PLAIN bypass the cache,
+ * so a device that reads the memory need not fetch lines from this core's cache. The functions keep no state and are
+ * thread-safe. */
 #ifndef TDICT_BASE_STREAM_COPY_H
 #define TDICT_BASE_STREAM_COPY_H
 
@@ -18,17 +19,17 @@ typedef enum tdict_stream_kind {
 tdict_stream_kind tdict_stream_best(void);
 /* Returns true if this processor supports this kind of stores. */
 bool tdict_stream_has(tdict_stream_kind kind);
-/* Copies `bytes` bytes; the ranges must not overlap. The processor must support `kind`.
- * Before other threads or devices read the bytes, the same thread must call tdict_stream_fence(). */
+/* Copies `bytes` bytes. The ranges must not overlap, and the processor must support `kind`. Before other threads or
+ * devices read the bytes, the same thread must call tdict_stream_fence(). */
 void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes);
-/* Copies like tdict_stream_copy(), then writes zeros up to `padded` bytes; padded >= bytes. The last cache line is then
- * written completely, so the processor need not read this line first. Also prefetches `bytes` bytes at `ahead`, in
- * whole blocks of 256 bytes, because the next copy reads these bytes. On processors with AVX-512, ordinary stores also
- * prefetch the destination 1024 bytes ahead. Prefetched addresses need not be mapped. If `ahead` is NULL, nothing is
- * prefetched. */
+/* Copies like tdict_stream_copy(), then writes zeros up to to + padded. `padded` must be at least `bytes`. If the zeros
+ * reach the end of a cache line, the processor need not read this line before it writes it. `ahead` points to the bytes
+ * that the next copy will read, or is NULL. If `ahead` is not NULL, the function also prefetches at most `bytes` bytes
+ * at `ahead`. A copy with ordinary stores then also prefetches its destination, 1024 bytes ahead, if the processor has
+ * AVX-512. Prefetched addresses need not be mapped. */
 void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded,
                               const void *ahead);
-/* Makes all streaming stores of this thread visible to other threads and devices. */
+/* Makes all earlier streaming stores of this thread visible to other threads and devices. */
 void tdict_stream_fence(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Starts threads with the program's signals blocked. See thread.h. Owns nothing; safe from any thread. */
+/* Starts threads that do not run the program's signal handlers. Thread rule: safe from any thread. */
 #include "base/thread.h"
 
 #include <signal.h>
@@ -8,7 +8,7 @@ int tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argu
   sigset_t blocked, before;
   sigfillset(&blocked);
   for (size_t i = 0; i < sizeof fault_signals / sizeof *fault_signals; i++) sigdelset(&blocked, fault_signals[i]);
-  /* A new thread inherits the mask of its creator, so no signal can arrive before the thread runs. */
+  /* A new thread inherits the mask of its creator, so the signals are blocked from the start of the thread. */
   pthread_sigmask(SIG_SETMASK, &blocked, &before);
   int code = pthread_create(out, NULL, run, argument);
   pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -24,7 +24,7 @@ tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b)
   if (is_unknown(a) || is_unknown(b)) return TDICT_OVERLAP_UNKNOWN;
   const size_t pitch = a->layout ? a->pitch : b->pitch;
   if (b->layout && b->pitch != pitch) return TDICT_OVERLAP_UNKNOWN;
-  /* Two sets of rows with one pitch overlap if their first rows overlap modulo the pitch. */
+  /* Compare the first rows modulo the pitch. A dense extent counts as one row. */
   const size_t shift = offset_in_pitch(a->origin, b->origin, pitch);
   return shift < width_of(a, pitch) || pitch - shift < width_of(b, pitch) ? TDICT_OVERLAP_YES : TDICT_OVERLAP_NONE;
 }
@@ -57,7 +57,8 @@ static bool insert_extent(tdict_extents *list, size_t i, const tdict_extent *e) 
   return true;
 }
 
-/* Removes the extents [i, end). Moves the shorter of the two remaining parts. */
+/* Removes the extents at the indices [i, end). Closes the gap by moving the extents before it or after it, whichever
+ * are fewer. */
 static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   tdict_extent *first = list->at + list->first;
   if (i == end) return;
@@ -70,7 +71,7 @@ static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   list->count -= end - i;
 }
 
-/* Returns the index of the first dense extent that ends after `at`. */
+/* Returns the index of the first dense extent that ends after `at`, or the number of extents if there is none. */
 static size_t find_dense(const tdict_extents *list, size_t at) {
   size_t low = 0, high = list->count;
   while (low < high) {
@@ -83,7 +84,8 @@ static size_t find_dense(const tdict_extents *list, size_t at) {
   return low;
 }
 
-/* Adds a dense extent. Merges the extent with the extents that it overlaps or touches. */
+/* Adds a dense extent. Merges the extent with the extents that it overlaps or touches. Returns false if memory is
+ * exhausted. */
 static bool add_dense(tdict_extents *list, tdict_extent e) {
   size_t i = find_dense(list, e.begin), end = i;
   if (i > 0 && extent_at(list, i - 1)->end == e.begin) i--;
@@ -96,8 +98,8 @@ static bool add_dense(tdict_extents *list, tdict_extent e) {
   return true;
 }
 
-/* Removes the bytes of `e` from the dense extents. Returns false if an extent must be split and memory is exhausted;
- * the set is then unchanged. */
+/* Removes the bytes of `e` from the dense extents. Returns false and changes nothing if an extent must be split and
+ * memory is exhausted. */
 static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
   size_t i = find_dense(list, e->begin), end = i;
   if (i == list->count || extent_at(list, i)->begin >= e->end) return true;
@@ -119,7 +121,7 @@ static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
   return true;
 }
 
-/* Moves begin and end past gaps, so that both are inside a row. */
+/* Shortens the extent at both sides, so that its first byte and its last byte are in rows, not in gaps between rows. */
 static void skip_gaps(tdict_extent *e) {
   if (e->begin >= e->end || is_unknown(e)) return;
   const size_t first = offset_in_pitch(e->origin, e->begin, e->pitch),
@@ -128,15 +130,13 @@ static void skip_gaps(tdict_extent *e) {
   if (last >= e->width) e->end -= last - e->width + 1;
 }
 
-enum {
-  MAX_STRIDED_PARTS = 4096
-}; /* maximum length of the strided list; the list is not sorted, so searching a long
-                                    * list is slow */
+/* An extent is split only while the strided list is shorter than this. The list is not sorted, so a search in a long
+ * list is slow. */
+enum { MAX_STRIDED_PARTS = 4096 };
 
-/* Removes the bytes [begin, end) from the strided extents. An extent that extends beyond both sides is split into
- * two with the same layout.
- * If memory is exhausted or the list is full, the extent is not split: the set may report too many bytes, never too
- * few. */
+/* Removes the bytes [begin, end) from the strided extents. An extent that extends beyond both sides is split into two
+ * with the same layout. If memory is exhausted or the list has MAX_STRIDED_PARTS extents, the extent stays whole. The
+ * set may thus contain too many bytes, never too few. */
 static void trim_strided(tdict_extents *list, size_t begin, size_t end) {
   for (size_t i = list->count; i-- > 0;) {
     tdict_extent *e = &list->at[list->first + i], after = *e;
@@ -168,7 +168,7 @@ bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
   for (size_t i = 0; i < set->strided.count; i++)
     if (extent_at(&set->strided, i)->layout == e->layout) { /* Replace the remaining parts of this layout. */
       const tdict_extent whole = *e;
-      remove_layout(&set->strided, e->layout); /* also makes room for one extent */
+      remove_layout(&set->strided, e->layout); /* this also makes room for the new extent */
       return insert_extent(&set->strided, set->strided.count, &whole);
     }
   return insert_extent(&set->strided, set->strided.count, e);

@@ -1,5 +1,5 @@
-/* Extents describe which bytes of a storage a tensor covers. Functions of single extents are pure and thread-safe. A
- * set of extents has no lock: the owner of the set must hold a lock during each call. */
+/* Declares extents, which describe the bytes of a storage that a tensor covers. Functions of single extents are pure
+ * and thread-safe. A set of extents has no lock: the owner of the set must hold a lock during each call. */
 #ifndef TDICT_MEMORY_EXTENT_H
 #define TDICT_MEMORY_EXTENT_H
 
@@ -7,11 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Either all bytes of [begin, end), or rows of equal width in this range. */
+/* An extent covers all bytes of [begin, end), or rows of equal width in this range. */
 typedef struct tdict_extent {
   size_t begin, end; /* offsets from the storage's first byte, or addresses; the extent is empty if they are equal */
-  uint64_t layout;   /* 0: dense, all bytes. Else strided: extents of equal layout cover the same bytes. */
-  /* For strided extents: `width` bytes at origin + n * pitch for every n. pitch 0: the rows are unknown. */
+  uint64_t layout;   /* 0: dense, all bytes. Else strided: extents of equal layout and origin have the same rows. */
+  /* Used by strided extents only. A row starts at origin + n * pitch for every integer n, and has `width` bytes. If
+   * `pitch` is 0, the rows are unknown. */
   size_t origin, pitch, width;
 } tdict_extent;
 
@@ -20,8 +21,8 @@ static inline tdict_extent tdict_extent_all(size_t begin, size_t end) {
   return (tdict_extent){.begin = begin, .end = end, .origin = begin};
 }
 typedef enum tdict_overlap { TDICT_OVERLAP_NONE, TDICT_OVERLAP_UNKNOWN, TDICT_OVERLAP_YES } tdict_overlap;
-/* Returns whether two extents share a byte. Returns UNKNOWN if the rows of an extent are unknown, or if the two pitches
- * differ. */
+/* Returns whether two extents share a byte. If the ranges overlap, but rows are unknown or the pitches differ, returns
+ * TDICT_OVERLAP_UNKNOWN. */
 tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b);
 
 /* An array with free room at both ends. The first extent is at[first]. */
@@ -30,20 +31,21 @@ typedef struct tdict_extents {
   size_t first, count, cap;
 } tdict_extents;
 
-/* A set of bytes. Adding and removing in address order takes amortized constant time. */
+/* A set of bytes. If dense extents are added at the end of the set and removed from its start, no other extent is
+ * moved. */
 typedef struct tdict_extent_set {
   tdict_extents dense;   /* sorted; extents neither overlap nor touch */
   tdict_extents strided; /* unsorted; one layout may have several parts */
 } tdict_extent_set;
 
-/* Adds the bytes of an extent. Returns false if memory is exhausted; the set is then unchanged. */
+/* Adds the bytes of an extent. Returns false and changes nothing if memory is exhausted. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
 /* Removes the bytes that the extent certainly covers. A strided extent removes only extents of the same layout.
  * Removing a dense extent may split other extents. Strided extents are split only while the set has fewer than 4096
- * strided extents. Returns false if a dense extent must be split and memory is exhausted; that extent is then
- * unchanged. A strided extent that cannot be split is unchanged, too. */
+ * strided extents. Returns false if a dense extent must be split and memory is exhausted. An extent that cannot be
+ * split is unchanged. */
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *extent);
-/* Returns false only if none of these bytes is in the set. */
+/* Returns false only if the set contains none of these bytes. May return true for bytes that are not in the set. */
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *extent);
 bool tdict_extent_set_is_empty(const tdict_extent_set *set);
 /* Frees the memory of the set and makes it empty. */

@@ -1,7 +1,6 @@
 /* A fence represents work that uses some bytes, such as a transfer. A fence is done only after its marks on storages
- * are removed. When a wait for the fence has returned, the work of the fence no longer uses the bytes.
- * Upper layers implement fences; storages keep references to them. Thread rule: every operation is safe from any
- * thread. */
+ * are removed. After a wait for the fence has returned true, the work no longer uses the bytes. Upper layers implement
+ * fences; storages keep references to them. Thread rule: every operation is safe from any thread. */
 #ifndef TDICT_MEMORY_FENCE_H
 #define TDICT_MEMORY_FENCE_H
 
@@ -14,7 +13,7 @@ typedef struct tdict_fence_ops {
   /* Waits until the fence is done or tdict_now_ns() passes the deadline. Returns true if the fence is done. */
   bool (*wait)(tdict_fence *fence, int64_t deadline_ns);
   /* Makes a stream of a device wait for the fence. The host does not wait. `device` and `stream` are pointers of the
-   * device layer. Returns false if the stream cannot wait. May be NULL. */
+   * device layer. Returns false if the stream cannot wait. The pointer `wait_on_stream` may be NULL. */
   bool (*wait_on_stream)(tdict_fence *fence, void *device, void *stream);
   void (*retain)(tdict_fence *fence);
   void (*release)(tdict_fence *fence);

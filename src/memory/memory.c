@@ -1,4 +1,4 @@
-/* Implements the public functions of tdict/memory.h. Contexts own their memories. Thread-safe. */
+/* Implements the functions of tdict/memory.h that read a memory. The functions own nothing. Thread-safe. */
 #include "memory/memory.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Defines tdict_memory: a table of operations, which the device layer and the pinned pool implement. Plain host memory
- * is the NULL pointer and has no table. Thread rule: every operation is safe from any thread. */
+/* Defines tdict_memory, a table of operations for one kind of memory. The device layer and the pinned pool implement
+ * the table. Plain host memory has no table: a NULL pointer to tdict_memory stands for it. Thread rule: every operation
+ * is safe from any thread. */
 #ifndef TDICT_MEMORY_MEMORY_H
 #define TDICT_MEMORY_MEMORY_H
 
@@ -21,25 +22,25 @@ typedef struct tdict_rect {
   size_t width, height;
 } tdict_rect;
 typedef enum tdict_direction {
-  TDICT_COPY_IN,
-  TDICT_COPY_OUT,
-  TDICT_COPY_WITHIN
-} tdict_direction; /* from host to memory, from memory to host, within the memory */
+  TDICT_COPY_IN,    /* from the host to the memory */
+  TDICT_COPY_OUT,   /* from the memory to the host */
+  TDICT_COPY_WITHIN /* within the memory */
+} tdict_direction;
 
 typedef struct tdict_memory_ops {
-  /* Allocates a block. Returns TDICT_ENOMEM and errors of the driver. */
+  /* Allocates a block. Returns TDICT_ENOMEM or an error of the driver. */
   tdict_status (*allocate)(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err);
   /* Frees the block. The memory takes over one reference to each fence. The memory must not reuse the bytes before all
    * fences are done. */
   void (*free)(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences);
-  /* `copy` and `fill` return after the work is done. Both are NULL if the host can access the memory. Callers then use
-   * functions such as memcpy(). */
+  /* `copy` and `fill` return after the work is done. Both pointers are NULL if the host can access the memory. Callers
+   * then use memcpy() and memset(). */
   tdict_status (*copy)(tdict_memory *m, const tdict_rect *rect, tdict_direction direction, tdict_error *err);
   tdict_status (*fill)(tdict_memory *m, void *dst, int byte, size_t bytes, tdict_error *err);
   void (*counts)(const tdict_memory *m, tdict_memory_counts *out);
   void (*retain)(tdict_memory *m);
   void (*release)(tdict_memory *m);
-  /* Like `allocate`, but places the pages on NUMA node `node`. If `node` is -1, uses the node of the memory.
+  /* Allocates like `allocate`, but prefers pages on NUMA node `node`. If `node` is -1, uses the node of the memory.
    * `allocate_near` is NULL if the memory cannot choose a node. */
   tdict_status (*allocate_near)(tdict_memory *m, size_t bytes, int node, tdict_block *out, tdict_error *err);
 } tdict_memory_ops;

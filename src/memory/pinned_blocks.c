@@ -1,4 +1,5 @@
-/* Blocks of pinned memory: best fit, splitting and merging. See pinned_blocks.h for ownership and threads. */
+/* Implements the blocks of pinned memory: finds the best fit, splits blocks and merges neighbours. See pinned_blocks.h
+ * for ownership and threads. */
 #include "memory/pinned_blocks.h"
 
 #include <stdint.h>
@@ -47,8 +48,9 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
     list->newest = b->older;
 }
 
-/* Finds the offset at which `bytes` can start in the block. If the bytes fit into one piece but would cross a border of
- * pieces there, they start at that border instead. Returns false if the bytes do not fit. */
+/* Finds the offset in the block at which `bytes` bytes can start. The offset is usually 0. If the bytes fit into one
+ * registered piece, but would cross the border of two pieces at offset 0, they start at that border. Returns false if
+ * the block is too small. */
 static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) {
   size_t piece = b->run->pages.piece, at = 0;
   if (bytes <= piece && piece != SIZE_MAX) {
@@ -111,8 +113,7 @@ void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b) {
 }
 
 /* Splits a free block so that its bytes [at, at + bytes) become a block in use. The parts before and after these bytes
- * are still free.
- * Returns NULL if host memory for the records is exhausted; nothing has changed then. */
+ * are still free. Returns NULL and changes nothing if host memory for the records is exhausted. */
 static tdict_pinned_block *carve_block(tdict_block_list *list, tdict_pinned_block *b, size_t at, size_t bytes) {
   tdict_pinned_block *wanted = at ? split_block(b, at) : b, *rest = NULL;
   if (wanted && wanted->bytes > bytes) {

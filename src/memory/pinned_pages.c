@@ -1,4 +1,4 @@
-/* Obtains page-locked pages: maps, touches and registers them, or lets the driver allocate. The caller owns the
+/* Obtains page-locked pages: maps, touches and registers pages, or lets the driver allocate pages. The caller owns the
  * pages. Thread rule: safe from any thread. */
 #include "memory/pinned_pages.h"
 
@@ -17,11 +17,10 @@
 #include "base/error.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPUS = 2 };
-/* The pause between two pieces. A thread that waits for the driver's lock must first wake up. The thread gets the lock
- * only if the lock is still free then.
- * Waking up usually takes less than half of this pause. If the pause were shorter, the thread could miss several pauses
- * and wait too long. */
-enum { PAUSE_NS = 200000 }; /* pause after a piece of TDICT_PINNED_PIECE bytes or more; shorter after smaller pieces */
+/* The pause between the registrations of two pieces, in which another thread can take the driver's lock. A thread that
+ * sleeps on the lock must first wake up, and gets the lock only if the pause has not ended by then. Waking up usually
+ * takes less than half of this pause. */
+enum { PAUSE_NS = 200000 }; /* for pieces of TDICT_PINNED_PIECE bytes or more; see pause_between_pieces() */
 enum { LOG_WARNING = 2 };   /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
 
 /* Maps `bytes` at a multiple of `alignment`. Returns NULL if the address space is exhausted. */
@@ -32,13 +31,13 @@ static void *map_aligned(size_t bytes, size_t alignment) {
   size_t head = (alignment - (uintptr_t)raw % alignment) % alignment;
   if (head) munmap(raw, head);
   munmap(raw + head + bytes, alignment - head);
-  madvise(raw + head, bytes, MADV_HUGEPAGE); /* May fail where huge pages are disabled; small pages work too. */
-  /* A child of fork cannot use the pages: the registration belongs to the parent. */
+  madvise(raw + head, bytes, MADV_HUGEPAGE); /* may fail if huge pages are disabled; small pages suffice */
+  /* Keep the pages out of a forked child: the registration with the driver belongs to the parent. */
   madvise(raw + head, bytes, MADV_DONTFORK);
   return raw + head;
 }
 
-/* Asks the system to place the pages on the node. After this call, any thread may touch the pages. */
+/* Asks the system to place the pages on the pinner's node, whichever thread touches the pages first. */
 static void bind_to_node(const tdict_pinner *p, void *data, size_t bytes) {
   enum { BITS = 8 * sizeof(unsigned long), MOST_NODES = 1024 };
   unsigned long nodes[MOST_NODES / BITS] = {0};
@@ -55,7 +54,8 @@ static void pause_between_pieces(size_t piece) {
   nanosleep(&pause, NULL);
 }
 
-/* Unregisters the first `bytes` bytes. `bytes` is a multiple of `piece`, or the size of all pages. */
+/* Unregisters the first `bytes` bytes, one piece at a time. `bytes` is a multiple of `piece`, or the size of all
+ * pages. */
 static void unregister(const tdict_pinner *p, char *data, size_t bytes, size_t piece) {
   for (size_t at = 0; at < bytes; at += piece) {
     if (at) pause_between_pieces(piece);
@@ -69,10 +69,9 @@ typedef struct pinning {
   const tdict_pinner *pinner;
   char *data;
   size_t bytes, piece;
-  atomic_int
-      /* number of untouched huge pages in each piece; release/acquire. NULL: pages are registered after all pages are
-       * touched */
-      *num_untouched;
+  /* The number of untouched huge pages in each piece (release/acquire). NULL: pages are registered after all pages are
+   * touched. */
+  atomic_int *num_untouched;
   pthread_mutex_t lock; /* guards: registered, status, cause, busy */
   size_t registered;
   tdict_status status;
@@ -84,7 +83,7 @@ static size_t piece_bytes_at(const pinning *m, size_t at) {
   return m->bytes - at < m->piece ? m->bytes - at : m->piece;
 }
 
-/* Returns true if the next piece can be registered. Under the lock. */
+/* Returns true if the next piece can be registered. Call under the lock. */
 static bool is_next_ready(const pinning *m, bool is_all_touched) {
   if (m->status != TDICT_OK || m->registered >= m->bytes) return false;
   if (is_all_touched) return true;
@@ -92,7 +91,8 @@ static bool is_next_ready(const pinning *m, bool is_all_touched) {
   return m->num_untouched && atomic_load_explicit(&m->num_untouched[next], memory_order_acquire) == 0;
 }
 
-/* Registers all touched pieces in order, unless another thread is doing so. */
+/* Registers the touched pieces in order, up to the first piece with untouched pages. Does nothing if another thread is
+ * registering pieces. If `is_all_touched` is true, does not check the counters. */
 static void register_more(pinning *m, bool is_all_touched) {
   pthread_mutex_lock(&m->lock);
   bool is_registrar = !m->busy;
@@ -124,8 +124,8 @@ static void touch_huge_page(void *user, long i) {
     register_more(m, false);
 }
 
-/* Returns the number of helper threads. A thread that is preempted inside the driver's lock delays all copies by
- * milliseconds. So each helper thread and each thread of the program should have a separate CPU. */
+/* Returns the number of helper threads. A helper that is preempted while it holds the driver's lock delays all copies
+ * by milliseconds. So RESERVED_CPUS CPUs are left to the threads of the program. */
 static int count_touching_helpers(const tdict_pool *pool) {
   int threads = pool ? tdict_pool_max_working(pool, RESERVED_CPUS) : 1;
   return (threads < MAX_TOUCHING_THREADS ? threads : MAX_TOUCHING_THREADS) - 1;
@@ -164,7 +164,7 @@ static tdict_status map_and_register(const tdict_pinner *p, size_t bytes, size_t
   const bool whole = piece == 0 || bytes <= piece;
   void *data = map_aligned(bytes, whole ? (size_t)HUGE_PAGE : piece);
   if (!data) return tdict_fail(err, TDICT_ENOMEM, "pinned memory: no address space for %zu bytes", bytes);
-  /* Bind before touching: the first touch places a page. */
+  /* Bind before touching, because a page is placed when a thread first touches it. */
   bind_to_node(p, data, bytes);
   pinning m = {.pinner = p, .data = data, .bytes = bytes, .piece = whole ? bytes : piece};
   tdict_status status = register_all(&m, err);
@@ -183,7 +183,8 @@ static tdict_status allocate_from_driver(const tdict_pinner *p, size_t bytes, td
   return status;
 }
 
-/* Logs that the pages were not obtained in the preferred way. Logs only once for each way. */
+/* Logs that the pages were not obtained in the preferred way. If the pinner has `logged_ways`, logs only once for each
+ * way. */
 static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages, const char *instead,
                          const char *cause) {
   const int bit = 1 << pages->way;
@@ -192,7 +193,7 @@ static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages,
 }
 
 /* Registers the pages in pieces of TDICT_PINNED_GRAIN after a larger registration failed with the message `cause`.
- * Returns false if registering these pieces fails too or cannot help. */
+ * Returns false if this registration fails too, or if the failed registration had no larger pieces. */
 static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *cause) {
   if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
   if (map_and_register(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;
@@ -211,11 +212,11 @@ tdict_status tdict_pinned_pages_get(const tdict_pinner *p, size_t bytes, tdict_p
   tdict_error first = {0}, cause = {0};
   if (!tdict_round_up(bytes ? bytes : 1, PAGE, &rounded) || rounded > SIZE_MAX / 2)
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", bytes);
-  /* Try the preferred way first. */
+  /* Try the preferred way first. If pieces are wanted, try small pieces next. */
   bool large = tdict_pinned_first_way(rounded) == TDICT_PINNED_REGISTERED;
   if (large && map_and_register(p, rounded, p->piece, out, &first) == TDICT_OK) return TDICT_OK;
   if (large && p->piece && try_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
-  /* Fall back to the driver, then to registering small pieces. */
+  /* Fall back to the driver, then to a registration that was not tried yet. */
   tdict_status status = allocate_from_driver(p, rounded, out, &cause);
   if (status == TDICT_OK) {
     if (large) log_fallback(p, out, "was allocated by the driver", first.message);

@@ -11,9 +11,9 @@
 #include "sched/pool.h"
 #include "tdict/status.h"
 
-/* The driver refuses a copy that crosses the border of two registrations. So a block is one registration, unless the
- * pinner asks for pieces. Borders are at addresses that are multiples of the piece size, and the piece size is a
- * multiple of this grain. See tdict_gpu_queue_rect(). */
+/* The driver refuses a copy that crosses the border of two registrations. So the pages of one call are one
+ * registration, unless the pinner asks for pieces. Borders are at addresses that are multiples of the piece size, and
+ * the piece size is a multiple of this grain. See tdict_gpu_queue_rect(). */
 #define TDICT_PINNED_GRAIN ((size_t)4 << 20)
 /* The piece size for pinning while other threads copy. Registering a piece of this size blocks their copies for
  * about a millisecond. */
@@ -21,14 +21,14 @@
 
 /* The operations that pin pages; the device layer implements them. */
 typedef struct tdict_pin_ops {
-  /* page-locks pages that the caller mapped */
+  /* Page-locks pages that the caller has mapped. */
   tdict_status (*reg)(void *self, void *pages, size_t bytes, tdict_error *err);
   void (*unreg)(void *self, void *pages, size_t bytes);
   tdict_status (*allocate)(void *self, size_t bytes, void **out, tdict_error *err); /* lets the driver allocate */
   void (*free)(void *self, void *pages, size_t bytes);
-  /* called with an errno if the system refused to bind pages to the node */
+  /* Called with the errno `code` if the system refused to bind pages to the node. */
   void (*bind_refused)(void *self, int node, int code);
-  /* returns true in a forked child of the creating process; the child must call no other operation */
+  /* Returns true in a forked child of the process that created `self`. The child must call no other operation. */
   bool (*is_forked)(void *self);
   void (*retain)(void *self);
   void (*release)(void *self);
@@ -39,8 +39,8 @@ typedef struct tdict_pinner {
   tdict_pool *pool; /* touches pages in parallel; NULL: the caller touches them */
   tdict_log *log;   /* receives a message if the first way failed; may be NULL. Owned by `self` */
   int node;         /* NUMA node to prefer; -1: none */
-  /* Bytes of one registered piece, a multiple of TDICT_PINNED_GRAIN; 0: one registration for each block. While a
-   * piece is registered, other threads cannot queue copies; a pause follows each piece. */
+  /* Bytes of one registered piece, a multiple of TDICT_PINNED_GRAIN. 0: one registration for all pages. While a piece
+   * is registered, other threads cannot queue copies, so a pause separates the pieces. */
   size_t piece;
   atomic_int *logged_ways; /* bits of the ways already logged; NULL: log every time */
 } tdict_pinner;
@@ -58,14 +58,14 @@ typedef struct tdict_pinned_pages {
   size_t piece; /* borders of registrations are at multiples of `piece`; SIZE_MAX: no borders */
 } tdict_pinned_pages;
 
-/* Obtains `bytes` of page-locked memory, rounded up to 4096. Sets *out on success. Large blocks are mapped with huge
+/* Obtains `bytes` of page-locked memory, rounded up to 4096. Sets *out on success. 2 MiB or more are mapped with huge
  * pages, touched in parallel and registered. If registering fails, the driver allocates the pages. If the driver fails
  * too, the pages are registered in pieces of TDICT_PINNED_GRAIN. If the pinner asks for pieces, those small pieces are
- * tried before the driver, which would block other copies for a long time. The driver allocates small blocks. If the
- * driver fails, small blocks are registered. Registered pages are bound to the node of the pinner before they are
+ * tried before the driver, which would block other copies for a long time. The driver allocates less than 2 MiB. If the
+ * driver fails, these pages are registered. Registered pages are bound to the node of the pinner before they are
  * touched. The node is a preference: if the node has no free pages, pages are placed on other nodes. If the system
  * refuses to bind, no error is returned. Pages that the driver allocates cannot be bound. Returns the status of the
- * driver, such as TDICT_ENOMEM; TDICT_EOVERFLOW if the bytes do not fit the address space. */
+ * driver, such as TDICT_ENOMEM. Returns TDICT_EOVERFLOW if the bytes do not fit the address space. */
 tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out,
                                     tdict_error *err);
 /* Unpins and frees the pages. */

@@ -1,6 +1,6 @@
-/* Implements the pool of pinned memory. This file counts bytes, enforces the limit and polls fences; pinned_blocks.c
- * splits the blocks.
- * The pool owns its runs until the last reference to the pool is dropped. Thread rule: see pinned_pool.h. */
+/* Implements the pool of pinned memory. This file counts bytes, enforces the limit and polls fences. pinned_blocks.c
+ * splits and merges the blocks. The pool owns its runs and frees them at the latest when its last reference is
+ * released. Thread rule: see pinned_pool.h. */
 #include "memory/pinned_pool.h"
 
 #include <pthread.h>
@@ -41,8 +41,8 @@ static bool are_fences_done(const tdict_pinned_block *b) {
   return true;
 }
 
-/* Moves waiting blocks whose fences are done to the free list. Under the lock.
- * The caller releases the fences after unlocking: releasing a fence may free storages of this pool. */
+/* Moves waiting blocks whose fences are done to the free list, and adds their fence lists to *done. Call under the
+ * lock. The caller releases the fences after unlocking, because releasing a fence may free storages of this pool. */
 static void free_idle_blocks(pool *p, tdict_fence_list **done) {
   for (tdict_pinned_block *b = p->waiting_blocks.oldest, *next; b; b = next) {
     next = b->newer;
@@ -64,9 +64,9 @@ static void release_fence_lists(tdict_fence_list *done) {
   }
 }
 
-/* Removes free runs from the pool, oldest first, while more than keep_bytes are cached. Under the lock. Returns these
- * runs linked by `newer`.
- * The caller unpins the runs after unlocking, since unpinning waits for the device. */
+/* Removes free runs from the pool, oldest first, while more than keep_bytes are cached. Returns the blocks of these
+ * runs, linked by `newer`. Call under the lock. The caller unpins the runs after unlocking, since unpinning waits for
+ * the device. */
 static tdict_pinned_block *remove_surplus(pool *p, size_t keep_bytes) {
   tdict_pinned_block *taken = NULL;
   for (tdict_pinned_block *b = p->free_blocks.oldest, *next; b && p->counts.cached_bytes > keep_bytes; b = next) {
@@ -82,7 +82,7 @@ static tdict_pinned_block *remove_surplus(pool *p, size_t keep_bytes) {
   return taken;
 }
 
-/* Unpins and frees removed runs. Call without the lock. */
+/* Unpins and frees the runs that remove_surplus() returned. Call without the lock. */
 static void unpin_surplus(pool *p, tdict_pinned_block *taken) {
   while (taken) {
     tdict_pinned_block *next = taken->newer;
@@ -98,7 +98,7 @@ static void unpin_surplus(pool *p, tdict_pinned_block *taken) {
   }
 }
 
-/* Counts an allocation. Under the lock. */
+/* Adds an allocation to the counts. Call under the lock. */
 static void count_live(pool *p, size_t bytes) {
   TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   p->counts.live_bytes += bytes;
@@ -108,7 +108,7 @@ static void count_live(pool *p, size_t bytes) {
   if (all > p->counts.peak_bytes) p->counts.peak_bytes = all;
 }
 
-/* Returns a free block, counted as live, or NULL if none fits. Under the lock. */
+/* Takes a block out of the free list and counts it as live. Returns NULL if no block fits. Call under the lock. */
 static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most, int node) {
   tdict_pinned_block *b = tdict_blocks_take(&p->free_blocks, bytes, at_most, node);
   if (!b) return NULL;
@@ -119,21 +119,21 @@ static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most
   return b;
 }
 
-/* Returns any free block that fits, also a much larger block or a block for another node. Used if no more bytes may be
- * pinned. Under the lock. */
+/* Takes any free block that fits, even if it is much larger or was pinned for another node. Called if no more bytes can
+ * be pinned. Call under the lock. */
 static tdict_pinned_block *take_any_block(pool *p, size_t bytes, int node) {
   tdict_pinned_block *b = take_free_block(p, bytes, SIZE_MAX, node);
   return b ? b : take_free_block(p, bytes, SIZE_MAX, TDICT_ANY_NODE);
 }
 
-/* Returns how many more bytes may be pinned. Under the lock. */
+/* Returns how many more bytes may be pinned. Call under the lock. */
 static size_t count_room(const pool *p) {
   size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
   size_t taken = p->counts.live_bytes + p->counts.cached_bytes + p->reserved_bytes + p->unpinning_bytes;
   return taken < room ? room - taken : 0;
 }
 
-/* Fills the error of an allocation that does not fit the limit. Under the lock. */
+/* Fills the error of an allocation that does not fit the limit. Call under the lock. */
 static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *err) {
   size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
   size_t taken = p->counts.live_bytes + p->reserved_bytes;
@@ -146,10 +146,10 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
       p->counts.cached_bytes, room);
 }
 
-/* Finds a free block (*out), or reserves `bytes` to be pinned (*out is NULL). Without the reservation, threads that
- * allocate at the same time could together exceed the limit.
- * Unpins cached runs of other sizes if the limit requires it. Under the lock, which is unlocked while unpinning.
- * Returns TDICT_ENOMEM if the limit does not allow the bytes. */
+/* Sets *out to a free block. If no block fits, sets *out to NULL and reserves `bytes`, which the caller then pins.
+ * Without the reservation, threads that allocate at the same time could together exceed the limit. Unpins cached runs
+ * if the limit requires it. Call under the lock. The function unlocks while it unpins. Returns TDICT_ENOMEM if the
+ * limit does not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   *out = take_free_block(p, bytes, bytes > SIZE_MAX / MAX_CUT_RATIO ? SIZE_MAX : bytes * MAX_CUT_RATIO, node);
@@ -162,7 +162,7 @@ static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinne
     tdict_pinned_block *surplus = NULL;
     if (held + p->counts.cached_bytes > limit - bytes) surplus = remove_surplus(p, limit - bytes - held);
     if (!surplus && !p->unpinning_bytes) return fail_over_limit(p, bytes, err);
-    if (!surplus) { /* Another thread is unpinning and needs nothing from this thread, so waiting is safe. */
+    if (!surplus) { /* Another thread is unpinning. It needs nothing from this thread, so waiting is safe. */
       pthread_cond_wait(&p->unpinned, &p->lock);
       continue;
     }
@@ -190,15 +190,14 @@ static tdict_status pin_pages(pool *p, size_t bytes, int node, tdict_pinned_page
   return tdict_pinned_pages_get(&pinner, bytes, out, err);
 }
 
-/* Pins a new block for bytes that are reserved. On failure falls back to any free block. */
+/* Pins a new block of bytes that the caller has reserved. If pinning fails, falls back to any free block. */
 static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   tdict_error cause;
   tdict_pinned_pages pages = {0};
   tdict_pinned_block *b = tdict_blocks_new(), *other = NULL;
   tdict_status status = b ? pin_pages(p, bytes, node, &pages, &cause)
                           : tdict_fail(&cause, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
-  if (status != TDICT_OK && b && drop_cache(p)) /* Unpin the cache and try again: its pages may be the memory that the
-                                                 * system lacks. */
+  if (status != TDICT_OK && b && drop_cache(p)) /* unpin the cache, whose pages the system may lack, and try again */
     status = pin_pages(p, bytes, node, &pages, &cause);
   /* End the reservation, and count the block if a block was obtained. */
   pthread_mutex_lock(&p->lock);
@@ -287,7 +286,7 @@ static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences,
     tdict_blocks_append(&p->waiting_blocks, b);
   else
     tdict_blocks_give(&p->free_blocks, b);
-  /* Keep at most peak_live_bytes or MIN_CACHE, whichever is larger. */
+  /* The cache may hold peak_live_bytes or MIN_CACHE, whichever is larger. */
   tdict_pinned_block *surplus = NULL;
   size_t keep = p->peak_live_bytes > MIN_CACHE ? p->peak_live_bytes : MIN_CACHE;
   if (p->counts.cached_bytes > keep) {
@@ -310,7 +309,7 @@ static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
 
 static void pool_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((pool *)m)->refs, 1, memory_order_relaxed); }
 
-/* Releases a reference. The last release waits for all fences, since no later call can poll the fences. */
+/* Releases a reference. The last release waits for all fences, because no later call will poll the fences. */
 static void pool_release(tdict_memory *m) {
   pool *p = (pool *)m;
   if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_forked(p)) return;

@@ -1,5 +1,5 @@
-/* Creates, counts and frees storages, and keeps the fences of transfers that use their bytes. Storages are
- * reference-counted. Thread rule: see storage.h. */
+/* Creates and frees storages. Each storage keeps the fences of the transfers and streams that use its bytes. Storages
+ * are reference-counted. Thread rule: see storage.h. */
 #include "memory/storage.h"
 
 #include <sched.h>
@@ -13,9 +13,10 @@
 #include "base/error.h"
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
-#define HUGE_BYTES ((size_t)4 << 20) /* From this size on, whole huge pages cover most of a block. */
-/* Blocks between these sizes come from malloc() and are aligned by hand. A block freed after posix_memalign() is often
- * too small for the next call of the same size. Each call would then get new pages. malloc() reuses freed blocks. */
+#define HUGE_BYTES ((size_t)4 << 20) /* whole huge pages cover most of a block of this size or more */
+/* Blocks between these two sizes come from malloc(), and this file aligns them. After posix_memalign(), a freed block
+ * is often too small for the next call of the same size, so each call would get new pages. malloc() reuses freed
+ * blocks. */
 #define MALLOC_FROM ((size_t)64 << 10)
 #define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each block above this size */
 
@@ -133,13 +134,14 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
-  /* A thread of the parent process held the lock at the fork. The list may be half changed, so ignore the list. */
+  /* The lock can be held here only if a thread of the parent process held it at the fork. The lists may be half
+   * changed, so ignore them. */
   if (atomic_load_explicit(&s->lock, memory_order_relaxed)) {
     s->uses = NULL;
     s->num_uses = 0;
     s->lost_bytes = NULL;
   }
-  /* Plain host memory has no pool that could wait for the fences, so wait here. */
+  /* Plain host memory and memory of the program have no pool that could wait for the fences, so wait here. */
   if (!memory)
     for (int i = 0; i < s->num_uses; i++) {
       s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
@@ -156,15 +158,14 @@ void tdict_storage_release(tdict_storage *s) {
   if (memory) memory->ops->release(memory);
 }
 
-/* These locks are held for a few instructions, so other threads spin. The lock word holds the id of the holder's
- * process.
- * After a fork the holder may not exist in the child. The child then takes the lock and drops the list: transfers
- * and streams belong to the parent. */
+/* The locks of the marks and of the uses are held briefly, so other threads spin. A locked word has LOCKED_BIT set and
+ * contains the id of the holder's process. After a fork, the holder may not exist in the child. The child then takes
+ * over the lock and drops the list, because transfers and streams belong to the parent. */
 #define LOCKED_BIT ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 
-/* Locks `word` and sets *held to the previous value of `word`. Returns false if the holder was a thread of the parent
- * process; *held is then 0. */
+/* Locks `word` and sets *held to the value of the unlocked word. If a thread of the parent process holds the lock,
+ * takes over the lock, sets *held to 0 and returns false. */
 static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
   const uintptr_t own = (uintptr_t)getpid() << 1 | LOCKED_BIT;
   uintptr_t seen = atomic_load_explicit(word, memory_order_relaxed);
@@ -179,7 +180,7 @@ static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
   }
 }
 
-/* Returns true if some thread holds the lock word. Used by assertions. */
+/* Returns true if some thread holds the lock word. Assertions call this function. */
 __attribute__((unused)) static inline bool is_locked(_Atomic(uintptr_t) *word) {
   return (atomic_load_explicit(word, memory_order_relaxed) & LOCKED_BIT) != 0;
 }
@@ -213,7 +214,7 @@ void tdict_storage_detach(tdict_fence_node *node) {
   if (!next_of(node) &&
       atomic_compare_exchange_strong_explicit(&s->marks, &own, 0, memory_order_acq_rel, memory_order_relaxed))
     return;
-  /* Otherwise find the node in the list and unlink it. */
+  /* Otherwise find the mark in the list and unlink it. */
   tdict_fence_node *first = lock_marks(s), *previous = NULL, *at = first;
   while (at && at != node) previous = at, at = next_of(at);
   if (at && previous) set_next(previous, next_of(node));
@@ -243,7 +244,7 @@ void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(voi
 static void lock_uses(tdict_storage *s) {
   uintptr_t none;
   if (lock_word(&s->lock, &none)) return;
-  s->uses = NULL; /* The lock was taken over from the parent process in a fork: the lists may be half changed. */
+  s->uses = NULL; /* lock_word() took over the lock from the parent process: the lists may be half changed */
   s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;
   atomic_store_explicit(&s->busy_uses, 0, memory_order_release);
@@ -259,7 +260,7 @@ void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence
   unlock_uses(s);
 }
 
-/* Removes uses that are done. Under the lock. */
+/* Removes uses that are done. Call under the lock. */
 static void prune_uses(tdict_storage *s) {
   int kept = 0;
   TDICT_ASSERT(is_locked(&s->lock));
@@ -291,11 +292,11 @@ void tdict_storage_wait(tdict_storage *s, bool to_write) {
   while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL || (to_write && (fence = find_use(s)) != NULL)) {
     bool done = fence->ops->wait(fence, INT64_MAX);
     fence->ops->release(fence);
-    if (!done) break; /* The fence belongs to the parent process and cannot finish here. */
+    if (!done) break; /* the fence belongs to the parent process and cannot finish in this process */
   }
 }
 
-/* Sets the flag that readers check without the lock. Under the lock. */
+/* Sets the flag that tdict_storage_has_lost() reads without the lock. Call under the lock. */
 static void set_lost(tdict_storage *s, bool lost) {
   TDICT_ASSERT(is_locked(&s->lock));
   atomic_store_explicit(&s->lost, lost, memory_order_release);
@@ -311,7 +312,7 @@ void tdict_storage_lose_all(tdict_storage *s) {
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes) {
   if (bytes->begin == bytes->end) return;
   lock_uses(s);
-  /* If all bytes are lost already, there is nothing to add. If memory for the set is exhausted, all bytes count as
+  /* If all bytes are lost already, there is nothing to add. If memory for the set is exhausted, mark all bytes as
    * lost. */
   const bool all = tdict_storage_has_lost(s) && !s->lost_bytes;
   if (!all && !s->lost_bytes) s->lost_bytes = calloc(1, sizeof *s->lost_bytes);

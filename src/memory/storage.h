@@ -1,6 +1,6 @@
 /* A storage is a reference-counted range of bytes on a device. A storage knows how to free its bytes, and keeps the
- * fences of the transfers and streams that use the bytes.
- * Thread rule: everything here is safe from any thread. */
+ * fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer into them failed, and nothing
+ * has written them since. Thread rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
@@ -17,10 +17,11 @@
 
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
-/* A mark of a transfer on a storage. A transfer allocates its marks in advance, so marking allocates nothing. */
+/* A mark of a transfer on a storage. A transfer allocates its marks in advance, so attaching a mark allocates
+ * nothing. */
 struct tdict_fence_node {
-  /* owned by the storage; relaxed: the thread that locked the list writes `next`, and the thread of the mark reads
-   * `next` */
+  /* Owned by the storage. Relaxed: a thread that has locked the list writes `next`, while the thread that detaches the
+   * mark may read it without the lock. */
   _Atomic(tdict_fence_node *) next;
   tdict_storage *storage; /* the transfer holds the reference */
   tdict_fence *fence;
@@ -31,28 +32,29 @@ struct tdict_storage {
   /* The fields that every transfer reads come first, in one cache line. A large tree may have one storage for each
    * leaf, and a cache miss costs more than all other work on a storage. */
   _Atomic(int64_t) refs;
-  /* Acquire/release. The first mark, or 0. If bit 0 is set, the list is locked, and the other bits are the id of the
-   * process that holds the lock. */
+  /* A pointer to the first mark, or 0 (acquire/release). If bit 0 is set, the list is locked, and the other bits are
+   * the id of the process that holds the lock. */
   _Atomic(uintptr_t) marks;
   void *data;
   size_t bytes;
   tdict_device device;
   uint32_t flags;
-  _Atomic(int32_t) busy_uses; /* acquire/release: equals num_uses; for readers without the lock */
-  _Atomic(bool) lost;         /* acquire/release: true if some bytes are lost; lost_bytes says which */
+  _Atomic(int32_t) busy_uses; /* equals num_uses; read without the lock (acquire/release) */
+  _Atomic(bool) lost;         /* true if some bytes are lost, see lost_bytes (acquire/release) */
   tdict_memory *memory;       /* retained; NULL: plain host memory or memory of the program */
   tdict_block block;          /* the block from `memory`; for plain host memory its data is passed to free() */
   void (*release)(void *user);
   void *user;
-  /* Guards uses, num_uses, cap_uses and lost_bytes. 0 if unlocked, else the id of the holder's process as in marks. */
+  /* Guards uses, num_uses, cap_uses and lost_bytes. 0 if unlocked. Otherwise bit 0 is set, and the other bits are the
+   * id of the process that holds the lock. */
   _Atomic(uintptr_t) lock;
   tdict_fence **uses; /* retained fences of program streams; writing and freeing wait for them */
   int num_uses, cap_uses;
   tdict_extent_set *lost_bytes; /* owned; if NULL while `lost` is true, all bytes are lost */
 };
 
-/* Creates a storage with one reference. If `memory` is NULL, uses malloc(), aligned to 256 bytes. `zero` sets every
- * byte to zero. `bytes` may be 0. Returns TDICT_ENOMEM and errors of the memory. */
+/* Creates a storage with one reference. If `memory` is NULL, allocates plain host memory, aligned to 256 bytes. If
+ * `zero` is true, sets every byte to zero. `bytes` may be 0. Returns TDICT_ENOMEM or an error of the memory. */
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
 /* Creates a storage with unspecified bytes on a NUMA node, if the memory can choose the node: see allocate_near. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
@@ -64,12 +66,12 @@ tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, u
 tdict_storage *tdict_storage_retain(tdict_storage *s);
 void tdict_storage_release(tdict_storage *s);
 
-/* Marks the storage as used by node->fence until tdict_storage_detach(). The caller fills the storage, fence and
- * writes fields of the node. */
+/* Marks the storage as used by node->fence until tdict_storage_detach(). The caller first fills the fields `storage`,
+ * `fence` and `writes` of the node. */
 void tdict_storage_attach(tdict_fence_node *node);
 void tdict_storage_detach(tdict_fence_node *node);
-/* Marks a storage that has no other mark, which is the usual case. Returns false and does nothing if there is a
- * mark. */
+/* Marks a storage that has no other mark, which is the usual case. Returns false and does not mark the storage if
+ * another mark exists. */
 static inline bool tdict_storage_attach_first(tdict_fence_node *node) {
   uintptr_t none = 0;
   atomic_store_explicit(&node->next, NULL, memory_order_relaxed);
@@ -84,8 +86,8 @@ static inline bool tdict_storage_is_idle(const tdict_storage *s) {
 /* Returns the fence of a conflicting mark with a new reference, or NULL. The mark of a writer always conflicts. If
  * `to_write` is true, the mark of a reader conflicts, too. Marks of `except` are ignored. */
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
-/* Calls fn for the fence of every conflicting mark. The list of marks is locked meanwhile, so fn must be short and must
- * not touch storages. */
+/* Calls fn for the fence of every conflicting mark. The function locks the list of marks meanwhile, so fn must be short
+ * and must not touch storages. */
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user);
 /* Waits until no mark conflicts. If `to_write` is true, also waits for the uses by streams of the program. */
@@ -93,21 +95,22 @@ void tdict_storage_wait(tdict_storage *s, bool to_write);
 /* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
  * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
-/* Calls fn for every use. The storage is locked meanwhile, so fn must be short and must not touch storages. */
+/* Calls fn for every use. The function locks the list of uses meanwhile, so fn must be short and must not touch
+ * storages. */
 void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user);
-/* Marks these bytes as lost, since the transfer into them failed. If memory to note the bytes is exhausted, all bytes
- * of the storage count as lost. */
+/* Marks these bytes as lost, since a transfer into them failed. If memory to record the bytes is exhausted, marks all
+ * bytes of the storage as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
 /* Marks all bytes of the storage as lost. */
 void tdict_storage_lose_all(tdict_storage *s);
-/* Removes these bytes from the lost bytes, because they were written. Bytes that were not lost stay valid. For strided
- * extents see tdict_extent_set_remove(). */
+/* Removes these bytes from the lost bytes, because a transfer has written them. Bytes that were not lost stay valid.
+ * For strided extents see tdict_extent_set_remove(). */
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 /* Returns true if some byte of the storage is lost. */
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);
 }
-/* Returns true if some of these bytes are lost or may be lost. Accessors return NULL for lost bytes. */
+/* Returns true if some of these bytes are lost or may be lost. */
 bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* A latch made of a mutex and a condition variable. The caller owns the struct. Thread rule: see latch.h. */
+/* Implements a latch by a mutex and a condition variable. The caller owns the struct. Thread rule: see latch.h. */
 #include "sched/latch.h"
 
 #include <time.h>
@@ -34,8 +34,7 @@ void tdict_latch_down(tdict_latch *latch) {
   if (load_count(latch) > 0 && atomic_fetch_sub_explicit(&latch->count, 1, memory_order_relaxed) == 1)
     pthread_cond_broadcast(&latch->zero);
   TDICT_ASSERT(load_count(latch) >= 0);
-  pthread_mutex_unlock(&latch->lock); /* This is the last access to the latch: from here on a waiter may destroy the
-                                       * latch. */
+  pthread_mutex_unlock(&latch->lock); /* the last access: a waiter may now destroy the latch */
 }
 
 void tdict_latch_open(tdict_latch *latch) {
@@ -48,7 +47,7 @@ void tdict_latch_open(tdict_latch *latch) {
 bool tdict_latch_is_zero(tdict_latch *latch) {
   if (load_count(latch) != 0) return false;
   pthread_mutex_lock(&latch->lock);
-  /* The thread that reached zero has now released the lock, so the caller may destroy the latch. */
+  /* The thread that set the count to zero has released the lock by now, so the caller may destroy the latch. */
   pthread_mutex_unlock(&latch->lock);
   return true;
 }

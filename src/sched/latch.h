@@ -1,6 +1,6 @@
-/* A latch is a count that is decremented to zero once. Threads wait until the count is zero. The caller owns the
- * struct.
- * Thread rule: safe from any thread. The latch may be destroyed as soon as a wait for zero has returned. */
+/* A latch is a count that falls to zero once. Threads wait until the count is zero. The caller owns the struct. Thread
+ * rule: safe from any thread. A thread may destroy the latch after tdict_latch_wait() or tdict_latch_is_zero() has
+ * returned true. */
 #ifndef TDICT_SCHED_LATCH_H
 #define TDICT_SCHED_LATCH_H
 
@@ -17,7 +17,7 @@ typedef struct tdict_latch {
 
 /* Initializes the latch with a count of zero or more. */
 void tdict_latch_init(tdict_latch *latch, int64_t count);
-/* Destroys the latch. No thread may use the latch any more. */
+/* Destroys the latch. The caller guarantees that no thread uses the latch any more. */
 void tdict_latch_destroy(tdict_latch *latch);
 /* Decrements the count if the count is above zero. If the count becomes zero, wakes all waiters. */
 void tdict_latch_down(tdict_latch *latch);

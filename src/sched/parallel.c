@@ -1,12 +1,12 @@
-/* The parallel loop. The caller and helper tasks of the pool claim a few indices at a time. The loop and its helper
- * tasks live on the caller's stack. Thread rule: see pool.h. */
+/* Implements the parallel loop. The caller and the helper tasks on the pool claim a few indices at a time. The loop and
+ * its helper tasks live on the caller's stack. Thread rule: see pool.h. */
 #include <stdatomic.h>
 
 #include "sched/latch.h"
 #include "sched/pool.h"
 
-/* Average number of claims for each thread. Few claims keep contention on the counter low. Many claims let all threads
- * finish at about the same time. */
+/* CLAIMS_PER_THREAD is the average number of claims that a thread makes in a long loop. Fewer claims would lower the
+ * contention on the counter. More claims would let all threads finish closer together. */
 enum { MAX_HELPERS = 64, CLAIMS_PER_THREAD = 32 };
 
 typedef struct loop {

@@ -1,6 +1,6 @@
-/* Implements the thread pool with one queue and one lock. The pool owns its threads; callers own their tasks.
- * A worker spins briefly for the next task before it sleeps, since waking a thread takes longer than many tasks take.
- * The thread that fell asleep last is woken first, since its data is most likely still in the caches. Thread rule: see
+/* Implements the thread pool with one queue and one lock. The pool owns its threads, and submitters own their tasks. A
+ * worker spins briefly for the next task before it sleeps, since waking a thread takes longer than many tasks take. The
+ * thread that fell asleep last is woken first, since its data is most likely still in the caches. Thread rule: see
  * pool.h. */
 #include "sched/pool.h"
 
@@ -18,8 +18,8 @@
 
 enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, MAX_UNRESERVED_CPUS = 3, POLLS_PER_CLOCK_READ = 16 };
 
-/* The condition variable on which one thread sleeps. Each thread has a separate sleeper, so that a chosen thread can be
- * woken. */
+/* The condition variable on which one thread sleeps. Each thread has its own sleeper, so that the pool can choose which
+ * thread to wake. */
 typedef struct sleeper {
   struct sleeper *next; /* the thread that fell asleep before this thread */
   pthread_cond_t woken;
@@ -59,7 +59,7 @@ int tdict_pool_default_size(void) {
   return count > MIN_THREADS ? count : MIN_THREADS;
 }
 
-/* Sets whether spinning threads check the queue. Call under the lock after a change of `first` or `stop`. */
+/* Tells spinning threads whether to check the queue. Call under the lock after a change of `first` or `stop`. */
 static void update_work_hint(tdict_pool *pool) {
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   TDICT_ASSERT((pool->first == NULL) == (pool->last == NULL));
@@ -67,7 +67,7 @@ static void update_work_hint(tdict_pool *pool) {
   atomic_store_explicit(&pool->may_have_work, pool->first != NULL || pool->stop, memory_order_relaxed);
 }
 
-/* Removes a task from the queue. Under the lock. */
+/* Removes a task from the queue. Call under the lock. */
 static void unlink_task(tdict_pool *pool, tdict_task *task) {
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   TDICT_ASSERT(task->queued && pool->num_queued > 0);
@@ -84,8 +84,8 @@ static void unlink_task(tdict_pool *pool, tdict_task *task) {
   update_work_hint(pool);
 }
 
-/* Spins until a task is queued or SPIN_NS has passed. Called with the lock held. Unlocks the lock while spinning,
- * because submitters need the lock. */
+/* Spins until a task is queued, the pool is stopped, or SPIN_NS has passed. Does nothing if enough threads spin
+ * already. Call under the lock. The function unlocks while it spins, because submitters need the lock. */
 static void spin_for_tasks(tdict_pool *pool) {
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   if (pool->num_spinning >= pool->max_spinning) return;
@@ -103,8 +103,9 @@ static void spin_for_tasks(tdict_pool *pool) {
   pool->num_spinning--;
 }
 
-/* Removes the thread that fell asleep last from the stack and marks this thread as woken. Under the lock. At least one
- * thread must be asleep. The caller unlocks before it signals, since the woken thread needs the lock at once. */
+/* Removes the thread that fell asleep last from the stack and marks this thread as woken. The caller signals the
+ * thread's condition variable, preferably after unlocking, since the woken thread needs the lock at once. Call under
+ * the lock while at least one thread is asleep. */
 static sleeper *pop_sleeper(tdict_pool *pool) {
   sleeper *s = pool->sleep_stack;
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
@@ -115,8 +116,8 @@ static sleeper *pop_sleeper(tdict_pool *pool) {
   return s;
 }
 
-/* Sleeps until another thread pops this sleeper. Under the lock. A thread woken to spin then spins for tasks before
- * it sleeps again. */
+/* Sleeps until another thread pops this sleeper. If tdict_pool_wake() has woken threads to spin, the thread then spins
+ * for tasks. Call under the lock. */
 static void sleep_for_tasks(tdict_pool *pool, sleeper *self) {
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   self->was_woken = false;
@@ -148,7 +149,8 @@ static void *run_worker(void *argument) {
   return NULL;
 }
 
-/* Lets the first `num_threads` threads finish the queue, joins them and frees the pool. */
+/* Lets the threads that were started, which are the first `num_threads`, finish the queue. Then joins them and frees
+ * the pool. */
 static void stop_and_join(tdict_pool *pool, int num_threads) {
   pthread_mutex_lock(&pool->lock);
   pool->stop = true;
@@ -222,7 +224,7 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   pool->last = task;
   pool->num_queued++;
   update_work_hint(pool);
-  /* Wake a thread only if there are more tasks than threads that will check the queue anyway. */
+  /* Wake a thread only if the queue has more tasks than there are spinning threads, which check the queue anyway. */
   sleeper *was_woken = NULL;
   if (pool->num_asleep > 0 && pool->num_queued > pool->num_spinning + pool->num_woken_to_spin)
     was_woken = pop_sleeper(pool);
@@ -267,7 +269,8 @@ void tdict_pool_set_thread_data(void *note) { this_thread.note = note; }
 bool tdict_pool_help(tdict_pool *pool, const void *owner) {
   pthread_mutex_lock(&pool->lock);
   tdict_task *task = pool->first;
-  /* Skip tasks that may wait: such a task may wait for the calling thread, which would then deadlock. */
+  /* Skip tasks that may wait, except tasks of `owner`: a skipped task might wait for the calling thread, which would
+   * then deadlock. */
   while (task && task->may_wait && (!owner || task->owner != owner)) task = task->next;
   if (task) unlink_task(pool, task);
   pthread_mutex_unlock(&pool->lock);

@@ -1,6 +1,5 @@
-/* The thread pool: a fixed number of threads that run tasks in the order of submission.
- * A task belongs to its submitter and must stay valid until the task has begun to run. Thread rule: safe from any
- * thread. */
+/* Declares the thread pool, a fixed number of threads that start tasks in the order of submission. A task belongs to
+ * its submitter and must stay valid until the pool has called its `run` function. Thread rule: safe from any thread. */
 #ifndef TDICT_SCHED_POOL_H
 #define TDICT_SCHED_POOL_H
 
@@ -23,29 +22,31 @@ struct tdict_task {
 /* Returns the default pool size: the number of CPUs that this process may use, at least 8. */
 int tdict_pool_default_size(void);
 /* Creates a pool and starts num_threads threads. Returns TDICT_ENOMEM if memory is exhausted or a thread cannot be
- * started; no thread is left running in that case. */
+ * started. In that case no thread is left running. */
 tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *err);
-/* Runs all queued tasks, joins the threads and frees the pool. NULL is allowed. Must not be called from a task. */
+/* Waits until the threads have run all queued tasks, joins the threads and frees the pool. `pool` may be NULL. A task
+ * must not call this function. */
 void tdict_pool_destroy(tdict_pool *pool);
 /* Returns the number of threads. */
 int tdict_pool_size(const tdict_pool *pool);
 /* Returns the number of CPUs that the pool's threads may use. */
 int tdict_pool_num_cpus(const tdict_pool *pool);
-/* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. If there are three
- * CPUs or fewer, no CPU is reserved. */
+/* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. No CPU is reserved
+ * if the pool may use at most three CPUs, or at most `reserved_cpus` CPUs. */
 int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
-/* Restricts the threads to these CPUs, of which the process may use at least one. Call before the first task.
- * Returns false if the system returned an error for a thread. */
+/* Restricts the threads to these CPUs. The process must be allowed to use at least one of them. Call before the first
+ * task. Returns false if the system call failed for a thread. */
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
-/* Wakes up to `count` threads in advance, since tasks will be submitted soon. The threads spin briefly and then
- * sleep again. Does nothing if spinning would take a CPU from working threads. */
+/* Wakes threads in advance, because the caller will submit about `count` tasks soon. The woken threads spin briefly and
+ * sleep again if no task arrives. Threads that spin already count towards `count`. No more threads spin than the number
+ * of CPUs allows, and none if there are fewer than three CPUs. */
 void tdict_pool_wake(tdict_pool *pool, int count);
-/* Sets how many threads may spin at once; 0 disables spinning. Only tests call this function: the pool chooses the
- * limit by the number of CPUs. */
+/* Sets how many threads may spin at once. 0 disables spinning. Only tests call this function, since the pool itself
+ * derives the limit from the number of CPUs. */
 void tdict_pool_set_max_spinning(tdict_pool *pool, int max_spinning);
-/* Removes a queued task. Returns false if the task has already started. */
+/* Removes a task from the queue. Returns false if a thread has already taken the task out of the queue. */
 bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 /* Returns true if the calling thread belongs to this pool. */
 bool tdict_pool_is_worker(const tdict_pool *pool);

@@ -1,4 +1,4 @@
-/* Waiting without sleeping. Thread-safe. */
+/* Waits without sleeping. Thread-safe. */
 #ifndef TDICT_SCHED_SPIN_H
 #define TDICT_SCHED_SPIN_H
 
@@ -15,7 +15,7 @@ static inline void tdict_spin_pause(void) {
 }
 
 /* Tries to lock a mutex that is held for a few microseconds only, without sleeping: sleeping and waking up would take
- * longer. Returns false after about 400 tries, since the holder may not be running. */
+ * longer. Returns false after 400 tries, since the system may have suspended the holder. */
 static inline bool tdict_spin_try(pthread_mutex_t *lock) {
   for (int tries = 0; tries < 400; tries++) {
     if (pthread_mutex_trylock(lock) == 0) return true;
