@@ -44,9 +44,8 @@ static void allocator_free(tdict_memory *memory, tdict_block *block, tdict_fence
     fences[i]->ops->release(fences[i]);
   }
   atomic_fetch_sub_explicit(&m->live_bytes, block->bytes, memory_order_relaxed);
-  if (m->gpu && m->gpu->mark && tdict_forkmark_forked(m->gpu->mark))
-    return; /* device memory belongs to the parent
-                                                                              * process */
+  /* In a forked child, device memory belongs to the parent process. */
+  if (m->gpu && m->gpu->mark && tdict_forkmark_forked(m->gpu->mark)) return;
   m->allocator.release(m->allocator.user, block->data, block->bytes);
 }
 

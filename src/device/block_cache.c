@@ -1,5 +1,5 @@
-/* The list of freed device blocks. It is short, so a linear search under the lock is enough. See block_cache.h for
- * ownership and threads. */
+/* Implements the list of freed device blocks. The list is short, so a linear search under the lock is enough. See
+ * block_cache.h for ownership and threads. */
 #include "device/block_cache.h"
 
 #include <string.h>
@@ -36,8 +36,7 @@ bool tdict_block_cache_take(tdict_block_cache *c, tdict_driver *driver, size_t b
   const size_t max_excess = bytes / 8; /* a much larger block would waste memory */
   int best = -1;
   pthread_mutex_lock(&c->lock);
-  for (int i = c->count - 1; i >= 0; i--) { /* newest first: if several blocks have the same size, take the block that
-                                             * was freed last */
+  for (int i = c->count - 1; i >= 0; i--) { /* newest first: of several blocks of one size, take the newest */
     tdict_kept_block *block = &c->blocks[i];
     if (block->bytes < bytes || block->bytes - bytes > max_excess) continue;
     if (best >= 0 && block->bytes >= c->blocks[best].bytes) continue;

@@ -1,6 +1,6 @@
-/* A list of freed device blocks that one gpu keeps for later allocations of about the same size. Taking a block from
- * the list needs no driver call. The gpu owns the list, frees its blocks and reuses their events. Thread rule: safe
- * from any thread. */
+/* Declares the list of freed device blocks that a gpu keeps for later allocations of about the same size. Taking a
+ * block from the list needs no driver call. The gpu owns the list, frees its blocks and reuses their events. Thread
+ * rule: safe from any thread. */
 #ifndef TDICT_DEVICE_BLOCK_CACHE_H
 #define TDICT_DEVICE_BLOCK_CACHE_H
 
@@ -13,8 +13,7 @@ enum { TDICT_KEPT_BLOCKS = 32 };
 typedef struct tdict_kept_block {
   void *data;
   size_t bytes;
-  tdict_cu_event event; /* recorded on the gpu's free_stream after the block's last use; NULL: no stream uses the block
-                         * any more */
+  tdict_cu_event event; /* recorded after the block's last use, on free_stream; NULL: no stream uses the block */
   bool done;            /* a query has returned that the event is done */
 } tdict_kept_block;
 typedef struct tdict_block_cache {

@@ -142,8 +142,8 @@ struct tdict_cuda_peer_rect {
   size_t width, height, depth;
 };
 
-/* CUmemcpyAttributes; the hints are for managed memory */
 enum { TDICT_CUDA_ORDER_STREAM = 1 }; /* CUmemcpySrcAccessOrder: the source is read in the stream's order */
+/* CUmemcpyAttributes. `src` and `dst` are hints for managed memory. */
 struct tdict_cuda_copy_hints {
   tdict_cuda_access_order order;
   struct tdict_cuda_location src, dst;

@@ -110,7 +110,8 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
 }
 
 /* Creates the pool of pinned memory. The default device's driver pins the pages for all of its devices. If the default
- * device is the cpu, another device pins the pages. If there is no device, every allocation from the pool fails. */
+ * device is the cpu, another device pins the pages. If no device can be opened, every allocation from the pool
+ * fails. */
 static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;
@@ -126,7 +127,8 @@ static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, t
   return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
 }
 
-/* Rounds the piece size up. If the sum overflows, returns 0 (no pieces), because no block is that large. */
+/* Rounds the piece size up to a multiple of TDICT_PINNED_GRAIN. If the result overflows, returns 0 (no pieces), because
+ * no block is that large. */
 static size_t round_piece_bytes(size_t wanted) {
   size_t rounded;
   return tdict_round_up(wanted, TDICT_PINNED_GRAIN, &rounded) ? rounded : 0;

@@ -1,5 +1,5 @@
-/* The devices of a context: its drivers, its gpus and their memories. A gpu is opened at its first use.
- * Thread rule: every call except create and destroy is safe from any thread. */
+/* Declares the devices of a context: its drivers, its gpus and their memories. A gpu is opened at its first use. Thread
+ * rule: every call except create and destroy is safe from any thread. */
 #ifndef TDICT_DEVICE_DEVICES_H
 #define TDICT_DEVICE_DEVICES_H
 
@@ -11,15 +11,14 @@ typedef struct tdict_devices tdict_devices;
 
 /* The parameters of tdict_devices_create(). Pointers are borrowed for the call unless a comment says otherwise. */
 typedef struct tdict_devices_config {
-  const tdict_context_options *options; /* all fields are set; the call reads only the device, the sizes of memory,
-                                         * cache and pieces, and `sim` */
-  tdict_driver *driver; /* retained. If set, this driver is the context's only driver, for tests. NULL: drivers are
-                         * opened as `options` says */
+  /* All fields are set. The call reads device, pinned_bytes, device_cache_bytes, pin_piece_bytes and sim. */
+  const tdict_context_options *options;
+  tdict_driver *driver; /* retained; for tests, the only driver of the context. NULL: opens drivers as `options` says */
   /* Checks the options and opens the simulated driver. Called only if the context has simulated devices. If NULL, the
    * creation of such a context fails with TDICT_ENODEVICE. */
   tdict_status (*open_sim)(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
   tdict_pool *pool;     /* must outlive the devices */
-  tdict_forkmark *mark; /* retained by the gpus */
+  tdict_forkmark *mark; /* retained */
   tdict_log *log;       /* retained; may be NULL */
   const char *sysfs;    /* root of sysfs, where NUMA nodes are looked up; NULL: no lookup. Must outlive the devices */
 } tdict_devices_config;
@@ -27,7 +26,8 @@ typedef struct tdict_devices_config {
  * TDICT_ENOMEM; TDICT_EDEVICE. */
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err);
 void tdict_devices_destroy(tdict_devices *devices);
-/* Returns the default device. If no cuda device is used, writes the reason to *why. `why` may be NULL. */
+/* Returns the default device. If the default device is not a cuda device, writes the reason to *why. `why` may be
+ * NULL. */
 tdict_device tdict_devices_default(const tdict_devices *devices, tdict_error *why);
 /* Returns the gpu of a device, borrowed, and opens it at the first call. TDICT_DEVICE_AUTO means the default device.
  * TDICT_ENODEVICE the device is absent (the message gives the reason); TDICT_EINVAL the device is the cpu;
@@ -50,8 +50,7 @@ tdict_status tdict_devices_can_pin(const tdict_devices *devices, const char *wha
  * after the transfer's context is destroyed. */
 typedef struct tdict_stream_range {
   int32_t num_cuda, num_sim; /* number of devices of each kind */
-  const tdict_driver *sim;   /* never dereferenced; only the address is compared with the address of the stream's
-                              * driver */
+  const tdict_driver *sim;   /* never dereferenced: compared with the address of the stream's driver */
   tdict_stream_owner sim_owner;
 } tdict_stream_range;
 /* Returns the range of streams that belong to these devices. */

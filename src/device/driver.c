@@ -1,4 +1,4 @@
-/* Reference counting of drivers. The last release closes the driver. Thread rule: safe from any thread. */
+/* Counts the references of drivers. The last release closes the driver. Thread rule: safe from any thread. */
 #include "device/driver.h"
 
 tdict_driver *tdict_driver_retain(tdict_driver *d) {

@@ -1,5 +1,5 @@
-/* The table of driver calls that a gpu uses. driver_cuda.c implements the table over libcuda, and src/sim implements
- * the table for a simulated GPU. A wrapper may implement the table over another driver.
+/* Declares the table of driver calls that a gpu uses. driver_cuda.c implements the table over libcuda, and src/sim
+ * implements the table for a simulated GPU. A wrapper may implement the table over another driver.
  *
  * The table uses CUDA's terms, rules and result codes, as in NVIDIA's "CUDA Driver API" manual. Results are CUresult
  * codes: 0 is success. Handles are the driver's own pointers. Device addresses are `void *`; the host never
@@ -43,8 +43,9 @@ typedef struct tdict_cu_stream *tdict_cu_stream;   /* CUstream; NULL and (void *
 typedef struct tdict_cu_event *tdict_cu_event;     /* CUevent */
 typedef struct tdict_cu_pool *tdict_cu_pool;       /* CUmemoryPool */
 
-/* Constants of the CUDA driver: CUstream_flags, CUevent_flags, flags of cuMemHostAlloc and cuMemHostRegister,
- * CUdevice_attribute, CUmemPool_attribute, CUstreamCaptureMode, CUstreamCaptureStatus. */
+/* The next enums repeat constants of cuda.h, whose values the CUDA driver expects. In this order, the constants come
+ * from CUstream_flags, CUevent_flags, the flags of cuMemHostAlloc and cuMemHostRegister, CUdevice_attribute,
+ * CUmemPool_attribute, CUstreamCaptureMode and CUstreamCaptureStatus. */
 enum { TDICT_CU_STREAM_DEFAULT = 0, TDICT_CU_STREAM_NON_BLOCKING = 1 };
 enum { TDICT_CU_EVENT_DEFAULT = 0, TDICT_CU_EVENT_BLOCKING_SYNC = 1, TDICT_CU_EVENT_DISABLE_TIMING = 2 };
 enum { TDICT_CU_HOST_PORTABLE = 1 };
@@ -71,8 +72,8 @@ enum { TDICT_CU_CAPTURE_STATUS_NONE = 0, TDICT_CU_CAPTURE_STATUS_ACTIVE = 1, TDI
 
 /* What the driver knows about an address. */
 typedef struct tdict_cu_pointer {
-  bool known;      /* false: ordinary host memory, the other fields are 0 */
-  bool device;     /* device memory; else page-locked host memory */
+  bool known;      /* false: the driver does not know the address, and the other fields are 0 */
+  bool device;     /* true: device memory; false: page-locked host memory */
   int32_t ordinal; /* the device that owns the memory */
   void *range;     /* start and bytes of the allocation or registration that contains the address */
   size_t range_bytes;

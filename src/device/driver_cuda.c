@@ -28,7 +28,7 @@ static tdict_cuda_stream to_cuda_stream(tdict_cu_stream stream) { return (tdict_
 static tdict_cuda_event to_cuda_event(tdict_cu_event event) { return (tdict_cuda_event)(void *)event; }
 static tdict_cuda_pool to_cuda_pool(tdict_cu_pool pool) { return (tdict_cuda_pool)(void *)pool; }
 
-/* libcuda stays loaded: its threads and exit handlers crash if their code is unloaded. */
+/* Does not unload libcuda: the threads and exit handlers of libcuda would crash without their code. */
 static void cuda_close(tdict_driver *d) { free(d); }
 
 static tdict_cu cuda_error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {

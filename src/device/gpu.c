@@ -1,5 +1,5 @@
-/* One GPU: its scope, its pools of streams and events, page-locking, and its release. gpu_open.c opens a GPU,
- * gpu_memory.c implements its memory. See gpu.h for ownership and threads. */
+/* Implements the scope of a GPU, its pools of streams and events, page-locking, and the release of a GPU. gpu_open.c
+ * opens a GPU. gpu_memory.c implements its memory. See gpu.h for ownership and threads. */
 #include "device/gpu.h"
 
 #include <stdlib.h>
@@ -105,7 +105,7 @@ void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
 }
 
 /* Destroys the resources that the gpu created. Frees kept blocks first, because freeing blocks queues work on
- * free_stream. Inside a scope. */
+ * free_stream. Call inside a scope. */
 static void destroy_resources(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
   tdict_gpu_free_kept(gpu, 0, 0);
@@ -234,8 +234,7 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
   if (status != TDICT_OK) return status;
   status = tdict_gpu_record(gpu, event, after, err);
   if (status == TDICT_OK) status = tdict_gpu_stream_wait(gpu, stream, event, err);
-  tdict_gpu_give_event(gpu, event); /* the queued wait refers to this record of the event; later records do not change
-                                     * the wait */
+  tdict_gpu_give_event(gpu, event); /* later records of the event do not change the queued wait */
   return status;
 }
 
@@ -259,7 +258,7 @@ bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const voi
   const tdict_gpu *pinned_by = tdict_pinned_pool_pinner_self(storage->memory);
   bool own = pinned_by && pinned_by->driver == gpu->driver;
   if (own && in <= storage->bytes && bytes <= storage->bytes - in)
-    return true; /* pinned by this driver: no call needed */
+    return true; /* this driver pinned the whole storage, so no driver call is needed */
   /* Walk over the registrations that cover the range. */
   for (size_t left = bytes;;) {
     tdict_cu_pointer p = {0};
@@ -275,7 +274,7 @@ bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const voi
   }
 }
 
-/* The functions of tdict_pin_ops, see memory/pinned_pages.h. `self` is the gpu. */
+/* The next functions implement tdict_pin_ops, see memory/pinned_pages.h. `self` is the gpu. */
 static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_error *err) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;

@@ -1,5 +1,5 @@
-/* One GPU, built on a driver's table: its context, its memory, and its pooled streams and events. A gpu is reference
- * counted, and each storage in its memory holds a reference. Thread rule: safe from any thread. */
+/* Declares a GPU, which is built on a driver's table: its context, its memory, and its pooled streams and events. A gpu
+ * is reference counted, and each storage in its memory holds a reference. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_GPU_H
 #define TDICT_DEVICE_GPU_H
 
@@ -12,7 +12,7 @@
 #include "memory/pinned_pages.h"
 #include "memory/storage.h"
 
-/* Size of the pinned buffer that copies of single tensors to the host pass through. */
+/* Bytes of the pinned buffer through which single tensors are copied to the host. */
 #define TDICT_GPU_BOUNCE_BYTES ((size_t)1 << 20)
 typedef struct tdict_gpu tdict_gpu;
 struct tdict_gpu {
@@ -28,14 +28,11 @@ struct tdict_gpu {
   char name[64];
   int node;         /* NUMA node of the gpu; -1: unknown, or only one node. Set before other threads use the gpu */
   size_t pin_piece; /* piece size in bytes, see tdict_pinner. Set before other threads use the gpu */
-  _Atomic(bool) logged_refused_node; /* relaxed: the log already has a warning that memory could not be bound to the
-                                      * node */
+  _Atomic(bool) logged_refused_node; /* relaxed: a message about a failed binding was logged */
   tdict_forkmark *mark;              /* retained; NULL: forks are not detected */
   tdict_log *log;                    /* retained; NULL: no log */
-  _Atomic(uint64_t) peers_asked;     /* bit n: allow_peer_access() ran for ordinal n; relaxed: no other data depends on
-                                      * it */
-  _Atomic(int32_t) lost;             /* the driver's code if the device is lost, else 0; relaxed: no other data depends
-                                      * on it */
+  _Atomic(uint64_t) peers_asked;     /* relaxed; bit n: allow_peer_access() ran for ordinal n */
+  _Atomic(int32_t) lost;             /* relaxed; the driver's code if the device is lost, else 0 */
   pthread_mutex_t lock;              /* guards: streams, events, their counts, counts, peak_live_bytes */
   tdict_cu_stream *streams;          /* idle streams */
   int num_streams, cap_streams;
@@ -55,17 +52,18 @@ void tdict_gpu_release(tdict_gpu *gpu);
 /* Makes later calls in a forked child fail with TDICT_EFORKED. Retains the mark. Call before other threads use the
  * gpu. */
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark);
-/* Sets the log that reports fallbacks when memory is pinned. Retains the log. Call before other threads use the gpu. */
+/* Sets the log that receives messages about pinned memory. Retains the log. Call before other threads use the gpu. */
 void tdict_gpu_set_log(tdict_gpu *gpu, tdict_log *log);
 
-/* Makes the gpu's context current on this thread and sets the thread's capture mode to relaxed. tdict_gpu_leave()
- * restores both, and does nothing if enter failed. Scopes nest. Every function below marked "inside a scope" must be
- * called between tdict_gpu_enter() and tdict_gpu_leave(). TDICT_EFORKED; TDICT_ELOST the device is lost;
- * TDICT_EDEVICE. */
+/* The state of a thread that tdict_gpu_leave() restores. */
 typedef struct tdict_gpu_scope {
   int capture_mode;
   bool entered;
 } tdict_gpu_scope;
+/* Makes the gpu's context current on this thread and sets the thread's capture mode to relaxed. tdict_gpu_leave()
+ * restores both, and does nothing if enter failed. Scopes nest. Every function below marked "inside a scope" must be
+ * called between tdict_gpu_enter() and tdict_gpu_leave(). TDICT_EFORKED; TDICT_ELOST the device is lost;
+ * TDICT_EDEVICE. */
 tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err);
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
 /* Converts a driver's code to a status. The error names `call` and the code. Returns TDICT_OK for TDICT_CU_SUCCESS,
@@ -74,16 +72,16 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
 tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err);
 
 /* Streams and events are pooled. tdict_gpu_take_*() returns an idle stream (non-blocking) or event, or creates one. The
- * caller owns the stream or event until tdict_gpu_give_*() makes it idle again. Inside a scope. TDICT_EDEVICE,
- * TDICT_ELOST. */
+ * caller owns the stream or event until tdict_gpu_give_*() makes it idle again. Call tdict_gpu_take_*() inside a scope.
+ * Returns an error of tdict_gpu_check(). */
 tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream); /* the stream must have no pending work */
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err);
 void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event);
-/* Makes work queued on `stream` from now on wait for the work already queued on `after`. Inside a scope. */
+/* Makes work queued on `stream` from now on wait for the work already queued on `after`. Call inside a scope. */
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
 
-/* The next four functions call the driver and convert its code with tdict_gpu_check(). Inside a scope. */
+/* The next four functions call the driver and convert its code with tdict_gpu_check(). Call them inside a scope. */
 /* Records an event on a stream. */
 tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err);
 /* Makes later work on `stream` wait for the recorded event. */
@@ -97,26 +95,28 @@ tdict_cu tdict_gpu_query_event(tdict_gpu *gpu, tdict_cu_event event);
 /* Writes the milliseconds between two timing events. Both events must be done. */
 tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_event to, float *ms, tdict_error *err);
 
-/* Returns TDICT_ECAPTURE if the stream is being captured into a graph. `what` begins the message. Inside a scope. */
+/* Returns TDICT_ECAPTURE if the stream is being captured into a graph. `what` begins the message. Call inside a
+ * scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
 /* Locks the gpu's queue lock, so that only one thread at a time queues copies. Otherwise threads would sleep on a lock
  * inside the driver. Returns false after a bounded wait. The caller then queues without the lock, so that a driver call
  * that hangs on one thread does not block the others. Pass the result to tdict_gpu_end_queue(). */
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);
 void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
-/* Queues the copy of a rectangle. Pitches may be negative. The host memory of the rectangle should be pinned. The
- * driver cannot copy across two registrations, so the copy is split at the boundary. Boundaries are multiples of
- * TDICT_PINNED_GRAIN. Inside a scope. TDICT_EDEVICE, TDICT_ELOST; on failure some rows may be queued. */
+/* Queues the copy of a rectangle. Pitches may be negative. The host memory of the rectangle should be pinned. One
+ * driver call cannot copy host memory of two registrations, so the function splits the copy at the boundary. Boundaries
+ * are multiples of TDICT_PINNED_GRAIN. Call inside a scope. Returns an error of tdict_gpu_check(). After a failure some
+ * rows may be queued. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* Queues up to TDICT_CU_MOST_LINES contiguous copies between host and device. Uses one driver call if the driver
- * supports batches, because the gaps between copies are then shorter. Inside a scope; fails as tdict_gpu_queue_rect()
- * does. */
+ * supports batches, because the gaps between copies are then shorter. Call inside a scope. Fails as
+ * tdict_gpu_queue_rect() does. */
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err);
 /* Queues the copy of a rectangle from memory of `from`, another gpu of the same driver, to memory of `gpu`. The driver
- * copies over a link between the gpus if a link exists, else through host memory. `from` NULL means `gpu` itself.
- * Inside a scope; fails as tdict_gpu_queue_rect() does. */
+ * copies over a link between the gpus if a link exists, else through host memory. If `from` is NULL, `gpu` itself is
+ * meant. Call inside a scope. Fails as tdict_gpu_queue_rect() does. */
 tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* Returns true if the gpu's copy engines can access all of [address, address + bytes): the range is pinned memory. The

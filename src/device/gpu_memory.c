@@ -1,6 +1,7 @@
-/* Device memory of a gpu. Blocks come from the gpu's memory pool, and are allocated and freed in stream order. This
- * file also copies and fills single tensors; these calls wait for the result. Copies to the host pass through a pinned
- * buffer, because the driver's copies to pageable memory block other threads. See gpu.h for ownership and threads. */
+/* Implements the device memory of a gpu. Blocks come from the gpu's memory pool, and are allocated and freed in stream
+ * order. This file also copies and fills single tensors, and waits until this work is done. Copies to the host pass
+ * through a pinned buffer, because the driver's copies to pageable memory block other threads. See gpu.h for ownership
+ * and threads. */
 #include "device/gpu_memory.h"
 
 #include <string.h>
@@ -52,7 +53,8 @@ static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out,
   return status;
 }
 
-/* Counts an allocation. `held` is the size of the driver's pool now; 0 if the pool did not grow. */
+/* Adds an allocation to the counts. `held` is the size of the driver's pool after the allocation, or 0 if the block
+ * came from the block cache. */
 static void count_device_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
   pthread_mutex_lock(&gpu->lock);
   tdict_memory_counts *c = &gpu->counts;
@@ -113,11 +115,12 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
   return ordered;
 }
 
-/* The cache keeps at most the peak of live memory, because more would never be reused. If the peak is lower than
+/* The cache keeps at most the peak of live memory, because more is unlikely to be reused. If the peak is lower than
  * MIN_CACHE_LIMIT, the cache keeps at most MIN_CACHE_LIMIT. The gpu's cache_bytes may set a lower limit. */
 #define MIN_CACHE_LIMIT ((size_t)64 << 20)
 
-/* Keeps the block for reuse. Before that, frees the oldest kept blocks, so that at most limit_bytes are kept in all. */
+/* Keeps the block for reuse. Before that, frees the oldest kept blocks, so that at most limit_bytes are kept in all.
+ * Frees a block that is larger than limit_bytes. */
 static void keep_block(tdict_gpu *gpu, const tdict_kept_block *block, size_t limit_bytes) {
   bool fits = block->bytes <= limit_bytes, kept = false;
   while (fits && !kept) { /* repeat: another thread may fill the list meanwhile */
@@ -144,8 +147,8 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
     tdict_gpu_free_block(gpu, &freed); /* needs no current context */
 }
 
-/* Lets two gpus access each other's pools. Tries this once for each pair of gpus. A failure is ignored: copies that
- * name both contexts then go through the host. */
+/* Lets two gpus access each other's pools. Tries this once for each `other`. A failure is ignored: copies that name
+ * both contexts then go through the host. */
 static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
   uint64_t bit = other->ordinal < 64 ? (uint64_t)1 << other->ordinal : 0;
@@ -186,9 +189,9 @@ static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, con
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
-/* Returns how many of the `bytes` bytes at a host address one copy can cover. These are the bytes up to the end of the
- * registration. If the driver does not know the registration, returns the bytes up to the next address where a
- * registration may end. */
+/* Returns how many of the `bytes` bytes at a host address one copy can cover: the bytes up to the end of the
+ * registration. If the memory is not registered, returns `bytes`. If the query fails, returns the bytes up to the next
+ * address where a registration may end. */
 static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) {
   uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
   tdict_cu_pointer p = {0};
@@ -267,7 +270,7 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
 
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err) {
-  /* A batch must not span two registrations. */
+  /* Each copy of a batch must lie in one registration. Otherwise queue the copies one by one. */
   bool as_batch = count > 1;
   for (size_t i = 0; i < count && as_batch; i++) {
     const void *host = kind == TDICT_CU_H2D ? lines[i].src : lines[i].dst;

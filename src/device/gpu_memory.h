@@ -1,10 +1,11 @@
-/* Implements tdict_memory for a gpu. gpu_memory.c also defines the copy functions that gpu.h declares. */
+/* Declares the implementation of tdict_memory for a gpu. gpu_memory.c also defines the copy functions that gpu.h
+ * declares. */
 #ifndef TDICT_DEVICE_GPU_MEMORY_H
 #define TDICT_DEVICE_GPU_MEMORY_H
 
 #include "memory/memory.h"
 
-/* Sets the operations and the device of a gpu's memory. Thread rule: call while the gpu is opened. */
+/* Sets the operations and the device of a gpu's memory. Thread rule: call before other threads can access the gpu. */
 void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device);
 
 #endif

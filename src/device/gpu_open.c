@@ -1,5 +1,5 @@
-/* Opens one GPU: its context, its memory pool and its two streams for allocating and freeing. The caller owns the GPU.
- * Thread rule: safe from any thread. */
+/* Opens one GPU: retains its context, and creates its memory pool and its two streams for allocating and freeing. The
+ * caller owns the GPU. Thread rule: safe from any thread. */
 #include "device/gpu_open.h"
 
 #include <stdlib.h>
@@ -26,8 +26,8 @@ static tdict_status create_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error 
   return tdict_gpu_check(gpu, result, "cuMemPoolSetAttribute", err);
 }
 
-/* Creates the parts of a gpu that need a current context. Inside a scope. On failure, tdict_gpu_release() destroys the
- * parts that exist. */
+/* Creates the parts of a gpu that need a current context. Call inside a scope. On failure, tdict_gpu_release() destroys
+ * the parts that exist. */
 static tdict_status create_pool_and_streams(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
   tdict_status status = create_pool(gpu, cache_bytes, err);
   if (status != TDICT_OK) return status;

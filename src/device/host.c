@@ -1,5 +1,5 @@
-/* Memories that need no driver: ordinary host memory, and the memory of an absent device. The ordinary memory is
- * static. The memory of an absent device is reference counted. Thread rule: safe from any thread. */
+/* Implements the memories that need no driver: ordinary host memory, and the memory of an absent device. The ordinary
+ * memory is static. The memory of an absent device is reference counted. Thread rule: safe from any thread. */
 #include "device/host.h"
 
 #include <stdatomic.h>

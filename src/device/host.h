@@ -1,5 +1,5 @@
-/* Memories that need no driver: ordinary host memory, and the memory of an absent device. Thread rule: safe from any
- * thread. */
+/* Declares the memories that need no driver: ordinary host memory, and the memory of an absent device. Thread rule:
+ * safe from any thread. */
 #ifndef TDICT_DEVICE_HOST_H
 #define TDICT_DEVICE_HOST_H
 
@@ -10,8 +10,8 @@ tdict_memory *tdict_host_memory(void);
 /* Creates a memory from which every allocation fails with `reason`, which is copied. Returns one reference, or NULL if
  * out of memory. */
 tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error *reason);
-/* Returns a static memory from which every allocation fails with TDICT_ENOMEM. Used if tdict_absent_memory_create()
- * fails. */
+/* Returns a static memory from which every allocation fails with TDICT_ENOMEM. Callers use this memory if
+ * tdict_absent_memory_create() fails, or in a forked child. */
 tdict_memory *tdict_no_memory(void);
 
 #endif

@@ -18,11 +18,11 @@ typedef enum tdict_placement_kind {
 typedef struct tdict_placement {
   tdict_placement_kind kind;
   int num_nodes, node; /* node -1: unknown */
-  cpu_set_t cpus;      /* processors of the node that the process may use */
+  cpu_set_t cpus;      /* kind NODE: the node's processors that the process may use; else `mask` */
 } tdict_placement;
 
-/* Finds the node of the device at PCI address `bus` ("0000:1b:00.0"). `root` is "/sys", or the copy that a test made.
- * `mask` holds the processors that the process may use. */
+/* Finds the node of the device at PCI address `bus` ("0000:1b:00.0"). `root` is "/sys", or a folder that a test has
+ * made. `mask` holds the processors that the process may use. */
 tdict_placement tdict_placement_find(const char *root, const char *bus, const cpu_set_t *mask);
 /* Writes the gpu's PCI address to `buffer`. Returns false if the driver does not give the address. */
 bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes);

@@ -1,4 +1,4 @@
-/* Checks of the streams that a program passes to a call. Streams are owned by the program. Thread rule: safe from any
+/* Checks the streams that a program passes to a call. The program owns its streams. Thread rule: safe from any
  * thread. */
 #ifndef TDICT_DEVICE_STREAM_H
 #define TDICT_DEVICE_STREAM_H

@@ -6,8 +6,8 @@
 
 #include "sim/entries.h"
 
-/* All flags that CUDA accepts. Allocation: PORTABLE, DEVICEMAP, WRITECOMBINED. Registration: PORTABLE, DEVICEMAP,
- * IOMEMORY, READ_ONLY. */
+/* The sum of all flags that CUDA accepts. These are PORTABLE, DEVICEMAP and WRITECOMBINED for an allocation, and
+ * PORTABLE, DEVICEMAP, IOMEMORY and READ_ONLY for a registration. */
 enum { HOST_ALLOC_FLAGS = 7, HOST_REGISTER_FLAGS = 15 };
 
 /* Returns true if the handle is a live pool of this driver. Small and unaligned values are never dereferenced. */
@@ -132,7 +132,8 @@ tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes,
   return result;
 }
 
-/* Returns the allocation that starts at the address and is not being freed, or NULL. Locked. */
+/* Returns the allocation that starts at the address and is not being freed, or NULL. Call with the driver's lock
+ * held. */
 static tdict_sim_range *find_allocation(tdict_sim_device *owner, const void *address) {
   if (!owner) return NULL;
   tdict_sim_range *range = tdict_sim_ranges_find(&owner->space.live, address);
@@ -189,7 +190,8 @@ tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
   return result;
 }
 
-/* Adds page-locked host memory, unless it overlaps other page-locked memory or device addresses. Locked. */
+/* Adds page-locked host memory, unless it overlaps other page-locked memory or device addresses. Call with the driver's
+ * lock held. */
 static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
   tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};
   if (range.start + bytes < range.start) return TDICT_CU_INVALID_VALUE;
@@ -233,7 +235,7 @@ tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, u
 }
 
 /* Removes page-locked host memory and waits for all queued work, as the CUDA driver does in practice. Returns false if
- * no such memory starts at the address. Locked. */
+ * no such memory starts at the address. Call with the driver's lock held. */
 static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
   tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
   if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;

@@ -1,4 +1,4 @@
-/* Contexts of the simulated driver: each thread has a stack of current contexts and a capture mode.
+/* Implements the contexts of the simulated driver: each thread has a stack of current contexts and a capture mode.
  *
  * A thread's state is allocated when the state first differs from the initial state. The state is recycled when it
  * equals the initial state again, so no cleanup is needed when the thread ends. The driver owns all states and frees
@@ -109,7 +109,7 @@ tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal) {
 
 tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
-  bool alive = false; /* compares only addresses, because the handle may be invalid */
+  bool alive = false; /* the loop compares only addresses, because the handle may be invalid */
   tdict_sim_lock(d);
   for (int32_t i = 0; i < d->num_devices; i++)
     if (context == &d->devices[i]) alive = d->devices[i].context_refs > 0;

@@ -1,5 +1,5 @@
-/* The public calls that hold, step and resume the simulated devices of a context. The functions own nothing. Thread
- * rule: safe from any thread. */
+/* Implements the public calls that hold, step and resume the simulated devices of a context. The functions own nothing.
+ * Thread rule: safe from any thread. */
 #include "base/error.h"
 #include "device/devices.h"
 #include "sim/driver.h"

@@ -1,6 +1,6 @@
 /* Implements the copy and fill entries of the simulated driver's table. A copy of pinned memory is queued with the
- * addresses of both sides. A pageable source is copied to a buffer inside the call. A call that copies to a pageable
- * destination returns after the copy has ended. Thread rule: safe from any thread. */
+ * addresses of both sides. The pageable source of an asynchronous copy is first copied to a buffer, inside the call. A
+ * call that copies to a pageable destination returns after the copy has ended. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +13,8 @@ static bool get_extent(size_t pitch, size_t width, size_t height, size_t *out) {
   return tdict_mul_size(pitch, height - 1, &rows) && tdict_add_size(rows, width, out);
 }
 
-/* Checks whether host bytes are page-locked. INVALID_VALUE: the range exceeds its registration or is device memory.
- * Locked. */
+/* Checks whether host bytes are page-locked. Returns INVALID_VALUE if the range is NULL, overflows, exceeds its
+ * registration or overlaps device memory. Call with the driver's lock held. */
 static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t bytes, bool *pinned) {
   if (!host || (uintptr_t)host + bytes < (uintptr_t)host) return TDICT_CU_INVALID_VALUE;
   for (int32_t i = 0; i < d->num_devices; i++)
@@ -32,7 +32,8 @@ static bool has_access(const tdict_sim_device *device, const tdict_sim_device *o
 }
 
 /* Checks device memory that a copy of `device` accesses. Writes a host pointer to the bytes to *out. Fills *use for a
- * later check that the allocation still exists. A peer copy passes the owner of the memory as `device`. Locked. */
+ * later check that the allocation still exists. A peer copy passes the owner of the memory as `device`. Call with the
+ * driver's lock held. */
 static tdict_cu check_device(tdict_sim_driver *d, const tdict_sim_device *device, const void *address, size_t bytes,
                              tdict_sim_use *use, char **out) {
   tdict_sim_device *owner = tdict_sim_device_of(d, address);
@@ -61,7 +62,8 @@ typedef struct copy_devices {
   const tdict_sim_device *dst, *src;
 } copy_devices;
 
-/* Checks the rectangle and fills op->work. Sets *pageable if its host memory is not page-locked. Locked. */
+/* Checks the rectangle and fills op->work. Sets *pageable if its host memory is not page-locked. Call with the driver's
+ * lock held. */
 static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_devices devices, tdict_sim_op *op,
                              bool *pageable) {
   tdict_sim_work *w = &op->work;
@@ -101,7 +103,7 @@ static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_d
   return result;
 }
 
-/* Queues the operation, and waits for it if `blocking`. Locked. */
+/* Queues the operation, and waits for it if `blocking`. Call with the driver's lock held. */
 static tdict_cu queue_op(tdict_sim_driver *d, tdict_sim_stream *stream, tdict_sim_op *op, bool blocking) {
   tdict_sim_device *device = stream->device;
   tdict_cu result = tdict_sim_push(stream, op);
@@ -110,7 +112,7 @@ static tdict_cu queue_op(tdict_sim_driver *d, tdict_sim_stream *stream, tdict_si
   return device->fault;
 }
 
-/* Converts a handle to its stream. The stream must belong to the current device. Locked. */
+/* Converts a handle to its stream. The stream must belong to the current device. Call with the driver's lock held. */
 static tdict_cu resolve_current(tdict_sim_driver *d, const tdict_sim_device *current, tdict_cu_stream handle,
                                 tdict_sim_stream **out) {
   tdict_cu result = tdict_sim_resolve(d, handle, out);

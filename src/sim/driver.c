@@ -1,6 +1,6 @@
-/* The simulated driver: its table, opening and closing, hold, step and resume, and the public calls on its streams. The
- * driver owns its devices, their memory, streams, events and threads. Closing the driver frees all of these. Thread
- * rule: safe from any thread. No thread may use a driver while the driver closes. */
+/* Implements the simulated driver: its table, opening and closing, hold, step and resume, and the public calls on its
+ * streams. The driver owns its devices, their memory, streams, events and threads. Closing the driver frees all of
+ * these. Thread rule: safe from any thread. No thread may use a driver while the driver closes. */
 #include "sim/driver.h"
 
 #include <math.h>
@@ -129,7 +129,7 @@ tdict_status tdict_driver_sim_check(const tdict_sim_options *o, tdict_error *err
   return TDICT_OK;
 }
 
-/* Frees a device's events, streams and memory. All work is done and all engines have stopped. */
+/* Frees a device's events, streams and memory. Call after all work is done and all engines have stopped. */
 static void close_device(tdict_sim_device *device) {
   while (device->events) {
     tdict_sim_event *event = device->events;
@@ -286,7 +286,7 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
 void tdict_driver_sim_hold(tdict_driver *base) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
-  if (!d->held) d->hold_number++; /* a running function compares the number to detect a hold */
+  if (!d->held) d->hold_number++; /* after a function has run, its engine compares this number to detect a hold */
   d->held = true;
   /* Wait until no bytes move, so that memory does not change after the call. Another thread may resume meanwhile. */
   while (d->held && d->num_copying) tdict_sim_wait_change(d);

@@ -13,8 +13,8 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
  * finite, or the latency is negative. */
 tdict_status tdict_driver_sim_check(const tdict_sim_options *options, tdict_error *err);
 /* Holds, steps or resumes the queues of all devices of the driver, as tdict/sim.h describes. A step counts copies,
- * fills and launched functions. Event records, waits, allocations and frees need no step. These operations finish as
- * soon as they reach the head of their stream, even while the queues are stopped. A step runs the operation that was
+ * fills and launched functions. Event records, waits and frees need no step: they finish as soon as they reach the head
+ * of their stream, even while the queues are stopped. An allocation is not queued. A step runs the operation that was
  * queued first, among those that can run now. Each device has one engine for copies to the device, one for copies to
  * the host, and one for all other work. A hold returns when no bytes are being copied. A hold does not wait for a
  * launched function that is running. The next step or resume lets that function finish. A step also waits until the

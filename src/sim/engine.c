@@ -1,5 +1,5 @@
-/* Engines of the simulated driver: threads that wait for the simulated duration of work, stop while the driver is held,
- * and copy the bytes. See queue.h for ownership and threads. */
+/* Implements the engines of the simulated driver. These threads wait for the simulated duration of work, stop while the
+ * driver is held, and copy the bytes. See queue.h for ownership and threads. */
 #include "sim/engine.h"
 
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void move_bytes(const tdict_sim_op *op) {
     memmove(w->dst + row * w->dst_pitch, w->src + row * w->src_pitch, w->width);
 }
 
-/* Does the work. The lock is held on entry and exit, and released while bytes are copied or a function runs. */
+/* Does the work. Call with the driver's lock held. The function unlocks while bytes are copied or a function runs. */
 static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_device *device = engine->device;
   tdict_sim_driver *d = device->driver;

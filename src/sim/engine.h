@@ -1,5 +1,5 @@
-/* The engines of the simulated driver: threads that do the work at the head of streams. See queue.h for ownership.
- * Thread rule: call every function with the driver's lock held, unless its comment says otherwise. */
+/* Declares the engines of the simulated driver, which are threads that do the work at the head of streams. See queue.h
+ * for ownership. Thread rule: call every function with the driver's lock held, unless its comment says otherwise. */
 #ifndef TDICT_SIM_ENGINE_H
 #define TDICT_SIM_ENGINE_H
 

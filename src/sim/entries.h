@@ -1,6 +1,6 @@
-/* The entries of the simulated driver's table, grouped by file, and helpers that several files use. device/driver.h
- * describes the entries. Thread rule: safe from any thread. A comment that ends with "Locked." means: call with the
- * driver's lock held. */
+/* Declares the entries of the simulated driver's table, grouped by file, and helpers that several files use.
+ * device/driver.h describes the entries. Thread rule: safe from any thread, unless a comment requires the driver's
+ * lock. */
 #ifndef TDICT_SIM_ENTRIES_H
 #define TDICT_SIM_ENTRIES_H
 
@@ -18,7 +18,7 @@ tdict_sim_device *tdict_sim_current(tdict_sim_driver *d);
 /* Returns the device with this ordinal, or NULL. */
 tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal);
 /* Converts a handle to its stream; handles 0 to 2 are streams of the current device. Returns the device's sticky error
- * if it has one. Locked. */
+ * if it has one. Call with the driver's lock held. */
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out);
 /* Returns true if a link connects two devices. Devices are linked in pairs: 0 and 1, 2 and 3, and so on. */
 static inline bool tdict_sim_are_linked(int32_t one, int32_t other) { return one != other && one / 2 == other / 2; }

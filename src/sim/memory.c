@@ -1,4 +1,5 @@
-/* Address ranges, device memory and pools of the simulated driver. See memory.h for ownership and threads. */
+/* Implements address ranges, device memory and pools of the simulated driver. See memory.h for ownership and
+ * threads. */
 #include "sim/memory.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* Address ranges of the simulated driver: sorted tables of ranges, the memory of a device, and pools.
+/* Declares sorted tables of address ranges, the memory of a simulated device, and its pools.
  *
  * A device's memory is one mapping of twice its size. The first half is protected and gives the device addresses. The
- * second half holds the bytes. If host code accesses a device address, a segmentation fault therefore occurs. A space
+ * second half holds the bytes. Host code that accesses a device address therefore causes a segmentation fault. A space
  * owns its mapping and its table of live ranges. Thread rule: no function locks; the driver's lock guards all data. */
 #ifndef TDICT_SIM_MEMORY_H
 #define TDICT_SIM_MEMORY_H

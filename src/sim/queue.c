@@ -1,4 +1,4 @@
-/* Streams and operations of the simulated driver. See queue.h for ownership and threads. */
+/* Implements the streams and operations of the simulated driver. See queue.h for ownership and threads. */
 #include "sim/queue.h"
 
 #include <stdlib.h>

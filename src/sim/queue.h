@@ -1,4 +1,4 @@
-/* Streams, operations and engines of the simulated driver, and the driver's own struct.
+/* Declares the streams, operations and engines of the simulated driver, and the driver's own struct.
  *
  * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, call). When a
  * marker reaches the head of a stream, the current thread executes the marker. A wait stays at the head until its
@@ -7,8 +7,8 @@
  * of the copy has passed.
  *
  * An operation is reference counted. The operation's stream holds a reference, and so does the event that the operation
- * records. Waiting operations and waiting threads hold references, too.
- * Thread rule: the driver's lock guards everything. The lock is released while bytes are copied or a function runs. */
+ * records. Waiting operations and waiting threads hold references, too. Thread rule: the driver's lock guards
+ * everything. The lock is released while bytes are copied or a function runs. */
 #ifndef TDICT_SIM_QUEUE_H
 #define TDICT_SIM_QUEUE_H
 
@@ -41,14 +41,14 @@ typedef enum tdict_sim_op_kind {
   TDICT_SIM_OP_CALL
 } tdict_sim_op_kind;
 
-/* Device memory that work accesses. Used to check that the memory is still allocated when the work runs. */
+/* Device memory that work accesses. The engine checks that the memory is still allocated when the work runs. */
 typedef struct tdict_sim_use {
   tdict_sim_space *space; /* NULL: host memory */
   const void *address;
   uint64_t id;
 } tdict_sim_use;
 
-/* The parameters of work; constant once the operation is queued. */
+/* The parameters of work. They do not change after the operation is queued. */
 typedef struct tdict_sim_work {
   char *dst;
   const char *src;
@@ -181,7 +181,7 @@ void tdict_sim_wait_device(tdict_sim_device *device);
 
 /* Adds a stream to its device. */
 void tdict_sim_stream_init(tdict_sim_stream *stream, tdict_sim_device *device, bool non_blocking);
-/* Destroys a stream. Queued work still runs; then the stream is freed. */
+/* Destroys a stream. The stream is freed after its queued work has run. */
 void tdict_sim_stream_end(tdict_sim_stream *stream);
 
 /* Frees an allocation of device memory. Also frees the allocation's pool if the pool is destroyed and now empty. */

@@ -1,6 +1,5 @@
-/* The public calls that move or pin trees, objects and tensors. Arguments are borrowed for the call; the caller owns
- * the results.
- * Thread rule: safe from any thread, as long as no thread changes the trees. */
+/* Implements the public calls that move or pin trees, objects and tensors. Arguments are borrowed for the call. The
+ * caller owns the results. Thread rule: safe from any thread, as long as no thread changes the trees. */
 #include <stdio.h>
 
 #include "base/error.h"

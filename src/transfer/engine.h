@@ -1,6 +1,6 @@
-/* The engine: the state that all transfers of a context share. It owns the staging rings, the recordings, the tuning
- * table and the lock under which transfers are ordered. See order.h for the order and job.h for a transfer.
- * Thread rule: safe from any thread. */
+/* Declares the engine, which is the state that all transfers of a context share. The engine owns the staging rings, the
+ * recordings, the tuning table and the lock under which transfers are ordered. See order.h for the order and job.h for
+ * a transfer. Thread rule: safe from any thread. */
 #ifndef TDICT_TRANSFER_ENGINE_H
 #define TDICT_TRANSFER_ENGINE_H
 
@@ -28,12 +28,13 @@ typedef struct tdict_engine {
   tdict_tuning tuning; /* measuring programs may change the table while no transfer starts or runs */
   size_t slot_bytes;   /* bytes of a slot in each ring */
   size_t num_slots;
-  tdict_stream_kind best_stores; /* the fastest stores of this processor that bypass the cache */
+  tdict_stream_kind best_stores; /* the result of tdict_stream_best() */
   /* guards num_live and spare_plan. Also guards num_pending, dependents and finished of every transfer */
   pthread_mutex_t lock;
   pthread_cond_t idle;
   int64_t num_live;
-  tdict_plan spare_plan;     /* memory of an ended plan, for reuse: touching new pages costs more than filling them */
+  tdict_plan
+      spare_plan; /* memory of an ended transfer's plan, for reuse: touching new pages costs more than filling them */
   pthread_mutex_t ring_lock; /* guards: rings, num_rings. Held while a ring is created */
   tdict_ring *rings[TDICT_MAX_RINGS];
   int num_rings;
@@ -54,7 +55,7 @@ int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);
  * clears a plan and keeps the plan's memory for the next transfer. If the memory is too large, frees the memory. */
 void tdict_engine_take_plan(tdict_engine *engine, tdict_plan *out);
 void tdict_engine_give_plan(tdict_engine *engine, tdict_plan *plan);
-/* Returns the context's engine. Defined in context.c. */
+/* Returns the context's engine. src/context.c defines this function. */
 tdict_engine *tdict_context_engine(const tdict_context *context);
 
 #endif

@@ -89,7 +89,7 @@ static void give_tails(tdict_future *t) {
   }
 }
 
-/* Marks the destinations as lost after a failure, and as valid after a success. */
+/* After a failure, marks the bytes of the destinations as lost. After a success, marks them as valid. */
 static void update_lost_bytes(const tdict_future *t) {
   const bool lost = t->error.status != 0;
   bool has_lost_bytes = lost;
@@ -103,7 +103,7 @@ static void update_lost_bytes(const tdict_future *t) {
   }
 }
 
-/* Counts tensors of one slab that follow each other, so that one atomic operation releases them. */
+/* The number of tensors of one slab that follow each other. One atomic operation releases them together. */
 typedef struct releasing {
   tdict_slab *slab;
   int64_t count;
@@ -210,7 +210,7 @@ void tdict_transfer_finish(tdict_future *t) {
   give_tails(t);
   pthread_mutex_unlock(&t->error_lock);
   if (!t->skips_stats) fill_stats(t);
-  /* must come before `finished` is set: other transfers then read which bytes are lost */
+  /* Mark lost bytes before setting `finished`: after that, other transfers read which bytes are lost. */
   if (t->marked) update_lost_bytes(t);
   /* Collect the transfers that wait for this transfer. */
   pthread_mutex_lock(&e->lock);

@@ -1,5 +1,6 @@
-/* Ends a transfer. Some sources are released before the transfer ends. When a transfer ends, the reference that its
- * work holds is dropped. Thread rule: the last worker ends a transfer. The thread that filled a chunk calls
+/* Ends a transfer. Also releases sources early, while the transfer still runs. Thread rule: the last worker ends a
+ * transfer, or the starting thread if it builds the result last. If no copy begins after the hooks, the thread that
+ * called tdict_hooks_begin_copies() ends the transfer. The thread that filled a chunk calls
  * tdict_transfer_chunk_read(). */
 #ifndef TDICT_TRANSFER_FINISH_H
 #define TDICT_TRANSFER_FINISH_H

@@ -53,7 +53,8 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  /* Run the deferred tail here if no pool thread has begun it, which saves waking a thread. */
+  /* Run the deferred tail (see run/worker.h) here if no pool thread has begun it. The caller then need not wait until a
+   * pool thread wakes up. */
   if (future->deferred_tail) tdict_deferred_tail_run(future);
   if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));
   tdict_transfer_wait(future, &future->ended, INT64_MAX);
@@ -79,7 +80,7 @@ tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
 }
 
 /* Makes the stream wait for the tail events of all workers. The caller holds error_lock, and the outcome is not final
- * yet. After the outcome is final, the tail events are back in their pools. */
+ * yet. After the outcome is final, finish.c has given the tail events back. */
 static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_gpu *stream_gpu; /* the stream's device. Handle 0 is the legacy stream of the current device */
   tdict_gpu_scope scope;

@@ -1,6 +1,5 @@
-/* The public calls for hooks: read the hook's context and target, and move or pin a tensor. A hook belongs to the
- * transfer that runs it.
- * Thread rule: the thread that runs the hook. */
+/* Implements the public calls for hooks, which read the hook's context and target, and move or pin a tensor. A hook
+ * belongs to the transfer that runs it. Thread rule: only the thread that runs the hook may call these functions. */
 #include "base/error.h"
 #include "tdict/transfer.h"
 #include "transfer/hooks.h"

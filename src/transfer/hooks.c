@@ -56,8 +56,8 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   return TDICT_OK;
 }
 
-/* Calls one hook and replaces *box by a box of the object that the hook returned. The caller owns both boxes. */
 typedef tdict_status (*hook_fn)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
+/* Calls one hook and replaces *box by a box of the object that the hook returned. The caller owns both boxes. */
 static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box **box, tdict_error *err) {
   void *returned = NULL;
   tdict_error hook_error = {0};

@@ -1,7 +1,6 @@
-/* Runs the hooks of objects before the copies of a transfer begin. A step belongs to its plan; while hooks run, each
- * step belongs to one thread.
- * Thread rule: the starting thread calls prepare and run. Hooks run on pool threads, or on the starting thread if
- * on_caller is set. */
+/* Runs the hooks of objects before the copies of a transfer begin. A step belongs to its plan. While hooks run, one
+ * thread accesses each step. Thread rule: the starting thread calls prepare and run. Hooks run on pool threads, or on
+ * the starting thread if on_caller is set. */
 #ifndef TDICT_TRANSFER_HOOKS_H
 #define TDICT_TRANSFER_HOOKS_H
 

@@ -46,7 +46,7 @@ struct tdict_future {
 
   /* The parts of the context that the transfer uses */
   tdict_engine *engine; /* must not be used after the transfer has ended, because the context may be destroyed */
-  tdict_pool *pool;     /* the engine's pool; only the address is compared */
+  tdict_pool *pool;     /* the engine's pool; may be destroyed after the transfer has ended */
   tdict_forkmark *mark; /* mark and log: retained */
   tdict_log *log;
   tdict_stream_range streams; /* devices whose streams may wait for the transfer */
@@ -144,9 +144,10 @@ struct tdict_future {
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err);
 /* Drops a reference that is not a handle of the program. The last reference frees the transfer. */
 void tdict_transfer_release(tdict_future *f);
-/* Stores the first error; later ones are ignored. `item` names the leaf, or is UINT32_MAX. */
+/* Stores the error if it is the first error of the transfer. `item` is the item whose leaf the error names, or
+ * UINT32_MAX. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
-/* Like tdict_transfer_fail(), but stores a known path instead of an item. */
+/* Stores an error like tdict_transfer_fail(), but with a known path instead of an item. */
 void tdict_transfer_fail_at(tdict_future *transfer, const char *path, const tdict_error *error);
 /* Returns true if an error was stored or the transfer was cancelled. The returned value may be out of date, so use it
  * only to stop early. */

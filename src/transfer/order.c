@@ -68,7 +68,7 @@ typedef struct conflict_search {
   tdict_future *self;
   uint32_t cap;
   bool no_memory;
-  bool lost; /* true: bytes of a source are invalid, because a transfer into them failed */
+  bool lost; /* true: a source's storage has lost bytes */
   tdict_fence *foreign;
 } conflict_search;
 
@@ -125,8 +125,8 @@ static void find_foreign(void *user, tdict_fence *fence) {
   g->foreign = fence;
 }
 
-/* Waits for a limited time only: the other transfer may also have seen the marks of this transfer and be removing its
- * own marks. */
+/* Waits for the fence, but for a limited time only: the other transfer may also have seen the marks of this transfer
+ * and be removing its own marks. On a pool thread, runs a queued task instead if there is one. */
 static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
   if (!tdict_pool_is_worker(t->pool) || !tdict_pool_help(t->pool, NULL))
     foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_WAIT_NS));

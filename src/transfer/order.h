@@ -7,8 +7,9 @@
 #include "transfer/job.h"
 
 /* Attaches the transfer's marks to its storages. Launches the transfer at once if it waits for no other transfer.
- * Otherwise the transfer is launched when the last awaited transfer ends. The plan, the result, the wait events and the
- * workers' tasks must be set. On failure no copy has begun. TDICT_ENOMEM; TDICT_EINVAL a source's bytes are lost. */
+ * Otherwise the transfer is launched when the last awaited transfer ends. The caller has set the plan, the wait events
+ * and the workers' tasks. On failure no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted, or
+ * TDICT_EINVAL if a source's bytes are lost. */
 tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
 /* Submits the transfer's tasks, or lets the starting thread work. Call when the transfer waits for no earlier
  * transfer. */
@@ -16,7 +17,7 @@ void tdict_transfer_launch(tdict_future *transfer);
 /* Removes the first num_writes marks on written storages, and all marks on sources that finish.c has not removed
  * yet. */
 void tdict_transfer_unmark(tdict_future *transfer, uint32_t num_writes);
-/* Adds the reference of the transfer's work, and counts the transfer as running. The engine's lock must be held. */
+/* Adds the reference of the transfer's work, and counts the transfer as running. The caller holds the engine's lock. */
 void tdict_transfer_count_live(tdict_future *transfer);
 
 #endif

@@ -22,12 +22,12 @@
 #include "transfer/run/worker.h"
 
 enum { MAX_READERS = 15 };
-/* Number of items from which several threads place items. */
+/* If a plan has at least this many items, several threads place the items. */
 enum { MANY_ITEMS = 8192 };
 /* Reading this many leaves takes longer than waking threads. */
 enum { MANY_LEAVES = 2048 };
 
-/* The state of one start; lives for one call. */
+/* The state of starting one transfer. The struct lives for one call. */
 typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
@@ -174,7 +174,8 @@ static int find_memory_node(const tdict_plan *p) {
   return -1;
 }
 
-/* Returns the GPU for checks of streams; NULL if the transfer copies within the host. */
+/* Returns the GPU with which streams are checked: the first GPU that copies, else the target's GPU. Returns NULL if the
+ * transfer uses no GPU. */
 static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
   tdict_gpu *gpu = NULL;
   for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
@@ -265,8 +266,8 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   return status == TDICT_OK ? make_wait_events(s, t, err) : status;
 }
 
-/* Works on the starting thread, if the transfer works on its caller. If the transfer had to wait for another transfer,
- * a pool thread may have taken over the work. */
+/* Does the work of the first worker on the starting thread if on_caller is set. If the transfer had to wait for another
+ * transfer, on_caller may have become false, and a pool thread does this work. */
 static void work_on_caller(tdict_future *t, bool returns_early) {
   if (!t->on_caller) return;
   (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);

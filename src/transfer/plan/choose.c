@@ -35,10 +35,11 @@ static uint32_t num_hooked(const tdict_plan *p) {
   return count;
 }
 
+/* A plan with at most this many items has little to queue. */
+enum { FEW_ITEMS = 16 };
 /* Returns true if the driver copies everything and there is little to queue. Queueing then takes less time than waking
  * a thread, so the calling thread queues the copies, even in an _async call. After the line is cut,
  * is_queued_without_waiting() checks again. */
-enum { FEW_ITEMS = 16 };
 static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
   const tdict_plan *p = r->plan;
   return r->mode == TDICT_MODE_NON_BLOCKING_PIN && bytes == 0 && p->way_bytes[TDICT_WAY_DIRECT] == p->total_bytes &&

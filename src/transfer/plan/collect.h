@@ -1,5 +1,5 @@
-/* Collects the leaves of a tree into a plan. The caller owns the request, which is read during the call.
- * Thread rule: one thread for each plan. */
+/* Collects the leaves of a tree into a plan. The caller owns the request. Thread rule: one thread at a time may use a
+ * plan. */
 #ifndef TDICT_TRANSFER_PLAN_COLLECT_H
 #define TDICT_TRANSFER_PLAN_COLLECT_H
 

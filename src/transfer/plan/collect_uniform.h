@@ -1,7 +1,7 @@
 /* Collects uniform leaves fast. A uniform leaf is in C order in ordinary host memory. Only the tree references the
  * leaf, and the leaf is copied to one GPU. A small pinned leaf that is packed into slots is uniform, too. No other leaf
- * can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. Owned by one
- * collection. Thread rule: one thread calls. */
+ * can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. The struct
+ * belongs to one tdict_plan_collect() call. Thread rule: only the thread of that call uses the struct. */
 #ifndef TDICT_TRANSFER_PLAN_COLLECT_UNIFORM_H
 #define TDICT_TRANSFER_PLAN_COLLECT_UNIFORM_H
 
@@ -19,9 +19,10 @@ typedef struct tdict_uniform {
   const tdict_tree *mixed_node; /* the last node in which helpers found a leaf that is not uniform */
 } tdict_uniform;
 
+/* How many leaves ahead the records of leaves are prefetched. */
+enum { TDICT_LOOK_FAR = 16, TDICT_LOOK_NEAR = 8 };
 /* Prefetches the records of the leaves that follow `slot`. The records of a large tree are scattered over memory.
  * Waiting for each cache line would cost more than all other work. */
-enum { TDICT_LOOK_FAR = 16, TDICT_LOOK_NEAR = 8 };
 static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint32_t end) {
   if (slot + TDICT_LOOK_FAR < end) {
     const char *far = tdict_leaf_pointer(node->leaves[slot + TDICT_LOOK_FAR]);

@@ -1,4 +1,5 @@
-/* The plan of a transfer: which leaves are copied, in which way, to which address, and in which chunks.
+/* Declares the plan of a transfer. The plan says which leaves are copied, in which way, to which address, and in which
+ * chunks.
  *
  * The plan lays out all leaves to copy one after another, in tree order. This layout is called the line. `offset` is
  * the offset of a leaf on the line, a multiple of 256. The storage of a new result has the layout of the line. A chunk

@@ -24,9 +24,10 @@ static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
   return tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
 }
 
+/* How many leaves ahead the records of leaves are prefetched. */
+enum { LOOK_AHEAD = 8 };
 /* Makes the tensors from the frame's slot on, up to the first leaf that is not a tensor, and moves the frame there.
  * The tensors' records are scattered over memory, so they are prefetched. */
-enum { LOOK_AHEAD = 8 };
 static void make_leaves(builder *b, tdict_frame *top) {
   const tdict_tree *node = top->node;
   tdict_leaf *places = ((tdict_tree *)top->mark)->leaves;

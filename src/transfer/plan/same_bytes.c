@@ -1,5 +1,5 @@
-/* A hash table of leaves, keyed by the address of the first element, with linear probing. See same_bytes.h for
- * ownership and threads. */
+/* Implements a hash table of leaves with linear probing. The key is the address of the first element. See same_bytes.h
+ * for ownership and threads. */
 #include "transfer/plan/same_bytes.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-/* Finds leaves that cover exactly the same bytes of one storage, so that these bytes are copied once. Owned by one
- * call.
- * Thread rule: one thread. */
+/* Finds leaves that cover exactly the same bytes of one storage, so that these bytes are copied once. One call owns the
+ * table. Thread rule: one thread uses a table. */
 #ifndef TDICT_TRANSFER_PLAN_SAME_BYTES_H
 #define TDICT_TRANSFER_PLAN_SAME_BYTES_H
 

@@ -1,4 +1,4 @@
-/* The built-in tuning table, and the checks of tables. The table was measured with an H200 GPU, PCIe 5 and 16 CPU
+/* Defines the built-in tuning table and checks tables. The table was measured with an H200 GPU, PCIe 5 and 16 CPU
  * cores. See tuning.h for ownership and threads. */
 #include "transfer/plan/tuning.h"
 

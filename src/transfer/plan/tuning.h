@@ -1,6 +1,6 @@
-/* The tuning table: for each size of a transfer, the number of threads, the bytes of a chunk and the kind of stores.
- * Each direction has its own rows. A context uses the built-in table unless it has a tuning file. A table is plain data
- * and owns no memory. Thread rule: no thread may write a table while others read it. */
+/* Declares the tuning table, which gives the number of threads, the bytes of a chunk and the kind of stores for each
+ * size of a transfer. Each direction has its own rows. A context uses the built-in table unless it has a tuning file. A
+ * table is plain data and owns no memory. Thread rule: no thread may write a table while others read it. */
 #ifndef TDICT_TRANSFER_PLAN_TUNING_H
 #define TDICT_TRANSFER_PLAN_TUNING_H
 

@@ -1,9 +1,9 @@
-/* Batches: copies of several slots that the driver queues together. Each submission costs the link some microseconds,
- * regardless of its number of copies. So while the link is busy, copies are gathered. A batch is queued if the batch
- * before the last batch has ended, or if the batch is full. A batch is also queued if a thread is about to wait for a
- * slot in the batch, or has no more work. A slot belongs to the lane that added the slot's copy. A transfer has at most
- * one batch, for one GPU. Thread rule: one thread creates the batch while no other thread works. Any worker may call
- * the other functions, inside a scope of the GPU. */
+/* Declares batches. A batch is a set of copies of several slots that the driver queues together. Each submission costs
+ * the link some microseconds, regardless of its number of copies. So while the link is busy, copies are gathered. A
+ * batch is queued if the batch before the last batch has ended, or if the batch is full. A batch is also queued if a
+ * thread is about to wait for a slot in the batch, or has no more work. A slot belongs to the lane that added the
+ * slot's copy. A transfer has at most one batch, for one GPU. Thread rule: one thread creates the batch while no other
+ * thread works. Any worker may call the other functions, inside a scope of the GPU. */
 #ifndef TDICT_TRANSFER_RUN_BATCH_H
 #define TDICT_TRANSFER_RUN_BATCH_H
 

@@ -1,8 +1,8 @@
-/* Chunks that several threads fill together. Each copy costs the link some microseconds regardless of its size, so
- * copies should be large. However, the first copy should begin soon. Therefore each thread gathers one part of a chunk
- * into the chunk's slot, and the thread that fills the last part queues the copy. A thread that waits long for a
- * chunk's slot returns its finished slots to the ring. The thread of the first part can then take a slot. Thread rule:
- * one thread calls create and close while no other thread works. Workers call the other functions, each with a
+/* Declares chunks that several threads fill together. Each copy costs the link some microseconds regardless of its
+ * size, so copies should be large. However, the first copy should begin soon. Therefore each thread gathers one part of
+ * a chunk into the chunk's slot, and the thread that fills the last part queues the copy. A thread that waits long for
+ * a chunk's slot returns its finished slots to the ring. The thread of the first part can then take a slot. Thread
+ * rule: one thread calls create and close while no other thread works. Workers call the other functions, each with a
  * different lane. */
 #ifndef TDICT_TRANSFER_RUN_CHUNK_PARTS_H
 #define TDICT_TRANSFER_RUN_CHUNK_PARTS_H

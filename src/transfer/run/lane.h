@@ -1,6 +1,5 @@
-/* A lane: the stream of one thread on one GPU, and its copies in flight, oldest first. The lane owns the slots that
- * it holds.
- * Thread rule: one thread, which holds the GPU's scope from open to close. */
+/* Declares a lane, which is the stream of one thread on one GPU, and its copies in flight, oldest first. The lane owns
+ * the slots that it holds. Thread rule: one thread uses a lane and is inside the GPU's scope from open to close. */
 #ifndef TDICT_TRANSFER_RUN_LANE_H
 #define TDICT_TRANSFER_RUN_LANE_H
 

@@ -1,5 +1,5 @@
 /* A piece is the part of a leaf that lies in a chunk. The functions copy pieces between a slot and the leaves. The
- * caller owns all memory. Thread-safe: no state. */
+ * caller owns all memory. The functions keep no state and are thread-safe. */
 #ifndef TDICT_TRANSFER_RUN_PIECES_H
 #define TDICT_TRANSFER_RUN_PIECES_H
 
@@ -18,14 +18,15 @@ void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_s
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
 /* If one copy between the slot and the device is enough for the chunk, writes the copy to *out and returns true. */
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out);
-/* Queues copies between the slot and the device, as few as the layout allows. On failure, queue->item is the leaf that
- * the error names. */
+/* The arguments of tdict_pieces_submit(). */
 typedef struct tdict_pieces_queue {
   tdict_gpu *gpu;
   tdict_cu_stream stream;
   char *slot;
   uint32_t item;
 } tdict_pieces_queue;
+/* Queues copies between the slot and the device, as few as the layout allows. On failure, queue->item is the leaf that
+ * the error names. */
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *queue,
                                  tdict_error *err);
 

@@ -1,5 +1,5 @@
-/* The staging ring: a list of idle slots, and a list of slots that a copy may still use. See ring.h for ownership
- * and threads. */
+/* Implements the staging ring by a list of idle slots and a list of slots that a copy may still use. See ring.h for
+ * ownership and threads. */
 #include "transfer/run/ring.h"
 
 #include <stdlib.h>

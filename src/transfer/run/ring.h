@@ -1,8 +1,7 @@
-/* The staging ring of a device: a fixed amount of pinned memory, divided into slots. Leaves in ordinary memory are
- * copied through the slots.
- * A slot belongs to the thread that took it. A slot may be returned while a copy still uses the slot. The slot's event
- * is done when the copy is done.
- * Thread rule: safe from any thread that is inside a scope of the ring's GPU. */
+/* Declares the staging ring of a device, which is a fixed amount of pinned memory, divided into slots. Leaves in
+ * ordinary memory are copied through the slots. A slot belongs to the thread that took it. A slot may be returned while
+ * a copy still uses the slot. The slot's event is done when the copy is done. Thread rule: safe from any thread that is
+ * inside a scope of the ring's GPU. */
 #ifndef TDICT_TRANSFER_RUN_RING_H
 #define TDICT_TRANSFER_RUN_RING_H
 

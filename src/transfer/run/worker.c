@@ -286,7 +286,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
  * call. */
 static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
-/* Closes the lane; the last worker ends the transfer. `cpu` is the thread's processor time when the worker began. */
+/* Closes the lane. If this is the last worker, ends the transfer. `cpu` is the thread's processor time when the worker
+ * began. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;

@@ -1,6 +1,6 @@
-/* The kinds of work that a timeline shows. NVIDIA's profilers can show the same kinds as ranges. If NVTX is absent at
- * build time, ranges are empty macros. If NVTX is present but no profiler runs, a range only loads and tests one
- * variable. The file owns no state. Thread rule: one thread pushes and pops a range; the ranges of a thread must be
+/* Declares the kinds of work that a timeline shows. NVIDIA's profilers can show the same kinds as ranges. If NVTX is
+ * absent at build time, ranges are empty macros. If NVTX is present but no profiler runs, a range only loads and tests
+ * one variable. The file owns no state. Thread rule: one thread pushes and pops a range; the ranges of a thread must be
  * nested. */
 #ifndef TDICT_TRANSFER_TRACE_RANGES_H
 #define TDICT_TRANSFER_TRACE_RANGES_H

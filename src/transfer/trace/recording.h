@@ -1,5 +1,5 @@
-/* The struct of a recording, for trace.c, which fills recordings, and trace_json.c, which writes recordings. See
- * trace.h for ownership and threads. */
+/* Defines the struct of a recording, for trace.c, which fills recordings, and trace_json.c, which writes recordings.
+ * See trace.h for ownership and threads. */
 #ifndef TDICT_TRANSFER_TRACE_RECORDING_H
 #define TDICT_TRANSFER_TRACE_RECORDING_H
 
@@ -59,8 +59,8 @@ typedef struct tdict_recording {
 tdict_recording *tdict_recording_retain(tdict_recording *recording);
 void tdict_recording_release(tdict_recording *recording); /* NULL is allowed */
 
-/* Writes the recording as JSON, in pieces. Returns TDICT_OK; the status that `write` returned; TDICT_ENOMEM. */
 typedef tdict_status (*tdict_trace_sink)(void *user, const char *text, size_t bytes);
+/* Writes the recording as JSON, in pieces. Returns TDICT_OK; the status that `write` returned; TDICT_ENOMEM. */
 tdict_status tdict_recording_write(tdict_recording *recording, tdict_trace_sink write, void *user, tdict_error *err);
 
 #endif

@@ -68,10 +68,10 @@ static inline int64_t tdict_phase_end(const tdict_traced *traced, tdict_range ra
   return tdict_phase_is_counted(range) ? tdict_now_ns() - begin_ns : 0;
 }
 
+typedef struct tdict_slice tdict_slice;
 /* Opens a slice on a stream before copies are queued. After the copies are queued, tdict_trace_close() ends the slice.
  * Returns NULL if the recording is full or an event fails. The transfer must be recorded. The caller must be inside a
  * scope of the GPU. */
-typedef struct tdict_slice tdict_slice;
 tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes);
 void tdict_trace_close(tdict_slice *slice, tdict_gpu *gpu);
 
