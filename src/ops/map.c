@@ -91,6 +91,7 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
   if (is_next_tensor_shared(m, from)) return TDICT_OK;
+  if (m->map->becomes_object && m->map->becomes_object(m->map, m->entry)) return TDICT_OK;
   m->num_tensors++;
   m->num_dims += (size_t)(from->ndim + m->map->more_dims);
   if (!m->map->fill) return TDICT_OK;
@@ -286,10 +287,20 @@ static tdict_status check_mapped_builtin(const maker *m, const tdict_tree *node,
   return tdict_box_mismatch(m->map->what, node, box, err);
 }
 
+/* Creates the object that a tensor becomes. */
+static tdict_status make_object_of_tensors(const maker *m, const tdict_tree *node, tdict_leaf *to, tdict_error *err) {
+  tdict_box *made;
+  tdict_status status = m->map->join(m->map, m->entry, NULL, node, &made, err);
+  if (status == TDICT_OK) *to = tdict_leaf_of_box(made);
+  return status;
+}
+
 /* Creates the result of a tensor or object. */
 static tdict_status make_mapped_leaf(maker *m, const tdict_tree *node, tdict_leaf from, tdict_leaf *to,
                                      tdict_error *err) {
   tdict_box *box = tdict_leaf_box(from), *made;
+  if (!box && m->map->becomes_object && m->map->becomes_object(m->map, m->entry))
+    return make_object_of_tensors(m, node, to, err);
   if (!box) return make_mapped_tensor(m, tdict_leaf_tensor(from), to, err);
   if (m->map->way == TDICT_OBJECT_SHARE) {
     *to = tdict_leaf_retain(from);
@@ -467,7 +478,7 @@ tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const cha
                              tdict_error *err) {
   tdict_demand demand = tdict_demand_of(under, what, NULL);
   tdict_tree *tree = tdict_leaf_tree(leaf), *copy, *adopted;
-  tdict_status status = TDICT_OK;
+  tdict_status status;
   if (!tree) {
     status = tdict_agree_leaf(&demand, leaf, NULL, err);
     if (status == TDICT_OK) *out = tdict_leaf_retain(leaf);

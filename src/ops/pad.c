@@ -122,6 +122,8 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
   padder p = {.items = items, .count = count, .value = value};
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
   tdict_status status = tdict_options_read(&o, sizeof o, options, "join options", err);
+  if (status == TDICT_OK && o.ragged)
+    status = tdict_fail(err, TDICT_EINVAL, "%s: the option ragged is set, and only stack makes ragged leaves", what);
   if (status == TDICT_OK && o.dim != 0)
     status = tdict_fail(err, TDICT_EINVAL, "%s: dim is %d, wanted 0", what, (int)o.dim);
   if (status == TDICT_OK) status = tdict_align_trees(what, items, count, true, &p.aligned, err);
