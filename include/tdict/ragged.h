@@ -21,8 +21,8 @@
  *   with as many rows as the index selects. If the batch size of the value is [], the value may also be a tensor, which
  *   is written to each selected row.
  * - tdict_index_into() reads one row into a tensor, and several rows into a ragged leaf with rows of equal lengths.
- * - tdict_fill(), tdict_zero(), tdict_visit(), tdict_apply() and tdict_filter() use `values` only, at the path
- *   "leaf.values". If tdict_apply() returns another tensor for `values`, its first size must be the same.
+ * - tdict_fill(), tdict_zero(), tdict_to_dtype(), tdict_visit(), tdict_apply() and tdict_filter() use only `values`,
+ *   at the path "leaf.values". If tdict_apply() returns another tensor for `values`, its first size must be the same.
  * - tdict_clone_deep() and transfers copy both tensors. tdict_transfer_into() copies `values` only, because the lengths
  *   of the rows must be equal.
  * - Operations that would add, remove or reorder other batch dimensions return #TDICT_ENOTSUP. The same is true for

@@ -100,6 +100,13 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
 }
 
+/* Returns true for an object of a built-in type that is not flattened: it has functions for the operation, or no
+ * elements that the operation reads. */
+static bool stays_closed(const tdict_map *map, const tdict_box *box) {
+  if (!tdict_builtin_of(box->type) || map->way == TDICT_OBJECT_CLONE) return false;
+  return map->way != TDICT_OBJECT_ELEMENTS || !tdict_box_has_elements(box);
+}
+
 /* Measures all leaves. Stops at the first object that is not flattened, since the tree is then mapped again with
  * flattened objects. */
 static tdict_status measure_all(maker *m, tdict_error *err) {
@@ -111,9 +118,8 @@ static tdict_status measure_all(maker *m, tdict_error *err) {
       if (!tdict_cursor_enter(&m->cursor, tree)) return no_memory_for_map(m->map, err);
       continue;
     }
-    const bool is_builtin =
-        !tensor && m->map->way != TDICT_OBJECT_CLONE && tdict_builtin_of(tdict_leaf_box(leaf)->type);
-    m->found_objects = m->found_objects || (!tensor && !m->map->objects_opened && !is_builtin);
+    const bool is_closed = !tensor && stays_closed(m->map, tdict_leaf_box(leaf));
+    m->found_objects = m->found_objects || (!tensor && !m->map->objects_opened && !is_closed);
     if (m->found_objects) return TDICT_OK;
     tdict_status status = tensor ? measure_tensor(m, tensor, err) : TDICT_OK;
     if (status != TDICT_OK) return fail_at_leaf(m, status, err);
@@ -302,12 +308,12 @@ static tdict_status make_mapped_leaf(maker *m, const tdict_tree *node, tdict_lea
   if (!box && m->map->becomes_object && m->map->becomes_object(m->map, m->entry))
     return make_object_of_tensors(m, node, to, err);
   if (!box) return make_mapped_tensor(m, tdict_leaf_tensor(from), to, err);
-  if (m->map->way == TDICT_OBJECT_SHARE) {
+  const bool is_closed = stays_closed(m->map, box);
+  if (m->map->way == TDICT_OBJECT_SHARE || (is_closed && m->map->way == TDICT_OBJECT_ELEMENTS)) {
     *to = tdict_leaf_retain(from);
     return TDICT_OK;
   }
-  if (m->map->way != TDICT_OBJECT_CLONE && tdict_builtin_of(box->type))
-    return make_mapped_builtin(m, node, box, to, err);
+  if (is_closed) return make_mapped_builtin(m, node, box, to, err);
   tdict_error hook_error = {0};
   tdict_status status = m->map->object(m->map, m->entry, box, &made, &hook_error);
   if (status != TDICT_OK) {

@@ -37,7 +37,8 @@ struct tdict_map {
   tdict_object_method way;
   tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
   bool objects_opened;
-  /* For objects of built-in types, which are never opened. The map shares them if `way` is TDICT_OBJECT_SHARE. Else it
+  /* For objects of built-in types. They are opened only if `way` is TDICT_OBJECT_CLONE, or TDICT_OBJECT_ELEMENTS and the
+   * object has elements. The map shares other objects if `way` is TDICT_OBJECT_SHARE or TDICT_OBJECT_ELEMENTS. Else it
    * calls `join` if that is set; `node` is the new node that will hold the result. Otherwise a type that can arrange
    * elements gets the elements that `describe` and `fill` select. Other types get the elements of `pick`. A NULL pick:
    * the operation has none, see tdict_box_pick(). */

@@ -383,6 +383,28 @@ DEVICE_CASE(ragged_clone_and_compare) {
   close_world(&w);
 }
 
+CASE(ragged_values_are_converted) {
+  rows r = rows_of(2, COUNTS(3, 0, 2, 1));
+  tdict_tree *td = rows_tree(&r, NULL), *out = NULL;
+  td_ok(tdict_to_dtype(td, TDICT_F64, NULL, &out, err));
+  const tdict_ragged *leaf = rows_get(out, "n.x");
+  assert_int_equal(tdict_tensor_dtype(tdict_ragged_values(leaf)), TDICT_F64);
+  assert_ptr_equal(tdict_ragged_offsets(leaf), tdict_ragged_offsets(rows_get(td, "n.x")));
+  const double *data = tdict_tensor_const_data(tdict_ragged_values(leaf));
+  for (int64_t i = 0, at = 0; i < 4; i++) {
+    assert_int_equal(tdict_ragged_row_length(leaf, i), r.length[i]);
+    for (int64_t k = 0; k < r.length[i] * 2; k++) assert_true(data[at++] == (double)r.value[i][k]);
+  }
+  tdict_release(out);
+  WITHOUT_MEMORY(tdict_to_dtype(td, TDICT_F64, NULL, &out, err));
+  tdict_release(out);
+  td_ok(tdict_to_dtype(td, TDICT_F32, NULL, &out, err)); /* nothing changes in the leaf */
+  assert_ptr_equal(tdict_ragged_values(rows_get(out, "n.x")), tdict_ragged_values(rows_get(td, "n.x")));
+  tdict_release(out);
+  tdict_release(td);
+  rows_free(&r);
+}
+
 CASE(ragged_is_printed) {
   rows r = rows_of(17, COUNTS(3, 0, 9)), flat = rows_of(1, COUNTS(1));
   tdict_tree *td = help_tree(0, NULL);
