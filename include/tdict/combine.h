@@ -25,6 +25,8 @@ typedef struct tdict_join_options {
                     Negative values count from the end. Default 0. */
   tdict_memory *memory; /**< Memory of the result. NULL (default): the memory of the first tree if its tensors are on
                              a device, else plain host memory. */
+  bool ragged; /**< true: tdict_stack() of trees without batch dimensions makes a ragged leaf (tdict/ragged.h) of the
+                    tensors at a key if their first sizes differ. The other functions return #TDICT_EINVAL. */
 } tdict_join_options;
 static inline tdict_join_options tdict_join_options_default(void) {
   tdict_join_options o;
@@ -37,14 +39,18 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *
  *  The result has the batch size of the trees with a dimension of @p count elements inserted at `dim`. Element i
  *  along that dimension is a copy of tree i.
+ *  If the option `ragged` is set and the trees have no batch dimension, tensors at one key may differ in their first
+ *  size. The result has a ragged leaf with int64 offsets at such a key. Other keys get tensors.
  *  @param[in] items  @p count trees, borrowed.
  *  @param[in] options  NULL for the defaults.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if there are no trees, a pointer is NULL, or `dim` does not exist;
- *          #TDICT_ENOTFOUND if a key is missing in one of the trees; #TDICT_ETYPE if the entries at a key differ in
- *          kind (tensor, tree, object) or in the type of the object; #TDICT_ESHAPE if batch sizes or shapes differ;
- *          #TDICT_EDTYPE if dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on different devices;
- *          #TDICT_ENOMEM. err->path names the key, and the message names the tree. */
+ *  @return #TDICT_OK; #TDICT_EINVAL if there are no trees, a pointer is NULL, `dim` does not exist, or `ragged` is
+ *          set for trees with batch dimensions; #TDICT_ENOTFOUND if a key is missing in one of the trees;
+ *          #TDICT_ETYPE if the entries at a key differ in kind (tensor, tree, object) or in the type of the object;
+ *          #TDICT_ESHAPE if batch sizes or shapes differ, or a ragged leaf would be in a child with a batch dimension
+ *          of its own; #TDICT_EDTYPE if dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on different
+ *          devices; #TDICT_ENOTSUP if `ragged` is set and an object has no `stack` hook; #TDICT_ENOMEM. err->path
+ *          names the key, and the message names the tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);

@@ -80,7 +80,8 @@ struct tdict_type {
 /** @brief Sets the object at a path, as tdict_set() sets a tensor.
  *
  *  Takes ownership of @p self on success only. If the path already holds @p self, nothing changes. Objects are not
- *  checked against the batch size or device of the tree. No hook is called.
+ *  checked against the device of the tree. Only objects of the library's types, such as tdict_ragged_type(), are
+ *  checked against the batch size. No hook is called.
  *  @return The same errors as tdict_set(); #TDICT_EINVAL also if @p type has no name, no `release` or too small a
  *          `struct_size`, or has only one of `flatten` and `unflatten`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_object(tdict_tree *tree, const char *path, const tdict_type *type,

@@ -12,6 +12,7 @@
 #include "ops/check_copy.h"
 #include "ops/shape.h"
 #include "tree/text.h"
+#include "types/ragged.h"
 
 typedef struct joiner {
   const char *what;
@@ -21,6 +22,7 @@ typedef struct joiner {
   int dim, ndim;
   int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* batch size of the result */
   tdict_memory *memory;
+  bool makes_ragged;     /* stack makes ragged leaves of tensors with different lengths */
   tdict_aligned aligned; /* the items; if an existing tree is written, that tree is the first */
   size_t first_item;     /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
 } joiner;
@@ -70,6 +72,13 @@ static tdict_status read_join_options(joiner *j, const tdict_join_options *optio
   if (status != TDICT_OK) return status;
   j->dim = o.dim;
   j->memory = o.memory;
+  if (o.ragged && !j->makes_ragged)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the option ragged is set, and only stack makes ragged leaves", j->what);
+  j->makes_ragged = o.ragged;
+  if (o.ragged && j->items[0]->batch_ndim != 0)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "%s: the option ragged is set, and the trees have %d batch dimensions, wanted 0", j->what,
+                      (int)j->items[0]->batch_ndim);
   return plan_joined_batch_size(j, err);
 }
 
@@ -152,10 +161,39 @@ static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box 
   return tdict_box_stack(j->aligned.leaves + entry * j->count, j->count, out, err);
 }
 
+/* Returns true if stack makes a ragged leaf of the tensors at an entry, because their first sizes differ. The other
+ * sizes are checked when the leaf is made. */
+static bool has_different_lengths(const tdict_map *map, size_t entry) {
+  const joiner *j = map->user;
+  const tdict_tensor *first = get_joined_part(j, entry, 0);
+  bool is_equal = true;
+  for (size_t i = 1; i < j->count; i++) {
+    const tdict_tensor *t = get_joined_part(j, entry, i);
+    if (t->ndim != first->ndim || t->ndim == 0) return false;
+    is_equal = is_equal && t->dims[0] == first->dims[0];
+  }
+  return !is_equal;
+}
+
+static tdict_status stack_as_ragged(const joiner *j, size_t entry, tdict_box **out, tdict_error *err) {
+  tdict_ragged_options options = tdict_ragged_options_default();
+  tdict_ragged *made;
+  options.memory = j->memory;
+  tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items has as many pointers */
+  if (!rows) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu tensors", j->what, j->count);
+  for (size_t i = 0; i < j->count; i++) rows[i] = tdict_leaf_tensor(j->aligned.leaves[entry * j->count + i]);
+  tdict_status status = tdict_ragged_of_rows(j->what, rows, j->count, &options, &made, err);
+  free((void *)rows);
+  if (status != TDICT_OK) return status;
+  status = tdict_box_create(tdict_ragged_type(), made, out, err);
+  if (status != TDICT_OK) tdict_ragged_release(made);
+  return status;
+}
+
 static tdict_status join_builtins(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,
                                   tdict_box **out, tdict_error *err) {
   const joiner *j = map->user;
-  (void)from;
+  if (!from) return stack_as_ragged(j, entry, out, err);
   const tdict_joining how = {j->dim, j->is_stack, node, j->items, j->memory};
   return tdict_box_join(j->aligned.leaves + entry * j->count, j->count, &how, out, err);
 }
@@ -175,6 +213,9 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
     const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
     status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);
   }
+  /* A flattened object must be made again from tensors, not from ragged leaves. */
+  if (status == TDICT_OK && j->makes_ragged && opened && tdict_num_objects(opened[0]) != tdict_num_objects(first))
+    status = tdict_fail(err, TDICT_ENOTSUP, "%s: the option ragged is set, and an object has no stack hook", j->what);
   /* Build the result from the first tree; the callbacks read the other trees at the same entry. */
   const tdict_map map = {.what = j->what,
                          .batch_in = first->batch_ndim,
@@ -189,6 +230,7 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
                          .way = way,
                          .object = stack_objects,
                          .join = join_builtins,
+                         .becomes_object = j->makes_ragged ? has_different_lengths : NULL,
                          .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : first, &made, err);
   if (status == TDICT_OK && opened) status = tdict_objects_unflatten(j->what, first, made, err);
@@ -203,7 +245,7 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
 
 tdict_status tdict_stack(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
                          tdict_tree **out, tdict_error *err) {
-  joiner j = {.what = "stack", .items = items, .count = count, .is_stack = true};
+  joiner j = {.what = "stack", .items = items, .count = count, .is_stack = true, .makes_ragged = true};
   return join_into_new_tree(&j, options, out, err);
 }
 

@@ -44,18 +44,6 @@ static tdict_status fail_at_leaf(const maker *m, tdict_status status, tdict_erro
   return tdict_error_at(err, status, path);
 }
 
-/* Chooses the memory of the new elements for `from`. */
-static tdict_status choose_result_memory(const tdict_map *map, const tdict_tensor *from, tdict_memory **out,
-                                         tdict_error *err) {
-  const tdict_storage *s = from->storage;
-  *out = map->memory;
-  if (map->memory || s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
-  *out = s->memory;
-  if (s->memory) return TDICT_OK;
-  return tdict_fail(err, TDICT_EWRONGDEVICE,
-                    "%s: the device memory belongs to the program, so no memory is known for the result", map->what);
-}
-
 /* Finds or adds the arena of a memory. Returns NULL if there are too many memories. */
 static arena *get_arena(maker *m, tdict_memory *memory) {
   for (int i = 0; i < m->num_arenas; i++)
@@ -80,7 +68,7 @@ static bool is_next_tensor_shared(maker *m, const tdict_tensor *from) {
 static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
   tdict_memory *memory;
   tdict_layout_size size;
-  tdict_status status = choose_result_memory(m->map, from, &memory, err);
+  tdict_status status = tdict_tensor_choose_memory(m->map->what, from, m->map->memory, &memory, err);
   if (status == TDICT_OK)
     status = tdict_layout_check(m->map->what, choose_result_dtype(m->map, from), made->ndim, made->shape, &size, err);
   if (status != TDICT_OK) return status;
@@ -103,12 +91,20 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
   if (is_next_tensor_shared(m, from)) return TDICT_OK;
+  if (m->map->becomes_object && m->map->becomes_object(m->map, m->entry)) return TDICT_OK;
   m->num_tensors++;
   m->num_dims += (size_t)(from->ndim + m->map->more_dims);
   if (!m->map->fill) return TDICT_OK;
   tdict_made made;
   tdict_status status = m->map->describe(m->map, m->entry, from, &made, err);
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
+}
+
+/* Returns true for an object of a built-in type that is not flattened: it has functions for the operation, or no
+ * elements that the operation reads. */
+static bool stays_closed(const tdict_map *map, const tdict_box *box) {
+  if (!tdict_builtin_of(box->type) || map->way == TDICT_OBJECT_CLONE) return false;
+  return map->way != TDICT_OBJECT_ELEMENTS || !tdict_box_has_elements(box);
 }
 
 /* Measures all leaves. Stops at the first object that is not flattened, since the tree is then mapped again with
@@ -122,9 +118,8 @@ static tdict_status measure_all(maker *m, tdict_error *err) {
       if (!tdict_cursor_enter(&m->cursor, tree)) return no_memory_for_map(m->map, err);
       continue;
     }
-    const bool is_builtin =
-        !tensor && m->map->way != TDICT_OBJECT_CLONE && tdict_builtin_of(tdict_leaf_box(leaf)->type);
-    m->found_objects = m->found_objects || (!tensor && !m->map->objects_opened && !is_builtin);
+    const bool is_closed = !tensor && stays_closed(m->map, tdict_leaf_box(leaf));
+    m->found_objects = m->found_objects || (!tensor && !m->map->objects_opened && !is_closed);
     if (m->found_objects) return TDICT_OK;
     tdict_status status = tensor ? measure_tensor(m, tensor, err) : TDICT_OK;
     if (status != TDICT_OK) return fail_at_leaf(m, status, err);
@@ -189,7 +184,7 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
   }
   tdict_memory *memory = NULL;
   view.dtype = choose_result_dtype(m->map, from);
-  status = choose_result_memory(m->map, from, &memory, err);
+  status = tdict_tensor_choose_memory(m->map->what, from, m->map->memory, &memory, err);
   if (status != TDICT_OK) return status;
   arena *a = get_arena(m, memory);
   view.data = a->storage->data ? (void *)((uintptr_t)a->storage->data + a->next) : NULL;
@@ -298,17 +293,27 @@ static tdict_status check_mapped_builtin(const maker *m, const tdict_tree *node,
   return tdict_box_mismatch(m->map->what, node, box, err);
 }
 
+/* Creates the object that a tensor becomes. */
+static tdict_status make_object_of_tensors(const maker *m, const tdict_tree *node, tdict_leaf *to, tdict_error *err) {
+  tdict_box *made;
+  tdict_status status = m->map->join(m->map, m->entry, NULL, node, &made, err);
+  if (status == TDICT_OK) *to = tdict_leaf_of_box(made);
+  return status;
+}
+
 /* Creates the result of a tensor or object. */
 static tdict_status make_mapped_leaf(maker *m, const tdict_tree *node, tdict_leaf from, tdict_leaf *to,
                                      tdict_error *err) {
   tdict_box *box = tdict_leaf_box(from), *made;
+  if (!box && m->map->becomes_object && m->map->becomes_object(m->map, m->entry))
+    return make_object_of_tensors(m, node, to, err);
   if (!box) return make_mapped_tensor(m, tdict_leaf_tensor(from), to, err);
-  if (m->map->way == TDICT_OBJECT_SHARE) {
+  const bool is_closed = stays_closed(m->map, box);
+  if (m->map->way == TDICT_OBJECT_SHARE || (is_closed && m->map->way == TDICT_OBJECT_ELEMENTS)) {
     *to = tdict_leaf_retain(from);
     return TDICT_OK;
   }
-  if (m->map->way != TDICT_OBJECT_CLONE && tdict_builtin_of(box->type))
-    return make_mapped_builtin(m, node, box, to, err);
+  if (is_closed) return make_mapped_builtin(m, node, box, to, err);
   tdict_error hook_error = {0};
   tdict_status status = m->map->object(m->map, m->entry, box, &made, &hook_error);
   if (status != TDICT_OK) {
@@ -479,7 +484,7 @@ tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const cha
                              tdict_error *err) {
   tdict_demand demand = tdict_demand_of(under, what, NULL);
   tdict_tree *tree = tdict_leaf_tree(leaf), *copy, *adopted;
-  tdict_status status = TDICT_OK;
+  tdict_status status;
   if (!tree) {
     status = tdict_agree_leaf(&demand, leaf, NULL, err);
     if (status == TDICT_OK) *out = tdict_leaf_retain(leaf);

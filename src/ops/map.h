@@ -37,13 +37,16 @@ struct tdict_map {
   tdict_object_method way;
   tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
   bool objects_opened;
-  /* For objects of built-in types, which are never opened. The map shares them if `way` is TDICT_OBJECT_SHARE. Else it
+  /* For objects of built-in types. They are opened only if `way` is TDICT_OBJECT_CLONE, or TDICT_OBJECT_ELEMENTS and the
+   * object has elements. The map shares other objects if `way` is TDICT_OBJECT_SHARE or TDICT_OBJECT_ELEMENTS. Else it
    * calls `join` if that is set; `node` is the new node that will hold the result. Otherwise a type that can arrange
    * elements gets the elements that `describe` and `fill` select. Other types get the elements of `pick`. A NULL pick:
    * the operation has none, see tdict_box_pick(). */
   const tdict_pick *pick;
   tdict_status (*join)(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node, tdict_box **out,
                        tdict_error *err);
+  /* Returns true if the result of a tensor is an object, which `join` makes for a NULL box. NULL: never. */
+  bool (*becomes_object)(const tdict_map *map, size_t entry);
 };
 /* Makes a new tree from `td` as `map` describes. Unless drops_locks is true, locks the new tree like the source.
  * Returns TDICT_ENOMEM. Returns TDICT_ESHAPE if a node would have too many batch dimensions. Also returns TDICT_ESHAPE
@@ -55,7 +58,7 @@ tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tre
  * TDICT_ENOMEM. */
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err);
 /* Prepares a leaf of one tree for a node of another tree. Returns a reference that the caller owns. A child tree is
- * copied, so that no node is shared by both trees. Returns the errors of tdict_agree_tensor() and tdict_agree_below().
+ * copied, so that no node is shared by both trees. Returns the errors of tdict_agree_leaf() and tdict_agree_below().
  * Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,
                              tdict_error *err);

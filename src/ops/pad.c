@@ -93,32 +93,18 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   return tdict_element_from_double(what, from->dtype, p->value, element, err);
 }
 
-/* Copies one sequence to the start of its row, and fills the remaining elements of the row with `element`. */
-static tdict_status write_sequence(const padder *p, const tdict_tensor *made, const tdict_tensor *part, int64_t row,
-                                   const void *element, tdict_error *err) {
-  const size_t item = tdict_dtype_bytes(made->dtype);
-  const int64_t length = part->dims[0];
-  tdict_made sequence_row, padding_row;
-  tdict_temp temp;
-  tdict_made_of(made, &sequence_row);
-  tdict_made_select(&sequence_row, 0, row, item);
-  padding_row = sequence_row;
-  tdict_made_narrow(&sequence_row, 0, 0, length, item);
-  tdict_made_narrow(&padding_row, 0, length, p->batch_size[1] - length, item);
-  tdict_status status = tdict_tensor_copy(tdict_temp_over(&temp, made, &sequence_row), part, err);
-  if (status != TDICT_OK || length == p->batch_size[1]) return status;
-  const tdict_tensor *padding = tdict_temp_over(&temp, made, &padding_row);
-  status = tdict_element_check(what, padding, element, err);
-  return status == TDICT_OK ? tdict_element_fill(padding, element, err) : status;
-}
-
 static tdict_status fill_padded(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                 tdict_error *err) {
   const padder *p = map->user;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
   tdict_status status = tdict_element_from_double(what, from->dtype, p->value, element, err);
-  for (size_t i = 0; i < p->count && status == TDICT_OK; i++)
-    status = write_sequence(p, made, get_sequence(p, entry, i), (int64_t)i, element, err);
+  tdict_made row;
+  tdict_temp temp;
+  for (size_t i = 0; i < p->count && status == TDICT_OK; i++) {
+    tdict_made_of(made, &row);
+    tdict_made_select(&row, 0, (int64_t)i, tdict_dtype_bytes(made->dtype));
+    status = tdict_element_pad(what, tdict_temp_over(&temp, made, &row), get_sequence(p, entry, i), element, err);
+  }
   return status;
 }
 
@@ -136,6 +122,8 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
   padder p = {.items = items, .count = count, .value = value};
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
   tdict_status status = tdict_options_read(&o, sizeof o, options, "join options", err);
+  if (status == TDICT_OK && o.ragged)
+    status = tdict_fail(err, TDICT_EINVAL, "%s: the option ragged is set, and only stack makes ragged leaves", what);
   if (status == TDICT_OK && o.dim != 0)
     status = tdict_fail(err, TDICT_EINVAL, "%s: dim is %d, wanted 0", what, (int)o.dim);
   if (status == TDICT_OK) status = tdict_align_trees(what, items, count, true, &p.aligned, err);

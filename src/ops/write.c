@@ -6,8 +6,8 @@
 #include "ops/check_copy.h"
 #include "ops/index/index_plan.h"
 #include "ops/select.h"
+#include "ops/write.h"
 #include "tensor/element.h"
-#include "tree/objects.h"
 #include "tree/place.h"
 #include "tree/text.h"
 
@@ -198,14 +198,18 @@ static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const c
  * pass uses the flattened pairs again, in the same order. */
 static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                 tdict_error *err) {
-  const tdict_flatten_rule opening = {.what = c->what, .way = TDICT_OBJECT_AS_TENSORS};
+  const tdict_flatten_rule opening = {.what = c->what, .way = TDICT_OBJECT_AS_TENSORS, .above = path};
+  static const tdict_pick whole = {.selects = false};
   tdict_status status = TDICT_OK;
   if (boxes[0] == boxes[1]) return status;
   if (tdict_box_has_fixed_elements(tdict_leaf_box(boxes[1]))) {
     status = tdict_box_keep(c->what, boxes[0], tdict_leaf_box(boxes[1]), true, err);
     return status == TDICT_OK ? status : tdict_error_at(err, status, path);
   }
-  if (checks_only) status = tdict_flat_pairs_add(&c->pairs, &opening, &opening, boxes, path, err);
+  if (checks_only)
+    status = tdict_builtin_of(tdict_leaf_box(boxes[0])->type)
+                 ? tdict_flat_pairs_add_builtin(&c->pairs, &opening, boxes, &whole, err)
+                 : tdict_flat_pairs_add(&c->pairs, &opening, &opening, boxes, path, err);
   if (status != TDICT_OK) return status;
   const tdict_flat_pair pair = tdict_flat_pairs_take(&c->pairs, checks_only);
   tdict_cursor inner;
@@ -238,6 +242,17 @@ static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const c
     cursor->frames[cursor->depth - 1].mark = (size_t)tdict_leaf_tree(dst_leaf);
   }
   return TDICT_OK;
+}
+
+tdict_status tdict_write_pair(const char *what, const tdict_flat_pair *pair, const char *path, bool checks_only,
+                              tdict_error *err) {
+  copier c = {.what = what};
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, pair->from, false);
+  cursor.frames[0].mark = (size_t)pair->to;
+  tdict_status status = write_source_leaves(&c, &cursor, path, checks_only, err);
+  tdict_cursor_reset(&cursor);
+  return status;
 }
 
 /* Makes one pass over the leaves: a check pass or a write pass. */

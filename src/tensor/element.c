@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "tensor/affine.h"
 #include "tensor/convert.h"
 #include "tensor/layout.h"
 
@@ -107,6 +108,23 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
   tdict_status status = tdict_pair_walk(&pair, &whole, fill_rect, &f, err);
   if (status == TDICT_OK) tdict_tensor_regain(t);
   return status;
+}
+
+tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
+                               tdict_error *err) {
+  const size_t item = tdict_dtype_bytes(row->dtype);
+  const int64_t length = part->dims[0], longest = row->dims[0];
+  tdict_made start, rest;
+  tdict_temp temp;
+  tdict_made_of(row, &start);
+  rest = start;
+  tdict_made_narrow(&start, 0, 0, length, item);
+  tdict_made_narrow(&rest, 0, length, longest - length, item);
+  tdict_status status = tdict_tensor_copy(tdict_temp_over(&temp, row, &start), part, err);
+  if (status != TDICT_OK || length == longest) return status;
+  const tdict_tensor *padding = tdict_temp_over(&temp, row, &rest);
+  status = tdict_element_check(what, padding, element, err);
+  return status == TDICT_OK ? tdict_element_fill(padding, element, err) : status;
 }
 
 static double read_float(tdict_dtype dtype, const void *element) {

@@ -45,6 +45,17 @@ tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *
   return TDICT_OK;
 }
 
+tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
+                                        tdict_memory **out, tdict_error *err) {
+  const tdict_storage *s = like->storage;
+  *out = given;
+  if (given || s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  *out = s->memory;
+  if (s->memory) return TDICT_OK;
+  return tdict_fail(err, TDICT_EWRONGDEVICE,
+                    "%s: the device memory belongs to the program, so no memory is known for the result", what);
+}
+
 /* Describes a new tensor in C order, whose data is not yet known. */
 static tdict_tensor_desc make_description(tdict_dtype dtype, int ndim, const int64_t *shape) {
   return (tdict_tensor_desc){.dtype = dtype, .ndim = ndim, .shape = shape};

@@ -56,6 +56,11 @@ void tdict_slab_release(tdict_slab *slab, int64_t count);
  * strides (NULL: C order) of `view`, which must have been checked. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err);
+/* Chooses the memory of new elements for `like`: `given` if it is not NULL, else the memory of `like` if it is on a
+ * device, else plain host memory. Returns TDICT_EWRONGDEVICE if `like` is in device memory of the program and `given` is
+ * NULL. */
+tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
+                                        tdict_memory **out, tdict_error *err);
 /* Returns the bytes that the tensor's elements cover, as offsets in its storage. */
 tdict_extent tdict_tensor_extent(const tdict_tensor *t);
 /* Returns true if some of the tensor's bytes are lost: a transfer into these bytes failed, and the bytes have not been

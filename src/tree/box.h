@@ -70,6 +70,9 @@ typedef struct tdict_builtin {
   tdict_status (*arrange)(const void *self, const tdict_arrangement *to, void **out, tdict_error *err);
   tdict_status (*join)(const void *const *items, size_t count, int dim, bool is_stack, void **out, tdict_error *err);
   const char *setter; /* names the functions that replace the object; for messages of writes in place */
+  /* Makes the object of `count` consecutive elements of the first batch dimension, which shares the elements with
+   * `self`. NULL: `select` copies them. */
+  tdict_status (*range)(const void *self, int64_t start, int64_t count, void **out, tdict_error *err);
 } tdict_builtin;
 extern const char tdict_builtin_mark;
 /* Returns the table of a built-in type, or NULL for a type of the program. */

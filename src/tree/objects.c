@@ -119,20 +119,36 @@ static tdict_status fail_builtin(const char *what, const tdict_type *type, tdict
   return tdict_fail(err, TDICT_ENOTSUP, "%s: not possible for a leaf of type %.60s", what, type->name);
 }
 
+/* Writes to *out the positions of the elements of the first dimension that the pick selects. The caller frees *made,
+ * which is the list if the pick has none. */
+static tdict_status list_positions(const tdict_pick *pick, const char *what, tdict_positions *out, int64_t **made,
+                                   tdict_error *err) {
+  const size_t count = (size_t)pick->count;
+  *made = NULL;
+  *out = (tdict_positions){pick->positions, pick->count};
+  if (pick->positions || count == 0) return TDICT_OK;
+  *made = count <= SIZE_MAX / sizeof **made ? malloc(count * sizeof **made) : NULL;
+  if (!*made) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu positions", what, count);
+  for (size_t i = 0; i < count; i++) (*made)[i] = pick->start + (int64_t)i * pick->step;
+  out->at = *made;
+  return TDICT_OK;
+}
+
 /* Makes the object of the selected elements of the first dimension. */
 static tdict_status select_elements(tdict_box *box, const tdict_pick *pick, const char *what, tdict_box **out,
                                     tdict_error *err) {
   const tdict_builtin *builtin = tdict_builtin_of(box->type);
-  const size_t count = (size_t)pick->count;
+  tdict_positions positions;
   int64_t *made = NULL;
   void *result;
-  if (!builtin->select) return fail_builtin(what, box->type, err);
-  if (!pick->positions && count > 0) {
-    made = count <= SIZE_MAX / sizeof *made ? malloc(count * sizeof *made) : NULL;
-    if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu positions", what, count);
-    for (size_t i = 0; i < count; i++) made[i] = pick->start + (int64_t)i * pick->step;
+  tdict_status status = TDICT_OK;
+  if (builtin->range && !pick->positions && pick->step == 1) {
+    status = builtin->range(box->self, pick->start, pick->count, &result, err);
+    return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
   }
-  tdict_status status = builtin->select(box->self, made ? made : pick->positions, pick->count, NULL, &result, err);
+  if (!builtin->select) return fail_builtin(what, box->type, err);
+  status = list_positions(pick, what, &positions, &made, err);
+  if (status == TDICT_OK) status = builtin->select(box->self, positions.at, positions.count, NULL, &result, err);
   free(made);
   return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
 }
@@ -450,19 +466,24 @@ tdict_status tdict_objects_check_types(const char *what, const tdict_leaf *boxes
   return TDICT_OK;
 }
 
+static tdict_status reserve_pair(tdict_flat_pairs *pairs, const char *what, tdict_error *err) {
+  if (pairs->count < pairs->cap) return TDICT_OK;
+  size_t cap = pairs->cap ? pairs->cap * 2 : 8;
+  tdict_flat_pair *items = realloc(pairs->items, cap * sizeof *items);
+  if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of objects", what);
+  pairs->items = items;
+  pairs->cap = cap;
+  return TDICT_OK;
+}
+
 tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err) {
   tdict_flat_pair pair = {NULL, NULL};
   tdict_status status = tdict_objects_check_types(to->what, boxes, 2, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   /* Make room before flattening: if making room fails, there is no tree to release. */
-  if (pairs->count == pairs->cap) {
-    size_t cap = pairs->cap ? pairs->cap * 2 : 8;
-    tdict_flat_pair *items = realloc(pairs->items, cap * sizeof *items);
-    if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of objects", to->what);
-    pairs->items = items;
-    pairs->cap = cap;
-  }
+  status = reserve_pair(pairs, to->what, err);
+  if (status != TDICT_OK) return status;
   status = tdict_box_flatten(to, tdict_leaf_box(boxes[0]), path, &pair.to, err);
   if (status == TDICT_OK) status = tdict_box_flatten(from, tdict_leaf_box(boxes[1]), path, &pair.from, err);
   if (status == TDICT_OK)
@@ -470,6 +491,35 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_r
   else
     tdict_release(pair.to);
   return status;
+}
+
+/* Pairs the selected elements of an object of a built-in type with their new elements in `value`. */
+static tdict_status pair_elements(const tdict_flatten_rule *o, const tdict_leaf leaves[2], const tdict_pick *pick,
+                                  tdict_tree *trees[2], tdict_error *err) {
+  const tdict_box *box = tdict_leaf_box(leaves[0]);
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
+  tdict_positions positions = {pick ? pick->at.at : NULL, 1};
+  int64_t *made = NULL;
+  const bool is_element = pick && pick->at.depth == 1 && !pick->selects;
+  if (!builtin->pair || !pick || (pick->at.depth > 0 && !is_element)) return fail_builtin(o->what, box->type, err);
+  tdict_status status = tdict_leaf_box(leaves[1]) ? tdict_objects_check_types(o->what, leaves, 2, err) : TDICT_OK;
+  if (status == TDICT_OK && !is_element && pick->selects)
+    status = list_positions(pick, o->what, &positions, &made, err);
+  const bool is_whole = !is_element && !pick->selects;
+  if (status == TDICT_OK) status = builtin->pair(box->self, is_whole ? NULL : &positions, leaves[1], trees, err);
+  free(made);
+  return status;
+}
+
+tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *o,
+                                          const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err) {
+  tdict_tree *trees[2] = {NULL, NULL};
+  tdict_status status = reserve_pair(pairs, o->what, err);
+  if (status != TDICT_OK) return status;
+  status = pair_elements(o, leaves, pick, trees, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, o->above);
+  pairs->items[pairs->count++] = (tdict_flat_pair){trees[0], trees[1]};
+  return TDICT_OK;
 }
 
 tdict_flat_pair tdict_flat_pairs_take(tdict_flat_pairs *pairs, bool last) {

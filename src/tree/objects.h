@@ -113,6 +113,12 @@ typedef struct tdict_flat_pairs {
  * or TDICT_ENOMEM. */
 tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err);
+/* Adds the pair of the elements of an object of a built-in type. leaves[0] is the object, whose elements the pick
+ * selects; these are `to`. leaves[1] is an object of the same type with as many elements, or the leaf of one element;
+ * this is `from`. A NULL pick as in tdict_box_pick(). rule->above is the path of the object. Returns TDICT_ENOTSUP if
+ * the type has no `pair`, TDICT_ETYPE for objects of two types, TDICT_ENOMEM, and the errors of the type. */
+tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *rule,
+                                          const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err);
 /* Returns the pair that was added last, or, in the second walk, the next pair. */
 tdict_flat_pair tdict_flat_pairs_take(tdict_flat_pairs *pairs, bool last);
 void tdict_flat_pairs_reset(tdict_flat_pairs *pairs);

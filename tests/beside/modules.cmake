@@ -14,3 +14,11 @@ target_link_libraries(beside_leaves_replay PRIVATE tdict::tdict_static Threads::
 add_test(NAME beside_tensordict_leaves COMMAND beside_leaves_replay ${PROJECT_SOURCE_DIR}/tests/beside/leaves.txt)
 set_tests_properties(beside_tensordict_leaves PROPERTIES LABELS "types;host" SKIP_RETURN_CODE 77 TIMEOUT 120)
 tdict_test_environment(beside_tensordict_leaves)
+
+# Ragged leaves beside the jagged tensors of PyTorch, recorded by make_ragged.py.
+add_executable(beside_ragged_replay beside/ragged_replay.c)
+tdict_compile(beside_ragged_replay)
+target_link_libraries(beside_ragged_replay PRIVATE tdict::tdict_static Threads::Threads)
+add_test(NAME beside_ragged COMMAND beside_ragged_replay ${PROJECT_SOURCE_DIR}/tests/beside/ragged.txt)
+set_tests_properties(beside_ragged PROPERTIES LABELS "types;host" SKIP_RETURN_CODE 77 TIMEOUT 120)
+tdict_test_environment(beside_ragged)

@@ -21,6 +21,7 @@ HEADERS = {
     "tree.h": "tree",
     "nontensor.h": "types",
     "unbatched.h": "types",
+    "ragged.h": "types",
     "clone.h": "ops",
     "combine.h": "ops",
     "convert.h": "ops",

@@ -17,6 +17,7 @@
 #include "tdict/loader.h"
 #include "tdict/memory.h"
 #include "tdict/object.h"
+#include "tdict/ragged.h"
 #include "tdict/sampler.h"
 #include "tdict/schema.h"
 #include "tdict/shape.h"
@@ -44,6 +45,7 @@ static void check(int good, const char *what, int line) {
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
 
 #include "client_more.h"
+#include "client_ragged.h"
 #include "client_schema.h"
 #include "client_tensor.h"
 #include "client_values.h"
@@ -570,6 +572,7 @@ int main(void) {
   use_tensor_makers();
   use_tensor();
   use_tree();
+  use_ragged();
   use_schema();
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);

@@ -158,7 +158,8 @@ const char *ops_kind_name(int kind) {
   if ((at -= ops_num_keys) < ops_num_more) return ops_more_names[at];
   if ((at -= ops_num_more) < ops_num_objects) return ops_object_names[at];
   if ((at -= ops_num_objects) < ops_num_values) return ops_value_names[at];
-  return (at -= ops_num_values) < ops_num_children ? ops_child_names[at] : NULL;
+  if ((at -= ops_num_values) < ops_num_children) return ops_child_names[at];
+  return (at -= ops_num_children) < ops_num_ragged ? ops_ragged_names[at] : NULL;
 }
 
 void ops_reset(ops *o) {
@@ -206,13 +207,15 @@ static void run(ops *o, int kind) {
     ops_objects[at](o);
   else if ((at -= ops_num_objects) < ops_num_values)
     ops_values[at](o);
+  else if ((at -= ops_num_values) < ops_num_children)
+    ops_children[at](o);
   else
-    ops_children[at - ops_num_values](o);
+    ops_ragged[at - ops_num_children](o);
 }
 
 bool ops_step(ops *o, bool all) {
   int kinds = 1 + ops_num_shapes + ops_num_writes + ops_num_keys + ops_num_more + ops_num_objects + ops_num_values +
-              ops_num_children;
+              ops_num_children + ops_num_ragged;
   if (kinds > OPS_KINDS) abort();
   int kind = (int)ops_pick(o, (uint32_t)kinds);
   uint64_t state = o->state;

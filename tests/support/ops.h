@@ -89,10 +89,12 @@ const char *ops_check_values(const tdict_tree *td);
 
 typedef void (*ops_fn)(ops *o);
 void ops_to_dtype(ops *o); /* the last of ops_children, so that the numbers of the others stay */
-extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[], ops_values[], ops_children[];
+extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[], ops_values[], ops_children[],
+    ops_ragged[];
 extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more, ops_num_objects, ops_num_values,
-    ops_num_children;
+    ops_num_children, ops_num_ragged;
 extern const char *const ops_shape_names[], *const ops_write_names[], *const ops_key_names[], *const ops_more_names[];
-extern const char *const ops_object_names[], *const ops_child_names[], *const ops_value_names[];
+extern const char *const ops_object_names[], *const ops_child_names[], *const ops_value_names[],
+                                                                           *const ops_ragged_names[];
 
 #endif

@@ -8,6 +8,7 @@
 #include "ops/check_copy.h"
 #include "ops/index/index_plan.h"
 #include "ops/map.h"
+#include "ops/write.h"
 #include "tree/agree.h"
 #include "tree/text.h"
 
@@ -97,6 +98,7 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
  * keys. */
 typedef struct writer {
   const tdict_index_plan *plan;
+  const tdict_pick *pick; /* the same elements, for objects of built-in types; NULL if a pick cannot describe them */
   const tdict_tree *to, *from;
   bool reads_index;
   tdict_cursor cursor; /* walks `from`; a frame's mark is the node of `to` at the same path */
@@ -108,6 +110,24 @@ static tdict_status check_extra_keys(const writer *w, const tdict_tree *to, cons
   if (!w->reads_index || tdict_num_keys(to) <= tdict_num_keys(from)) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOTFOUND, "%s: dst has %zu keys, but the tree has %zu", w->plan->what,
                     tdict_num_keys(to), tdict_num_keys(from));
+}
+
+/* Returns the object of a built-in type whose elements the plan selects, or NULL if the indexed leaf is no such
+ * object. Other objects of built-in types have no elements to write, or their elements belong to all of the tree. */
+static tdict_box *get_indexed_builtin(const writer *w, tdict_leaf to, tdict_leaf from) {
+  tdict_box *box = tdict_leaf_box(w->reads_index ? from : to);
+  const tdict_builtin *builtin = box ? tdict_builtin_of(box->type) : NULL;
+  const int64_t *sizes;
+  return builtin && builtin->elements && builtin->batch(box->self, &sizes) > 0 ? box : NULL;
+}
+
+/* Returns true if both entries have the same kind. The counterpart of an object of a built-in type may also be a
+ * tensor, which is one element of the object. */
+static bool kinds_match(const writer *w, tdict_leaf to, tdict_leaf from) {
+  if (tdict_leaf_kind(to) == tdict_leaf_kind(from)) return true;
+  const tdict_leaf other = w->reads_index ? to : from;
+  const tdict_tree *other_root = w->reads_index ? w->to : w->from;
+  return get_indexed_builtin(w, to, from) && tdict_leaf_tensor(other) && other_root->batch_ndim == 0;
 }
 
 /* Finds the entry of `to` at the cursor's key. Returns TDICT_ENOTFOUND if the key is missing, TDICT_ETYPE if the
@@ -123,7 +143,7 @@ static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, td
     if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key", w->plan->what);
   }
   *out = to->leaves[slot];
-  if (tdict_leaf_kind(*out) == tdict_leaf_kind(leaf)) return TDICT_OK;
+  if (kinds_match(w, *out, leaf)) return TDICT_OK;
   char to_text[TDICT_TEXT_LEAF_BYTES], from_text[TDICT_TEXT_LEAF_BYTES];
   return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in the destination, but %s in the %s", w->plan->what,
                     tdict_text_leaf(*out, to_text), tdict_text_leaf(leaf, from_text),
@@ -201,6 +221,26 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
   return status;
 }
 
+/* Writes the selected elements of an object of a built-in type, or reads them if w->reads_index is true. The check pass
+ * pairs the elements; the write pass uses the pairs again, in the same order. */
+static tdict_status write_builtin(writer *w, tdict_leaf to, tdict_leaf from, const char *path, bool checks_only,
+                                  tdict_error *err) {
+  const char *what = w->plan->what;
+  const tdict_tree *indexed = w->reads_index ? w->from : w->to;
+  const tdict_box *box = get_indexed_builtin(w, to, from);
+  if (checks_only) {
+    const tdict_flatten_rule rule = {.what = what, .above = path};
+    const tdict_leaf leaves[2] = {w->reads_index ? from : to, w->reads_index ? to : from};
+    if (!tdict_box_begins_with(box, indexed->batch_ndim, indexed->batch_size))
+      return tdict_error_at(err, tdict_box_mismatch(what, indexed, box, err), path);
+    tdict_status status = tdict_flat_pairs_add_builtin(&w->pairs, &rule, leaves, w->pick, err);
+    if (status != TDICT_OK) return status;
+  }
+  tdict_flat_pair pair = tdict_flat_pairs_take(&w->pairs, checks_only);
+  if (w->reads_index) pair = (tdict_flat_pair){pair.from, pair.to};
+  return tdict_write_pair(what, &pair, path, checks_only, err);
+}
+
 /* Writes the leaves from the cursor's start. If `checks_only` is true, only checks whether the leaves can be written.
  * Flattened objects contain no objects, so the recursion is one level deep. */
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
@@ -210,11 +250,16 @@ static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_
     tdict_tree *tree = tdict_leaf_tree(leaf);
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     tdict_status status = find_written_leaf(w, c, leaf, &to_leaf, err);
-    if (status == TDICT_OK && tensor) status = write_tensor(w, tdict_leaf_tensor(to_leaf), tensor, checks_only, err);
+    const bool is_builtin = status == TDICT_OK && get_indexed_builtin(w, to_leaf, leaf);
+    if (status == TDICT_OK && tensor && !is_builtin)
+      status = write_tensor(w, tdict_leaf_tensor(to_leaf), tensor, checks_only, err);
     if (status == TDICT_OK && tree) status = check_extra_keys(w, tdict_leaf_tree(to_leaf), tree, err);
-    if (status != TDICT_OK || (!tree && !tensor)) tdict_cursor_path(c, parent_path, path, sizeof path);
+    if (status != TDICT_OK || is_builtin || (!tree && !tensor)) tdict_cursor_path(c, parent_path, path, sizeof path);
     if (status != TDICT_OK) return tdict_error_at(err, status, path);
-    if (!tree && !tensor) status = write_object(w, (const tdict_leaf[]){to_leaf, leaf}, path, checks_only, err);
+    if (is_builtin)
+      status = write_builtin(w, to_leaf, leaf, path, checks_only, err);
+    else if (!tree && !tensor)
+      status = write_object(w, (const tdict_leaf[]){to_leaf, leaf}, path, checks_only, err);
     if (status != TDICT_OK) return status;
     if (!tree) continue;
     if (!tdict_cursor_enter(c, tree))
@@ -282,6 +327,9 @@ static tdict_status write_from_start(writer *w, bool checks_only, tdict_error *e
 
 /* Checks every tensor before the first element is written. */
 static tdict_status check_then_write(writer *w, tdict_error *err) {
+  tdict_pick pick;
+  const tdict_tree *indexed = w->reads_index ? w->from : w->to;
+  w->pick = find_pick(w->plan, indexed->batch_size, &pick) ? &pick : NULL;
   tdict_cursor_init(&w->cursor, w->from, false);
   tdict_status status = check_extra_keys(w, w->to, w->from, err);
   if (status == TDICT_OK) status = write_from_start(w, true, err);

@@ -440,6 +440,24 @@ static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_
   return flatten_object(matching, out, err);
 }
 
+/* Writes to *flat and *other_flat the trees of an object and of its counterpart in the destination. For an object of a
+ * built-in type, both trees have only the tensors that a write may change. */
+static tdict_status flatten_pair(const tdict_box *box, tdict_leaf other, tdict_tree **flat, tdict_tree **other_flat,
+                                 tdict_error *err) {
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
+  const tdict_box *matching = tdict_leaf_box(other);
+  tdict_tree *trees[2] = {NULL, NULL};
+  if (!builtin || !builtin->pair || !matching || matching->type != box->type) {
+    tdict_status status = flatten_object(box, flat, err);
+    return status == TDICT_OK ? flatten_other(box, other, other_flat, err) : status;
+  }
+  tdict_status status = builtin->pair(matching->self, NULL, tdict_leaf_of_box((tdict_box *)(uintptr_t)box), trees, err);
+  if (status != TDICT_OK) return status;
+  *other_flat = trees[0];
+  *flat = trees[1];
+  return TDICT_OK;
+}
+
 /* Collects an object. The object is kept, moved by hooks, or read as a tree of its tensors. */
 static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box *box, tdict_leaf other,
                                    tdict_error *err) {
@@ -460,8 +478,8 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
                       box->type->name);
   }
   if (step->action == TDICT_OBJECT_HOOK) return TDICT_OK;
-  status = flatten_object(box, &step->flat, err);
-  if (status == TDICT_OK && c->request->dst) status = flatten_other(box, other, &other_flat, err);
+  status =
+      c->request->dst ? flatten_pair(box, other, &step->flat, &other_flat, err) : flatten_object(box, &step->flat, err);
   if (status == TDICT_OK && other_flat) status = check_dst_keys(cursor, step->flat, other_flat, err);
   if (status == TDICT_OK && other_flat) { /* the step keeps the destination's tensors alive as long as the source's
                                            * tensors */
