@@ -133,7 +133,7 @@ static tdict_status pair_tensors(const void *self, const tdict_positions *positi
     return tdict_fail(err, TDICT_ENOTSUP,
                       "unbatched: the tensor belongs to all elements of the tree, so a write of some elements cannot "
                       "change it; wanted the same tensor, or tdict_copy()");
-  trees[1] = NULL;
+  trees[0] = trees[1] = NULL;
   tdict_status status = flatten_unbatched(self, &trees[0], err);
   if (status == TDICT_OK) status = flatten_unbatched(from->self, &trees[1], err);
   if (status == TDICT_OK) return status;
