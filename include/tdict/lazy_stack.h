@@ -26,6 +26,7 @@
 #ifndef TDICT_LAZY_STACK_H
 #define TDICT_LAZY_STACK_H
 
+#include "tdict/combine.h"
 #include "tdict/index.h"
 #include "tdict/transfer.h"
 
@@ -168,11 +169,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_from_tree(const tdict_tr
                                                                   tdict_error *err);
 
 /** @brief Copies the items into one tree by tdict_stack(). The items must have the same keys, shapes and dtypes.
- *  @param[in]  memory  Memory of the result. NULL: as in tdict_join_options.
- *  @param[out] out     New tree, owned by the caller; written on success only.
+ *
+ *  If the option `ragged` is set and the items have no batch dimension, tensors may differ in their first size. They
+ *  become ragged leaves (tdict/ragged.h).
+ *  @param[in]  options  `dim` must be 0. NULL for the defaults.
+ *  @param[out] out      New tree, owned by the caller; written on success only.
  *  @return The errors of tdict_stack(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_densify(const tdict_lazy_stack *stack, tdict_memory *memory,
-                                                                tdict_tree **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_densify(const tdict_lazy_stack *stack,
+                                                                const tdict_join_options *options, tdict_tree **out,
+                                                                tdict_error *err);
 /** Options of tdict_lazy_stack_pad(). */
 typedef struct tdict_lazy_pad_options {
   size_t struct_size;
@@ -191,7 +196,8 @@ static inline tdict_lazy_pad_options tdict_lazy_pad_options_default(void) {
  *
  *  The items must have the same keys, numbers of dimensions and dtypes. The tree of masks has the same keys. A mask is
  *  a bool tensor that is true for elements that come from an item. A mask has the batch dimensions, and the others up
- *  to the last dimension in which the items differ. In the tree of masks, the tensors of an object are a tree.
+ *  to the last dimension in which the items differ. In the tree of masks, the tensors of an object are a tree. Leaves
+ *  of tdict/nontensor.h and tdict/unbatched.h are the same in both trees.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree, owned by the caller; written on success only.
  *  @return The errors of tdict_pad_sequence(). */

@@ -4,13 +4,16 @@
 #include "ops/pad.h"
 #include "stack/lazy_stack.h"
 
-tdict_status tdict_lazy_stack_densify(const tdict_lazy_stack *stack, tdict_memory *memory, tdict_tree **out,
-                                      tdict_error *err) {
-  tdict_status status = tdict_lazy_stack_check("lazy_stack_densify", stack, out, err);
-  tdict_join_options options = tdict_join_options_default();
-  options.memory = memory;
+tdict_status tdict_lazy_stack_densify(const tdict_lazy_stack *stack, const tdict_join_options *options,
+                                      tdict_tree **out, tdict_error *err) {
+  static const char what[] = "lazy_stack_densify";
+  tdict_join_options o = tdict_join_options_default();
+  tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
+  if (status == TDICT_OK) status = tdict_options_read(&o, sizeof o, options, "join options", err);
+  if (status == TDICT_OK && o.dim != 0)
+    status = tdict_fail(err, TDICT_EINVAL, "%s: dim is %d, wanted 0", what, (int)o.dim);
   if (status != TDICT_OK) return status;
-  return tdict_stack((const tdict_tree *const *)stack->items, stack->count, &options, out, err);
+  return tdict_stack((const tdict_tree *const *)stack->items, stack->count, &o, out, err);
 }
 
 tdict_status tdict_lazy_stack_pad(const tdict_lazy_stack *stack, const tdict_lazy_pad_options *options,

@@ -136,13 +136,8 @@ static tdict_status check_stackable(const char *what, const tdict_tensor *first,
 static tdict_status create_stacked(const char *what, const tdict_tensor *first, size_t count, tdict_memory *memory,
                                    tdict_tensor **out, tdict_error *err) {
   int64_t shape[TDICT_MAX_NDIM + 1] = {(int64_t)count};
-  const tdict_storage *storage = first->storage;
-  if (!memory && storage->device.type != TDICT_DEVICE_CPU) {
-    memory = storage->memory;
-    if (!memory)
-      return tdict_fail(err, TDICT_EWRONGDEVICE,
-                        "%s: the device memory belongs to the program, so no memory is known for the result", what);
-  }
+  tdict_status status = tdict_tensor_choose_memory(what, first, memory, &memory, err);
+  if (status != TDICT_OK) return status;
   for (int d = 0; d < first->ndim; d++) shape[d + 1] = first->dims[d];
   return tdict_tensor_empty(first->dtype, first->ndim + 1, shape, memory, out, err);
 }

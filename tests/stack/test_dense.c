@@ -27,12 +27,37 @@ DEVICE_CASE(lazy_stack_densify_stacks) {
   assert_string_equal(td_last_error.path, "n.y");
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_densify(s, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_densify(NULL, NULL, &dense, err));
+  tdict_join_options o = tdict_join_options_default();
+  o.dim = 1;
+  td_fails(TDICT_EINVAL, "dim is 1, wanted 0", tdict_lazy_stack_densify(s, &o, &dense, err));
   help_put(rig_item(s, 0), "own", TENSOR(2));
   td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_densify(s, NULL, &dense, err));
   assert_string_equal(td_last_error.path, "own");
   assert_null(dense);
   tdict_lazy_stack_release(s);
   tdict_context_destroy(context);
+}
+
+CASE(lazy_stack_densify_makes_ragged_leaves) {
+  tdict_tree *items[3], *dense = NULL;
+  tdict_ragged *ragged = NULL;
+  for (int i = 0; i < 3; i++) {
+    items[i] = help_tree_without_batch();
+    help_put(items[i], "tokens", TENSOR(1 + 2 * i, 3));
+  }
+  tdict_lazy_stack *s = rig_stack(items, 3);
+  tdict_join_options o = tdict_join_options_default();
+  o.ragged = true;
+  td_ok(tdict_lazy_stack_densify(s, &o, &dense, err));
+  td_ok(tdict_get_ragged(dense, "tokens", &ragged, err));
+  const float *values = tdict_tensor_const_data(tdict_ragged_values(ragged));
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(tdict_ragged_row_length(ragged, i), 1 + 2 * i);
+    assert_memory_equal(values, tdict_const_data(rig_item(s, i), "tokens"), (size_t)(1 + 2 * i) * 12);
+    values += (1 + 2 * i) * 3;
+  }
+  tdict_release(dense);
+  tdict_lazy_stack_release(s);
 }
 
 enum { DIMS = 3, MOST_ITEMS = 5 };
@@ -170,6 +195,28 @@ CASE(lazy_stack_pad_pads_objects) {
   tdict_release(mask);
   tdict_lazy_stack_release(s);
   assert_int_equal(thing_count(), 0);
+}
+
+/* Text and tensors without batch dimensions are the same in both trees. */
+CASE(lazy_stack_pad_keeps_other_leaves) {
+  tdict_tree *items[2], *trees[2] = {NULL};
+  tdict_tensor *weights = TENSOR(5), *found = NULL;
+  for (int i = 0; i < 2; i++) {
+    items[i] = help_tree_without_batch();
+    help_put(items[i], "a", TENSOR(1 + i));
+    td_ok(tdict_set_unbatched(items[i], "w", weights, err));
+  }
+  tdict_lazy_stack *s = rig_stack(items, 2);
+  tdict_lazy_pad_options o = tdict_lazy_pad_options_default();
+  o.mask = &trees[1];
+  td_ok(tdict_lazy_stack_pad(s, &o, &trees[0], err));
+  for (int i = 0; i < 2; i++) {
+    td_ok(tdict_get_unbatched(trees[i], "w", &found, err));
+    assert_ptr_equal(found, weights);
+    tdict_release(trees[i]);
+  }
+  tdict_tensor_release(weights);
+  tdict_lazy_stack_release(s);
 }
 
 CASE(lazy_stack_pad_refuses) {
