@@ -8,6 +8,7 @@
 #include "tdict/hook.h"
 #include "tdict/index.h"
 #include "tdict/keysets.h"
+#include "tdict/lazy_stack.h"
 #include "tdict/loader.h"
 #include "tdict/nontensor.h"
 #include "tdict/object.h"

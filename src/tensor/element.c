@@ -110,21 +110,26 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
   return status;
 }
 
+/* Fills one box per dimension: in this dimension the indices after the end of `part`, and in the dimensions before only
+ * the indices of `part`. The boxes do not overlap, and together are the rest of the row. */
 tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
                                tdict_error *err) {
   const size_t item = tdict_dtype_bytes(row->dtype);
-  const int64_t length = part->dims[0], longest = row->dims[0];
-  tdict_made start, rest;
+  tdict_made start;
   tdict_temp temp;
   tdict_made_of(row, &start);
-  rest = start;
-  tdict_made_narrow(&start, 0, 0, length, item);
-  tdict_made_narrow(&rest, 0, length, longest - length, item);
-  tdict_status status = tdict_tensor_copy(tdict_temp_over(&temp, row, &start), part, err);
-  if (status != TDICT_OK || length == longest) return status;
-  const tdict_tensor *padding = tdict_temp_over(&temp, row, &rest);
-  status = tdict_element_check(what, padding, element, err);
-  return status == TDICT_OK ? tdict_element_fill(padding, element, err) : status;
+  for (int d = 0; d < row->ndim; d++) {
+    const int64_t size = part->dims[d];
+    if (row->dims[d] == size) continue;
+    tdict_made rest = start;
+    tdict_made_narrow(&rest, d, size, row->dims[d] - size, item);
+    tdict_made_narrow(&start, d, 0, size, item);
+    const tdict_tensor *padding = tdict_temp_over(&temp, row, &rest);
+    tdict_status status = tdict_element_check(what, padding, element, err);
+    if (status == TDICT_OK) status = tdict_element_fill(padding, element, err);
+    if (status != TDICT_OK) return status;
+  }
+  return tdict_tensor_copy(tdict_temp_over(&temp, row, &start), part, err);
 }
 
 static double read_float(tdict_dtype dtype, const void *element) {

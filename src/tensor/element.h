@@ -20,8 +20,8 @@ tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const 
 /* Fills the tensor with the element. Call tdict_element_check() first. First waits until no transfer uses the storage
  * and the work recorded by tdict_record_stream() is done. Returns TDICT_EDEVICE if the driver failed. */
 tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err);
-/* Copies `part` to the start of `row` and fills the rest of `row` with the element. Both have the same dimensions,
- * except that `part` may be shorter in dimension 0. Returns the errors of tdict_tensor_copy() and tdict_element_check(). */
+/* Copies `part` to the start of `row` and fills the rest of `row` with the element. Both have the same number of
+ * dimensions, and `part` may be smaller in each. Returns the errors of tdict_tensor_copy() and tdict_element_check(). */
 tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
                                tdict_error *err);
 /* Reads the real and the imaginary part of one element. NaN and infinities are kept. Integers of 64 bits are rounded to

@@ -22,3 +22,11 @@ target_link_libraries(beside_ragged_replay PRIVATE tdict::tdict_static Threads::
 add_test(NAME beside_ragged COMMAND beside_ragged_replay ${PROJECT_SOURCE_DIR}/tests/beside/ragged.txt)
 set_tests_properties(beside_ragged PROPERTIES LABELS "types;host" SKIP_RETURN_CODE 77 TIMEOUT 120)
 tdict_test_environment(beside_ragged)
+
+# Lazy stacks, recorded by make_lazy_stack.py.
+add_executable(beside_lazy_replay beside/lazy_replay.c)
+tdict_compile(beside_lazy_replay)
+target_link_libraries(beside_lazy_replay PRIVATE tdict::tdict_static Threads::Threads)
+add_test(NAME beside_lazy_stack COMMAND beside_lazy_replay ${PROJECT_SOURCE_DIR}/tests/beside/lazy_stack.txt)
+set_tests_properties(beside_lazy_stack PROPERTIES LABELS "stack;host" SKIP_RETURN_CODE 77 TIMEOUT 120)
+tdict_test_environment(beside_lazy_stack)

@@ -31,6 +31,7 @@ HEADERS = {
     "visit.h": "ops",
     "write.h": "ops",
     "schema.h": "schema",
+    "lazy_stack.h": "stack",
     "sim.h": "device",
     "context.h": "device",
     "hook.h": "transfer",
@@ -53,8 +54,9 @@ BELOW = {
     "device": ["memory"],
     "sim": ["device"],
     "transfer": ["tree", "device"],
+    "stack": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
-    "context": ["loader", "schema", "sim"],  # src/context.c, the one file that sees all, and its header
+    "context": ["loader", "schema", "sim", "stack"],  # src/context.c, the one file that sees all, and its header
 }
 MOST_UNITS = 20
 

@@ -14,6 +14,7 @@
 #include "tdict/hook.h"
 #include "tdict/index.h"
 #include "tdict/keysets.h"
+#include "tdict/lazy_stack.h"
 #include "tdict/loader.h"
 #include "tdict/memory.h"
 #include "tdict/object.h"
@@ -44,6 +45,7 @@ static void check(int good, const char *what, int line) {
 #define OK(call) check((call) == TDICT_OK, #call, __LINE__)
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
 
+#include "client_lazy.h"
 #include "client_more.h"
 #include "client_ragged.h"
 #include "client_schema.h"
@@ -576,6 +578,7 @@ int main(void) {
   use_schema();
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
+  if (context) use_lazy_stack(context);
   if (context) use_trace(context);
   tdict_context_destroy(context);
   printf("every public name used, %d checks failed\n", failures);

@@ -31,9 +31,6 @@ CASE(schema_create_makes_the_tree_again) {
   tdict_tree *td = rig_tree(NULL), *made = NULL;
   check_law(td);
   tdict_tree_schema *s = rig_export(td);
-  void *dirty = malloc(4096); /* what malloc gives back is not zero by itself */
-  memset(dirty, 0xA5, 4096);
-  free(dirty);
   td_ok(tdict_tree_schema_create(s, NULL, &made, err));
   help_paths(made, "obs obs.pixels obs.none r h\\.0");
   check_shape(made, "obs.pixels", TDICT_U8, COUNTS(2, 3, 4, 5));
@@ -62,6 +59,26 @@ CASE(schema_create_makes_the_tree_again) {
   help_put(td, "n.x", TENSOR(5));
   help_put(td, "s", help_tensor(0, NULL));
   check_law(td);
+  tdict_release(td);
+}
+
+/* Storages that were freed are likely to be used again, and are not zero by themselves. */
+CASE(schema_create_zeroes) {
+  enum { TREES = 64 };
+  tdict_tree *td = rig_tree(NULL), *made[TREES];
+  tdict_tree_schema *s = rig_export(td);
+  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  for (int pass = 0; pass < 2; pass++) {
+    o.is_uninitialized = pass == 0;
+    for (int i = 0; i < TREES; i++) td_ok(tdict_tree_schema_create(s, &o, &made[i], err));
+    for (int i = 0; i < TREES; i++) {
+      const tdict_storage *storage = help_get(made[i], "r")->storage;
+      if (pass == 0) memset(storage->data, 0xA5, storage->bytes);
+      for (size_t b = 0; pass == 1 && b < storage->bytes; b++) assert_int_equal(((uint8_t *)storage->data)[b], 0);
+    }
+    for (int i = 0; i < TREES; i++) tdict_release(made[i]);
+  }
+  tdict_tree_schema_release(s);
   tdict_release(td);
 }
 
@@ -96,7 +113,7 @@ CASE(schema_create_with_another_batch_size) {
 
 DEVICE_CASE(schema_create_in_device_memory) {
   tdict_context *context = td_context(NULL);
-  tdict_tree *td = rig_tree(NULL), *made = NULL, *back = NULL;
+  tdict_tree *td = rig_tree(NULL), *made = NULL;
   tdict_tree_schema *s = rig_export(td);
   tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
   o.memory = tdict_device_memory(context, td_device());
@@ -112,7 +129,6 @@ DEVICE_CASE(schema_create_in_device_memory) {
   tdict_tree_schema_release(again);
   tdict_tree_schema_release(s);
   tdict_tensor_release(host);
-  tdict_release(back);
   tdict_release(made);
   tdict_release(td);
   tdict_context_destroy(context);

@@ -1,0 +1,24 @@
+/* Padding for functions that stack trees whose tensors have different sizes. The caller owns the results.
+ * Thread rule: as in tdict/combine.h. */
+#ifndef TDICT_OPS_PAD_H
+#define TDICT_OPS_PAD_H
+
+#include "tdict/combine.h"
+
+typedef struct tdict_pad_rule {
+  const char *what; /* prefix of error messages */
+  /* true: the first batch dimension of the trees is padded, as in tdict_pad_sequence(). false: the trees have equal batch
+   * sizes, and every dimension after the batch dimensions is padded. */
+  bool pads_sequence;
+  double value;
+  tdict_memory *memory; /* NULL: as in tdict_join_options */
+} tdict_pad_rule;
+
+/* Stacks the trees along a new first dimension. Each tensor gets the largest size in each padded dimension. If `mask` is
+ * not NULL, writes to *mask a tree of bool tensors with the same keys, which are true for elements that come from a
+ * tree. The tensor of a mask has the batch dimensions and the others up to the last one in which the trees differ. In
+ * *mask the tensors of an object are a tree. Returns the errors of tdict_pad_sequence(). */
+tdict_status tdict_pad_trees(const tdict_pad_rule *rule, const tdict_tree *const *items, size_t count, tdict_tree **out,
+                             tdict_tree **mask, tdict_error *err);
+
+#endif

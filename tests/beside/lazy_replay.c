@@ -1,0 +1,314 @@
+/* Holds lazy stacks against what the real TensorDict did: does the operations of a file that make_lazy_stack.py wrote, and
+ * compares what each one made, or that it fails. usage: PROGRAM FILE; answers 0, 1 with each difference on a line, or 77
+ * when there is no such file. Thread rule: one thread. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tdict/tdict.h"
+
+enum { MOST_KNOWN = 64, MOST_WORDS = 64, MOST_LINE = 1 << 16, MOST_ITEMS = 16 };
+
+static tdict_tree *known[MOST_KNOWN]; /* all items of the episode; retained */
+static size_t num_known;
+static tdict_lazy_stack *stack;
+static int batch_ndim;
+static int64_t batch_size[TDICT_MAX_BATCH_NDIM];
+static char text[1 << 18];
+static size_t length;
+static tdict_error error;
+
+static void add(const char *part) {
+  size_t bytes = strlen(part);
+  if (length + bytes + 1 > sizeof text) exit(2);
+  memcpy(text + length, part, bytes + 1);
+  length += bytes;
+}
+
+static void add_numbers(int64_t count, const int64_t *numbers) {
+  for (int64_t i = 0; i < count; i++) {
+    char part[32];
+    snprintf(part, sizeof part, "%s%" PRId64, i ? "," : "", numbers[i]);
+    add(part);
+  }
+}
+
+/* As tensor() of make_lazy_stack.py writes it. */
+static void add_tensor(tdict_tensor *t) {
+  tdict_tensor *dense = NULL;
+  if (tdict_tensor_contiguous(t, &dense, NULL) != TDICT_OK) exit(2);
+  add("(");
+  add_numbers(tdict_tensor_ndim(dense), tdict_tensor_shape(dense));
+  add(")");
+  add_numbers(tdict_tensor_numel(dense), tdict_tensor_const_data(dense));
+  tdict_tensor_release(dense);
+}
+
+typedef struct paths {
+  char path[32][32];
+  size_t count;
+} paths;
+static int compare_paths(const void *a, const void *b) { return strcmp(a, b); }
+static void note_path(paths *all, const char *path) {
+  if (all->count == 32) exit(2);
+  snprintf(all->path[all->count++], sizeof all->path[0], "%s", path);
+}
+static tdict_status note_leaf(void *user, const tdict_entry *entry, tdict_error *err) {
+  (void)err;
+  if (entry->tensor) note_path(user, entry->path);
+  return TDICT_OK;
+}
+static tdict_status note_common(void *user, const tdict_lazy_entry *entry, tdict_error *err) {
+  (void)err;
+  note_path(user, entry->path);
+  return TDICT_OK;
+}
+
+static void add_leaves(const tdict_tree *td) {
+  paths all = {.count = 0};
+  if (tdict_walk(td, note_leaf, &all, NULL) != TDICT_OK) exit(2);
+  qsort(all.path, all.count, sizeof all.path[0], compare_paths);
+  for (size_t i = 0; i < all.count; i++) {
+    tdict_tensor *t = NULL;
+    if (tdict_get(td, all.path[i], &t, NULL) != TDICT_OK) exit(2);
+    add(i ? " " : "");
+    add(all.path[i]);
+    add("=");
+    add_tensor(t);
+  }
+}
+
+static tdict_tree *item_at(const tdict_lazy_stack *s, size_t i) {
+  tdict_tree *item = NULL;
+  if (tdict_lazy_stack_get_item(s, (int64_t)i, &item, NULL) != TDICT_OK) exit(2);
+  return item;
+}
+static void add_all_leaves(const tdict_lazy_stack *s) {
+  for (size_t i = 0; i < tdict_lazy_stack_count(s); i++) {
+    add(i ? " ; " : "");
+    add_leaves(item_at(s, i));
+  }
+}
+static void add_order(const tdict_lazy_stack *s) {
+  for (size_t i = 0; i < tdict_lazy_stack_count(s); i++) {
+    int64_t k = 0;
+    while (known[k] != item_at(s, i)) k++;
+    add(i ? "," : "");
+    add_numbers(1, &k);
+  }
+}
+
+static int read_numbers(const char *word, int64_t *out) {
+  int count = 0;
+  if (*word == '-' && !word[1]) return 0;
+  for (char *end; *word; word = *end ? end + 1 : end) out[count++] = strtoll(word, &end, 10);
+  return count;
+}
+
+static tdict_tensor *new_tensor(int64_t first, int ndim, const int64_t *shape) {
+  tdict_tensor *t = NULL;
+  if (tdict_tensor_empty(TDICT_I64, ndim, shape, NULL, &t, NULL) != TDICT_OK) exit(2);
+  int64_t *data = tdict_tensor_data(t);
+  for (int64_t i = 0; i < tdict_tensor_numel(t); i++) data[i] = first + i;
+  return t;
+}
+
+/* Makes an item of words such as n.x=5:2,3, and keeps a reference to it. */
+static tdict_tree *new_item(int ndim, const int64_t *batch, char **words) {
+  tdict_tree *item = NULL;
+  if (num_known == MOST_KNOWN || tdict_create(ndim, batch, &item, NULL) != TDICT_OK) exit(2);
+  for (; *words; words++) {
+    char *value = strchr(*words, '='), *more = strchr(value, ':');
+    int64_t shape[TDICT_MAX_NDIM];
+    for (int d = 0; d < ndim; d++) shape[d] = batch[d];
+    *value = 0;
+    tdict_tensor *t = new_tensor(strtoll(value + 1, NULL, 10), ndim + read_numbers(more + 1, shape + ndim), shape);
+    if (tdict_set(item, *words, t, NULL) != TDICT_OK) exit(2);
+    tdict_tensor_release(t);
+  }
+  known[num_known++] = item;
+  return item;
+}
+
+static void reset(void) {
+  tdict_lazy_stack_release(stack);
+  stack = NULL;
+  while (num_known) tdict_release(known[--num_known]);
+}
+
+static tdict_status run_shape(const char *path) {
+  int ndim;
+  int64_t shape[TDICT_MAX_NDIM + 1];
+  tdict_status status = tdict_lazy_stack_get_shape(stack, path, &ndim, shape, &error);
+  if (status == TDICT_OK) add_numbers(ndim, shape);
+  return status;
+}
+
+static tdict_status run_list(const char *path) {
+  tdict_tensor *list[MOST_ITEMS];
+  size_t count = MOST_ITEMS;
+  tdict_status status = tdict_lazy_stack_get_list(stack, path, list, &count, &error);
+  for (size_t i = 0; status == TDICT_OK && i < count; i++) {
+    add(i ? " " : "");
+    add_tensor(list[i]);
+  }
+  return status;
+}
+
+static tdict_status run_index(tdict_index index) {
+  tdict_lazy_stack *some = NULL;
+  tdict_status status = tdict_lazy_stack_index(stack, index, &some, &error);
+  if (status == TDICT_OK) add_order(some);
+  tdict_lazy_stack_release(some);
+  return status;
+}
+
+static tdict_status run_set(char **words) {
+  int64_t shape[TDICT_MAX_NDIM];
+  tdict_tensor *t = new_tensor(strtoll(words[2], NULL, 10), read_numbers(words[3], shape), shape);
+  tdict_status status = tdict_lazy_stack_set(stack, words[1], t, &error);
+  tdict_tensor_release(t);
+  if (status == TDICT_OK) add_all_leaves(stack);
+  return status;
+}
+
+/* Adds an item at the end, or at a place. */
+static tdict_status run_add(char **words, const char *place) {
+  int64_t batch[TDICT_MAX_BATCH_NDIM];
+  tdict_tree *item = new_item(read_numbers(words[0], batch), batch, words + 1);
+  tdict_status status = place ? tdict_lazy_stack_insert(stack, strtoll(place, NULL, 10), item, &error)
+                              : tdict_lazy_stack_append(stack, item, &error);
+  if (status == TDICT_OK)
+    add_order(stack);
+  else
+    tdict_release(known[--num_known]);
+  return status;
+}
+
+/* The one tensor of a path, padded. The stack of a path's tensors alone has no other keys in its way. */
+static tdict_status run_pad(const char *path, double value) {
+  tdict_tensor *list[MOST_ITEMS], *t = NULL;
+  tdict_tree *items[MOST_ITEMS], *padded = NULL;
+  tdict_lazy_stack *alone = NULL;
+  size_t count = MOST_ITEMS;
+  tdict_status status = tdict_lazy_stack_get_list(stack, path, list, &count, &error);
+  if (status != TDICT_OK) return status;
+  for (size_t i = 0; i < count; i++) {
+    if (tdict_create(batch_ndim, batch_size, &items[i], NULL) != TDICT_OK) exit(2);
+    if (tdict_set(items[i], "t", list[i], NULL) != TDICT_OK) exit(2);
+  }
+  if (tdict_lazy_stack_create(items, count, &alone, NULL) != TDICT_OK) exit(2);
+  tdict_lazy_pad_options o = tdict_lazy_pad_options_default();
+  o.value = value;
+  status = tdict_lazy_stack_pad(alone, &o, &padded, &error);
+  if (status == TDICT_OK) status = tdict_get(padded, "t", &t, &error);
+  if (status == TDICT_OK) add_tensor(t);
+  tdict_release(padded);
+  tdict_lazy_stack_release(alone);
+  for (size_t i = 0; i < count; i++) tdict_release(items[i]);
+  return status;
+}
+
+static tdict_status run_whole(char **words) {
+  tdict_status status;
+  if (strcmp(words[0], "keys") == 0) {
+    paths all = {.count = 0};
+    status = tdict_lazy_stack_walk(stack, note_common, &all, &error);
+    qsort(all.path, all.count, sizeof all.path[0], compare_paths);
+    for (size_t i = 0; i < all.count; i++) {
+      add(i ? " " : "");
+      add(all.path[i]);
+    }
+  } else if (strcmp(words[0], "dense") == 0) {
+    tdict_tree *dense = NULL;
+    status = tdict_lazy_stack_densify(stack, NULL, &dense, &error);
+    if (status == TDICT_OK) add_leaves(dense);
+    tdict_release(dense);
+  } else {
+    tdict_lazy_stack *nested = NULL;
+    status = tdict_lazy_stack_get_tree(stack, words[1], &nested, &error);
+    if (status == TDICT_OK) add_all_leaves(nested);
+    tdict_lazy_stack_release(nested);
+  }
+  return status;
+}
+
+static tdict_status run_get(const char *path) {
+  tdict_tensor *t = NULL;
+  tdict_status status = tdict_lazy_stack_get(stack, path, NULL, &t, &error);
+  if (status == TDICT_OK) add_tensor(t);
+  tdict_tensor_release(t);
+  return status;
+}
+
+static tdict_status run(char **words) {
+  const char *name = words[0];
+  int64_t numbers[MOST_WORDS];
+  if (strcmp(name, "shape") == 0) return run_shape(words[1]);
+  if (strcmp(name, "get") == 0) return run_get(words[1]);
+  if (strcmp(name, "list") == 0) return run_list(words[1]);
+  if (strcmp(name, "range") == 0) {
+    for (int i = 0; i < 2; i++) numbers[i] = strcmp(words[1 + i], "-") ? strtoll(words[1 + i], NULL, 10) : TDICT_NONE;
+    return run_index(TDICT_RANGE(numbers[0], numbers[1], 1));
+  }
+  if (strcmp(name, "pick") == 0) {
+    int count = read_numbers(words[1], numbers);
+    return run_index(TDICT_LIST(numbers, count));
+  }
+  if (strcmp(name, "set") == 0) return run_set(words);
+  if (strcmp(name, "append") == 0) return run_add(words + 1, NULL);
+  if (strcmp(name, "insert") == 0) return run_add(words + 2, words[1]);
+  if (strcmp(name, "pad") == 0) return run_pad(words[1], strtod(words[2], NULL));
+  return run_whole(words);
+}
+
+/* Begins an episode or adds one of its first items. Returns false for other lines. */
+static bool prepare(char **words) {
+  if (strcmp(words[0], "reset") == 0) {
+    reset();
+    batch_ndim = read_numbers(words[1], batch_size);
+    return true;
+  }
+  if (strcmp(words[0], "item") != 0) return false;
+  tdict_tree *item = new_item(batch_ndim, batch_size, words + 1);
+  tdict_status status =
+      stack ? tdict_lazy_stack_append(stack, item, &error) : tdict_lazy_stack_create(&item, 1, &stack, &error);
+  if (status != TDICT_OK) exit(2);
+  return true;
+}
+
+int main(int argc, char **argv) {
+  static char line[MOST_LINE], shown[200];
+  FILE *file = argc > 1 ? fopen(argv[1], "r") : NULL;
+  int differences = 0, operations = 0;
+  if (!file) return 77;
+  while (fgets(line, sizeof line, file)) {
+    char *words[MOST_WORDS], *wanted = strstr(line, " | ");
+    int count = 0;
+    line[strcspn(line, "\n")] = 0;
+    if (line[0] == '#') continue;
+    if (wanted) {
+      *wanted = 0;
+      wanted += 3;
+    }
+    snprintf(shown, sizeof shown, "%.199s", line);
+    for (char *word = strtok(line, " "); word && count < MOST_WORDS - 1; word = strtok(NULL, " "))
+      words[count++] = word;
+    words[count] = NULL;
+    if (count == 0 || prepare(words)) continue;
+    operations++;
+    length = 0;
+    text[0] = 0;
+    tdict_status status = run(words);
+    const char *found = status == TDICT_OK ? text : "fails";
+    if (!wanted || strcmp(found, wanted) == 0) continue;
+    differences++;
+    printf("%s\n  TensorDict: %.300s\n  tdict:      %.300s%s%s\n", shown, wanted, found, status == TDICT_OK ? "" : ": ",
+           status == TDICT_OK ? "" : error.message);
+  }
+  reset();
+  fclose(file);
+  printf("%d operations, %d differences\n", operations, differences);
+  return differences != 0;
+}

@@ -1,0 +1,254 @@
+/* Entries of all items: common keys, lists, shapes, stacked copies, nested stacks, set. */
+#include "rig.h"
+
+typedef struct seen {
+  const tdict_lazy_stack *stack;
+  char text[400];
+} seen;
+static tdict_status note(void *user, const tdict_lazy_entry *entry, tdict_error *err) {
+  static const char *const kinds[] = {"tensors", "trees", "objects", "mixed"};
+  seen *to = user;
+  (void)err;
+  size_t length = strlen(to->text);
+  snprintf(to->text + length, sizeof to->text - length, "%s:%d:%s ", entry->path, (int)entry->depth,
+           kinds[entry->kind]);
+  assert_int_equal(entry->count, tdict_lazy_stack_count(to->stack));
+  assert_int_equal(entry->tensors != NULL, entry->kind == TDICT_LAZY_TENSORS);
+  for (size_t i = 0; entry->tensors && i < entry->count; i++)
+    assert_ptr_equal(entry->tensors[i], help_get(rig_item(to->stack, (int64_t)i), entry->path));
+  return TDICT_OK;
+}
+static tdict_status stop(void *user, const tdict_lazy_entry *entry, tdict_error *err) {
+  (void)user, (void)entry, (void)err;
+  return TDICT_EIO;
+}
+
+CASE(lazy_stack_walks_common_keys) {
+  static const tdict_type thing = {.struct_size = sizeof thing, .name = "thing", .release = help_end_thing};
+  int ends = 0;
+  tdict_lazy_stack *s = rig_three();
+  help_put(rig_item(s, 0), "first", TENSOR(2));
+  help_put(rig_item(s, 0), "m.a\\.b", TENSOR(2));
+  help_put(rig_item(s, 1), "m.a\\.b.c", TENSOR(2));
+  help_put(rig_item(s, 2), "m.a\\.b", TENSOR(2, 2));
+  for (int i = 0; i < 3; i++) td_ok(tdict_set_object(rig_item(s, i), "o", &thing, help_make_thing(&ends, 0, ""), err));
+  seen all = {s, ""};
+  td_ok(tdict_lazy_stack_walk(s, note, &all, err));
+  assert_string_equal(all.text, "x:0:tensors n:0:trees n.y:1:tensors m:0:trees m.a\\.b:1:mixed o:0:objects ");
+  assert_true(tdict_lazy_stack_has(s, "n.y"));
+  assert_true(tdict_lazy_stack_has(s, "m.a\\.b"));
+  assert_false(tdict_lazy_stack_has(s, "only"));
+  assert_false(tdict_lazy_stack_has(s, "first"));
+  assert_false(tdict_lazy_stack_has(s, "n..y"));
+  td_fails(TDICT_EIO, "", tdict_lazy_stack_walk(s, stop, NULL, err));
+  assert_string_equal(td_last_error.path, "x");
+  td_fails(TDICT_EINVAL, "visit is NULL", tdict_lazy_stack_walk(s, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_walk(NULL, note, &all, err));
+  for (int64_t n = 0;; n++) {
+    seen again = {s, ""};
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_lazy_stack_walk(s, note, &again, NULL);
+    bool failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    if (!failed) break;
+  }
+  tdict_lazy_stack_release(s);
+  assert_int_equal(ends, 3);
+}
+
+CASE(lazy_stack_get_lists_tensors) {
+  tdict_lazy_stack *s = rig_three();
+  tdict_tensor *list[4] = {NULL};
+  size_t count = 4;
+  td_ok(tdict_lazy_stack_get_list(s, "n.y", list, &count, err));
+  assert_int_equal(count, 3);
+  for (int i = 0; i < 3; i++) assert_ptr_equal(list[i], help_get(rig_item(s, i), "n.y"));
+  tdict_tensor *kept = list[0];
+  count = 2;
+  td_fails(TDICT_EINVAL, "room for 2 tensors, wanted 3", tdict_lazy_stack_get_list(s, "x", list, &count, err));
+  count = 4;
+  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get_list(s, "only", list, &count, err));
+  assert_string_equal(td_last_error.path, "0.only");
+  td_fails(TDICT_ETYPE, "", tdict_lazy_stack_get_list(s, "n", list, &count, err));
+  td_fails(TDICT_EINVAL, "", tdict_lazy_stack_get_list(s, "", list, &count, err));
+  td_fails(TDICT_EINVAL, "", tdict_lazy_stack_get_list(s, NULL, list, &count, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_list(s, "x", NULL, &count, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_list(s, "x", list, NULL, err));
+  assert_true(count == 4 && list[0] == kept);
+  tdict_lazy_stack_release(s);
+}
+
+CASE(lazy_stack_get_shape_marks_differences) {
+  tdict_lazy_stack *s = rig_three();
+  int ndim = 7;
+  int64_t shape[TDICT_MAX_NDIM + 1] = {0};
+  td_ok(tdict_lazy_stack_get_shape(s, "n.y", &ndim, shape, err));
+  assert_true(ndim == 3 && shape[0] == 3 && shape[1] == 2 && shape[2] == -1);
+  td_ok(tdict_lazy_stack_get_shape(s, "x", &ndim, shape, err));
+  assert_true(ndim == 3 && shape[0] == 3 && shape[1] == 2 && shape[2] == 3);
+  help_put(rig_item(s, 2), "x", TENSOR(2));
+  td_fails(TDICT_ESHAPE, "[2] in item 2, but [2, 3] in item 0", tdict_lazy_stack_get_shape(s, "x", &ndim, shape, err));
+  assert_string_equal(td_last_error.path, "2.x");
+  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get_shape(s, "n.z", &ndim, shape, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_shape(s, "x", NULL, shape, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_shape(s, "x", &ndim, NULL, err));
+  assert_int_equal(ndim, 3);
+  tdict_lazy_stack_release(s);
+}
+
+DEVICE_CASE(lazy_stack_get_stacks_a_copy) {
+  tdict_context *context = td_context(NULL);
+  tdict_lazy_stack *s = rig_three(), *moved = NULL;
+  float wanted[3][6], found[18];
+  tdict_tensor *t = NULL, *host = NULL;
+  for (int i = 0; i < 3; i++) memcpy(wanted[i], tdict_const_data(rig_item(s, i), "x"), sizeof wanted[i]);
+  td_ok(tdict_lazy_stack_to_device(context, s, td_device(), NULL, &moved, err));
+  td_ok(tdict_lazy_stack_get(moved, "x", NULL, &t, err));
+  assert_true(tdict_device_equal(tdict_tensor_device(t), td_device()));
+  assert_int_equal(tdict_tensor_ndim(t), 3);
+  const int64_t shape[] = {3, 2, 3};
+  assert_memory_equal(tdict_tensor_shape(t), shape, sizeof shape);
+  td_ok(tdict_tensor_clone(t, NULL, &host, err));
+  memcpy(found, tdict_tensor_const_data(host), sizeof found);
+  assert_memory_equal(found, wanted, sizeof found);
+  tdict_tensor_release(host);
+  tdict_tensor_release(t);
+  tdict_lazy_stack_release(moved);
+  tdict_lazy_stack_release(s);
+  tdict_context_destroy(context);
+}
+
+CASE(lazy_stack_get_refuses) {
+  tdict_lazy_stack *s = rig_three(), *nested = NULL;
+  tdict_tensor *const nothing = (tdict_tensor *)(uintptr_t)0xA5A5, *t = nothing;
+  const int64_t none[] = {2, 0};
+  td_fails(TDICT_ESHAPE, "[2, 4] in item 1, but [2, 1] in item 0", tdict_lazy_stack_get(s, "n.y", NULL, &t, err));
+  assert_string_equal(td_last_error.path, "1.n.y");
+  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get(s, "only", NULL, &t, err));
+  assert_string_equal(td_last_error.path, "0.only");
+  td_ok(tdict_delete(rig_item(s, 2), "x", err));
+  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get(s, "x", NULL, &t, err));
+  assert_string_equal(td_last_error.path, "2.x");
+  tdict_tensor *bytes = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3), NULL, &bytes, err));
+  help_put(rig_item(s, 2), "x", bytes);
+  td_fails(TDICT_EDTYPE, "uint8 in item 2, but float32 in item 0", tdict_lazy_stack_get(s, "x", NULL, &t, err));
+  td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(2, 0), NULL, &bytes, err));
+  help_put(rig_item(s, 0), "d", bytes);
+  for (int i = 1; i < 3; i++) help_put(rig_item(s, i), "d", help_tensor_on(tdict_sim(0), 2, none));
+  td_fails(TDICT_EWRONGDEVICE, "sim:0 in item 1, but on cpu", tdict_lazy_stack_get(s, "d", NULL, &t, err));
+  help_put(rig_item(s, 0), "d", help_tensor_on(tdict_sim(0), 2, none));
+  td_fails(TDICT_EWRONGDEVICE, "belongs to the program", tdict_lazy_stack_get(s, "d", NULL, &t, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get(s, "x", NULL, NULL, err));
+  td_fails(TDICT_ETYPE, "", tdict_lazy_stack_get_tree(s, "x", &nested, err));
+  assert_string_equal(td_last_error.path, "0.x");
+  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get_tree(s, "q", &nested, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_tree(s, "n", NULL, err));
+  assert_true(t == nothing && nested == NULL);
+  tdict_lazy_stack *two = NULL;
+  td_ok(tdict_lazy_stack_index(s, TDICT_RANGE(0, 2, 1), &two, err));
+  for (int64_t n = 0;; n++) {
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_lazy_stack_get(two, "x", NULL, &t, NULL);
+    bool failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    if (!failed) break;
+    assert_ptr_equal(t, nothing);
+  }
+  tdict_tensor_release(t);
+  tdict_lazy_stack_release(two);
+  tdict_lazy_stack_release(s);
+}
+
+CASE(lazy_stack_get_tree_stacks_children) {
+  tdict_lazy_stack *s = rig_three(), *nested = NULL;
+  td_ok(tdict_lazy_stack_get_tree(s, "n", &nested, err));
+  assert_int_equal(tdict_lazy_stack_count(nested), 3);
+  for (int i = 0; i < 3; i++) assert_ptr_equal(rig_item(nested, i), help_get_tree(rig_item(s, i), "n"));
+  tdict_lazy_stack_release(nested);
+  td_ok(tdict_set_batch_size(help_get_tree(rig_item(s, 1), "n"), COUNTS(2, 4), err));
+  td_fails(TDICT_ESHAPE, "item 1 has batch size [2, 4], wanted [2]", tdict_lazy_stack_get_tree(s, "n", &nested, err));
+  tdict_lazy_stack_release(s);
+}
+
+static void check_views(const tdict_lazy_stack *s, const char *path, tdict_tensor *t) {
+  const float *data = tdict_tensor_const_data(t);
+  for (int i = 0; i < 3; i++) {
+    tdict_tensor *view = help_get(rig_item(s, i), path);
+    assert_true(tdict_tensor_shares_storage(view, t));
+    assert_ptr_equal(tdict_tensor_const_data(view), data + 6 * i);
+    assert_int_equal(tdict_tensor_ndim(view), 2);
+    assert_true(tdict_tensor_shape(view)[0] == 2 && tdict_tensor_shape(view)[1] == 3);
+  }
+}
+
+CASE(lazy_stack_set_splits_into_views) {
+  tdict_lazy_stack *s = rig_three();
+  tdict_tensor *t = TENSOR(3, 2, 3);
+  const tdict_tree *n = help_get_tree(rig_item(s, 0), "n");
+  const char *const paths[] = {"x", "n.y", "z.q\\..r", "n.new"};
+  for (int i = 0; i < 4; i++) {
+    td_ok(tdict_lazy_stack_set(s, paths[i], t, err));
+    check_views(s, paths[i], t);
+  }
+  assert_ptr_equal(help_get_tree(rig_item(s, 0), "n"), n); /* handles stay valid */
+  help_paths(rig_item(s, 0), "x n n.y n.new z z.q\\. z.q\\..r");
+  td_ok(tdict_lazy_stack_set(s, "n", t, err)); /* a tensor replaces a tree */
+  check_views(s, "n", t);
+  tdict_lazy_stack_release(s);
+  /* An item that is there twice gets its last view, also at a path of new nodes. */
+  tdict_tree *a = TREE(2), *b = TREE(2), *items[] = {a, b, a};
+  td_ok(tdict_lazy_stack_create(items, 3, &s, err));
+  td_ok(tdict_lazy_stack_set(s, "p.q", t, err));
+  assert_ptr_equal(tdict_const_data(a, "p.q"), (const float *)tdict_tensor_const_data(t) + 12);
+  assert_ptr_equal(tdict_const_data(b, "p.q"), (const float *)tdict_tensor_const_data(t) + 6);
+  tdict_release(a);
+  tdict_release(b);
+  tdict_lazy_stack_release(s);
+  tdict_tensor_release(t);
+}
+
+CASE(lazy_stack_set_changes_all_or_none) {
+  tdict_lazy_stack *s = rig_three();
+  tdict_tensor *t = TENSOR(3, 2, 3), *wrong = TENSOR(2, 2, 3);
+  char *before[3];
+  for (int i = 0; i < 3; i++) before[i] = help_snapshot(rig_item(s, i));
+  td_fails(TDICT_ESHAPE, "batch size is [3, 2], the tensor has shape [2, 2, 3]",
+           tdict_lazy_stack_set(s, "x", wrong, err));
+  assert_string_equal(td_last_error.path, "x");
+  td_fails(TDICT_ETYPE, "", tdict_lazy_stack_set(s, "x.a", t, err));
+  assert_string_equal(td_last_error.path, "0.x.a");
+  td_fails(TDICT_EINVAL, "", tdict_lazy_stack_set(s, "q..r", t, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_set(s, NULL, t, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_set(s, "x", NULL, err));
+  for (int i = 0; i < 3; i++) help_unchanged(rig_item(s, i), before[i]);
+  for (int64_t n = 0;; n++) {
+    for (int i = 0; i < 3; i++) before[i] = help_snapshot(rig_item(s, i));
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_lazy_stack_set(s, "new.path", t, NULL);
+    bool failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    for (int i = 0; i < 3; i++) {
+      if (failed)
+        help_unchanged(rig_item(s, i), before[i]);
+      else
+        free(before[i]);
+    }
+    if (!failed) break;
+    assert_true(n < 300);
+  }
+  check_views(s, "new.path", t);
+  tdict_lock(rig_item(s, 2));
+  for (int i = 0; i < 3; i++) before[i] = help_snapshot(rig_item(s, i));
+  td_fails(TDICT_ELOCKED, "", tdict_lazy_stack_set(s, "x", t, err));
+  assert_string_equal(td_last_error.path, "2.x");
+  td_ok(tdict_set_batch_size(help_get_tree(rig_item(s, 1), "n"), COUNTS(2, 4), err));
+  td_fails(TDICT_ESHAPE, "[2, 4]", tdict_lazy_stack_set(s, "n.y", t, err));
+  assert_string_equal(td_last_error.path, "1.n.y");
+  td_ok(tdict_set_batch_size(help_get_tree(rig_item(s, 1), "n"), COUNTS(2), err));
+  for (int i = 0; i < 3; i++) help_unchanged(rig_item(s, i), before[i]);
+  td_ok(tdict_unlock(rig_item(s, 2), err));
+  tdict_tensor_release(wrong);
+  tdict_tensor_release(t);
+  tdict_lazy_stack_release(s);
+}

@@ -1,0 +1,190 @@
+/* Lazy stacks as lists: items, batch sizes, indices, additions, refusals. */
+#include "rig.h"
+
+CASE(lazy_stack_shares_its_items) {
+  tdict_tree *a = rig_new_item(1, NULL), *b = rig_new_item(4, NULL), *items[] = {a, b, a};
+  tdict_lazy_stack *s = NULL;
+  td_ok(tdict_lazy_stack_create(items, 3, &s, err));
+  tdict_release(a);
+  tdict_release(b);
+  assert_int_equal(tdict_lazy_stack_count(s), 3);
+  assert_int_equal(tdict_lazy_stack_batch_ndim(s), 2);
+  assert_int_equal(tdict_lazy_stack_batch_size(s)[0], 3);
+  assert_int_equal(tdict_lazy_stack_batch_size(s)[1], 2);
+  for (int i = -3; i < 3; i++) assert_ptr_equal(rig_item(s, i), items[(i + 3) % 3]);
+  help_put(a, "new", TENSOR(2));
+  assert_true(tdict_has(rig_item(s, 2), "new"));
+  tdict_lazy_stack *same = tdict_lazy_stack_retain(s);
+  tdict_lazy_stack_release(s);
+  assert_ptr_equal(rig_item(same, 1), b);
+  tdict_lazy_stack_release(same);
+  tdict_lazy_stack_release(NULL);
+}
+
+CASE(lazy_stack_appends_and_inserts) {
+  tdict_lazy_stack *s = STACK(TREE(2));
+  tdict_tree *wanted[8] = {rig_item(s, 0)};
+  static const int64_t places[] = {1, 0, -1, 3, -4, 5}; /* Python's, with the end */
+  size_t count = 1;
+  for (size_t k = 0; k < 6; k++) {
+    tdict_tree *item = TREE(2);
+    size_t at = (size_t)(places[k] < 0 ? places[k] + (int64_t)count : places[k]);
+    td_ok(tdict_lazy_stack_insert(s, places[k], item, err));
+    memmove(wanted + at + 1, wanted + at, (count++ - at) * sizeof *wanted);
+    wanted[at] = item;
+    tdict_release(item);
+  }
+  tdict_tree *last = TREE(2);
+  td_ok(tdict_lazy_stack_append(s, last, err));
+  tdict_release(last);
+  wanted[count++] = last;
+  assert_int_equal(tdict_lazy_stack_count(s), count);
+  assert_int_equal(tdict_lazy_stack_batch_size(s)[0], count);
+  for (size_t i = 0; i < count; i++) assert_ptr_equal(rig_item(s, (int64_t)i), wanted[i]);
+  tdict_tree *other = TREE(3), *fits = TREE(2);
+  td_fails(TDICT_ESHAPE, "item 8 has batch size [3], wanted [2]", tdict_lazy_stack_append(s, other, err));
+  assert_string_equal(td_last_error.path, "8");
+  td_fails(TDICT_EINVAL, "index 9", tdict_lazy_stack_insert(s, 9, fits, err));
+  td_fails(TDICT_EINVAL, "index -9", tdict_lazy_stack_insert(s, -9, fits, err));
+  td_fails(TDICT_EINVAL, "item is NULL", tdict_lazy_stack_append(s, NULL, err));
+  td_fails(TDICT_EINVAL, "stack is NULL", tdict_lazy_stack_append(NULL, fits, err));
+  td_fails(TDICT_EINVAL, "item is NULL", tdict_lazy_stack_insert(s, 0, NULL, err));
+  td_fails(TDICT_EINVAL, "stack is NULL", tdict_lazy_stack_insert(NULL, 0, fits, err));
+  assert_int_equal(tdict_lazy_stack_count(s), 8);
+  for (int64_t n = 0;; n++) { /* a full list must grow */
+    const size_t before = tdict_lazy_stack_count(s);
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_lazy_stack_append(s, fits, NULL);
+    bool failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    assert_int_equal(tdict_lazy_stack_count(s), before + !failed);
+    if (!failed) break;
+  }
+  tdict_release(other);
+  tdict_release(fits);
+  tdict_lazy_stack_release(s);
+}
+
+static void check_index(const tdict_lazy_stack *s, tdict_index index, int count, const int *wanted) {
+  tdict_lazy_stack *some = NULL;
+  td_ok(tdict_lazy_stack_index(s, index, &some, err));
+  assert_int_equal(tdict_lazy_stack_count(some), count);
+  assert_int_equal(tdict_lazy_stack_batch_size(some)[0], count);
+  assert_int_equal(tdict_lazy_stack_batch_size(some)[1], 2);
+  for (int i = 0; i < count; i++) assert_ptr_equal(rig_item(some, i), rig_item(s, wanted[i]));
+  tdict_lazy_stack_release(some);
+}
+
+CASE(lazy_stack_index_selects_items) {
+  tdict_lazy_stack *s = STACK(TREE(2), TREE(2), TREE(2), TREE(2));
+  const int64_t list[] = {2, -4, 2, -1};
+  const bool bits[] = {true, false, false, true}, none[4] = {false};
+  tdict_tensor *mask = NULL, *empty = NULL, *numbers = TENSOR(4);
+  td_ok(tdict_tensor_from_array(TDICT_BOOL, COUNTS(4), bits, &mask, err));
+  td_ok(tdict_tensor_from_array(TDICT_BOOL, COUNTS(4), none, &empty, err));
+  check_index(s, TDICT_ALL, 4, (const int[]){0, 1, 2, 3});
+  check_index(s, TDICT_RANGE(1, 99, 1), 3, (const int[]){1, 2, 3});
+  check_index(s, TDICT_RANGE(TDICT_NONE, TDICT_NONE, -2), 2, (const int[]){3, 1});
+  check_index(s, TDICT_RANGE(-2, -1, 1), 1, (const int[]){2});
+  check_index(s, TDICT_LIST(list, 4), 4, (const int[]){2, 0, 2, 3});
+  check_index(s, TDICT_LIST(list + 1, 1), 1, (const int[]){0});
+  check_index(s, TDICT_MASK(mask), 2, (const int[]){0, 3});
+  tdict_lazy_stack *const nothing = (tdict_lazy_stack *)(uintptr_t)0xA5A5, *some = nothing;
+  const int64_t beyond[] = {0, 4};
+  td_fails(TDICT_EINVAL, "selects no item", tdict_lazy_stack_index(s, TDICT_RANGE(2, 2, 1), &some, err));
+  td_fails(TDICT_EINVAL, "selects no item", tdict_lazy_stack_index(s, TDICT_LIST(list, 0), &some, err));
+  td_fails(TDICT_EINVAL, "selects no item", tdict_lazy_stack_index(s, TDICT_MASK(empty), &some, err));
+  td_fails(TDICT_EINVAL, "", tdict_lazy_stack_index(s, TDICT_LIST(beyond, 2), &some, err));
+  td_fails(TDICT_EINVAL, "", tdict_lazy_stack_index(s, TDICT_RANGE(0, 2, 0), &some, err));
+  td_fails(TDICT_EINVAL, "tdict_lazy_stack_get_item()", tdict_lazy_stack_index(s, TDICT_AT(1), &some, err));
+  td_fails(TDICT_EINVAL, "wanted a range", tdict_lazy_stack_index(s, TDICT_NEW_AXIS, &some, err));
+  td_fails(TDICT_EINVAL, "wanted a range", tdict_lazy_stack_index(s, TDICT_REST, &some, err));
+  td_fails(TDICT_EDTYPE, "", tdict_lazy_stack_index(s, TDICT_MASK(numbers), &some, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_index(NULL, TDICT_ALL, &some, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_index(s, TDICT_ALL, NULL, err));
+  assert_ptr_equal(some, nothing);
+  for (int64_t n = 0;; n++) {
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_lazy_stack_index(s, TDICT_LIST(list, 4), &some, NULL);
+    bool failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    if (!failed) break;
+    assert_ptr_equal(some, nothing);
+  }
+  tdict_lazy_stack_release(some);
+  tdict_tensor_release(mask);
+  tdict_tensor_release(empty);
+  tdict_tensor_release(numbers);
+  tdict_lazy_stack_release(s);
+}
+
+CASE(lazy_stack_create_refuses) {
+  tdict_tree *a = TREE(2), *b = TREE(2, 1), *items[] = {a, b}, *missing[] = {a, NULL};
+  tdict_tree *most = TREE(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1), *item = NULL;
+  tdict_lazy_stack *const nothing = (tdict_lazy_stack *)(uintptr_t)0xA5A5, *s = nothing;
+  td_fails(TDICT_ESHAPE, "item 1 has batch size [2, 1], wanted [2]", tdict_lazy_stack_create(items, 2, &s, err));
+  assert_string_equal(td_last_error.path, "1");
+  td_fails(TDICT_EINVAL, "no items", tdict_lazy_stack_create(items, 0, &s, err));
+  td_fails(TDICT_EINVAL, "item 1 is NULL", tdict_lazy_stack_create(missing, 2, &s, err));
+  td_fails(TDICT_EINVAL, "items is NULL", tdict_lazy_stack_create(NULL, 2, &s, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_lazy_stack_create(items, 1, NULL, err));
+  td_fails(TDICT_EINVAL, "16 batch dimensions", tdict_lazy_stack_create(&most, 1, &s, err));
+  for (int64_t n = 0;; n++) {
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_lazy_stack_create(items, 1, &s, NULL);
+    bool failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    if (!failed) break;
+    assert_ptr_equal(s, nothing);
+  }
+  td_fails(TDICT_EINVAL, "index 1, but the stack has 1 items", tdict_lazy_stack_get_item(s, 1, &item, err));
+  td_fails(TDICT_EINVAL, "index -2", tdict_lazy_stack_get_item(s, -2, &item, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_lazy_stack_get_item(s, 0, NULL, err));
+  td_fails(TDICT_EINVAL, "stack is NULL", tdict_lazy_stack_get_item(NULL, 0, &item, err));
+  assert_null(item);
+  tdict_lazy_stack_release(s);
+  tdict_release(most);
+  tdict_release(a);
+  tdict_release(b);
+}
+
+static tdict_status ignore_entry(void *user, const tdict_lazy_entry *entry, tdict_error *err) {
+  (void)user, (void)entry, (void)err;
+  return TDICT_OK;
+}
+
+/* An item whose batch size was changed by its own handle is named by each function. */
+CASE(lazy_stack_refuses_changed_items) {
+  tdict_context *context = NULL;
+  tdict_context_options o = tdict_context_options_default();
+  o.device = tdict_cpu();
+  td_ok(tdict_context_create(&o, &context, err));
+  tdict_lazy_stack *s = STACK(TREE(2, 1), TREE(2, 1)), *other = NULL;
+  tdict_tensor *t = TENSOR(2, 2, 1), *list[2];
+  tdict_tree *tree = NULL;
+  tdict_future *future = NULL;
+  size_t count = 2;
+  int ndim;
+  int64_t shape[TDICT_MAX_NDIM + 1];
+  td_ok(tdict_set_batch_size(rig_item(s, 1), COUNTS(2), err));
+#define REFUSED(call)                                                         \
+  do {                                                                        \
+    td_fails(TDICT_ESHAPE, "item 1 has batch size [2], wanted [2, 1]", call); \
+    assert_string_equal(td_last_error.path, "1");                             \
+  } while (0)
+  REFUSED(tdict_lazy_stack_index(s, TDICT_ALL, &other, err));
+  REFUSED(tdict_lazy_stack_walk(s, ignore_entry, NULL, err));
+  REFUSED(tdict_lazy_stack_get_list(s, "a", list, &count, err));
+  REFUSED(tdict_lazy_stack_get_shape(s, "a", &ndim, shape, err));
+  REFUSED(tdict_lazy_stack_get(s, "a", NULL, &t, err));
+  REFUSED(tdict_lazy_stack_get_tree(s, "a", &other, err));
+  REFUSED(tdict_lazy_stack_set(s, "a", t, err));
+  REFUSED(tdict_lazy_stack_to_device(context, s, tdict_cpu(), NULL, &other, err));
+  REFUSED(tdict_lazy_stack_to_device_async(context, s, tdict_cpu(), NULL, &future, err));
+  REFUSED(tdict_lazy_stack_densify(s, NULL, &tree, err));
+  REFUSED(tdict_lazy_stack_pad(s, NULL, &tree, err));
+  assert_false(tdict_has(rig_item(s, 0), "a"));
+  tdict_tensor_release(t);
+  tdict_lazy_stack_release(s);
+  tdict_context_destroy(context);
+}

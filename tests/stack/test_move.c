@@ -1,0 +1,167 @@
+/* All items to a device in one transfer, blocking and not; trees of numbered children as stacks. */
+#include "rig.h"
+
+/* Compares the elements of every tensor of both stacks, through copies in host memory. */
+static void check_same(tdict_lazy_stack *moved, tdict_lazy_stack *s, tdict_device device) {
+  assert_int_equal(tdict_lazy_stack_count(moved), tdict_lazy_stack_count(s));
+  for (int64_t i = 0; i < (int64_t)tdict_lazy_stack_count(s); i++) {
+    tdict_tree *from = rig_item(s, i), *to = rig_item(moved, i);
+    tdict_device found;
+    assert_true(tdict_get_device(to, &found) && tdict_device_equal(found, device));
+    assert_int_equal(tdict_num_leaves(to), tdict_num_leaves(from));
+    for (int k = 0; k < 3; k++) {
+      static const char *const paths[] = {"x", "n.y", "only"};
+      if (!tdict_has(from, paths[k])) continue;
+      tdict_tensor *host = NULL, *t = help_get(to, paths[k]);
+      assert_true(tdict_device_equal(tdict_tensor_device(t), device));
+      td_ok(tdict_tensor_clone(t, NULL, &host, err));
+      assert_int_equal(tdict_tensor_bytes(host), tdict_tensor_bytes(help_get(from, paths[k])));
+      assert_memory_equal(tdict_tensor_const_data(host), tdict_const_data(from, paths[k]), tdict_tensor_bytes(host));
+      tdict_tensor_release(host);
+    }
+  }
+}
+
+DEVICE_CASE(lazy_stack_to_device_is_one_transfer) {
+  tdict_context *context = td_context(NULL);
+  tdict_lazy_stack *s = rig_three(), *moved = NULL;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  o.stats = &stats;
+  td_ok(tdict_lazy_stack_to_device(context, s, td_device(), &o, &moved, err));
+  assert_int_equal(stats.num_leaves, 7);
+  if (td_device().type == TDICT_DEVICE_CPU) { /* everything is there already */
+    assert_int_equal(stats.num_shared_leaves, 7);
+    for (int i = 0; i < 3; i++) assert_ptr_equal(help_get(rig_item(moved, i), "x"), help_get(rig_item(s, i), "x"));
+  } else {
+    check_same(moved, s, td_device());
+    const tdict_tensor *first = help_get(rig_item(moved, 0), "x");
+    for (int i = 0; i < 3; i++) {
+      assert_true(tdict_tensor_shares_storage(help_get(rig_item(moved, i), "x"), first));
+      assert_true(tdict_tensor_shares_storage(help_get(rig_item(moved, i), "n.y"), first));
+    }
+    assert_false(tdict_has(rig_item(s, 0), "0"));
+    tdict_lazy_stack *back = NULL;
+    td_ok(tdict_lazy_stack_to_device(context, moved, tdict_cpu(), NULL, &back, err));
+    check_same(back, s, tdict_cpu());
+    tdict_lazy_stack_release(back);
+  }
+  tdict_lazy_stack_release(moved);
+  tdict_lazy_stack_release(s);
+  tdict_context_destroy(context);
+}
+
+GPU_CASE(lazy_stack_to_device_copies_shared_leaves_once) {
+  tdict_context *context = td_context(NULL);
+  tdict_tree *a = rig_new_item(5, NULL), *items[] = {a, a, a};
+  tdict_lazy_stack *s = NULL, *moved = NULL;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  o.stats = &stats;
+  td_ok(tdict_lazy_stack_create(items, 3, &s, err));
+  tdict_release(a);
+  td_ok(tdict_lazy_stack_to_device(context, s, td_device(), &o, &moved, err));
+  assert_int_equal(stats.total_bytes, (6 + 10) * 4);
+  check_same(moved, s, td_device());
+  tdict_lazy_stack_release(moved);
+  tdict_lazy_stack_release(s);
+  tdict_context_destroy(context);
+}
+
+DEVICE_CASE(lazy_stack_to_device_async) {
+  tdict_context *context = td_context(NULL);
+  tdict_lazy_stack *s = rig_three(), *moved = NULL;
+  tdict_future *future = NULL;
+  tdict_tree *result = NULL;
+  td_ok(tdict_lazy_stack_to_device_async(context, s, td_device(), NULL, &future, err));
+  td_ok(tdict_future_wait(future, &result, err));
+  tdict_future_release(future);
+  td_ok(tdict_lazy_stack_from_tree(result, &moved, err));
+  tdict_release(result);
+  assert_int_equal(tdict_lazy_stack_count(moved), 3);
+  if (td_device().type != TDICT_DEVICE_CPU) check_same(moved, s, td_device());
+  tdict_lazy_stack_release(moved);
+  tdict_lazy_stack_release(s);
+  tdict_context_destroy(context);
+}
+
+CASE(lazy_stack_to_device_refuses) {
+  static char bytes[4];
+  tdict_context *context = NULL;
+  tdict_context_options o = tdict_context_options_default();
+  o.device = tdict_cpu();
+  td_ok(tdict_context_create(&o, &context, err));
+  tdict_lazy_stack *s = rig_three(), *const nothing = (tdict_lazy_stack *)(uintptr_t)0xA5A5, *moved = nothing;
+  tdict_future *future = NULL;
+  tdict_tensor *elsewhere = NULL;
+  tdict_tensor_desc view = tdict_tensor_desc_default();
+  view.data = bytes;
+  view.device = tdict_sim(0);
+  view.dtype = TDICT_U8;
+  view.ndim = 1;
+  view.shape = (const int64_t[]){2};
+  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &elsewhere, err));
+  help_put(rig_item(s, 1), "n.far", elsewhere);
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_lazy_stack_to_device(context, s, tdict_cpu(), NULL, &moved, err));
+  assert_string_equal(td_last_error.path, "1.n.far");
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_lazy_stack_to_device_async(context, s, tdict_cpu(), NULL, &future, err));
+  assert_string_equal(td_last_error.path, "1.n.far");
+  td_ok(tdict_delete(rig_item(s, 1), "n.far", err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_to_device(context, NULL, tdict_cpu(), NULL, &moved, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_to_device(context, s, tdict_cpu(), NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "", tdict_lazy_stack_to_device(NULL, s, tdict_cpu(), NULL, &moved, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_to_device_async(context, s, tdict_cpu(), NULL, NULL, err));
+  assert_true(moved == nothing && future == NULL);
+  for (int64_t n = 0;; n++) {
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_lazy_stack_to_device(context, s, tdict_cpu(), NULL, &moved, NULL);
+    bool failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    if (!failed) break;
+    assert_true(moved == nothing && n < 100);
+  }
+  tdict_lazy_stack_release(moved);
+  tdict_lazy_stack_release(s);
+  tdict_context_destroy(context);
+}
+
+CASE(lazy_stack_from_tree_takes_numbered_children) {
+  tdict_tree *td = help_tree_without_batch(), *child[12];
+  tdict_lazy_stack *s = NULL;
+  for (int i = 0; i < 12; i++) {
+    char key[8];
+    snprintf(key, sizeof key, "%d", i);
+    child[i] = help_put_tree(td, key, TREE(2));
+  }
+  td_ok(tdict_lazy_stack_from_tree(td, &s, err));
+  assert_int_equal(tdict_lazy_stack_count(s), 12);
+  for (int i = 0; i < 12; i++) assert_ptr_equal(rig_item(s, i), child[i]);
+  tdict_lazy_stack_release(s);
+  tdict_lazy_stack *const nothing = (tdict_lazy_stack *)(uintptr_t)0xA5A5;
+  s = nothing;
+  for (int64_t n = 0;; n++) {
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_lazy_stack_from_tree(td, &s, NULL);
+    bool failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    if (!failed) break;
+    assert_ptr_equal(s, nothing);
+  }
+  tdict_lazy_stack_release(s);
+  s = nothing;
+  td_ok(tdict_set_batch_size(child[5], COUNTS(7), err));
+  td_fails(TDICT_ESHAPE, "item 5 has batch size [7]", tdict_lazy_stack_from_tree(td, &s, err));
+  assert_string_equal(td_last_error.path, "5");
+  help_put(td, "3", TENSOR(2));
+  td_fails(TDICT_ETYPE, "the entry is a tensor, wanted a tree", tdict_lazy_stack_from_tree(td, &s, err));
+  assert_string_equal(td_last_error.path, "3");
+  td_ok(tdict_delete(td, "1", err));
+  td_fails(TDICT_ENOTFOUND, "key 1 is '2', wanted '1'", tdict_lazy_stack_from_tree(td, &s, err));
+  tdict_release(td);
+  td = help_tree_without_batch();
+  td_fails(TDICT_EINVAL, "no keys", tdict_lazy_stack_from_tree(td, &s, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_lazy_stack_from_tree(td, NULL, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_lazy_stack_from_tree(NULL, &s, err));
+  assert_ptr_equal(s, nothing);
+  tdict_release(td);
+}
