@@ -11,6 +11,7 @@
 #include "tdict/loader.h"
 #include "tdict/nontensor.h"
 #include "tdict/object.h"
+#include "tdict/replay.h"
 #include "tdict/schema.h"
 #include "tdict/shape.h"
 #include "tdict/trace.h"

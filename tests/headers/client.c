@@ -17,6 +17,7 @@
 #include "tdict/loader.h"
 #include "tdict/memory.h"
 #include "tdict/object.h"
+#include "tdict/replay.h"
 #include "tdict/sampler.h"
 #include "tdict/schema.h"
 #include "tdict/shape.h"
@@ -44,6 +45,7 @@ static void check(int good, const char *what, int line) {
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
 
 #include "client_more.h"
+#include "client_replay.h"
 #include "client_schema.h"
 #include "client_tensor.h"
 #include "client_values.h"
@@ -571,6 +573,7 @@ int main(void) {
   use_tensor();
   use_tree();
   use_schema();
+  use_replay();
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
   if (context) use_trace(context);
