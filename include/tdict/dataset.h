@@ -41,6 +41,9 @@ typedef struct tdict_dataset {
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);
   void (*release)(void *self); /**< releases `self`; NULL: does nothing */
   bool in_order;               /**< true: calls run one at a time, in the order of delivery */
+  /** true: the result of `length` may change, but is never negative. The loader calls `length` at the beginning of each
+   *  epoch, on a thread that called one of the loader's functions. See tdict_loader_next(). Default false. */
+  bool length_varies;
 } tdict_dataset;
 static inline tdict_dataset tdict_dataset_default(void) {
   tdict_dataset d;
@@ -55,7 +58,9 @@ TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
 /** @brief Creates a dataset from a tree. Sample i is element i of the first batch dimension.
  *
  *  The dataset owns a shallow clone of the tree. If the program later writes elements of the tree, the samples show the
- *  new values. If the program later sets or deletes keys of the tree, the samples do not change.
+ *  new values. If the program later sets or deletes keys of the tree, the samples do not change. Elements must not be
+ *  written while a loader uses the dataset, because its workers may read them at any time. tdict/replay.h has a dataset
+ *  whose rows may be rewritten.
  *  @param[out] out  a dataset owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or the tree has no batch dimension; #TDICT_ESHAPE a tensor
  *          does not begin with the tree's batch size; #TDICT_EWRONGDEVICE a tensor is not in host memory;

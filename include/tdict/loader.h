@@ -4,15 +4,15 @@
  * A worker fetches samples into pinned memory and queues the copy to the device as soon as its batch is complete.
  * Batches are delivered in the order of the sampler, regardless of which worker finishes first. The samples of a batch
  * depend on the dataset, the sampler and the batch size, not on the number of workers. Near the end of an epoch the
- * workers begin batches of the next epoch.
+ * workers begin batches of the next epoch, unless the dataset's `length_varies` is true.
  *
  * Each batch is a new tree, allocated from the pinned pool and the device's cache. The memory of a batch is reused
  * after the last reference is released and the streams that used the batch have finished. At most four batches are
  * copied to the device at once. The loader may keep the memory of up to four batches that the program has released,
  * until it sends later batches.
  *
- * Thread rule: one thread at a time calls tdict_loader_next() or tdict_loader_set_state(); any thread may call the
- * other functions. Destroy a loader before its context, in the process that created it. */
+ * Thread rule: one thread at a time calls tdict_loader_next(), tdict_loader_set_state() or tdict_loader_restart(); any
+ * thread may call the other functions. Destroy a loader before its context, in the process that created it. */
 #ifndef TDICT_LOADER_H
 #define TDICT_LOADER_H
 
@@ -48,7 +48,9 @@ typedef struct tdict_loader_options {
   bool shuffle;
   uint64_t seed;
   /** The sampler that gives the order of samples; retained. NULL (default): see `shuffle`. The sampler's length must
-   *  not exceed the dataset's length. For streams, `sampler` must be NULL. */
+   *  not exceed the dataset's length. For streams, `sampler` must be NULL. If the dataset's `length_varies` is true,
+   *  the loader ignores the sampler's length: each epoch has a sampler with the same options and the length of the
+   *  dataset. `num_samples` is then reduced where the length is too short, and the kind must not be WEIGHTED. */
   const tdict_sampler *sampler;
   tdict_device device; /**< device on which batches are delivered; all zero (default): the context's device */
   /** true: pins batches that are delivered on the cpu. Objects are pinned by their hooks. The context must have a
@@ -90,7 +92,8 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
  *  @param[out] out      the new loader; destroy it with tdict_loader_destroy().
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, an option is out of range, or two options contradict each
  *          other; #TDICT_EINVAL also if the sampler is longer than the dataset, the dataset has no function that
- *          fetches, or `endless` is set and an epoch has no batch; an error of tdict_create_from() for the dataset's
+ *          fetches, or `endless` is set and an epoch has no batch; #TDICT_EINVAL also if `length_varies` is true
+ *          and the length is negative or the sampler is WEIGHTED; an error of tdict_create_from() for the dataset's
  *          schema (err->path names the field); #TDICT_ENODEVICE the device is absent, or `pin_memory` is set and no
  *          device reads pinned memory; #TDICT_EFORKED the process is a fork of the process that created the context;
  *          #TDICT_ENOMEM host memory is exhausted, or a thread cannot be started. */
@@ -104,6 +107,9 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 
 /** @brief Returns the next batch, or NULL at the end of an epoch. After NULL the next epoch begins.
  *
+ *  If the dataset's `length_varies` is true, an epoch begins with the call that returns its first batch. This call
+ *  reads the length of the dataset, and then lets the workers fetch. The length is constant until the end of the epoch.
+ *
  *  If @p stream is not NULL, the program may release the batch as soon as it has queued the work that uses the batch.
  *  The loader keeps the batch until the next call. The next call records the work queued on @p stream as a use of the
  *  batch.
@@ -115,14 +121,24 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *  @return #TDICT_OK; the error of fetching, collating, pinning or the transfer: its message begins with the index of
  *          the sample or the number of the batch; #TDICT_ETIMEDOUT the batch was not ready within `timeout_ns`, and the
  *          call may be repeated (the message names the worker and its samples, or the batch that has not arrived);
- *          #TDICT_EINVAL @p loader or @p out is NULL, or `endless` is set and an epoch of a stream had no batch;
+ *          #TDICT_EINVAL @p loader or @p out is NULL; #TDICT_EINVAL also if `endless` is set and an epoch had no batch,
+ *          or if a length that varies is negative; #TDICT_ENOMEM an epoch cannot begin, and the call may be repeated;
  *          #TDICT_EWRONGDEVICE @p stream does not belong to the device of the batches; #TDICT_ECAPTURE @p stream is
  *          being captured; #TDICT_EFORKED the process is a fork of the process that created the loader.
  *  @note The stream is checked before a batch is taken, so an error does not lose a batch. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);
-/** @brief Returns the number of batches in an epoch; -1 for a stream. */
+/** @brief Returns the number of batches in an epoch; -1 for a stream. If the dataset's `length_varies` is true: in the
+ *  epoch that began last, and before the first epoch, for the length at creation. */
 TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
+/** @brief Begins a new epoch, and drops prefetched batches. Clears an earlier failure.
+ *
+ *  If a batch of the current epoch was delivered, or failed, the next epoch begins. Otherwise the current epoch begins
+ *  again. Waits until running functions of the dataset have returned. No batch that is returned later was fetched
+ *  before the call. If the dataset's `length_varies` is true, the next call of tdict_loader_next() reads the length and
+ *  lets the workers fetch.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p loader is NULL; #TDICT_EFORKED as for tdict_loader_next(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_loader_restart(tdict_loader *loader, tdict_error *err);
 
 /** The position of a loader, and the settings that its order of samples depends on. All fields are numbers, so a
  *  program may save the struct in any format. The rank is not part of the state, so one state serves all ranks. */
@@ -152,11 +168,16 @@ static inline tdict_loader_state tdict_loader_state_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *loader, tdict_loader_state *out,
                                                               tdict_error *err);
 /** @brief Moves the loader to the position of a saved state, and drops prefetched batches. Clears an earlier failure.
+ *
+ *  If the dataset's `length_varies` is true, `dataset_length` may differ from the current length. If `batch` is above
+ *  0, the epoch continues with `dataset_length` samples, which the dataset must have. If `batch` is 0, the epoch begins
+ *  with the length that the dataset has at the next call of tdict_loader_next().
  *  @param[in] state  from tdict_loader_get_state(). A program may change `epoch` and `batch` in it.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or an older version saved the state; #TDICT_EINVAL also if the
  *          state belongs to a loader with another order of samples (the message names the difference); #TDICT_EINVAL
- *          also if the epoch is negative or above INT64_MAX / 2, or has fewer batches than `batch`; #TDICT_EFORKED as
- *          for tdict_loader_next(). */
+ *          also if the epoch is negative or above INT64_MAX / 2, or has fewer batches than `batch`; #TDICT_EINVAL
+ *          also if `batch` is above 0 and `dataset_length` exceeds a length that varies; #TDICT_ENOMEM; #TDICT_EFORKED
+ *          as for tdict_loader_next(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 

@@ -38,7 +38,7 @@ static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot 
   return status;
 }
 
-static bool is_stream(const tdict_loader *l) { return !l->sampler; }
+static bool is_stream(const tdict_loader *l) { return !l->epoch.sampler; }
 
 /* Writes the indices of the batch's samples. For a stream these are consecutive numbers. The product cannot overflow:
  * tdict_loader_check_state() limits the positions of a stream, and in an epoch the product is below the number of
@@ -46,7 +46,8 @@ static bool is_stream(const tdict_loader *l) { return !l->sampler; }
 static void find_indices(const tdict_loader *l, tdict_loader_slot *slot) {
   int64_t first = slot->position.batch * l->options.batch_size;
   for (int64_t i = 0; i < slot->count; i++)
-    slot->indices[i] = l->sampler ? tdict_sampler_at(l->sampler, slot->position.epoch, first + i) : first + i;
+    slot->indices[i] =
+        l->epoch.sampler ? tdict_sampler_at(l->epoch.sampler, slot->position.epoch, first + i) : first + i;
 }
 
 /* Records that the stream ended after `rows` samples of this batch. */

@@ -89,7 +89,7 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
 
   /* Advance to the next position. After a stream has ended, restart the workers in the next epoch. */
   bool has_last_samples = out->ends_epoch && out->count > 0;
-  if (l->num_batches < 0 && out->ends_epoch && !has_last_samples)
+  if (l->epoch.num_batches < 0 && out->ends_epoch && !has_last_samples)
     tdict_loader_seek(l, (tdict_batch_position){out->position.epoch + 1, 0});
   else
     l->next_to_take = tdict_loader_next_position(l, out->position);
@@ -148,12 +148,13 @@ static int64_t get_deadline(const tdict_loader *l) {
   return l->options.timeout_ns ? tdict_deadline_ns(l->options.timeout_ns) : INT64_MAX;
 }
 
-/* Waits for the next batch and takes it. If `waits_on_host` is true, also waits until the batch has arrived on the
+/* Waits for the next batch and takes it. Begins the next epoch first if its beginning is due. If `waits_on_host` is true, also waits until the batch has arrived on the
  * device. */
 static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_loader_slot *out, tdict_error *err) {
+  tdict_status status = tdict_loader_begin_epoch(l, err);
+  if (status != TDICT_OK) return status;
   int64_t deadline = get_deadline(l);
   pthread_mutex_lock(&l->lock);
-  tdict_status status = TDICT_OK;
   if (l->failure.status != 0) {
     if (err) *err = l->failure;
     status = (tdict_status)l->failure.status;
@@ -198,9 +199,9 @@ static void count_call(tdict_loader *l, int64_t began_ns, const tdict_loader_slo
 
 /* Returns TDICT_EINVAL if the epoch had no batch. If `endless` is set, the caller would otherwise loop for ever. */
 static tdict_status check_epoch_had_batch(const tdict_loader *l, const tdict_loader_slot *end, tdict_error *err) {
-  if (l->num_batches > 0 || end->position.batch > 0) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but the stream returned no batch in epoch %lld",
-                    (long long)end->position.epoch);
+  if (l->epoch.num_batches > 0 || end->position.batch > 0) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but the %s returned no batch in epoch %lld",
+                    l->dataset.length_varies ? "dataset" : "stream", (long long)end->position.epoch);
 }
 
 tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdict_tree **out, tdict_error *err) {

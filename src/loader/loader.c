@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "loader/loader_internal.h"
-#include "loader/sampler_order.h"
 #include "transfer/engine.h"
 #include "tree/create_from.h"
 
@@ -51,7 +50,7 @@ static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   const tdict_dataset *d = &l->dataset;
   bool wants_samples = l->options.collate || l->options.pad;
-  bool by_row = d->schema && (d->fetch || (d->fetch_batch && l->dataset_length >= 0));
+  bool by_row = d->schema && (d->fetch || (d->fetch_batch && l->epoch.dataset_length >= 0));
   if (!wants_samples && by_row) l->schema = d->schema(d->self);
   if (l->schema) return check_dataset_schema(l, err);
   if (d->fetch_sample) return TDICT_OK;
@@ -60,45 +59,6 @@ static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
                     l->options.collate ? "collate"
                     : l->options.pad   ? "pad"
                                        : "a stream without fetch");
-}
-
-/* Retains or creates the sampler, checks it against the dataset and computes the batches in an epoch. */
-static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
-  const tdict_loader_options *o = &l->options;
-  l->num_batches = -1;
-  if (l->dataset_length < 0) {
-    if (!o->sampler && !o->shuffle && o->world_size == 1) return TDICT_OK;
-    return tdict_fail(err, TDICT_EINVAL,
-                      "loader: the dataset is a stream, so sampler, shuffle and world_size must not be set");
-  }
-
-  /* Retain the given sampler, or create a sampler from the options. */
-  tdict_status status = TDICT_OK;
-  if (o->sampler) {
-    l->sampler = tdict_sampler_retain(o->sampler);
-  } else {
-    tdict_sampler_options s = tdict_sampler_options_default();
-    s.kind = o->shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL;
-    s.seed = o->seed;
-    s.rank = o->rank;
-    s.world_size = o->world_size;
-    status = tdict_sampler_create(l->dataset_length, &s, &l->sampler, err);
-  }
-  if (status != TDICT_OK) return status;
-
-  /* Check the sampler's indices, and count the batches. */
-  int64_t num_indices = tdict_sampler_get_order(l->sampler).length;
-  if (num_indices > l->dataset_length)
-    return tdict_fail(err, TDICT_EINVAL, "loader: the sampler draws from %lld samples, but the dataset has %lld",
-                      (long long)num_indices, (long long)l->dataset_length);
-  int64_t drawn = tdict_sampler_length(l->sampler);
-  l->num_batches = drawn / o->batch_size + (!o->drop_last && drawn % o->batch_size ? 1 : 0);
-  if (o->endless && l->num_batches == 0)
-    return tdict_fail(
-        err, TDICT_EINVAL,
-        "loader: endless is set, but an epoch has no batch: %lld samples for this rank, batch_size is %lld%s",
-        (long long)drawn, (long long)o->batch_size, o->drop_last ? " and drop_last is set" : "");
-  return TDICT_OK;
 }
 
 /* Finds the device that batches are delivered on, and the memory that host batches are allocated from. Batches for a
@@ -147,7 +107,8 @@ static void free_loader(tdict_loader *l) {
   }
   free(l->slots);
   free(l->workers);
-  tdict_sampler_release(l->sampler);
+  tdict_sampler_release(l->epoch.sampler);
+  tdict_sampler_release((tdict_sampler *)l->options.sampler);
   tdict_forkmark_release(l->mark);
   pthread_cond_destroy(&l->can_begin);
   pthread_cond_destroy(&l->batch_done);
@@ -173,10 +134,11 @@ static void init_sync(tdict_loader *l) {
 
 static tdict_status set_up_loader(tdict_loader *l, tdict_error *err) {
   int64_t length = l->dataset.length ? l->dataset.length(l->dataset.self) : -1;
-  l->dataset_length = length < 0 ? -1 : length;
+  l->epoch.dataset_length = length < 0 ? -1 : length;
+  l->awaits_epoch = l->dataset.length_varies;
   tdict_status status = resolve_device(l, err);
   if (status == TDICT_OK) status = choose_fetch(l, err);
-  if (status == TDICT_OK) status = make_sampler(l, err);
+  if (status == TDICT_OK) status = tdict_loader_plan_epoch(l, l->epoch.dataset_length, &l->epoch, err);
   if (status == TDICT_OK) status = allocate_slots(l, err);
   return status == TDICT_OK ? tdict_loader_start_workers(l, err) : status;
 }
@@ -202,6 +164,7 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   l->tracer = tdict_context_tracer(context);
   l->pool = tdict_context_engine(context)->config.pool;
   l->options = o;
+  if (o.sampler) tdict_sampler_retain(o.sampler);
   l->dataset = d;
   l->mark = tdict_forkmark_retain(mark);
   init_sync(l);
@@ -229,7 +192,15 @@ void tdict_loader_destroy(tdict_loader *l) {
   tdict_dataset_reset(&d);
 }
 
-int64_t tdict_loader_length(const tdict_loader *l) { return l->num_batches; }
+int64_t tdict_loader_length(const tdict_loader *l) {
+  /* Without the lock if the number is constant, or if the lock belongs to the parent process. */
+  if (!l->dataset.length_varies || tdict_forkmark_forked(l->mark)) return l->epoch.num_batches;
+  pthread_mutex_t *lock = (pthread_mutex_t *)&l->lock; /* The lock changes even for a const loader. */
+  pthread_mutex_lock(lock);
+  int64_t num_batches = l->epoch.num_batches;
+  pthread_mutex_unlock(lock);
+  return num_batches;
+}
 
 tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
@@ -237,14 +208,14 @@ tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, td
       tdict_forkmark_check(l->mark, "loader state", err); /* In a forked child the lock may never be unlocked. */
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);
-  tdict_batch_position position = l->next_to_take;
+  tdict_loader_state s = tdict_loader_describe_state(l, &l->epoch, l->next_to_take);
   pthread_mutex_unlock(&l->lock);
-  tdict_loader_state s = tdict_loader_describe_state(l, position);
   return tdict_options_write(out, &s, sizeof s, "loader state", err);
 }
 
 tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *state, tdict_error *err) {
   if (!l || !state) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "the state" : "the loader");
+  tdict_loader_epoch epoch = {0};
   tdict_loader_state s = tdict_loader_state_default();
   tdict_status status = tdict_options_read(&s, sizeof s, state, "loader state", err);
   if (status == TDICT_OK && state->struct_size < sizeof s)
@@ -252,10 +223,16 @@ tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *s
         tdict_fail(err, TDICT_EINVAL, "loader state: struct_size is %zu, wanted %zu: it was saved by another version",
                    state->struct_size, sizeof s);
   if (status == TDICT_OK) status = tdict_forkmark_check(l->mark, "loader", err);
-  if (status == TDICT_OK) status = tdict_loader_check_state(l, &s, err);
-  if (status != TDICT_OK) return status;
+  if (status == TDICT_OK) status = tdict_loader_plan_saved_epoch(l, &s, &epoch, err);
+  if (status == TDICT_OK) status = tdict_loader_check_state(l, &epoch, &s, err);
+  if (status != TDICT_OK) {
+    tdict_sampler_release(epoch.sampler);
+    return status;
+  }
   pthread_mutex_lock(&l->lock);
   tdict_loader_seek(l, (tdict_batch_position){s.epoch, s.batch});
+  tdict_loader_replace_epoch(l, &epoch);
+  l->awaits_epoch = l->dataset.length_varies && s.batch == 0;
   pthread_mutex_unlock(&l->lock);
   return TDICT_OK;
 }

@@ -17,6 +17,13 @@ typedef struct tdict_batch_position {
   int64_t epoch, batch;
 } tdict_batch_position;
 
+/* The samples that the loader draws in an epoch. */
+typedef struct tdict_loader_epoch {
+  tdict_sampler *sampler; /* retained; NULL for a stream */
+  int64_t dataset_length; /* -1 for a stream */
+  int64_t num_batches;    /* -1 for a stream */
+} tdict_loader_epoch;
+
 typedef enum tdict_loader_slot_state { TDICT_SLOT_FREE, TDICT_SLOT_BUSY, TDICT_SLOT_READY } tdict_loader_slot_state;
 /* A batch from the moment a worker begins it until the consumer takes it. The loader's lock guards the fields up to
  * `worker`. While the slot is BUSY, its worker owns `waited_ns` and the fields after `worker`. */
@@ -56,17 +63,18 @@ struct tdict_loader {
   tdict_loader_options options;
   tdict_dataset dataset;
   const tdict_schema *schema; /* borrowed from the dataset; NULL if samples are fetched as trees */
-  tdict_sampler *sampler;     /* retained; NULL for a stream */
   tdict_device device;
   tdict_memory *memory;   /* allocates host batches; NULL: pageable memory */
   tdict_tracer *tracer;   /* borrowed from the engine */
   const tdict_pool *pool; /* borrowed; the tracer uses the pool to find the track of a thread */
-  int64_t dataset_length; /* -1 for a stream */
-  int64_t num_batches;    /* in an epoch; -1 for a stream */
   int32_t depth;          /* number of slots */
   int32_t num_threads;    /* threads that were started */
   tdict_loader_worker *workers;
   tdict_loader_slot *slots;
+
+  /* The consumer changes `epoch` under `lock`, while no slot is in use and no batch may begin. The consumer and a
+   * worker with a BUSY slot read `epoch` without the lock. */
+  tdict_loader_epoch epoch;
 
   pthread_mutex_t send_lock; /* guards: num_sent; lets one worker send at a time; taken before `lock` */
   int64_t num_sent;          /* the next transfer is stored in in_flight[num_sent % TDICT_LOADER_MAX_IN_FLIGHT] */
@@ -86,6 +94,9 @@ struct tdict_loader {
   bool is_paused;   /* true: tdict_loader_seek() is running, so workers must not begin a batch */
   /* true: a stream has ended, so no batch begins until the consumer has taken the end of the epoch */
   bool epoch_ended;
+  /* true: the length of the dataset varies, and the last slot of the epoch has begun or no epoch has begun. No batch
+   * begins until tdict_loader_begin_epoch() */
+  bool awaits_epoch;
   tdict_error failure; /* the error that every later call returns; status 0: no failure */
   tdict_loader_stats stats;
   int64_t ready_sum, num_calls;
@@ -104,10 +115,30 @@ void tdict_loader_empty_slot(tdict_loader_slot *slot);
 
 /* saved_state.c */
 
-/* Returns the public state for a position: the position, and every setting that the order of samples depends on. */
-tdict_loader_state tdict_loader_describe_state(const tdict_loader *loader, tdict_batch_position position);
-/* Returns TDICT_EINVAL if the state belongs to a loader with another order, or its position does not exist. */
-tdict_status tdict_loader_check_state(const tdict_loader *loader, const tdict_loader_state *state, tdict_error *err);
+/* Returns the public state for a position of an epoch: the position, and every setting that the order of samples
+ * depends on. */
+tdict_loader_state tdict_loader_describe_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
+                                               tdict_batch_position position);
+/* Returns TDICT_EINVAL if the state belongs to a loader with another order, or its position does not exist in the
+ * epoch. */
+tdict_status tdict_loader_check_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
+                                      const tdict_loader_state *state, tdict_error *err);
+
+/* epochs.c */
+
+/* Makes an epoch over `length` samples; -1 for a stream. The caller owns the epoch's reference to its sampler. Checks
+ * the sampler against the length. */
+tdict_status tdict_loader_plan_epoch(const tdict_loader *loader, int64_t length, tdict_loader_epoch *out,
+                                     tdict_error *err);
+/* Makes the epoch of a saved state. If the dataset's length varies, the epoch has the length in the state. */
+tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *loader, const tdict_loader_state *state,
+                                           tdict_loader_epoch *out, tdict_error *err);
+/* Replaces the epoch of the loader, and takes over the reference of `epoch`. The caller holds the lock, and no slot is
+ * in use. */
+void tdict_loader_replace_epoch(tdict_loader *loader, const tdict_loader_epoch *epoch);
+/* Begins the next epoch with the current length of the dataset. Does nothing if the length does not vary, or if the
+ * current epoch has not been delivered to its end. Call on the consumer's thread, without the lock. */
+tdict_status tdict_loader_begin_epoch(tdict_loader *loader, tdict_error *err);
 
 /* workers.c */
 

@@ -22,8 +22,10 @@ typedef struct alias_column {
 struct tdict_sampler {
   atomic_long references;
   int64_t length;                  /* indices are 0 to length - 1 */
+  int64_t num_samples;             /* the option of the program */
   int64_t num_drawn, num_per_rank; /* positions in an epoch of all ranks, and of this rank */
   int32_t kind, rank, world_size;
+  bool drop_uneven;
   uint64_t seed, weights_hash;
   alias_column *columns; /* WEIGHTED: `length` columns; else NULL */
 };
@@ -137,6 +139,8 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   s->length = length;
   s->num_drawn = o.num_samples ? o.num_samples : length;
   s->num_per_rank = s->num_drawn / o.world_size + (!o.drop_uneven && s->num_drawn % o.world_size ? 1 : 0);
+  s->num_samples = o.num_samples;
+  s->drop_uneven = o.drop_uneven;
   s->kind = o.kind;
   s->rank = o.rank;
   s->world_size = o.world_size;
@@ -148,6 +152,18 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   }
   *out = s;
   return TDICT_OK;
+}
+
+tdict_status tdict_sampler_resize(const tdict_sampler *s, int64_t length, tdict_sampler **out, tdict_error *err) {
+  tdict_sampler_options o = tdict_sampler_options_default();
+  o.kind = s->kind;
+  o.seed = s->seed;
+  o.rank = s->rank;
+  o.world_size = s->world_size;
+  o.drop_uneven = s->drop_uneven;
+  o.num_samples = s->num_samples;
+  if (length == 0 || (s->kind != TDICT_SAMPLER_WITH_REPLACEMENT && o.num_samples > length)) o.num_samples = length;
+  return tdict_sampler_create(length, &o, out, err);
 }
 
 tdict_sampler *tdict_sampler_retain(const tdict_sampler *sampler) {

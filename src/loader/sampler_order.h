@@ -16,5 +16,8 @@ typedef struct tdict_sampler_order {
 } tdict_sampler_order;
 /* Returns the settings of a sampler. */
 tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s);
+/* Creates a sampler of another length with the same options. `num_samples` is reduced if the length is too short for
+ * it. The sampler must not be WEIGHTED. */
+tdict_status tdict_sampler_resize(const tdict_sampler *s, int64_t length, tdict_sampler **out, tdict_error *err);
 
 #endif

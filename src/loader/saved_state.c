@@ -10,16 +10,17 @@
 #define MAX_EPOCH (INT64_MAX / 2)
 enum { STREAM = -1 };
 
-tdict_loader_state tdict_loader_describe_state(const tdict_loader *l, tdict_batch_position position) {
+tdict_loader_state tdict_loader_describe_state(const tdict_loader *l, const tdict_loader_epoch *epoch,
+                                               tdict_batch_position position) {
   tdict_loader_state s = tdict_loader_state_default();
   s.epoch = position.epoch;
   s.batch = position.batch;
-  s.dataset_length = l->dataset_length;
+  s.dataset_length = epoch->dataset_length;
   s.batch_size = l->options.batch_size;
   s.num_indices = s.num_samples = s.rank_samples = s.sampler_kind = STREAM;
   s.world_size = 1;
-  if (!l->sampler) return s;
-  tdict_sampler_order order = tdict_sampler_get_order(l->sampler);
+  if (!epoch->sampler) return s;
+  tdict_sampler_order order = tdict_sampler_get_order(epoch->sampler);
   s.num_indices = order.length;
   s.num_samples = order.num_samples;
   s.rank_samples = order.rank_samples;
@@ -76,14 +77,15 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
   return TDICT_OK;
 }
 
-tdict_status tdict_loader_check_state(const tdict_loader *l, const tdict_loader_state *state, tdict_error *err) {
-  tdict_loader_state mine = tdict_loader_describe_state(l, (tdict_batch_position){0, 0});
+tdict_status tdict_loader_check_state(const tdict_loader *l, const tdict_loader_epoch *epoch,
+                                      const tdict_loader_state *state, tdict_error *err) {
+  tdict_loader_state mine = tdict_loader_describe_state(l, epoch, (tdict_batch_position){0, 0});
   tdict_status status = compare_orders(state, &mine, err);
   if (status != TDICT_OK) return status;
   if (state->epoch < 0 || state->epoch > MAX_EPOCH)
     return tdict_fail(err, TDICT_EINVAL, "loader state: epoch is %lld, wanted 0 to %lld", (long long)state->epoch,
                       (long long)MAX_EPOCH);
-  int64_t last_batch = l->num_batches >= 0 ? l->num_batches : MAX_EPOCH / l->options.batch_size;
+  int64_t last_batch = epoch->num_batches >= 0 ? epoch->num_batches : MAX_EPOCH / l->options.batch_size;
   if (state->batch < 0 || state->batch > last_batch)
     return tdict_fail(err, TDICT_EINVAL, "loader state: batch is %lld, wanted 0 to %lld", (long long)state->batch,
                       (long long)last_batch);

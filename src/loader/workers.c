@@ -11,7 +11,8 @@
 #include "loader/loader_internal.h"
 
 tdict_batch_position tdict_loader_next_position(const tdict_loader *l, tdict_batch_position position) {
-  if (l->num_batches >= 0 && position.batch >= l->num_batches) return (tdict_batch_position){position.epoch + 1, 0};
+  if (l->epoch.num_batches >= 0 && position.batch >= l->epoch.num_batches)
+    return (tdict_batch_position){position.epoch + 1, 0};
   return (tdict_batch_position){position.epoch, position.batch + 1};
 }
 
@@ -19,7 +20,7 @@ tdict_batch_position tdict_loader_next_position(const tdict_loader *l, tdict_bat
  * unknown, so the size of the last complete batch is the estimate. One prefetched batch is always allowed, since a
  * batch larger than the limit could otherwise never begin. */
 static bool may_begin_batch(const tdict_loader *l) {
-  if (l->is_paused || l->epoch_ended || l->failure.status != 0) return false;
+  if (l->is_paused || l->epoch_ended || l->awaits_epoch || l->failure.status != 0) return false;
   int64_t ahead = l->num_begun - l->num_taken;
   if (ahead >= l->depth) return false;
   size_t expected;
@@ -30,9 +31,9 @@ static bool may_begin_batch(const tdict_loader *l) {
 
 /* Returns the number of samples in the batch at a position; 0 at the end of an epoch. */
 static int64_t count_samples_at(const tdict_loader *l, tdict_batch_position position) {
-  if (l->num_batches < 0) return l->options.batch_size;
-  if (position.batch >= l->num_batches) return 0;
-  int64_t num_left = tdict_sampler_length(l->sampler) - position.batch * l->options.batch_size;
+  if (l->epoch.num_batches < 0) return l->options.batch_size;
+  if (position.batch >= l->epoch.num_batches) return 0;
+  int64_t num_left = tdict_sampler_length(l->epoch.sampler) - position.batch * l->options.batch_size;
   return num_left < l->options.batch_size ? num_left : l->options.batch_size;
 }
 
@@ -50,6 +51,7 @@ static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   slot->began_ns = tdict_now_ns();
   slot->worker = worker;
   l->next_to_begin = tdict_loader_next_position(l, l->next_to_begin);
+  if (slot->ends_epoch && l->dataset.length_varies) l->awaits_epoch = true;
   l->num_busy++;
   if (may_begin_batch(l)) pthread_cond_signal(&l->can_begin); /* Taking a batch wakes only one worker. */
   return slot;
@@ -69,7 +71,7 @@ static void finish_batch(tdict_loader *l, tdict_loader_slot *slot) {
   l->num_ready++;
   l->prefetched_bytes += slot->bytes;
   if (slot->bytes) l->last_batch_bytes = slot->bytes;
-  if (slot->ends_epoch && l->num_batches < 0) l->epoch_ended = true;
+  if (slot->ends_epoch && l->epoch.num_batches < 0) l->epoch_ended = true;
   tdict_loader_trace_ready(l);
   pthread_cond_broadcast(&l->batch_done);
 }
@@ -89,7 +91,7 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   tdict_loader_slot *slot = begin_batch(l, worker);
   l->stats.idle_seconds += (double)(slot->began_ns - since_ns) * 1e-9;
   wait_to_fetch(l, slot);
-  if (l->epoch_ended && l->num_batches < 0) { /* The stream ended in an earlier batch, so do not read it again. */
+  if (l->epoch_ended && l->epoch.num_batches < 0) { /* The stream ended in an earlier batch, so do not read it again. */
     slot->ends_epoch = true;
     slot->count = 0;
   }

@@ -40,6 +40,7 @@ HEADERS = {
     "dataset.h": "loader",
     "sampler.h": "loader",
     "loader.h": "loader",
+    "replay.h": "loader",
     "tdict.h": "context",
 }
 BELOW = {

@@ -19,6 +19,7 @@
 #include "tdict/memory.h"
 #include "tdict/object.h"
 #include "tdict/ragged.h"
+#include "tdict/replay.h"
 #include "tdict/sampler.h"
 #include "tdict/schema.h"
 #include "tdict/shape.h"
@@ -48,6 +49,7 @@ static void check(int good, const char *what, int line) {
 #include "client_lazy.h"
 #include "client_more.h"
 #include "client_ragged.h"
+#include "client_replay.h"
 #include "client_schema.h"
 #include "client_tensor.h"
 #include "client_values.h"
@@ -576,6 +578,7 @@ int main(void) {
   use_tree();
   use_ragged();
   use_schema();
+  use_replay();
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
   if (context) use_lazy_stack(context);

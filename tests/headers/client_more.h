@@ -77,6 +77,7 @@ static void use_loader(tdict_context *context, const tdict_tree *tree) {
   OK(tdict_loader_next(loader, NULL, &batch, &last_error));
   OK(tdict_loader_get_state(loader, &state, &last_error));
   OK(tdict_loader_set_state(loader, &state, &last_error));
+  OK(tdict_loader_restart(loader, &last_error));
   OK(tdict_loader_get_stats(loader, &stats, &last_error));
   TRUE(stats.num_batches == 1);
   tdict_release(batch);

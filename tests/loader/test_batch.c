@@ -279,6 +279,7 @@ DEVICE_CASE(loader_fork_is_refused) {
     ok = ok && tdict_loader_create(y.c, &d, NULL, &other, NULL) == TDICT_EFORKED;
     ok = ok && tdict_loader_set_state(l, &s, NULL) == TDICT_EFORKED;
     ok = ok && tdict_loader_get_state(l, &s, NULL) == TDICT_EFORKED;
+    ok = ok && tdict_loader_restart(l, NULL) == TDICT_EFORKED;
     ok = ok && tdict_loader_get_stats(l, &stats, NULL) == TDICT_EFORKED;
     tdict_loader_destroy(l);
     _exit(ok ? 0 : 1);

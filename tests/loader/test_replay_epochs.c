@@ -1,0 +1,333 @@
+/* Tests loaders over replay buffers: the length of each epoch, restarts, states, and datasets whose length varies. */
+#include "replay_rows.h"
+#include "support/fail_alloc.h"
+
+/* Each epoch draws from the rows that are filled when it begins, by each sampler and in each way of fetching. */
+DEVICE_CASE(replay_epochs_follow_the_length) {
+  enum { DRAWN = 40, BATCH = 4 };
+  yard y = open_yard();
+  for (int kind = -1; kind <= TDICT_SAMPLER_WITH_REPLACEMENT; kind++)
+    for (int way = 0; way < 4; way++) {
+      tdict_tree *tree = rows_of(CAPACITY);
+      tdict_replay *r = replay_over(tree, 0);
+      tdict_sampler *sampler = NULL;
+      tdict_sampler_options so = tdict_sampler_options_default();
+      tdict_loader_options o = tdict_loader_options_default();
+      so.kind = kind;
+      so.seed = 5;
+      so.num_samples = DRAWN;
+      if (kind >= 0) td_ok(tdict_sampler_create(DRAWN, &so, &sampler, err));
+      o.sampler = sampler;
+      o.batch_size = BATCH;
+      o.num_workers = way % 2 ? 3 : 0;
+      o.collate = way / 2 ? stack_rows : NULL;
+      tdict_loader *l = loader_over(&y, r, &o);
+      tdict_sampler_release(sampler);
+      assert_int_equal(tdict_loader_length(l), 0);
+      int64_t ids[MAX_ROWS], appended = 0;
+      for (int epoch = 0; epoch < 8; epoch++) {
+        td_rest(); /* Workers that begin early are now seen to. */
+        int64_t length = appended < CAPACITY ? appended : CAPACITY, seen[CAPACITY] = {0};
+        int64_t wanted = kind == TDICT_SAMPLER_WITH_REPLACEMENT && length > 0 ? DRAWN : length;
+        assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), wanted);
+        assert_int_equal(tdict_loader_length(l), (wanted + BATCH - 1) / BATCH);
+        for (int64_t i = 0; i < wanted; i++) {
+          assert_in_range(ids[i], (LargestIntegralType)(appended - length), (LargestIntegralType)(appended - 1));
+          if (kind == TDICT_SAMPLER_SEQUENTIAL && appended <= CAPACITY) assert_int_equal(ids[i], i);
+          seen[ids[i] % CAPACITY]++;
+        }
+        for (int64_t i = 0; i < CAPACITY && kind != TDICT_SAMPLER_WITH_REPLACEMENT; i++)
+          assert_int_equal(seen[i], i < length ? 1 : 0);
+        append_ids(r, appended, 5);
+        appended += 5;
+      }
+      tdict_loader_destroy(l);
+      tdict_replay_release(r);
+      tdict_release(tree);
+    }
+  close_yard(&y);
+}
+
+/* A loop as in PPO: between epochs all rows are rewritten. No batch shows the rows of an earlier epoch. */
+DEVICE_CASE(replay_epochs_see_new_rows) {
+  yard y = open_yard();
+  for (int workers = 0; workers < 4; workers += 3)
+    for (int endless = 0; endless < 2; endless++) {
+      tdict_tree *tree = rows_from(0, CAPACITY);
+      tdict_replay *r = replay_over(tree, CAPACITY);
+      tdict_loader_options o = tdict_loader_options_default();
+      o.batch_size = 4;
+      o.num_workers = workers;
+      o.shuffle = true;
+      o.endless = endless;
+      tdict_loader *l = loader_over(&y, r, &o);
+      int64_t ids[MAX_ROWS];
+      for (int64_t round = 0; round < 6; round++) {
+        int64_t count = 0;
+        for (int i = 0; i < 3 && endless; i++) { /* Leave the epoch in the middle. */
+          tdict_tree *batch = NULL;
+          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          count += read_batch(&y, batch, ids + count, MAX_ROWS - count);
+          tdict_release(batch);
+        }
+        if (!endless) count = read_epoch(&y, l, ids, MAX_ROWS);
+        assert_int_equal(count, endless ? 12 : CAPACITY);
+        for (int64_t i = 0; i < count; i++) assert_int_equal(ids[i] / 100, round);
+        if (endless) td_ok(tdict_loader_restart(l, err));
+        td_rest(); /* The workers have prefetched as much as they may. */
+        if (round % 2) {
+          write_ids(r, 0, 100 * (round + 1), CAPACITY);
+        } else {
+          tdict_replay_lock(r);
+          for (int64_t i = 0; i < CAPACITY; i++) put_id(tree, i, 100 * (round + 1) + i);
+          tdict_replay_unlock(r);
+        }
+        tdict_loader_state s = tdict_loader_state_default();
+        td_ok(tdict_loader_get_state(l, &s, err));
+        assert_int_equal(s.epoch, round + 1);
+        assert_int_equal(s.batch, 0);
+      }
+      tdict_loader_destroy(l);
+      tdict_replay_release(r);
+      tdict_release(tree);
+    }
+  close_yard(&y);
+}
+
+/* A state in the middle of an epoch keeps the length of the epoch. A state at the start of an epoch does not. */
+CASE(replay_states) {
+  yard y = open_yard();
+  for (int workers = 0; workers < 4; workers += 3) {
+    tdict_tree *tree = rows_of(CAPACITY), *batch = NULL;
+    tdict_replay *r = replay_over(tree, 0);
+    tdict_loader_options o = tdict_loader_options_default();
+    o.batch_size = 3;
+    o.shuffle = true;
+    o.num_workers = workers;
+    tdict_loader *l = loader_over(&y, r, &o);
+    tdict_loader_state start = tdict_loader_state_default(), middle = start, bad;
+    int64_t ids[MAX_ROWS], again[MAX_ROWS];
+    td_ok(tdict_loader_get_state(l, &start, err));
+    assert_int_equal(start.dataset_length, 0);
+    append_ids(r, 0, 10);
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    tdict_release(batch);
+    td_ok(tdict_loader_get_state(l, &middle, err));
+    assert_int_equal(middle.dataset_length, 10);
+    assert_int_equal(middle.batch, 1);
+    append_ids(r, 10, 5);
+    assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), 7);
+    for (int k = 0; k < 2; k++) {
+      assert_int_equal(read_epoch(&y, l, again, MAX_ROWS), 15);
+      td_ok(tdict_loader_set_state(l, &middle, err));
+      assert_int_equal(tdict_loader_length(l), 4);
+      assert_int_equal(read_epoch(&y, l, again, MAX_ROWS), 7);
+      assert_memory_equal(ids, again, 7 * sizeof *ids);
+    }
+    td_ok(tdict_loader_set_state(l, &start, err));
+    assert_int_equal(read_epoch(&y, l, again, MAX_ROWS), 15);
+    assert_int_equal(tdict_loader_length(l), 5);
+    middle.batch = 4; /* the end of the epoch */
+    td_ok(tdict_loader_set_state(l, &middle, err));
+    assert_int_equal(read_epoch(&y, l, again, MAX_ROWS), 0);
+    middle.batch = 5;
+    td_fails(TDICT_EINVAL, "batch is 5, wanted 0 to 4", tdict_loader_set_state(l, &middle, err));
+    middle.batch = 1;
+    bad = middle;
+    bad.seed = 4;
+    td_fails(TDICT_EINVAL, "saved for seed 4", tdict_loader_set_state(l, &bad, err));
+    bad = middle;
+    bad.dataset_length = -1;
+    td_fails(TDICT_EINVAL, "saved for -1 samples", tdict_loader_set_state(l, &bad, err));
+    tdict_replay_clear(r);
+    td_fails(TDICT_EINVAL, "the epoch has 10 samples, but the dataset has 0", tdict_loader_set_state(l, &middle, err));
+    td_ok(tdict_loader_set_state(l, &start, err));
+    assert_int_equal(read_epoch(&y, l, again, MAX_ROWS), 0);
+    tdict_loader_destroy(l);
+    tdict_replay_release(r);
+    tdict_release(tree);
+  }
+  close_yard(&y);
+}
+
+/* Rows that were cleared are not delivered. A restart begins an epoch with the rows that are filled now. */
+CASE(replay_clear_in_an_epoch) {
+  yard y = open_yard();
+  for (int by_sample = 0; by_sample < 2; by_sample++) {
+    tdict_tree *tree = rows_from(0, CAPACITY), *batch = NULL;
+    tdict_replay *r = replay_over(tree, CAPACITY);
+    tdict_loader_options o = tdict_loader_options_default();
+    o.num_workers = 0;
+    o.endless = true;
+    o.collate = by_sample ? stack_rows : NULL;
+    tdict_loader *l = loader_over(&y, r, &o);
+    int64_t ids[MAX_ROWS];
+    for (int i = 0; i < 3; i++) {
+      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      assert_int_equal(read_batch(&y, batch, ids, 1), 1);
+      assert_int_equal(ids[0], i);
+      tdict_release(batch);
+    }
+    tdict_replay_clear(r);
+    append_ids(r, 100, 2);
+    td_fails(TDICT_ECHANGED, "row 3, but 2 rows are filled; call tdict_loader_restart()",
+             tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_restart(l, err));
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    assert_int_equal(read_batch(&y, batch, ids, 1), 1);
+    assert_int_equal(ids[0], 100);
+    tdict_release(batch);
+    tdict_replay_clear(r);
+    td_ok(tdict_loader_restart(l, err));
+    td_fails(TDICT_EINVAL, "endless is set, but the dataset returned no batch in epoch 2",
+             tdict_loader_next(l, NULL, &batch, err));
+    append_ids(r, 200, 1);
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    assert_int_equal(read_batch(&y, batch, ids, 1), 1);
+    assert_int_equal(ids[0], 200);
+    tdict_release(batch);
+    tdict_loader_destroy(l);
+    tdict_replay_release(r);
+    tdict_release(tree);
+  }
+  close_yard(&y);
+}
+
+/* A failed allocation at the beginning of an epoch is reported, and the call may be repeated. */
+CASE(replay_epoch_survives_enomem) {
+  yard y = open_yard();
+  tdict_tree *tree = rows_from(0, CAPACITY);
+  tdict_replay *r = replay_over(tree, CAPACITY);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = CAPACITY;
+  o.num_workers = 0;
+  tdict_loader *l = loader_over(&y, r, &o);
+  tdict_tree *batch = NULL;
+  tdict_error why;
+  td_fail_alloc(0, false);
+  tdict_status status = tdict_loader_next(l, NULL, &batch, &why);
+  assert_true(td_fail_alloc_stop());
+  assert_int_equal(status, TDICT_ENOMEM);
+  int64_t ids[MAX_ROWS];
+  assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), CAPACITY);
+  tdict_loader_state s = tdict_loader_state_default();
+  td_ok(tdict_loader_get_state(l, &s, err));
+  td_fail_alloc(0, false);
+  status = tdict_loader_set_state(l, &s, &why);
+  assert_true(td_fail_alloc_stop());
+  assert_int_equal(status, TDICT_ENOMEM);
+  assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), CAPACITY);
+  tdict_loader_destroy(l);
+  tdict_replay_release(r);
+  tdict_release(tree);
+  close_yard(&y);
+}
+
+CASE(loader_refuses_bad_varying_datasets) {
+  yard y = open_yard();
+  numbers n = numbers_of(-1);
+  tdict_dataset d = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  tdict_loader *l = NULL;
+  tdict_tree *batch = NULL;
+  const double weights[] = {1, 2};
+  tdict_sampler *sampler = NULL;
+  tdict_sampler_options so = tdict_sampler_options_default();
+  d.length_varies = true;
+  td_fails(TDICT_EINVAL, "must not be negative or missing", tdict_loader_create(y.c, &d, &o, &l, err));
+  so.kind = TDICT_SAMPLER_WEIGHTED;
+  so.weights = weights;
+  so.num_weights = 2;
+  td_ok(tdict_sampler_create(2, &so, &sampler, err));
+  o.sampler = sampler;
+  n.length = 2;
+  td_fails(TDICT_EINVAL, "must not be WEIGHTED", tdict_loader_create(y.c, &d, &o, &l, err));
+  o.sampler = NULL;
+  l = open_loader(&y, &d, &o);
+  n.length = -1;
+  td_fails(TDICT_EINVAL, "must not be negative or missing", tdict_loader_next(l, NULL, &batch, err));
+  n.length = 1;
+  int64_t ids[4];
+  assert_int_equal(read_epoch(&y, l, ids, 4), 1);
+  tdict_loader_destroy(l);
+  tdict_sampler_release(sampler);
+  close_yard(&y);
+}
+
+/* Ranks and drop_uneven of the sampler hold for every length. */
+CASE(replay_sampler_keeps_its_options) {
+  yard y = open_yard();
+  for (int drop = 0; drop < 2; drop++) {
+    int64_t seen[CAPACITY] = {0};
+    for (int32_t rank = 0; rank < 3; rank++) {
+      tdict_tree *tree = rows_from(0, CAPACITY);
+      tdict_replay *r = replay_over(tree, 10);
+      tdict_sampler *sampler = NULL;
+      tdict_sampler_options so = tdict_sampler_options_default();
+      so.kind = TDICT_SAMPLER_SHUFFLED;
+      so.rank = rank;
+      so.world_size = 3;
+      so.drop_uneven = drop;
+      td_ok(tdict_sampler_create(0, &so, &sampler, err));
+      tdict_loader_options o = tdict_loader_options_default();
+      o.sampler = sampler;
+      tdict_loader *l = loader_over(&y, r, &o);
+      int64_t ids[MAX_ROWS], count = read_epoch(&y, l, ids, MAX_ROWS);
+      assert_int_equal(count, drop ? 3 : 4);
+      for (int64_t i = 0; i < count; i++) seen[ids[i]]++;
+      tdict_loader_destroy(l);
+      tdict_sampler_release(sampler);
+      tdict_replay_release(r);
+      tdict_release(tree);
+    }
+    int64_t once = 0, twice = 0;
+    for (int i = 0; i < CAPACITY; i++) {
+      once += seen[i] == 1;
+      twice += seen[i] == 2;
+    }
+    assert_int_equal(once, drop ? 9 : 8);
+    assert_int_equal(twice, drop ? 0 : 2);
+  }
+  close_yard(&y);
+}
+
+/* A restart also works for datasets of one length and for streams: a batch delivered later was fetched later. */
+DEVICE_CASE(loader_restart) {
+  yard y = open_yard();
+  for (int stream = 0; stream < 2; stream++)
+    for (int workers = 0; workers < 4; workers += 3) {
+      numbers n = numbers_of(stream ? -1 : 30);
+      n.end = 30;
+      n.fail_at = 25;
+      tdict_dataset d = by_row(&n);
+      tdict_loader_options o = tdict_loader_options_default();
+      tdict_loader_state s = tdict_loader_state_default();
+      tdict_tree *batch = NULL;
+      o.batch_size = 10;
+      o.num_workers = workers;
+      tdict_loader *l = open_loader(&y, &d, &o);
+      int64_t ids[MAX_ROWS];
+      td_fails(TDICT_EINVAL, "the loader is NULL", tdict_loader_restart(NULL, err));
+      td_ok(tdict_loader_restart(l, err));
+      td_ok(tdict_loader_get_state(l, &s, err));
+      assert_int_equal(s.epoch, 0); /* nothing was delivered */
+      for (int i = 0; i < 2; i++) {
+        td_ok(tdict_loader_next(l, NULL, &batch, err));
+        tdict_release(batch);
+      }
+      td_fails(TDICT_EIO, "worn", tdict_loader_next(l, NULL, &batch, err));
+      td_rest();
+      n.fail_at = -1;
+      td_fails(TDICT_EIO, "worn", tdict_loader_next(l, NULL, &batch, err));
+      td_rest();
+      int before = atomic_load(&n.fetches);
+      td_ok(tdict_loader_restart(l, err));
+      td_ok(tdict_loader_get_state(l, &s, err));
+      assert_int_equal(s.epoch, 1);
+      assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), 30);
+      for (int i = 0; i < 30; i++) assert_int_equal(ids[i], i);
+      assert_true(atomic_load(&n.fetches) >= before + 30);
+      tdict_loader_destroy(l);
+    }
+  close_yard(&y);
+}
