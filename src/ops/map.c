@@ -49,7 +49,7 @@ static tdict_status choose_result_memory(const tdict_map *map, const tdict_tenso
                                          tdict_error *err) {
   const tdict_storage *s = from->storage;
   *out = map->memory;
-  if (map->memory || s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  if (map->memory || map->one_memory || s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   *out = s->memory;
   if (s->memory) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE,
@@ -168,6 +168,7 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
   for (int i = 0; i < num_kept; i++) node->batch_size[map->batch_out + i] = from->batch_size[map->batch_in + i];
   /* A tensor that is shared stays on its device. */
   if (map->memory && node->has_device && !map->changes) node->device = map->memory->device;
+  if (!map->memory && map->one_memory) node->device = tdict_cpu();
   *out = node;
   return TDICT_OK;
 }
