@@ -117,6 +117,7 @@ MAKES(filter, tdict_filter(job->nested, keep_all, NULL, &out, ERR))
 MAKES(clone, tdict_clone(job->nested, &out, ERR))
 MAKES(clone_deep, tdict_clone_deep(job->wide, NULL, &out, ERR))
 MAKES(to_dtype, tdict_to_dtype(job->wide, TDICT_F64, NULL, &out, ERR))
+MAKES(consolidate, tdict_consolidate(job->wide, NULL, &out, ERR))
 DOES(equal, tdict_equal(job->wide, job->other) ? TDICT_OK : fail_operation(job, "equal trees are not"))
 DOES(bytes, tdict_bytes(job->nested) ? TDICT_OK : fail_operation(job, "no bytes"))
 COST(unique_bytes) {
@@ -246,6 +247,7 @@ const cost_op cost_ops[] = {
     OP(clone, "clone, leaves in trees of 8", "leaf", COST_LEAVES),
     OP(clone_deep, "clone_deep", "leaf", COST_LEAVES),
     OP(to_dtype, "to_dtype, to float64", "leaf", COST_LEAVES),
+    OP(consolidate, "consolidate", "leaf", COST_LEAVES),
     OP(equal, "equal", "leaf", COST_LEAVES),
     OP(bytes, "bytes", "leaf", COST_LEAVES),
     OP(unique_bytes, "unique_bytes", "leaf", COST_LEAVES),

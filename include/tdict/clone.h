@@ -1,4 +1,4 @@
-/* Copies a tree, and compares two trees. Thread rule: as in tdict/tree.h. */
+/* Copies and consolidates trees, and compares two trees. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_CLONE_H
 #define TDICT_CLONE_H
 
@@ -28,6 +28,37 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict
  *  @note Cost: one copy of all bytes, plus O(tensors + nodes). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out,
                                                         tdict_error *err);
+
+/** @brief Copies all tensors of a tree into one storage, and locks the new tree.
+ *
+ *  The tensors of the result are in C order, in tree order. Each tensor begins at a multiple of 256 bytes of the
+ *  storage. The padding after a tensor is zero. Tensors that share bytes in @p tree get separate bytes. The result has
+ *  the keys, batch sizes and child trees of @p tree. If @p tree has a device, the result has the device of @p memory.
+ *
+ *  The result is consolidated until tdict_unlock() unlocks it, because the structure of a locked tree cannot change.
+ *  Locking the tree again does not consolidate it again. Elements may be written. Clones, views and child trees are not
+ *  consolidated.
+ *
+ *  A transfer of a consolidated tree copies the storage as one block. tdict_to_device() and tdict_pin_memory() return a
+ *  consolidated tree again. See tdict/transfer.h.
+ *  @param[in]  tree    Borrowed. May be consolidated already; the call then copies it.
+ *  @param[in]  memory  Memory of the result. NULL: plain host memory.
+ *  @param[out] out     New tree with one reference. Written on success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOTSUP an object, and err->path names it; #TDICT_EOVERFLOW
+ *          the size does not fit in 63 bits; #TDICT_ENOMEM; the errors of tdict_tensor_copy(), with the path of the
+ *          tensor.
+ *  @note Cost: one copy of all bytes, plus O(tensors + nodes). Copies from or to a device are made one by one. A tensor
+ *        may be copied between host memory and a device, or within one device. From one device to another, move the
+ *        result with tdict_to_device(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out,
+                                                         tdict_error *err);
+/** @brief Returns true if the tree is consolidated. NULL is not consolidated. */
+TDICT_API bool tdict_is_consolidated(const tdict_tree *tree);
+/** @brief Returns the storage of a consolidated tree as one tensor of #TDICT_U8. The tensor shares the storage.
+ *  @param[out] out  New reference. Remains valid if the tree is unlocked or released. Written on success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or @p tree is not consolidated. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_consolidated_bytes(const tdict_tree *tree, tdict_tensor **out,
+                                                                tdict_error *err);
 
 /** Options of tdict_compare(). */
 typedef struct tdict_compare_options {

@@ -21,6 +21,12 @@
  * has no hook for the transfer, the tensors that `flatten` returns are copied together with all other tensors. If the
  * type has none of these functions, the result holds the same object, and `num_objects_untouched` counts it. The result
  * has objects of the same types at the same paths.
+ * Consolidated trees, see tdict_consolidate(). The storage of a consolidated tree is copied as one block, and the
+ * result is consolidated. tdict_transfer_into() copies one block if both trees are consolidated and have equal
+ * structures. If the host side of a block is pinned and the block has at most 16 MiB, one driver copy moves the block.
+ * A larger block is copied in pieces of 16 MiB. Byte counts of statistics include the padding between leaves. If a copy
+ * fails, the error names no leaf. A consolidated tree below another tree is copied leaf by leaf, and its result is not
+ * consolidated.
  * Cost. The time of a transfer grows linearly with the depth of the tree.
  * Thread rule: every call may be made from any thread. Several transfers run at once. */
 #ifndef TDICT_TRANSFER_H

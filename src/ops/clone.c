@@ -1,9 +1,14 @@
-/* Clones trees, with shared or copied elements. Results are owned by the caller.
+/* Clones trees, with shared or copied elements, and consolidates trees. Results are owned by the caller.
  * Thread rule: as in tdict/clone.h. */
 #include "tdict/clone.h"
 
+#include <string.h>
+
+#include "base/checked.h"
 #include "base/error.h"
 #include "ops/map.h"
+
+enum { LEAF_ALIGNMENT = 256 };
 
 tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", tree ? "out" : "tree");
@@ -43,4 +48,127 @@ tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdic
                          .way = TDICT_OBJECT_CLONE,
                          .object = clone_object};
   return tdict_map_run(&map, tree, out, err);
+}
+
+/* Copies the elements. Writes zeros to the padding after them, so that the padding never holds old bytes of the
+ * process. */
+static tdict_status fill_consolidated(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                      tdict_error *err) {
+  (void)map, (void)entry;
+  const size_t bytes = tdict_tensor_nbytes(made), padding = tdict_align(bytes, LEAF_ALIGNMENT) - bytes;
+  char *end = (char *)made->data + bytes;
+  tdict_memory *memory = made->storage->memory;
+  tdict_status status = TDICT_OK;
+  if (memory && memory->ops->fill)
+    status = padding ? memory->ops->fill(memory, end, 0, padding, err) : TDICT_OK;
+  else
+    memset(end, 0, padding);
+  return status == TDICT_OK ? tdict_tensor_copy(made, from, err) : status;
+}
+
+/* Counts the tensors of a tree. Returns TDICT_ENOTSUP for an object, with its path. */
+static tdict_status count_tensors(const tdict_tree *tree, size_t *out, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  size_t count = 0;
+  tdict_cursor_init(&cursor, tree, false);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    const tdict_box *box = tdict_leaf_box(leaf);
+    count += tdict_leaf_tensor(leaf) != NULL;
+    if (child && !tdict_cursor_enter(&cursor, child))
+      status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
+    if (!box) continue;
+    char path[sizeof err->path];
+    tdict_cursor_path(&cursor, NULL, path, sizeof path);
+    status = tdict_fail(err, TDICT_ENOTSUP, "consolidate: an object of type %.60s, wanted tensors and trees only",
+                        box->type->name);
+    tdict_error_at(err, status, path);
+  }
+  tdict_cursor_reset(&cursor);
+  if (status == TDICT_OK) *out = count;
+  return status;
+}
+
+/* Returns a new reference to the storage of a tree whose tensors are all in one storage. A tree without tensors gets a
+ * new storage without bytes. */
+static tdict_status find_storage(const tdict_tree *tree, tdict_memory *memory, tdict_storage **out, tdict_error *err) {
+  tdict_cursor cursor;
+  const tdict_tensor *first = NULL;
+  tdict_status status = TDICT_OK;
+  tdict_cursor_init(&cursor, tree, false);
+  for (tdict_leaf leaf; status == TDICT_OK && !first && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    first = tdict_leaf_tensor(leaf);
+    if (!first && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
+      status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
+  }
+  tdict_cursor_reset(&cursor);
+  if (status != TDICT_OK) return status;
+  if (!first) return tdict_storage_create(memory, 0, false, out, err);
+  *out = tdict_storage_retain(first->storage);
+  return TDICT_OK;
+}
+
+/* Makes the record of a tree whose `num_tensors` tensors were made by tdict_map_run() in `storage`. */
+static tdict_status make_record(const tdict_tree *tree, size_t num_tensors, tdict_storage *storage,
+                                tdict_consolidated **out, tdict_error *err) {
+  tdict_consolidated *made;
+  tdict_status status = tdict_consolidated_create(num_tensors, storage, &made, err);
+  if (status != TDICT_OK) return status;
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, tree, false);
+  size_t begin = 0, n = 0;
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    if (tensor) {
+      made->leaves[n++] = (tdict_leaf_span){begin, tdict_tensor_nbytes(tensor)};
+      made->num_dims += (size_t)tensor->ndim;
+      begin += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
+    } else if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf))) {
+      status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
+      break;
+    }
+  }
+  tdict_cursor_reset(&cursor);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_consolidated_release(made);
+  return status;
+}
+
+tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "consolidate: %s is NULL", tree ? "out" : "tree");
+  const tdict_map map = {.what = "consolidate",
+                         .drops_locks = true,
+                         .memory = memory,
+                         .one_memory = true,
+                         .describe = describe_clone,
+                         .fill = fill_consolidated};
+  tdict_tree *made = NULL;
+  tdict_storage *storage = NULL;
+  size_t num_tensors = 0;
+  tdict_status status = count_tensors(tree, &num_tensors, err);
+  if (status == TDICT_OK) status = tdict_map_run(&map, tree, &made, err);
+  if (status == TDICT_OK) status = find_storage(made, memory, &storage, err);
+  if (status == TDICT_OK) status = make_record(made, num_tensors, storage, &made->consolidated, err);
+  tdict_storage_release(storage);
+  if (status != TDICT_OK) {
+    tdict_release(made);
+    return status;
+  }
+  tdict_lock(made);
+  *out = made;
+  return TDICT_OK;
+}
+
+bool tdict_is_consolidated(const tdict_tree *tree) { return tree && tree->consolidated; }
+
+tdict_status tdict_consolidated_bytes(const tdict_tree *tree, tdict_tensor **out, tdict_error *err) {
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "consolidated_bytes: %s is NULL", tree ? "out" : "tree");
+  if (!tree->consolidated)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "consolidated_bytes: the tree is not consolidated: call tdict_consolidate() first");
+  *out = tdict_tensor_retain(tree->consolidated->bytes);
+  return TDICT_OK;
 }

@@ -44,6 +44,14 @@ static tdict_status fail_at_leaf(const maker *m, tdict_status status, tdict_erro
   return tdict_error_at(err, status, path);
 }
 
+/* Chooses the memory of the new elements for `from`. */
+static tdict_status choose_result_memory(const tdict_map *map, const tdict_tensor *from, tdict_memory **out,
+                                         tdict_error *err) {
+  if (map->memory || !map->one_memory) return tdict_tensor_choose_memory(map->what, from, map->memory, out, err);
+  *out = NULL;
+  return TDICT_OK;
+}
+
 /* Finds or adds the arena of a memory. Returns NULL if there are too many memories. */
 static arena *get_arena(maker *m, tdict_memory *memory) {
   for (int i = 0; i < m->num_arenas; i++)
@@ -68,7 +76,7 @@ static bool is_next_tensor_shared(maker *m, const tdict_tensor *from) {
 static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
   tdict_memory *memory;
   tdict_layout_size size;
-  tdict_status status = tdict_tensor_choose_memory(m->map->what, from, m->map->memory, &memory, err);
+  tdict_status status = choose_result_memory(m->map, from, &memory, err);
   if (status == TDICT_OK)
     status = tdict_layout_check(m->map->what, choose_result_dtype(m->map, from), made->ndim, made->shape, &size, err);
   if (status != TDICT_OK) return status;
@@ -163,6 +171,7 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
   for (int i = 0; i < num_kept; i++) node->batch_size[map->batch_out + i] = from->batch_size[map->batch_in + i];
   /* A tensor that is shared stays on its device. */
   if (map->memory && node->has_device && !map->changes) node->device = map->memory->device;
+  if (!map->memory && map->one_memory) node->device = tdict_cpu();
   *out = node;
   return TDICT_OK;
 }
@@ -184,7 +193,7 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
   }
   tdict_memory *memory = NULL;
   view.dtype = choose_result_dtype(m->map, from);
-  status = tdict_tensor_choose_memory(m->map->what, from, m->map->memory, &memory, err);
+  status = choose_result_memory(m->map, from, &memory, err);
   if (status != TDICT_OK) return status;
   arena *a = get_arena(m, memory);
   view.data = a->storage->data ? (void *)((uintptr_t)a->storage->data + a->next) : NULL;

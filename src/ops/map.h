@@ -19,6 +19,7 @@ struct tdict_map {
   bool drops_locks; /* true: the result is not locked, even if the source is locked */
   /* memory of new elements; NULL: for a tensor on a device the memory of that tensor, else plain host memory */
   tdict_memory *memory;
+  bool one_memory; /* true: if `memory` is NULL, all new elements are in plain host memory */
   tdict_dtype dtype; /* dtype of new elements; 0: the dtype of the source */
   /* If not NULL, returns false for a tensor that the result shares as it is. `tensor` counts the tensors in cursor
    * order. Called twice per tensor, with the same result. */

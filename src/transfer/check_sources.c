@@ -45,24 +45,38 @@ static uint64_t hash_item(const tdict_item *item) {
 
 static bool is_on_host(const tdict_item *item) { return item->src->storage->device.type == TDICT_DEVICE_CPU; }
 
+/* A consolidated tree has one item, but a hash for each leaf, so that an error can name the leaf. */
+static uint32_t count_hashes(const tdict_plan *p) { return p->whole ? (uint32_t)p->whole->num_leaves : p->num_items; }
+
+/* Returns the hash of leaf or item number i. Returns 0 if it is on a device. */
+static uint64_t hash_nth(const tdict_plan *p, uint32_t i) {
+  const tdict_item *item = &p->items[p->whole ? 0 : i];
+  if (!is_on_host(item)) return 0;
+  if (!p->whole) return hash_item(item);
+  const tdict_leaf_span *leaf = &p->whole->leaves[i];
+  return hash_bytes(0, (const unsigned char *)item->src_data + leaf->begin, leaf->bytes);
+}
+
 tdict_status tdict_check_sources_prepare(tdict_future *t, tdict_error *err) {
-  t->hashes = calloc((size_t)t->plan.num_items + 1, sizeof *t->hashes);
+  t->hashes = calloc((size_t)count_hashes(&t->plan) + 1, sizeof *t->hashes);
   return t->hashes ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to check its sources");
 }
 
 void tdict_check_sources_before(tdict_future *t) {
-  for (uint32_t i = 0; i < t->plan.num_items; i++)
-    if (is_on_host(&t->plan.items[i])) t->hashes[i] = hash_item(&t->plan.items[i]);
+  const uint32_t count = count_hashes(&t->plan);
+  for (uint32_t i = 0; i < count; i++) t->hashes[i] = hash_nth(&t->plan, i);
 }
 
 void tdict_check_sources_after(tdict_future *t) {
   if (tdict_transfer_has_failed(t)) return;
-  for (uint32_t i = 0; i < t->plan.num_items; i++) {
-    if (!is_on_host(&t->plan.items[i]) || hash_item(&t->plan.items[i]) == t->hashes[i]) continue;
+  const tdict_plan *p = &t->plan;
+  const uint32_t count = count_hashes(p);
+  for (uint32_t i = 0; i < count; i++) {
+    if (hash_nth(p, i) == t->hashes[i]) continue;
     tdict_error err;
     (void)!tdict_fail(&err, TDICT_ECHANGED,
                       "transfer: the source changed during the copy; call tdict_future_wait_source() first");
-    tdict_transfer_fail(t, i, &err);
+    tdict_transfer_fail_leaf(t, p->whole ? i : p->items[i].leaf, &err);
     return;
   }
 }

@@ -8,7 +8,7 @@
 
 /* Allocates the hashes. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_check_sources_prepare(tdict_future *transfer, tdict_error *err);
-/* Hashes every host source of the plan. Call when the transfer is launched, because earlier transfers may write the
+/* Hashes every leaf of the host sources. Call when the transfer is launched, because earlier transfers may write the
  * sources before that. */
 void tdict_check_sources_before(tdict_future *transfer);
 /* Fails the transfer with TDICT_ECHANGED if a source has changed. */

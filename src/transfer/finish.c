@@ -20,8 +20,8 @@
 static void add_error_path(tdict_future *t) {
   const tdict_tree *tree = t->mirror || t->result_was_returned ? t->mirror : t->result;
   char path[sizeof t->error.path];
-  if (!t->error.status || t->error_item >= t->plan.num_items || !tree) return;
-  tdict_leaf_path(tree, t->plan.items[t->error_item].leaf, path, sizeof path);
+  if (!t->error.status || t->error_leaf == UINT32_MAX || !tree) return;
+  tdict_leaf_path(tree, t->error_leaf, path, sizeof path);
   if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
 }
 

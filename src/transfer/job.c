@@ -55,7 +55,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   t->num_workers = num_workers;
   t->num_parts = 1;
   atomic_init(&t->workers_left, num_workers);
-  t->error_item = UINT32_MAX;
+  t->error_leaf = UINT32_MAX;
   pthread_mutex_init(&t->error_lock, NULL);
   pthread_mutex_init(&t->batch_lock, NULL);
   for (int i = 0; i < num_workers; i++) t->workers[i].transfer = t;
@@ -112,21 +112,25 @@ void tdict_transfer_release(tdict_future *f) {
   free(f);
 }
 
-static void store_first_error(tdict_future *t, uint32_t item, const char *path, const tdict_error *error) {
+static void store_first_error(tdict_future *t, uint32_t leaf, const char *path, const tdict_error *error) {
   pthread_mutex_lock(&t->error_lock);
   if (!t->error.status && !t->outcome_is_final) {
     t->error = *error;
-    t->error_item = item;
+    t->error_leaf = leaf;
     if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
   }
   pthread_mutex_unlock(&t->error_lock);
   atomic_store_explicit(&t->failed, true, memory_order_relaxed);
 }
 
-/* Only the item is stored here. Its path is looked up at the end, because another thread may still be building the
+/* Only the leaf's number is stored here. Its path is looked up at the end, because another thread may still be building the
  * tree. */
 void tdict_transfer_fail(tdict_future *t, uint32_t item, const tdict_error *error) {
-  store_first_error(t, item, "", error);
+  tdict_transfer_fail_leaf(t, item < t->plan.num_items ? t->plan.items[item].leaf : UINT32_MAX, error);
+}
+
+void tdict_transfer_fail_leaf(tdict_future *t, uint32_t leaf, const tdict_error *error) {
+  store_first_error(t, leaf, "", error);
 }
 
 void tdict_transfer_fail_at(tdict_future *t, const char *path, const tdict_error *error) {

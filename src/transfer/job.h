@@ -96,7 +96,7 @@ struct tdict_future {
   tdict_latch may_start; /* opened when the starting thread may copy */
 
   /* Optional parts */
-  /* owned, one for each item, see check_sources.h. NULL: sources are not checked */
+  /* owned, one for each item or leaf, see check_sources.h. NULL: sources are not checked */
   uint64_t *hashes;
   struct tdict_hooks *hooks; /* owned: hooks.h. NULL: the tree has no objects */
   /* owned: run/worker.h. NULL: every worker waits for its copies itself */
@@ -121,11 +121,11 @@ struct tdict_future {
   /* The first error */
   _Atomic(bool) failed;             /* relaxed: a hint that workers should stop. error_lock guards the error itself */
   _Atomic(bool) error_was_reported; /* relaxed: true if a call has returned the error. The error is then not logged */
-  /* guards: error, error_item, the two flags below, and the workers' tails until the outcome is final */
+  /* guards: error, error_leaf, the two flags below, and the workers' tails until the outcome is final */
   pthread_mutex_t error_lock;
   tdict_error error; /* status 0: no error */
-  /* the item whose leaf the error names. UINT32_MAX: the error names no leaf, or the error's path is set already */
-  uint32_t error_item;
+  /* the number of the leaf that the error names. UINT32_MAX: the error names no leaf, or its path is set already */
+  uint32_t error_leaf;
   bool outcome_is_final;    /* true: the outcome is final, and later errors and cancels are ignored */
   bool result_was_returned; /* true: the program has the result and may change the result, so no path is looked up
                              * there */
@@ -145,8 +145,10 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
 /* Drops a reference that is not a handle of the program. The last reference frees the transfer. */
 void tdict_transfer_release(tdict_future *f);
 /* Stores the error if it is the first error of the transfer. `item` is the item whose leaf the error names, or
- * UINT32_MAX. */
+ * UINT32_MAX. The item of a consolidated tree names no leaf. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
+/* Stores an error like tdict_transfer_fail(), for a leaf by its number in tree order. */
+void tdict_transfer_fail_leaf(tdict_future *transfer, uint32_t leaf, const tdict_error *error);
 /* Stores an error like tdict_transfer_fail(), but with a known path instead of an item. */
 void tdict_transfer_fail_at(tdict_future *transfer, const char *path, const tdict_error *error);
 /* Returns true if an error was stored or the transfer was cancelled. The returned value may be out of date, so use it

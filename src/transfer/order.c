@@ -12,17 +12,28 @@
 
 enum { FOREIGN_WAIT_NS = 1000000 };
 
-/* Returns the first item whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer may still
- * write the sources. */
-static uint32_t find_lost(const tdict_future *t) {
-  for (uint32_t i = 0; i < t->plan.num_items; i++)
-    if (t->plan.items[i].src && tdict_tensor_is_lost(t->plan.items[i].src)) return i;
+/* Returns the number of the first leaf of a consolidated source whose bytes are lost, else UINT32_MAX. Bytes between the
+ * leaves may be lost: nobody reads them. */
+static uint32_t find_lost_inside(const tdict_consolidated *whole) {
+  tdict_storage *storage = whole->bytes->storage;
+  for (uint32_t i = 0; i < whole->num_leaves && tdict_storage_has_lost(storage); i++) {
+    const tdict_extent leaf = tdict_extent_all(whole->leaves[i].begin, whole->leaves[i].begin + whole->leaves[i].bytes);
+    if (tdict_storage_is_lost(storage, &leaf)) return i;
+  }
   return UINT32_MAX;
 }
-static tdict_status name_leaf(const tdict_future *t, uint32_t item, tdict_status status, tdict_error *err) {
+/* Returns the number of the first leaf whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer
+ * may still write the sources. */
+static uint32_t find_lost(const tdict_future *t) {
+  if (t->plan.whole) return find_lost_inside(t->plan.whole);
+  for (uint32_t i = 0; i < t->plan.num_items; i++)
+    if (t->plan.items[i].src && tdict_tensor_is_lost(t->plan.items[i].src)) return t->plan.items[i].leaf;
+  return UINT32_MAX;
+}
+static tdict_status name_leaf(const tdict_future *t, uint32_t leaf, tdict_status status, tdict_error *err) {
   const tdict_tree *tree = t->mirror ? t->mirror : t->result ? t->result : t->source;
   char path[sizeof err->path] = "";
-  if (tree) tdict_leaf_path(tree, t->plan.items[item].leaf, path, sizeof path);
+  if (tree) tdict_leaf_path(tree, leaf, path, sizeof path);
   return path[0] ? tdict_error_at(err, status, path) : status;
 }
 static tdict_status refuse_lost(tdict_error *err) {
@@ -36,7 +47,7 @@ void tdict_transfer_launch(tdict_future *t) {
   tdict_error err = {0};
   if (lost != UINT32_MAX) {
     (void)!refuse_lost(&err);
-    tdict_transfer_fail(t, lost, &err);
+    tdict_transfer_fail_leaf(t, lost, &err);
   }
   if (t->hashes) tdict_check_sources_before(t);
   tdict_pool *pool = t->engine->config.pool;

@@ -36,7 +36,7 @@ tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err) {
     return tdict_fail(err, TDICT_ELOCKED,
                       "unlock: the tree is below a locked tree (in %d places); unlock that tree first", (int)above);
   if (!tree->locked) return TDICT_OK;
-  tree->locked = false;
+  tdict_node_clear_lock(tree);
   /* Clear the locks of all trees below too, except trees that another locked tree holds. */
   tdict_node_uncount_lock(tree, true);
   return TDICT_OK;

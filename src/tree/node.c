@@ -23,6 +23,7 @@ static tdict_tree *new_node(tdict_keys *keys) {
   td->has_device = td->locked = false;
   td->device = (tdict_device){0, 0};
   atomic_init(&td->locks_above, 0);
+  td->consolidated = NULL;
   td->pending = NULL;
   return td;
 }
@@ -197,6 +198,12 @@ static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **to_free)
   free(list);
 }
 
+void tdict_node_clear_lock(tdict_tree *td) {
+  td->locked = false;
+  tdict_consolidated_release(td->consolidated);
+  td->consolidated = NULL;
+}
+
 void tdict_node_uncount_lock(tdict_tree *td, bool clear) {
   td->pending = NULL;
   for (tdict_tree *list = td; list;) {
@@ -205,7 +212,7 @@ void tdict_node_uncount_lock(tdict_tree *td, bool clear) {
     for (uint32_t i = 0; i < node->keys->num_slots; i++) {
       tdict_tree *child = tdict_leaf_tree(node->leaves[i]);
       if (!child || atomic_fetch_sub_explicit(&child->locks_above, 1, memory_order_relaxed) != 1) continue;
-      if (clear) child->locked = false;
+      if (clear) tdict_node_clear_lock(child);
       if (child->locked) continue;
       child->pending = list;
       list = child;
@@ -222,6 +229,7 @@ void tdict_release(tdict_tree *tree) {
     /* Children that other trees hold must no longer be locked by a tree that is freed. */
     if (node->locked) tdict_node_uncount_lock(node, false);
     release_leaves(node, node->keys->num_slots, &to_free);
+    tdict_consolidated_release(node->consolidated);
     tdict_keys_release(node->keys);
     free(node);
   }

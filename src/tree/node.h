@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "tdict/tree.h"
-#include "tensor/tensor.h"
+#include "tensor/consolidated.h"
 #include "tree/box.h"
 #include "tree/keys.h"
 
@@ -46,6 +46,8 @@ struct tdict_tree {
   tdict_device device;
   /* relaxed: number of slots of locked nodes that hold this node; tdict_release() may decrease the number */
   _Atomic(int32_t) locks_above;
+  /* retained, see consolidated.h; NULL unless the tree is consolidated. Then `locked` is true: unlocking ends it */
+  tdict_consolidated *consolidated;
   tdict_tree *pending; /* Next node in a work list. Release, lock and deep copy use a work list instead of recursion. */
   int64_t batch_size[TDICT_MAX_BATCH_NDIM];
 };
@@ -101,6 +103,8 @@ static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
 }
 /* Drops a reference to the tensor, tree or box of a leaf. An empty leaf is allowed. May run callbacks. */
 void tdict_leaf_release(tdict_leaf leaf);
+/* Clears the lock that the node itself has. The tree is then no longer consolidated. */
+void tdict_node_clear_lock(tdict_tree *td);
 /* Removes the lock of `td` from the counts of all nodes below it. Call this function after unlocking `td`, or before
  * freeing `td`. If `clear` is true, also clears the `locked` flag of nodes that no other locked node holds. */
 void tdict_node_uncount_lock(tdict_tree *td, bool clear);

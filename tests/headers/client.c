@@ -336,6 +336,7 @@ static void use_visit(const tdict_tree *td) {
   tdict_leaf_predicate keep = keep_all;
   tdict_difference found;
   tdict_tree *out = NULL, *deep = NULL;
+  tdict_tensor *bytes = NULL;
   OK(tdict_visit(&td, 1, visit, &options, &last_error));
   OK(tdict_apply(&td, 1, make, &options, &out, &last_error));
   tdict_release(out);
@@ -349,6 +350,11 @@ static void use_visit(const tdict_tree *td) {
   OK(tdict_zero(deep, &last_error));
   OK(tdict_copy(deep, td, &last_error));
   OK(tdict_update_in_place(deep, td, NULL, 0, &last_error));
+  tdict_release(deep);
+  OK(tdict_consolidate(td, NULL, &deep, &last_error));
+  TRUE(tdict_is_consolidated(deep));
+  OK(tdict_consolidated_bytes(deep, &bytes, &last_error));
+  tdict_tensor_release(bytes);
   tdict_release(deep);
   tdict_release(out);
 }

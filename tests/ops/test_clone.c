@@ -2,7 +2,7 @@
 #include <pthread.h>
 
 #include "rig.h"
-#include "tree/node.h"
+#include "tree/cursor.h"
 
 DEVICE_CASE(clone_shallow_shares) {
   rig r = rig_open();
@@ -250,5 +250,195 @@ CASE(clone_in_several_threads) {
   }
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   for (int i = 0; i < THREADS; i++) assert_true(cloners[i].good);
+  tdict_release(td);
+}
+
+/* Checks that all tensors of `out` lie in one storage, in tree order, each at the next multiple of 256 bytes. Returns
+ * the end of the last tensor. */
+static size_t check_one_storage(const tdict_tree *out) {
+  tdict_tensor *bytes = NULL;
+  td_ok(tdict_consolidated_bytes(out, &bytes, err));
+  assert_int_equal(tdict_tensor_dtype(bytes), TDICT_U8);
+  assert_int_equal(tdict_tensor_ndim(bytes), 1);
+  assert_true(tdict_tensor_is_contiguous(bytes));
+  size_t at = 0;
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, out, false);
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_tensor *t = tdict_leaf_tensor(leaf);
+    if (!t) {
+      assert_true(tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)));
+      continue;
+    }
+    assert_true(tdict_tensor_is_contiguous(t));
+    assert_ptr_equal(t->storage, bytes->storage);
+    assert_int_equal((char *)t->data - (char *)bytes->data, at);
+    at += (tdict_tensor_bytes(t) + 255) / 256 * 256;
+  }
+  tdict_cursor_reset(&cursor);
+  assert_int_equal(tdict_tensor_bytes(bytes), at);
+  tdict_tensor_release(bytes);
+  return at;
+}
+
+DEVICE_CASE(consolidate_copies_into_one_storage) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4, 3);
+  m_map map;
+  m_map_whole(&map, t->nb, t->bs);
+  map.shape[0] = 3, map.shape[1] = 4;
+  map.out[0] = 1, map.out[1] = 0;
+  map.copies = true;
+  tdict_memory *const memories[] = {r.memory, NULL, r.context ? tdict_pinned_memory(r.context) : NULL};
+  for (int i = 0; i < 3; i++) {
+    tdict_tree *td = rig_tree(&r, t), *turned = NULL, *out = NULL;
+    tdict_device device = td_device();
+    td_ok(tdict_set_device(td, &device, err));
+    td_ok(tdict_transpose(td, 0, 1, &turned, err)); /* the tensors are strided */
+    m_tree *made = rig_mapped(t, &map);
+    made->locked = true;
+    td_ok(tdict_consolidate(turned, memories[i], &out, err));
+    assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
+    assert_true(check_one_storage(out) > 0);
+    assert_int_equal(tdict_tensor_is_pinned(help_get(out, "a")), i == 2 && r.context);
+    const tdict_device wanted = i == 0 ? td_device() : tdict_cpu();
+    assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, wanted));
+    td_ok(tdict_unlock(out, err));
+    td_ok(tdict_set_device(out, NULL, err));
+    tdict_lock(out);
+    td_ok(tdict_zero(td, err)); /* does not appear in the copy */
+    rig there = i == 0 ? r : (rig){0};
+    rig_check(&there, made, out);
+    tdict_release(out);
+    tdict_release(turned);
+    tdict_release(td);
+  }
+  rig_close(&r);
+}
+
+/* Each tensor has bytes of its own. */
+CASE(consolidate_separates_shared_bytes) {
+  tdict_tree *td = TREE(3), *child = TREE(3), *out = NULL, *again = NULL;
+  tdict_tensor *x = help_put(child, "x", TENSOR(3)), *bytes = NULL;
+  td_ok(tdict_set_tree(td, "left", child, err));
+  td_ok(tdict_set_tree(td, "right", child, err));
+  td_ok(tdict_set(td, "same", x, err));
+  help_put(td, "none", TENSOR(3, 0));
+  td_ok(tdict_consolidate(td, NULL, &out, err));
+  assert_int_equal(check_one_storage(out), 3 * 256);
+  help_paths(out, "left left.x right right.x same none");
+  assert_ptr_not_equal(help_get(out, "left.x")->data, help_get(out, "right.x")->data);
+  td_ok(tdict_consolidated_bytes(out, &bytes, err));
+  const unsigned char *all = tdict_tensor_const_data(bytes);
+  for (int i = 0; i < 3; i++) {
+    assert_memory_equal(all + 256 * i, x->data, tdict_tensor_bytes(x));
+  }
+  memset(tdict_tensor_data(help_get(out, "left.x")), 7, tdict_tensor_bytes(x)); /* elements may be written */
+  assert_int_equal(all[0], 7);
+  assert_memory_equal(all + 256, x->data, tdict_tensor_bytes(x));
+  td_ok(tdict_consolidate(out, NULL, &again, err)); /* copies again */
+  assert_ptr_not_equal(help_get(again, "left.x")->storage, help_get(out, "left.x")->storage);
+  assert_true(tdict_equal(out, again));
+  tdict_release(again);
+  tdict_release(out);
+  assert_int_equal(all[0], 7); /* the bytes outlive the tree */
+  tdict_tensor_release(bytes);
+  tdict_release(child);
+  tdict_release(td);
+}
+
+CASE(consolidate_refuses) {
+  tdict_tree *td = TREE(3), *out = NULL;
+  tdict_tensor *bytes = NULL;
+  help_put(td, "n.x", TENSOR(3));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_consolidate(NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_consolidate(td, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_consolidated_bytes(NULL, &bytes, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_consolidated_bytes(td, NULL, err));
+  td_fails(TDICT_EINVAL, "not consolidated", tdict_consolidated_bytes(td, &bytes, err));
+  assert_false(tdict_is_consolidated(NULL) || tdict_is_consolidated(td));
+  static const tdict_type type = {.struct_size = sizeof type, .name = "thing", .release = help_end_thing};
+  int ends = 0;
+  help_thing *thing = help_make_thing(&ends, 8, "text");
+  td_ok(tdict_set_object(td, "n.text", &type, thing, err));
+  char *before = help_snapshot(td);
+  td_fails(TDICT_ENOTSUP, "wanted tensors and trees only", tdict_consolidate(td, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "n.text");
+  help_unchanged(td, before);
+  assert_null(out);
+  assert_null(bytes);
+  tdict_release(td);
+  assert_int_equal(ends, 1);
+}
+
+CASE(consolidate_empty_trees) {
+  tdict_tree *td = TREE(2), *out = NULL;
+  tdict_tensor *bytes = NULL;
+  help_put_tree(td, "n", TREE(2));
+  td_ok(tdict_consolidate(td, NULL, &out, err));
+  assert_true(tdict_is_consolidated(out));
+  assert_int_equal(check_one_storage(out), 0);
+  tdict_release(out);
+  help_put(td, "none", TENSOR(2, 0));
+  td_ok(tdict_consolidate(td, NULL, &out, err));
+  td_ok(tdict_consolidated_bytes(out, &bytes, err));
+  assert_int_equal(tdict_tensor_bytes(bytes), 0);
+  tdict_tensor_release(bytes);
+  tdict_release(out);
+  tdict_release(td);
+}
+
+CASE(consolidate_survives_enomem) {
+  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  RIG_WITHOUT_MEMORY(td, tdict_consolidate(td, NULL, &out, err));
+  assert_true(tdict_is_consolidated(out));
+  tdict_release(out);
+  tdict_release(td);
+  m_reset();
+}
+
+/* Unlocking ends it, by a call or through a parent. Copies, views and children are not consolidated. */
+CASE(consolidated_until_unlocked) {
+  tdict_tree *td = TREE(2), *parent = TREE(2), *out = NULL, *other = NULL;
+  tdict_tensor *bytes = NULL, *t = TENSOR(2);
+  help_put(td, "n.x", TENSOR(2));
+  td_ok(tdict_consolidate(td, NULL, &out, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_set(out, "n.x", t, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_delete(out, "n", err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_unlock(help_get_tree(out, "n"), err));
+  assert_true(tdict_is_consolidated(out));
+  assert_false(tdict_is_consolidated(help_get_tree(out, "n")));
+  td_ok(tdict_clone(out, &other, err));
+  assert_false(tdict_is_consolidated(other));
+  tdict_release(other);
+  td_ok(tdict_clone_deep(out, NULL, &other, err));
+  assert_false(tdict_is_consolidated(other));
+  tdict_release(other);
+  td_ok(tdict_index_get(out, TDICT_INDEX(TDICT_AT(0)), &other, err));
+  assert_false(tdict_is_consolidated(other));
+  tdict_release(other);
+  td_ok(tdict_unlock(out, err));
+  assert_false(tdict_is_consolidated(out));
+  tdict_lock(out); /* does not bring it back */
+  assert_false(tdict_is_consolidated(out));
+  td_fails(TDICT_EINVAL, "not consolidated", tdict_consolidated_bytes(out, &bytes, err));
+  tdict_release(out);
+  /* Below a parent, the lock of the parent ends it. The release of a locked parent does not. */
+  td_ok(tdict_consolidate(td, NULL, &out, err));
+  td_ok(tdict_set_tree(parent, "child", out, err));
+  tdict_lock(parent);
+  assert_true(tdict_is_consolidated(out));
+  tdict_release(parent);
+  assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
+  parent = TREE(2);
+  td_ok(tdict_set_tree(parent, "child", out, err));
+  tdict_lock(parent);
+  td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(out, err));
+  assert_true(tdict_is_consolidated(out));
+  td_ok(tdict_unlock(parent, err));
+  assert_false(tdict_is_consolidated(out) || tdict_is_locked(out));
+  tdict_tensor_release(t);
+  tdict_release(parent);
+  tdict_release(out);
   tdict_release(td);
 }

@@ -283,7 +283,7 @@ m_tree *m_tree_each(const m_tree *t, int in, int out, const int64_t *shape, m_fn
 }
 
 void m_open(m_tree *t) {
-  t->locked = false;
+  t->locked = t->consolidated = false;
   for (int i = 0; i < t->count; i++)
     if (t->entries[i].tree) m_open(t->entries[i].tree);
 }
@@ -328,14 +328,14 @@ static void unlock_below(m_tree *t, m_tree *const *roots, int count) {
     if (!child) continue;
     m_hold(roots, count);
     if (child->above || m_is_locked(t)) continue;
-    child->locked = false;
+    child->locked = child->consolidated = false;
     unlock_below(child, roots, count);
   }
 }
 
 void m_unlock(m_tree *t, m_tree *const *roots, int count) {
   if (!t->locked) return;
-  t->locked = false;
+  t->locked = t->consolidated = false;
   unlock_below(t, roots, count);
   m_hold(roots, count);
 }
@@ -442,6 +442,8 @@ static const char *check(const m_tree *t, const tdict_tree *td, bool above) {
   if (tdict_num_keys(td) != (size_t)t->count) return SAY("%zu keys, wanted %d", tdict_num_keys(td), t->count);
   if (tdict_is_locked(td) != locked)
     return SAY("%s, wanted %s", locked ? "not locked" : "locked", locked ? "locked" : "not");
+  if (tdict_is_consolidated(td) != t->consolidated)
+    return SAY("%s", t->consolidated ? "not consolidated" : "consolidated, wanted not");
   if (tdict_get_device(td, &device) != t->cpu) return SAY("device");
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];

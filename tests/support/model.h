@@ -28,6 +28,7 @@ struct m_tree {
   int count, cap;
   m_entry *entries;
   bool locked;            /* by a call of its own */
+  bool consolidated;      /* since it was made, and not unlocked since */
   int above;              /* places in locked trees that it hangs at: m_hold() */
   bool cpu;               /* its device; else it has none */
   uint32_t mark;          /* of the walk that was here last */

@@ -146,6 +146,37 @@ static void op_clone_deep(ops *o) {
   ops_keep(o, td, made);
 }
 
+/* Every tensor in C order in one storage, at the next multiple of 256 bytes. */
+static void check_places(ops *o, const tdict_tree *td, const char *begin, size_t *at) {
+  for (size_t i = 0; i < tdict_num_keys(td); i++) {
+    tdict_entry e;
+    if (tdict_get_entry_at(td, i, &e, NULL) != TDICT_OK) abort();
+    if (e.tree) check_places(o, e.tree, begin, at);
+    if (!e.tensor) continue;
+    const size_t bytes = tdict_tensor_bytes(e.tensor);
+    if (!tdict_tensor_is_contiguous(e.tensor)) ops_complain(o, "not in C order");
+    if (bytes && (const char *)tdict_tensor_const_data(e.tensor) != begin + *at) ops_complain(o, "not in its place");
+    *at += (bytes + 255) / 256 * 256;
+  }
+}
+
+static void op_consolidate(ops *o) {
+  int s = ops_slot(o);
+  tdict_tree *td = NULL;
+  tdict_tensor *bytes = NULL;
+  size_t at = 0;
+  tdict_status status = OPS_CALL(o, tdict_consolidate(o->td[s], NULL, &td, o->err));
+  if (!ops_judge(o, status, TDICT_OK)) return;
+  if (tdict_consolidated_bytes(td, &bytes, NULL) != TDICT_OK) abort();
+  check_places(o, td, tdict_tensor_const_data(bytes), &at);
+  if (at != tdict_tensor_bytes(bytes)) ops_complain(o, "not the size of its tensors");
+  tdict_tensor_release(bytes);
+  m_tree *made = m_tree_each(o->model[s], 0, 0, NULL, copy_array, NULL);
+  m_open(made);
+  made->locked = made->consolidated = true;
+  ops_keep(o, td, made);
+}
+
 static void take(m_tree *to, const m_tree *from, const way *w) {
   for (int i = 0; i < w->count; i++) {
     m_entry *e = m_find(from, w->keys[i]), *there = m_find(to, w->keys[i]);
@@ -479,8 +510,8 @@ static void op_apply(ops *o) {
 
 const ops_fn ops_keys[] = {op_set,        op_delete, op_rename,  op_lock,       op_unlock,       op_clone,
                            op_clone_deep, op_select, op_exclude, op_split_keys, op_flatten_keys, op_unflatten_keys,
-                           op_update,     op_merge,  op_filter,  op_apply};
+                           op_update,     op_merge,  op_filter,  op_apply,      op_consolidate};
 const char *const ops_key_names[] = {"set",        "delete", "rename",  "lock",       "unlock",       "clone",
                                      "clone_deep", "select", "exclude", "split_keys", "flatten_keys", "unflatten_keys",
-                                     "update",     "merge",  "filter",  "apply"};
+                                     "update",     "merge",  "filter",  "apply",      "consolidate"};
 const int ops_num_keys = sizeof ops_keys / sizeof *ops_keys;

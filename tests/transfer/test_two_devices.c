@@ -52,6 +52,27 @@ SIM_CASE(transfer_between_two_devices) {
   close_pair(&p);
 }
 
+/* A consolidated tree moves between devices as one item. tdict_consolidate() itself copies within one device. */
+SIM_CASE(consolidate_refuses_two_devices) {
+  pair p = open_pair();
+  const world *w = &p.zero;
+  tdict_tree *src = NULL, *batch = batch_tree(NULL), *other = NULL;
+  td_ok(tdict_consolidate(batch, NULL, &src, err));
+  tdict_tree *one = to_device(w, src, tdict_sim(1));
+  td_fails(TDICT_EWRONGDEVICE, "wanted one device", tdict_consolidate(one, w->memory, &other, err));
+  assert_string_equal(td_last_error.path, "obs.pixels");
+  assert_null(other);
+  tdict_tree *zero = to_device(w, one, tdict_sim(0));
+  assert_true(tdict_is_consolidated(one) && tdict_is_consolidated(zero));
+  check_device(zero, tdict_sim(0));
+  check_tree(w, batch, zero);
+  tdict_release(zero);
+  tdict_release(one);
+  tdict_release(src);
+  tdict_release(batch);
+  close_pair(&p);
+}
+
 /* The second device is on memory node 1, the default one's node is not known. */
 SIM_CASE(transfer_pinned_results_lie_near_their_device) {
   pair p = open_pair();

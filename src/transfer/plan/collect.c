@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "tensor/layout.h"
 #include "transfer/plan/collect_uniform.h"
+#include "transfer/plan/destination.h"
 #include "transfer/plan/same_bytes.h"
 #include "tree/cursor.h"
 #include "tree/objects.h"
-#include "tree/text.h"
 
 enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 
@@ -287,22 +287,6 @@ static void begin_uniform(collector *c) {
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-static tdict_status check_leaf_pair(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err) {
-  char have[96], want[96];
-  if (src->dtype != dst->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "transfer_into: the source is %s, the destination %s",
-                      tdict_dtype_format(src->dtype, have, sizeof have),
-                      tdict_dtype_format(dst->dtype, want, sizeof want));
-  bool same = src->ndim == dst->ndim && memcmp(src->dims, dst->dims, (size_t)src->ndim * sizeof *src->dims) == 0;
-  if (!same)
-    return tdict_fail(err, TDICT_ESHAPE, "transfer_into: the source has shape %s, the destination %s",
-                      tdict_text_shape(src->ndim, src->dims, have, sizeof have),
-                      tdict_text_shape(dst->ndim, dst->dims, want, sizeof want));
-  if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
-    return tdict_fail(err, TDICT_EREADONLY, "transfer_into: the destination is read-only");
-  return TDICT_OK;
-}
-
 /* Returns true if only one path leads to the destination's node. */
 static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
@@ -329,7 +313,7 @@ static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);
   if (!dst) return tdict_fail(err, TDICT_ETYPE, "transfer_into: a tensor in the source, a tree in the destination");
-  tdict_status status = check_leaf_pair(src, dst, err);
+  tdict_status status = tdict_destination_check_leaf(src, dst, err);
   if (status != TDICT_OK) return status;
   tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(src), .leaf = c->plan->num_leaves};
   item.src_data = src->data;
@@ -344,32 +328,6 @@ static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor 
   p->item_of_leaf[p->num_leaves++] = place;
   p->num_new += place != TDICT_SHARED;
   p->num_new_dims += place != TDICT_SHARED ? (size_t)t->ndim : 0;
-  return TDICT_OK;
-}
-
-/* Returns the destination's leaf with the same key as the current leaf. */
-static tdict_status find_dst_leaf(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err) {
-  const tdict_tree *other = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
-  const tdict_key *key = tdict_cursor_key(cursor);
-  int64_t slot = tdict_keys_find(other->keys, key->name, key->length);
-  if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "transfer_into: the destination has no such key");
-  *out = other->leaves[slot];
-  return TDICT_OK;
-}
-
-/* Returns an error if the destination has more keys than the source. If the numbers are equal, a missing key is found
- * when the source's leaves are matched. */
-static tdict_status check_dst_keys(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
-                                   tdict_error *err) {
-  if (other->keys->num_live <= node->keys->num_live) return TDICT_OK;
-  for (uint32_t i = 0; i < other->keys->num_slots; i++) {
-    const tdict_key *key = &other->keys->slots[i];
-    if (!key->name || tdict_keys_find(node->keys, key->name, key->length) >= 0) continue;
-    char above[TDICT_PATH_BYTES], path[TDICT_PATH_BYTES];
-    tdict_cursor_path(cursor, NULL, above, sizeof above);
-    tdict_node_path(above, key, path, sizeof path);
-    return tdict_error_at(err, tdict_fail(err, TDICT_ENOTFOUND, "transfer_into: the source has no such key"), path);
-  }
   return TDICT_OK;
 }
 
@@ -480,7 +438,7 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   if (step->action == TDICT_OBJECT_HOOK) return TDICT_OK;
   status =
       c->request->dst ? flatten_pair(box, other, &step->flat, &other_flat, err) : flatten_object(box, &step->flat, err);
-  if (status == TDICT_OK && other_flat) status = check_dst_keys(cursor, step->flat, other_flat, err);
+  if (status == TDICT_OK && other_flat) status = tdict_destination_check_keys(cursor, step->flat, other_flat, err);
   if (status == TDICT_OK && other_flat) { /* the step keeps the destination's tensors alive as long as the source's
                                            * tensors */
     step->moved = other_flat;
@@ -515,7 +473,7 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   tdict_tree *child = tdict_leaf_tree(leaf);
   bool has_dst = c->request->dst != NULL;
   tdict_leaf other = 0;
-  tdict_status status = has_dst ? find_dst_leaf(cursor, &other, err) : TDICT_OK;
+  tdict_status status = has_dst ? tdict_destination_find(cursor, &other, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   if (t) {
     uint32_t place = c->plan->num_items;
@@ -526,9 +484,39 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   tdict_tree *matching = tdict_leaf_tree(other);
   if (has_dst && !matching)
     return tdict_fail(err, TDICT_ETYPE, "transfer_into: a tree in the source, a tensor in the destination");
-  if (has_dst) status = check_dst_keys(cursor, child, matching, err);
+  if (has_dst) status = tdict_destination_check_keys(cursor, child, matching, err);
   if (status != TDICT_OK) return status;
   return reserve_node(c, child) && enter_node(cursor, child, matching) ? TDICT_OK : fail_plan_memory(err);
+}
+
+/* Collects a consolidated tree as one item: the bytes of its storage. Sets *done to false if its leaves must be collected
+ * one by one, also to report an error with the path of a leaf. */
+static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
+  const tdict_plan_request *r = c->request;
+  tdict_plan *p = c->plan;
+  tdict_consolidated *whole = src->consolidated;
+  if (!whole || whole->num_leaves >= TDICT_SHARED || (r->dst && !tdict_destination_matches(r->dst, src)))
+    return TDICT_OK;
+  tdict_tensor *bytes = whole->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;
+  const bool in_place = !dst && is_in_place(c, bytes);
+  if (in_place) {
+    p->num_shared = (int64_t)whole->num_leaves;
+  } else {
+    tdict_item item = {.src = bytes, .dst = dst, .src_data = bytes->data, .leaf = TDICT_SHARED};
+    item.bytes = tdict_tensor_nbytes(bytes);
+    item.dst_data = dst ? dst->data : NULL;
+    const bool is_wrong = r->host_only && bytes->storage->device.type != TDICT_DEVICE_CPU;
+    if (is_wrong || choose_way(c, &item, dst ? dst->storage->device : r->device, NULL) != TDICT_OK) return TDICT_OK;
+    tdict_status status = append_item(c, &item, err);
+    if (status != TDICT_OK) return status;
+    p->whole = tdict_consolidated_retain(whole);
+    p->num_new = whole->num_leaves;
+    p->num_new_dims = whole->num_dims;
+  }
+  p->some_locked = true;
+  p->num_leaves = (uint32_t)whole->num_leaves;
+  *done = true;
+  return TDICT_OK;
 }
 
 enum { MOST_MISSES = 64 }; /* after MOST_MISSES failed attempts in a row, the fast path is not tried again */
@@ -553,10 +541,12 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
   cursor.frames[0].mark = (size_t)(uintptr_t)request->dst;
-  tdict_status status = request->dst ? check_dst_keys(&cursor, src, request->dst, err) : TDICT_OK;
-  if (status == TDICT_OK && !reserve_node(&c, src)) status = fail_plan_memory(err);
-  begin_uniform(&c);
-  while (status == TDICT_OK) {
+  tdict_status status = request->dst ? tdict_destination_check_keys(&cursor, src, request->dst, err) : TDICT_OK;
+  bool done = false;
+  if (status == TDICT_OK) status = collect_whole(&c, src, &done, err);
+  if (status == TDICT_OK && !done && !reserve_node(&c, src)) status = fail_plan_memory(err);
+  if (!done) begin_uniform(&c);
+  while (status == TDICT_OK && !done) {
     char path[TDICT_PATH_BYTES];
     if (c.uniform.to && cursor.depth && c.misses < MOST_MISSES && has_leaves_left(&cursor) &&
         node_is_reached_once(&c, &cursor)) {

@@ -31,6 +31,7 @@ void tdict_plan_clear(tdict_plan *plan) {
     tdict_release(plan->objects[i].moved);
   }
   free(plan->objects);
+  tdict_consolidated_release(plan->whole);
   tdict_plan kept = {.items = plan->items,
                      .nodes = plan->nodes,
                      .cap_items = plan->cap_items,

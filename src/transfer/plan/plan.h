@@ -30,7 +30,7 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
 } tdict_way;
 
-/* A leaf to copy. */
+/* A leaf to copy, or the storage of a consolidated tree. */
 typedef struct tdict_item {
   tdict_tensor *src;    /* retained */
   tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
@@ -38,7 +38,7 @@ typedef struct tdict_item {
   char *dst_data;       /* first element */
   size_t offset, bytes;
   tdict_gpu *gpu;            /* the device that copies; NULL for host to host. Borrowed from the context */
-  uint32_t leaf;             /* number of the leaf in tree order */
+  uint32_t leaf;             /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
   uint8_t way;               /* a tdict_way */
   uint8_t kind;              /* a tdict_cu_kind, for ways with a gpu */
   bool src_plain, dst_plain; /* in C order without gaps */
@@ -99,7 +99,9 @@ typedef struct tdict_plan {
   bool reads_device, writes_existing; /* both are false for copies from the host to new device memory */
   bool some_locked;                   /* a node of the tree is locked */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
-  bool borrows;                       /* sources are not retained: the caller keeps the tree alive */
+  /* retained; the tree is copied as one item, and no leaf has an entry in item_of_leaf. NULL: leaves are items */
+  tdict_consolidated *whole;
+  bool borrows; /* sources are not retained: the caller keeps the tree alive */
 } tdict_plan;
 
 /* If an item has no `dst`, sets its destination address to its offset in `arena`. */

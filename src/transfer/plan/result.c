@@ -9,6 +9,7 @@
 typedef struct builder {
   const tdict_plan *plan;
   tdict_slab *slab;
+  tdict_storage *arena; /* NULL: no leaf is new */
   const tdict_device *device;
   bool mirror; /* true: the new tree is a mirror, which has the source's leaves and has flattened objects as trees */
   uint32_t leaf, object;
@@ -19,6 +20,8 @@ static tdict_status fail_result_memory(tdict_error *err) {
 }
 
 static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
+  const tdict_consolidated *whole = b->plan->whole;
+  if (whole && !b->mirror) return tdict_slab_add_like(b->slab, src, whole->leaves[b->leaf++].begin);
   uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
   if (place == TDICT_SHARED) return tdict_tensor_retain(src);
   return tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
@@ -170,6 +173,15 @@ static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result,
   return status;
 }
 
+/* Makes the result of a consolidated tree consolidated. An empty tree that is in place keeps its storage. */
+static tdict_status keep_consolidated(const builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
+  const tdict_consolidated *whole = b->plan->whole;
+  if (whole) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);
+  if (src->consolidated && b->plan->num_leaves == 0)
+    result->consolidated = tdict_consolidated_retain(src->consolidated);
+  return TDICT_OK;
+}
+
 static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
   tdict_tree *result;
   tdict_status status = make_result_node(b, src, &result, err);
@@ -178,6 +190,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   if (b->slab) /* needed after a failure, too: the release of the tree drops these references */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
   if (status == TDICT_OK && !b->mirror) status = unflatten_objects(b->plan, err);
+  if (status == TDICT_OK && !b->mirror) status = keep_consolidated(b, src, result, err);
   if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_result_locks(src, result, err);
   if (status != TDICT_OK) {
     tdict_release(result);
@@ -189,7 +202,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
 
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err) {
-  builder b = {.plan = plan, .device = device};
+  builder b = {.plan = plan, .arena = arena, .device = device};
   tdict_status status =
       plan->num_new ? tdict_slab_create(plan->num_new, plan->num_new_dims, arena, &b.slab, err) : TDICT_OK;
   if (status != TDICT_OK) return status;

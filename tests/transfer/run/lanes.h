@@ -23,6 +23,7 @@ static inline tdict_future *planned(const world *w, const size_t *bytes, uint32_
   for (uint32_t i = 0; i < count; i++) {
     t->plan.items[i].offset = (t->plan.line_bytes + 255) / 256 * 256;
     t->plan.items[i].bytes = bytes[i];
+    t->plan.items[i].leaf = (uint32_t)i;
     t->plan.items[i].gpu = gpu_of(w);
     t->plan.line_bytes = t->plan.items[i].offset + bytes[i];
   }

@@ -224,7 +224,7 @@ SIM_CASE(batch_failure_fails_all_its_lanes) {
                      TDICT_CU_SUCCESS); /* a copy may have been on its way */
     pthread_join(thread, NULL);
     assert_true(tdict_transfer_has_failed(h.t));
-    assert_int_equal(h.t->error_item, 2);
+    assert_int_equal(h.t->error_leaf, 2);
     assert_int_equal(h.t->batch->count, 0);
     td_ok(tdict_lane_wait_all(&h.lanes[0], err));
     for (int i = 0; i < SLOT; i++) assert_int_equal(host[i], POISON);

@@ -1,0 +1,33 @@
+/* The record of a consolidated tree: its storage, and where its leaves lie in this storage. The record is counted. The
+ * root node of the tree and transfers of the tree hold references. The record does not change after it is made.
+ * Thread rule: safe from any thread. */
+#ifndef TDICT_TENSOR_CONSOLIDATED_H
+#define TDICT_TENSOR_CONSOLIDATED_H
+
+#include "tensor/tensor.h"
+
+/* The bytes of one leaf, counted from the begin of the storage. */
+typedef struct tdict_leaf_span {
+  size_t begin, bytes;
+} tdict_leaf_span;
+
+typedef struct tdict_consolidated {
+  _Atomic(int64_t) refs;
+  tdict_tensor *bytes;         /* retained; covers the whole storage */
+  size_t num_leaves, num_dims; /* num_dims: sum of the dimensions of all leaves */
+  tdict_leaf_span leaves[];    /* in tree order */
+} tdict_consolidated;
+
+/* Makes a record with room for the spans of `num_leaves` leaves. The caller fills in num_dims and the spans. Retains
+ * `storage`. Returns TDICT_ENOMEM. */
+tdict_status tdict_consolidated_create(size_t num_leaves, tdict_storage *storage, tdict_consolidated **out,
+                                       tdict_error *err);
+/* Makes the record of a tree whose leaves lie in `storage` as the leaves of `like` do in theirs. Returns
+ * TDICT_ENOMEM. */
+tdict_status tdict_consolidated_create_like(const tdict_consolidated *like, tdict_storage *storage,
+                                            tdict_consolidated **out, tdict_error *err);
+tdict_consolidated *tdict_consolidated_retain(tdict_consolidated *record);
+/* Drops a reference. NULL is allowed. */
+void tdict_consolidated_release(tdict_consolidated *record);
+
+#endif

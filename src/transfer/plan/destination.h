@@ -1,0 +1,20 @@
+/* Compares the source of tdict_transfer_into() with its destination. Borrows the trees. A cursor walks the source. The mark
+ * of each frame is the node of the destination. Thread rule: no thread may change the trees during a call. */
+#ifndef TDICT_TRANSFER_PLAN_DESTINATION_H
+#define TDICT_TRANSFER_PLAN_DESTINATION_H
+
+#include "tree/cursor.h"
+
+/* Returns TDICT_EDTYPE, TDICT_ESHAPE or TDICT_EREADONLY if `src` cannot be copied into `dst`. */
+tdict_status tdict_destination_check_leaf(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err);
+/* Returns the destination's leaf with the same key as the current leaf, or TDICT_ENOTFOUND. */
+tdict_status tdict_destination_find(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err);
+/* Returns TDICT_ENOTFOUND if the destination has more keys than the source. If the numbers are equal, a missing key is
+ * found when the source's leaves are matched. */
+tdict_status tdict_destination_check_keys(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
+                                          tdict_error *err);
+/* Returns true if two consolidated trees have the same keys, dtypes and shapes, and each tensor begins at the same
+ * offset in both storages. May return false if memory is exhausted. */
+bool tdict_destination_matches(const tdict_tree *dst, const tdict_tree *src);
+
+#endif
