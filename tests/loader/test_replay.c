@@ -2,6 +2,7 @@
 #include "replay_rows.h"
 #include "support/fail_alloc.h"
 #include "support/things.h"
+#include "tensor/rows.h"
 
 static uint64_t next_random(uint64_t *state) {
   *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -414,4 +415,46 @@ CASE(replay_lock_excludes) {
   tdict_replay_release(r);
   tdict_release(tree);
   close_yard(&y);
+}
+
+/* While rows are copied into a batch, `watched` gets an appending thread, which must block. */
+static tdict_replay *watched; /* NULL: copies are not watched */
+static pthread_t appender;
+static int64_t total_in_copy;
+
+void __real_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
+void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
+void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width) {
+  tdict_replay *r = watched;
+  watched = NULL;
+  if (r) {
+    assert_int_equal(pthread_create(&appender, NULL, append_one, r), 0);
+    td_rest();
+    total_in_copy = tdict_replay_total(r);
+  }
+  __real_tdict_rows_copy(dst, src, rows, width);
+}
+
+CASE(replay_fetch_holds_the_lock) {
+  const int64_t indices[] = {0, 1};
+  tdict_tree *tree = rows_from(0, CAPACITY), *batch = rows_of(2), *sample = NULL;
+  tdict_replay *r = replay_over(tree, CAPACITY);
+  tdict_dataset d;
+  td_ok(tdict_replay_dataset(r, &d, err));
+  td_ok(d.fetch_sample(d.self, 0, &sample, err));
+  watched = r;
+  total_in_copy = -1;
+  td_ok(d.fetch_batch(d.self, indices, 2, batch, err));
+  assert_null(watched);
+  pthread_join(appender, NULL);
+  assert_int_equal(total_in_copy, 0);
+  assert_int_equal(tdict_replay_total(r), 1);
+  for (int64_t i = 0; i < 2; i++) assert_int_equal(((const int64_t *)tdict_const_data(batch, "id"))[i], i);
+  assert_int_equal(*(const int64_t *)tdict_const_data(tree, "id"), 50);
+  assert_int_equal(*(const int64_t *)tdict_const_data(sample, "id"), 0); /* a copy, not a view of row 0 */
+  tdict_dataset_reset(&d);
+  tdict_replay_release(r);
+  tdict_release(sample);
+  tdict_release(batch);
+  tdict_release(tree);
 }
