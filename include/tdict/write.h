@@ -32,7 +32,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const ch
                                                       const tdict_tensor *value, tdict_error *err);
 /** @brief Writes one number to every element of the tensor, tree or object at a path.
  *  @param[in] path  NULL for the whole tree.
- *  @param[in] value  Converted to each dtype as tdict_tensor_arange() does. Bool: 0 or 1. Complex: the real part.
+ *  @param[in] value  Converted to each dtype as tdict_tensor_arange() does. For bool, 0 is stored as false and any
+ *                    other value as true. For a complex dtype, @p value is the real part.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND, #TDICT_EINVAL, #TDICT_ETYPE as tdict_get(); #TDICT_EOVERFLOW if an integer
  *          dtype cannot hold @p value; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE; #TDICT_ENOTSUP for an object without
  *          `flatten`, 8-bit floats and dtypes with several lanes, and for a device tensor if the bytes of the

@@ -123,7 +123,8 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
  * range may span several registrations if tdict_gpu_queue_rect() can split copies at their boundaries. `storage`
  * contains the range. */
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
-/* Returns a freed block to the driver, in the order of free_stream, and makes the block's event idle. */
+/* Queues the free of a block on free_stream. If the block has an event, returns the event to the gpu's pool of idle
+ * events. */
 void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block);
 /* Returns kept blocks to the driver, oldest first, until at most keep_count blocks and keep_bytes bytes are kept. */
 void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count);

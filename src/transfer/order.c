@@ -144,7 +144,8 @@ static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
   foreign->ops->release(foreign);
 }
 
-/* Attaches a mark to a storage that has other marks, and collects the conflicts. Looks for fences of other engines
+/* Collects the unfinished transfers of this engine that conflict with a mark, then attaches the mark to its storage.
+ * Used for a storage that may have other marks. Looks for fences of other engines
  * after attaching. If two engines mark a storage at the same time, at least one of them then sees the mark of the
  * other. */
 static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {

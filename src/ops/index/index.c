@@ -93,9 +93,9 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
   return status;
 }
 
-/* The state of a write from all leaves of one tree to the leaves at the same paths of another tree. The plan selects
- * elements of `to`. If `reads_index` is true, the plan selects elements of `from`, and both trees must have the same
- * keys. */
+/* The state of a write from all leaves of one tree to the leaves at the same paths of another tree. If
+ * `reads_index` is false, the plan selects elements of `to`. If `reads_index` is true, the plan selects elements of
+ * `from` instead, and both trees must have the same keys. */
 typedef struct writer {
   const tdict_index_plan *plan;
   const tdict_pick *pick; /* the same elements, for objects of built-in types; NULL if a pick cannot describe them */
