@@ -69,7 +69,7 @@ static tdict_status cut_to_count(tdict_loader_slot *slot) {
 static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_dataset *d = &l->dataset;
   int64_t wanted = slot->count;
-  tdict_status status = tdict_create_unset(l->schema, wanted, l->memory, &slot->tree, &slot->error);
+  tdict_status status = tdict_create_unset(l->schema, 1, &wanted, l->memory, &slot->tree, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   if (d->fetch_batch && !is_stream(l)) {
     status = d->fetch_batch(d->self, slot->indices, wanted, slot->tree, &slot->error);
