@@ -5,7 +5,7 @@
  * functions:
  * - `fetch`, with `schema`, writes a sample into a row of the batch.
  * - `fetch_batch`, with `schema`, writes all samples of a batch into its rows.
- * - `fetch_sample` returns a sample as a new tree. The loader stacks, pads or collates these trees.
+ * - `fetch_sample` returns a sample as a new tree. The loader stacks, pads, packs or collates these trees.
  *
  * Thread rule: several threads call the functions of a dataset at once, unless `in_order` is set. `release` is called
  * once, after all other calls have returned. */
@@ -37,13 +37,18 @@ typedef struct tdict_dataset {
    *  only the batch. */
   tdict_status (*fetch_batch)(void *self, const int64_t *indices, int64_t count, tdict_tree *batch, tdict_error *err);
   /** Returns sample @p index as a new tree, owned by the caller. The loader calls `fetch_sample` if the dataset has no
-   *  schema, or if the loader's option `pad` or `collate` is set. */
+   *  schema, or if the loader's option `pad`, `pack` or `collate` is set. */
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);
   void (*release)(void *self); /**< releases `self`; NULL: does nothing */
-  bool in_order;               /**< true: calls run one at a time, in the order of delivery */
+  /** true: calls run one at a time, in the order of delivery. Calls of `sample_length` may run at the same time. */
+  bool in_order;
   /** true: the result of `length` may change, but is never negative. The loader calls `length` at the beginning of each
    *  epoch, on a thread that called one of the loader's functions. See tdict_loader_next(). Default false. */
   bool length_varies;
+  /** Returns the length of sample @p index, 0 or more, in the unit of the loader's option `max_tokens`. NULL: the
+   *  lengths are unknown. At the beginning of each epoch, the loader calls the function once for each sample of the
+   *  epoch, so the function should be fast. */
+  int64_t (*sample_length)(void *self, int64_t index);
 } tdict_dataset;
 static inline tdict_dataset tdict_dataset_default(void) {
   tdict_dataset d;

@@ -3,8 +3,8 @@
  *
  * A worker fetches samples into pinned memory and queues the copy to the device as soon as its batch is complete.
  * Batches are delivered in the order of the sampler, regardless of which worker finishes first. The samples of a batch
- * depend on the dataset, the sampler and the batch size, not on the number of workers. Near the end of an epoch the
- * workers begin batches of the next epoch, unless the dataset's `length_varies` is true.
+ * depend on the dataset, the sampler, the batch size and `max_tokens`, not on the number of workers. Near the end of
+ * an epoch the workers begin batches of the next epoch, unless the dataset's `length_varies` is true.
  *
  * Each batch is a new tree, allocated from the pinned pool and the device's cache. The memory of a batch is reused
  * after the last reference is released and the streams that used the batch have finished. At most four batches are
@@ -16,6 +16,7 @@
 #ifndef TDICT_LOADER_H
 #define TDICT_LOADER_H
 
+#include "tdict/combine.h"
 #include "tdict/dataset.h"
 #include "tdict/sampler.h"
 #include "tdict/transfer.h"
@@ -75,6 +76,22 @@ typedef struct tdict_loader_options {
   /** true: tdict_loader_next() never returns a NULL batch. After the last batch of an epoch, it returns the first batch
    *  of the next epoch. tdict_loader_get_state() returns the number of the epoch. */
   bool endless;
+  /** `pad`: the path of a tree of masks in the batch, as in tdict_pad_sequence(). NULL (default): no masks. Must live
+   *  as long as the loader. */
+  const char *pad_masks;
+  /** Packs samples, as tdict_pack_sequence() does. The loader copies the struct, and replaces `memory`. The strings
+   *  must live as long as the loader. NULL (default): does not pack. */
+  const tdict_pack_options *pack;
+  /** Maximum number of tokens in a batch; 0 (default): no limit. A batch takes samples in the order of the sampler
+   *  until the next sample would exceed `max_tokens`, or the batch has `batch_size` samples. The dataset needs
+   *  `sample_length`. The tokens of a batch are the sum of the lengths. If `pad` is set, they are the number of
+   *  samples times the largest length. A sample that is longer than `max_tokens` is an error. With `drop_last`, the
+   *  last batch is full if it has `batch_size` samples or exactly `max_tokens` tokens.
+   *
+   *  With several ranks, the samples of all ranks are divided into batches first. Each rank then takes the batches
+   *  rank, rank + world_size, and so on. All ranks get the same number of batches: the first batches of the epoch
+   *  complete the last round. If the sampler option `drop_uneven` is true, the last round is left out. */
+  int64_t max_tokens;
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
   tdict_loader_options o;
@@ -94,9 +111,10 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
  *          other; #TDICT_EINVAL also if the sampler is longer than the dataset, the dataset has no function that
  *          fetches, or `endless` is set and an epoch has no batch; #TDICT_EINVAL also if `length_varies` is true
  *          and the length is negative or the sampler is WEIGHTED; an error of tdict_create_from() for the dataset's
- *          schema (err->path names the field); #TDICT_ENODEVICE the device is absent, or `pin_memory` is set and no
- *          device reads pinned memory; #TDICT_EFORKED the process is a fork of the process that created the context;
- *          #TDICT_ENOMEM host memory is exhausted, or a thread cannot be started. */
+ *          schema (err->path names the field); #TDICT_EINVAL a sample is longer than `max_tokens`, or
+ *          `sample_length` returned a negative number; #TDICT_ENODEVICE the device is absent, or `pin_memory` is set
+ *  and no device reads pinned memory; #TDICT_EFORKED the process is a fork of the process that created the context;
+ *  #TDICT_ENOMEM host memory is exhausted, or a thread cannot be started. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
@@ -129,7 +147,10 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);
 /** @brief Returns the number of batches in an epoch; -1 for a stream. If the dataset's `length_varies` is true: in the
- *  epoch that began last, and before the first epoch, for the length at creation. */
+ *  epoch that began last, and before the first epoch, for the length at creation.
+ *
+ *  If `max_tokens` is set, epochs have different numbers of batches. The result then belongs to the epoch of the batch
+ *  that was taken last. Before the first batch, the result belongs to the epoch that begins. */
 TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
 /** @brief Begins a new epoch, and drops prefetched batches. Clears an earlier failure.
  *
@@ -139,6 +160,28 @@ TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
  *  lets the workers fetch.
  *  @return #TDICT_OK; #TDICT_EINVAL @p loader is NULL; #TDICT_EFORKED as for tdict_loader_next(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_restart(tdict_loader *loader, tdict_error *err);
+
+/** Numbers of the batch that the last call of tdict_loader_next() returned. All numbers are 0 if that call returned no
+ *  batch. */
+typedef struct tdict_batch_info {
+  size_t struct_size;
+  int64_t epoch, batch; /**< the epoch, and the number of the batch in the epoch */
+  int64_t num_samples;
+  int64_t num_tokens; /**< packed or padded batches: the sum of the lengths of the samples; else 0 */
+  int64_t max_seqlen; /**< packed or padded batches: the largest length; else 0 */
+} tdict_batch_info;
+static inline tdict_batch_info tdict_batch_info_default(void) {
+  tdict_batch_info i;
+  memset(&i, 0, sizeof i);
+  i.struct_size = sizeof i;
+  return i;
+}
+/** @brief Reads numbers of the last batch. The program need not copy `max_seqlen` from the device: attention kernels
+ *  take it as a number of the host. Only the thread that calls tdict_loader_next() may call this function.
+ *  @param[in,out] out  from tdict_batch_info_default(). At most `out->struct_size` bytes are written.
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or struct_size is wrong. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_batch_info(const tdict_loader *loader, tdict_batch_info *out,
+                                                                   tdict_error *err);
 
 /** The position of a loader, and the settings that its order of samples depends on. All fields are numbers, so a
  *  program may save the struct in any format. The rank is not part of the state, so one state serves all ranks. */
@@ -154,6 +197,8 @@ typedef struct tdict_loader_state {
   uint64_t weights_hash; /**< a hash of the weights of a WEIGHTED sampler; else 0 */
   int32_t sampler_kind;  /**< a tdict_sampler_kind; -1: a stream */
   int32_t world_size;
+  int64_t max_tokens;     /**< tokens in a batch; 0: no limit */
+  int64_t counts_padding; /**< 1: `max_tokens` counts padding; else 0 */
 } tdict_loader_state;
 static inline tdict_loader_state tdict_loader_state_default(void) {
   tdict_loader_state s;

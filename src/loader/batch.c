@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "loader/loader_internal.h"
+#include "loader/sampler_order.h"
 #include "sched/spin.h"
 #include "tdict/combine.h"
 #include "tdict/index.h"
@@ -38,16 +39,17 @@ static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot 
   return status;
 }
 
-static bool is_stream(const tdict_loader *l) { return !l->epoch.sampler; }
-
 /* Writes the indices of the batch's samples. For a stream these are consecutive numbers. The product cannot overflow:
  * tdict_loader_check_state() limits the positions of a stream, and in an epoch the product is below the number of
  * samples. */
 static void find_indices(const tdict_loader *l, tdict_loader_slot *slot) {
-  int64_t first = slot->position.batch * l->options.batch_size;
-  for (int64_t i = 0; i < slot->count; i++)
-    slot->indices[i] =
-        l->epoch.sampler ? tdict_sampler_at(l->epoch.sampler, slot->position.epoch, first + i) : first + i;
+  const tdict_sampler *sampler = l->epoch.sampler;
+  for (int64_t i = 0; i < slot->count; i++) {
+    int64_t position = slot->first + i;
+    slot->indices[i] = !sampler                   ? position
+                       : l->limits.max_tokens > 0 ? tdict_sampler_draw(sampler, slot->position.epoch, position)
+                                                  : tdict_sampler_at(sampler, slot->position.epoch, position);
+  }
 }
 
 /* Records that the stream ended after `rows` samples of this batch. */
@@ -69,9 +71,9 @@ static tdict_status cut_to_count(tdict_loader_slot *slot) {
 static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_dataset *d = &l->dataset;
   int64_t wanted = slot->count;
-  tdict_status status = tdict_create_unset(l->schema, wanted, l->memory, &slot->tree, &slot->error);
+  tdict_status status = tdict_create_unset(l->schema, 1, &wanted, l->memory, &slot->tree, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
-  if (d->fetch_batch && !is_stream(l)) {
+  if (d->fetch_batch && !tdict_loader_is_stream(l)) {
     status = d->fetch_batch(d->self, slot->indices, wanted, slot->tree, &slot->error);
     status = tdict_callback_status(status, "fetch_batch", &slot->error);
     return status == TDICT_OK ? TDICT_OK : name_failed_sample(l, slot, wanted == 1 ? slot->indices[0] : -1, status);
@@ -79,7 +81,7 @@ static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   for (int64_t i = 0; i < wanted; i++) {
     status = d->fetch(d->self, slot->indices[i], slot->tree, i, &slot->error);
     status = tdict_callback_status(status, "fetch", &slot->error);
-    if (status == TDICT_ENOTFOUND && is_stream(l)) {
+    if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
       mark_stream_end(slot, i);
       break;
     }
@@ -101,7 +103,7 @@ static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot, int6
     int64_t index = slot->indices[*num_fetched];
     tdict_status status = d->fetch_sample(d->self, index, &sample, &slot->error);
     status = tdict_callback_status(status, "fetch_sample", &slot->error);
-    if (status == TDICT_ENOTFOUND && is_stream(l)) {
+    if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
       mark_stream_end(slot, *num_fetched);
       break;
     }
@@ -113,7 +115,28 @@ static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot, int6
   return TDICT_OK;
 }
 
-/* Makes the batch from its samples: by the program's function, by padding, or by stacking. */
+/* Returns TDICT_EINVAL if a batch has more tokens than max_tokens, because the dataset's `sample_length` returned other
+ * lengths than the samples have. */
+static tdict_status check_num_tokens(const tdict_loader *l, tdict_loader_slot *slot, int64_t num_tokens) {
+  if (l->options.max_tokens == 0 || num_tokens <= l->options.max_tokens) return TDICT_OK;
+  return tdict_fail(&slot->error, TDICT_EINVAL,
+                    "the samples have %lld tokens, but max_tokens is %lld: sample_length returned less",
+                    (long long)num_tokens, (long long)l->options.max_tokens);
+}
+
+static tdict_status read_packed_lengths(const tdict_loader *l, tdict_loader_slot *slot) {
+  slot->num_tokens = ((const int32_t *)tdict_const_data(slot->tree, l->pack.cu_seqlens))[slot->count];
+  slot->max_seqlen = *(const int32_t *)tdict_const_data(slot->tree, l->pack.max_seqlen);
+  return check_num_tokens(l, slot, slot->num_tokens);
+}
+
+static tdict_status read_padded_lengths(const tdict_loader *l, tdict_loader_slot *slot) {
+  for (int64_t i = 0; i < slot->count; i++) slot->num_tokens += tdict_batch_size(slot->samples[i])[0];
+  slot->max_seqlen = tdict_batch_size(slot->tree)[1];
+  return check_num_tokens(l, slot, slot->count * slot->max_seqlen);
+}
+
+/* Makes the batch from its samples: by the program's function, by packing, by padding, or by stacking. */
 static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_tree *const *samples = (const tdict_tree *const *)slot->samples;
   tdict_join_options join = tdict_join_options_default();
@@ -125,8 +148,13 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
     if (status == TDICT_OK && !slot->tree)
       status = tdict_fail(&slot->error, TDICT_EINVAL, "collate returned TDICT_OK and no tree");
     if (status != TDICT_OK) slot->tree = NULL;
+  } else if (l->options.pack) {
+    status = tdict_pack_sequence(samples, (size_t)slot->count, &l->pack, &slot->tree, &slot->error);
+    if (status == TDICT_OK) status = read_packed_lengths(l, slot);
   } else if (l->options.pad) {
+    join.masks = l->options.pad_masks;
     status = tdict_pad_sequence(samples, (size_t)slot->count, l->options.pad_value, &join, &slot->tree, &slot->error);
+    if (status == TDICT_OK) status = read_padded_lengths(l, slot);
   } else {
     status = tdict_stack(samples, (size_t)slot->count, &join, &slot->tree, &slot->error);
   }

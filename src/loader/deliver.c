@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "device/stream.h"
 #include "loader/loader_internal.h"
 #include "memory/pinned_pool.h"
@@ -29,7 +30,7 @@ static tdict_status fail_timed_out(const tdict_loader *l, const tdict_loader_slo
     return tdict_fail(err, TDICT_ETIMEDOUT, "loader: worker %d has waited at the end of epoch %lld for %.3f s",
                       (int)slot->worker, (long long)slot->position.epoch,
                       (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
-  int64_t first = slot->position.batch * l->options.batch_size;
+  int64_t first = slot->first;
   return tdict_fail(
       err, TDICT_ETIMEDOUT,
       "loader: worker %d has been fetching batch %lld of epoch %lld, samples at positions %lld to %lld, for "
@@ -42,7 +43,8 @@ static tdict_status fail_timed_out(const tdict_loader *l, const tdict_loader_slo
  * the deadline. The caller holds the lock. */
 static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int64_t deadline, tdict_error *err) {
   if (l->num_threads == 0) {
-    if (slot->state == TDICT_SLOT_FREE) tdict_loader_fill_next(l, 0, tdict_now_ns());
+    while (slot->state == TDICT_SLOT_FREE)
+      if (tdict_loader_plan_next(l)) tdict_loader_fill_next(l, 0, tdict_now_ns());
     return TDICT_OK;
   }
   while (slot->state != TDICT_SLOT_READY) {
@@ -89,10 +91,11 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
 
   /* Advance to the next position. After a stream has ended, restart the workers in the next epoch. */
   bool has_last_samples = out->ends_epoch && out->count > 0;
-  if (l->epoch.num_batches < 0 && out->ends_epoch && !has_last_samples)
+  if (l->limits.max_tokens > 0) l->epoch.num_batches = out->epoch_batches;
+  if (tdict_loader_is_stream(l) && out->ends_epoch && !has_last_samples)
     tdict_loader_seek(l, (tdict_batch_position){out->position.epoch + 1, 0});
   else
-    l->next_to_take = tdict_loader_next_position(l, out->position);
+    l->next_to_take = tdict_loader_next_position(out->epoch_batches, out->position);
 
   /* Add the end of the epoch. */
   if (has_last_samples) {
@@ -105,7 +108,8 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
       slot->ends_epoch = true;
       slot->bytes = 0;
       slot->status = TDICT_OK;
-      l->next_to_begin = tdict_loader_next_position(l, l->next_to_begin);
+      slot->epoch_batches = out->epoch_batches;
+      l->next_to_begin = tdict_loader_next_position(out->epoch_batches, l->next_to_begin);
       l->num_fetched++;
       l->num_ready++;
     }
@@ -201,11 +205,12 @@ static void count_call(tdict_loader *l, int64_t began_ns, const tdict_loader_slo
 static tdict_status check_epoch_had_batch(const tdict_loader *l, const tdict_loader_slot *end, tdict_error *err) {
   if (l->epoch.num_batches > 0 || end->position.batch > 0) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but the %s returned no batch in epoch %lld",
-                    l->dataset.length_varies ? "dataset" : "stream", (long long)end->position.epoch);
+                    tdict_loader_is_stream(l) ? "stream" : "dataset", (long long)end->position.epoch);
 }
 
 tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdict_tree **out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", l ? "out" : "the loader");
+  l->info = tdict_batch_info_default();
 
   /* Check the call, and release the previous batch. */
   tdict_status status = tdict_forkmark_check(l->mark, "loader", err);
@@ -232,6 +237,18 @@ tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdic
     l->previous = tdict_retain(tree);
     l->previous_stream = *stream;
   }
+  if (tree)
+    l->info = (tdict_batch_info){.struct_size = sizeof l->info,
+                                 .epoch = slot.position.epoch,
+                                 .batch = slot.position.batch,
+                                 .num_samples = slot.count,
+                                 .num_tokens = slot.num_tokens,
+                                 .max_seqlen = slot.max_seqlen};
   *out = tree; /* NULL at the end of an epoch */
   return TDICT_OK;
+}
+
+tdict_status tdict_loader_get_batch_info(const tdict_loader *l, tdict_batch_info *out, tdict_error *err) {
+  if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "batch info: %s is NULL", l ? "out" : "the loader");
+  return tdict_options_write(out, &l->info, sizeof l->info, "batch info", err);
 }

@@ -34,6 +34,10 @@ static tdict_status count_batches(const tdict_loader *l, tdict_loader_epoch *epo
   if (num_indices > epoch->dataset_length)
     return tdict_fail(err, TDICT_EINVAL, "loader: the sampler draws from %lld samples, but the dataset has %lld",
                       (long long)num_indices, (long long)epoch->dataset_length);
+  if (l->limits.max_tokens > 0) { /* The plan counts the batches. */
+    epoch->num_batches = l->epoch.num_batches;
+    return TDICT_OK;
+  }
   int64_t drawn = tdict_sampler_length(epoch->sampler);
   epoch->num_batches = drawn / o->batch_size + (!o->drop_last && drawn % o->batch_size ? 1 : 0);
   if (o->endless && epoch->num_batches == 0 && !l->dataset.length_varies)
@@ -89,6 +93,7 @@ tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *l, const tdict_lo
 void tdict_loader_replace_epoch(tdict_loader *l, const tdict_loader_epoch *epoch) {
   tdict_sampler_release(l->epoch.sampler);
   l->epoch = *epoch;
+  l->plan.epoch = -1; /* The plan belongs to the previous sampler. */
 }
 
 tdict_status tdict_loader_begin_epoch(tdict_loader *l, tdict_error *err) {

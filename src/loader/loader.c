@@ -23,7 +23,12 @@ static tdict_status check_loader_options(const tdict_loader_options *o, tdict_er
     return tdict_fail(err, TDICT_EINVAL, "loader: prefetch is %d, wanted 0 to %d", (int)o->prefetch, MAX_PREFETCH);
   if (o->timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "loader: timeout_ns is %lld, wanted 0 or more", (long long)o->timeout_ns);
-  if (o->collate && o->pad) return tdict_fail(err, TDICT_EINVAL, "loader: both collate and pad are set");
+  if ((o->collate != NULL) + o->pad + (o->pack != NULL) > 1)
+    return tdict_fail(err, TDICT_EINVAL, "loader: both %s and %s are set", o->collate ? "collate" : "pad",
+                      o->pack ? "pack" : "pad");
+  if (o->pad_masks && !o->pad) return tdict_fail(err, TDICT_EINVAL, "loader: pad_masks is set, but pad is not");
+  if (o->max_tokens < 0)
+    return tdict_fail(err, TDICT_EINVAL, "loader: max_tokens is %lld, wanted 0 or more", (long long)o->max_tokens);
   if (o->sampler && o->shuffle)
     return tdict_fail(err, TDICT_EINVAL,
                       "loader: both sampler and shuffle are set: give the sampler the kind SHUFFLED");
@@ -45,11 +50,33 @@ static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;
 }
 
+/* Copies the pack options, and checks that they have room for the largest batch. */
+static tdict_status read_pack_options(tdict_loader *l, tdict_error *err) {
+  const tdict_loader_options *o = &l->options;
+  if (!o->pack) return TDICT_OK;
+  l->pack = tdict_pack_options_default();
+  tdict_status status = tdict_options_read(&l->pack, sizeof l->pack, o->pack, "pack options", err);
+  if (status != TDICT_OK) return status;
+  l->pack.memory = l->memory;
+  if (!l->pack.cu_seqlens || !l->pack.max_seqlen)
+    return tdict_fail(err, TDICT_EINVAL, "loader: pack has a path that is NULL");
+  if (l->pack.num_tokens && l->pack.num_tokens < o->max_tokens)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "loader: num_tokens of pack is %lld, wanted at least max_tokens, which is %lld",
+                      (long long)l->pack.num_tokens, (long long)o->max_tokens);
+  if (l->pack.num_sequences && l->pack.num_sequences < o->batch_size)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "loader: num_sequences of pack is %lld, wanted at least batch_size, which is %lld",
+                      (long long)l->pack.num_sequences, (long long)o->batch_size);
+  return TDICT_OK;
+}
+
 /* Chooses how to fetch. If the dataset has a schema, it writes rows into the batch, and `schema` is set. Otherwise the
- * dataset returns a tree for each sample. `collate` and `pad` need these trees. */
+ * dataset returns a tree for each sample. `collate`, `pad` and `pack` need
+ * these trees. */
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   const tdict_dataset *d = &l->dataset;
-  bool wants_samples = l->options.collate || l->options.pad;
+  bool wants_samples = l->options.collate || l->options.pad || l->options.pack;
   bool by_row = d->schema && (d->fetch || (d->fetch_batch && l->epoch.dataset_length >= 0));
   if (!wants_samples && by_row) l->schema = d->schema(d->self);
   if (l->schema) return check_dataset_schema(l, err);
@@ -58,7 +85,30 @@ static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   return tdict_fail(err, TDICT_EINVAL, "loader: %s needs a dataset with fetch_sample",
                     l->options.collate ? "collate"
                     : l->options.pad   ? "pad"
+                    : l->options.pack  ? "pack"
                                        : "a stream without fetch");
+}
+
+/* Sets the limits of batches. If max_tokens is set, divides the first epoch into batches. */
+static tdict_status plan_batches(tdict_loader *l, tdict_error *err) {
+  const tdict_loader_options *o = &l->options;
+  l->limits = (tdict_batch_limits){.batch_size = o->batch_size,
+                                   .max_tokens = o->max_tokens,
+                                   .counts_padding = o->max_tokens > 0 && o->pad,
+                                   .drop_last = o->drop_last};
+  tdict_status status = tdict_loader_plan_epoch(l, l->epoch.dataset_length, &l->epoch, err);
+  if (status != TDICT_OK || o->max_tokens == 0) return status;
+  if (tdict_loader_is_stream(l) || !l->dataset.sample_length)
+    return tdict_fail(err, TDICT_EINVAL, "loader: max_tokens needs a dataset with length and sample_length");
+  status = tdict_epoch_plan_make(&l->plan, &l->dataset, l->epoch.sampler, &l->limits, 0);
+  if (status != TDICT_OK) {
+    if (err) *err = l->plan.failure;
+    return status;
+  }
+  l->epoch.num_batches = l->plan.num_batches;
+  if (!o->endless || l->plan.num_batches > 0 || l->dataset.length_varies) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but an epoch has no batch of up to %lld tokens%s",
+                    (long long)o->max_tokens, o->drop_last ? ", and drop_last is set" : "");
 }
 
 /* Finds the device that batches are delivered on, and the memory that host batches are allocated from. Batches for a
@@ -107,6 +157,7 @@ static void free_loader(tdict_loader *l) {
   }
   free(l->slots);
   free(l->workers);
+  tdict_epoch_plan_reset(&l->plan);
   tdict_sampler_release(l->epoch.sampler);
   tdict_sampler_release((tdict_sampler *)l->options.sampler);
   tdict_forkmark_release(l->mark);
@@ -137,8 +188,9 @@ static tdict_status set_up_loader(tdict_loader *l, tdict_error *err) {
   l->epoch.dataset_length = length < 0 ? -1 : length;
   l->awaits_epoch = l->dataset.length_varies;
   tdict_status status = resolve_device(l, err);
+  if (status == TDICT_OK) status = read_pack_options(l, err);
   if (status == TDICT_OK) status = choose_fetch(l, err);
-  if (status == TDICT_OK) status = tdict_loader_plan_epoch(l, l->epoch.dataset_length, &l->epoch, err);
+  if (status == TDICT_OK) status = plan_batches(l, err);
   if (status == TDICT_OK) status = allocate_slots(l, err);
   return status == TDICT_OK ? tdict_loader_start_workers(l, err) : status;
 }
@@ -194,7 +246,8 @@ void tdict_loader_destroy(tdict_loader *l) {
 
 int64_t tdict_loader_length(const tdict_loader *l) {
   /* Without the lock if the number is constant, or if the lock belongs to the parent process. */
-  if (!l->dataset.length_varies || tdict_forkmark_forked(l->mark)) return l->epoch.num_batches;
+  bool is_constant = !l->dataset.length_varies && l->limits.max_tokens == 0;
+  if (is_constant || tdict_forkmark_forked(l->mark)) return l->epoch.num_batches;
   pthread_mutex_t *lock = (pthread_mutex_t *)&l->lock; /* The lock changes even for a const loader. */
   pthread_mutex_lock(lock);
   int64_t num_batches = l->epoch.num_batches;
@@ -213,9 +266,24 @@ tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, td
   return tdict_options_write(out, &s, sizeof s, "loader state", err);
 }
 
+/* Checks the batch of a state. If max_tokens is set, first divides the epoch of the state into batches. */
+static tdict_status plan_saved_batches(const tdict_loader *l, const tdict_loader_state *s, tdict_loader_epoch *epoch,
+                                       tdict_epoch_plan *plan, tdict_error *err) {
+  if (l->limits.max_tokens > 0) {
+    tdict_status status = tdict_epoch_plan_make(plan, &l->dataset, epoch->sampler, &l->limits, s->epoch);
+    if (status != TDICT_OK && err) *err = plan->failure;
+    if (status != TDICT_OK) return status;
+    epoch->num_batches = plan->num_batches;
+  }
+  tdict_status status = tdict_loader_check_batch(l, epoch->num_batches, s, err);
+  if (status != TDICT_OK) tdict_epoch_plan_reset(plan);
+  return status;
+}
+
 tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *state, tdict_error *err) {
   if (!l || !state) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "the state" : "the loader");
   tdict_loader_epoch epoch = {0};
+  tdict_epoch_plan plan = {.epoch = -1};
   tdict_loader_state s = tdict_loader_state_default();
   tdict_status status = tdict_options_read(&s, sizeof s, state, "loader state", err);
   if (status == TDICT_OK && state->struct_size < sizeof s)
@@ -225,6 +293,7 @@ tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *s
   if (status == TDICT_OK) status = tdict_forkmark_check(l->mark, "loader", err);
   if (status == TDICT_OK) status = tdict_loader_plan_saved_epoch(l, &s, &epoch, err);
   if (status == TDICT_OK) status = tdict_loader_check_state(l, &epoch, &s, err);
+  if (status == TDICT_OK) status = plan_saved_batches(l, &s, &epoch, &plan, err);
   if (status != TDICT_OK) {
     tdict_sampler_release(epoch.sampler);
     return status;
@@ -232,6 +301,8 @@ tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *s
   pthread_mutex_lock(&l->lock);
   tdict_loader_seek(l, (tdict_batch_position){s.epoch, s.batch});
   tdict_loader_replace_epoch(l, &epoch);
+  tdict_epoch_plan_reset(&l->plan);
+  l->plan = plan;
   l->awaits_epoch = l->dataset.length_varies && s.batch == 0;
   pthread_mutex_unlock(&l->lock);
   return TDICT_OK;

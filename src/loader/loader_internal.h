@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/forkmark.h"
+#include "loader/epoch_plan.h"
 #include "memory/fence.h"
 #include "tdict/loader.h"
 #include "transfer/trace/trace.h"
@@ -21,7 +22,9 @@ typedef struct tdict_batch_position {
 typedef struct tdict_loader_epoch {
   tdict_sampler *sampler; /* retained; NULL for a stream */
   int64_t dataset_length; /* -1 for a stream */
-  int64_t num_batches;    /* -1 for a stream */
+  /* -1 for a stream. With max_tokens: in the epoch of the batch taken last; the consumer changes the number under the
+   * lock at any time */
+  int64_t num_batches;
 } tdict_loader_epoch;
 
 typedef enum tdict_loader_slot_state { TDICT_SLOT_FREE, TDICT_SLOT_BUSY, TDICT_SLOT_READY } tdict_loader_slot_state;
@@ -30,7 +33,9 @@ typedef enum tdict_loader_slot_state { TDICT_SLOT_FREE, TDICT_SLOT_BUSY, TDICT_S
 typedef struct tdict_loader_slot {
   tdict_loader_slot_state state;
   tdict_batch_position position;
-  int64_t ticket; /* batches begun before this batch, since the last tdict_loader_set_state() */
+  int64_t epoch_batches; /* number of batches in the epoch; -1: a stream */
+  int64_t first;         /* position of the first sample; with max_tokens among the samples of all ranks */
+  int64_t ticket;        /* batches begun before this batch, since the last tdict_loader_set_state() */
   int64_t num_requested;
   int64_t began_ns;
   int64_t waited_ns; /* time spent waiting to send; part of the time since began_ns */
@@ -40,6 +45,8 @@ typedef struct tdict_loader_slot {
   tdict_tree *tree;     /* the batch in host memory, or NULL */
   tdict_future *future; /* the transfer of the batch to the device, or NULL */
   size_t bytes;
+  int64_t num_tokens;   /* of a packed or padded batch: the sum of the lengths; else 0 */
+  int64_t max_seqlen;   /* of a packed or padded batch: the largest length; else 0 */
   tdict_status status;  /* the result of the whole batch */
   tdict_error error;    /* set if status is not TDICT_OK */
   int64_t *indices;     /* array of batch_size elements */
@@ -61,6 +68,8 @@ struct tdict_loader {
   tdict_context *context; /* borrowed */
   tdict_forkmark *mark;   /* retained */
   tdict_loader_options options;
+  tdict_pack_options pack; /* a copy of options.pack, with the loader's memory; used if options.pack is set */
+  tdict_batch_limits limits;
   tdict_dataset dataset;
   const tdict_schema *schema; /* borrowed from the dataset; NULL if samples are fetched as trees */
   tdict_device device;
@@ -87,11 +96,13 @@ struct tdict_loader {
   int64_t num_begun, num_taken;                       /* batches since the last tdict_loader_set_state() */
   int64_t num_fetched;                                /* ticket of the batch that an in_order dataset fetches next */
   tdict_batch_position next_to_begin, next_to_take;
+  tdict_epoch_plan plan;   /* with max_tokens: the plan of the epoch of next_to_begin, or a plan out of date; owned */
   size_t prefetched_bytes; /* number of bytes in READY slots */
   size_t last_batch_bytes; /* size of the batch that was completed last */
   int32_t num_busy, num_ready;
   bool is_stopping; /* true: workers must return */
   bool is_paused;   /* true: tdict_loader_seek() is running, so workers must not begin a batch */
+  bool is_planning; /* true: a plan is being made without the lock, so no batch begins */
   /* true: a stream has ended, so no batch begins until the consumer has taken the end of the epoch */
   bool epoch_ended;
   /* true: the length of the dataset varies, and the last slot of the epoch has begun or no epoch has begun. No batch
@@ -104,6 +115,7 @@ struct tdict_loader {
   /* Only the consumer's thread uses the following fields. */
   tdict_tree *previous; /* retained: the batch that the last call returned; NULL: none */
   tdict_stream previous_stream;
+  tdict_batch_info info; /* of the batch that the last call returned */
 };
 
 /* batch.c */
@@ -119,10 +131,12 @@ void tdict_loader_empty_slot(tdict_loader_slot *slot);
  * depends on. */
 tdict_loader_state tdict_loader_describe_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
                                                tdict_batch_position position);
-/* Returns TDICT_EINVAL if the state belongs to a loader with another order, or its position does not exist in the
- * epoch. */
+/* Returns TDICT_EINVAL if the state belongs to a loader with another order, or the number of its epoch is invalid. */
 tdict_status tdict_loader_check_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
                                       const tdict_loader_state *state, tdict_error *err);
+/* Returns TDICT_EINVAL if an epoch of `num_batches` does not have the batch of the state. */
+tdict_status tdict_loader_check_batch(const tdict_loader *loader, int64_t num_batches, const tdict_loader_state *state,
+                                      tdict_error *err);
 
 /* epochs.c */
 
@@ -146,16 +160,22 @@ tdict_status tdict_loader_begin_epoch(tdict_loader *loader, tdict_error *err);
 tdict_status tdict_loader_start_workers(tdict_loader *loader, tdict_error *err);
 /* Stops and joins the threads. */
 void tdict_loader_stop_workers(tdict_loader *loader);
-/* Begins the next batch and fills its slot on the calling thread. The caller holds the lock. The function releases the
- * lock while fetching. Adds the time since `since_ns` to the idle time. */
+/* Returns true if the next batch needs no plan, or the plan exists. Otherwise makes the plan and returns false, and the
+ * caller must check again whether a batch may begin. The caller holds the lock. The function releases the lock while
+ * planning. */
+bool tdict_loader_plan_next(tdict_loader *loader);
+/* Begins the next batch and fills its slot on the calling thread. The plan must exist. The caller holds the lock. The
+ * function releases the lock while fetching. Adds the time since `since_ns` to the idle time. */
 void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
 /* Drops all prefetched batches and continues at position `to`. Waits until no worker is busy. The caller holds the
  * lock. */
 void tdict_loader_seek(tdict_loader *loader, tdict_batch_position to);
 /* Records the number of ready batches on the timeline. The caller holds the lock. */
 void tdict_loader_trace_ready(const tdict_loader *loader);
-/* Returns the position that follows `position`. The end of an epoch is followed by the first batch of the next. */
-tdict_batch_position tdict_loader_next_position(const tdict_loader *loader, tdict_batch_position position);
+/* Returns the position that follows `position` in an epoch of `num_batches`. The end of an epoch is followed by the
+ * first batch of the next epoch. */
+tdict_batch_position tdict_loader_next_position(int64_t num_batches, tdict_batch_position position);
+static inline bool tdict_loader_is_stream(const tdict_loader *loader) { return !loader->epoch.sampler; }
 
 /* deliver.c */
 

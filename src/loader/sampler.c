@@ -187,14 +187,12 @@ tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
                                .seed = s->kind == TDICT_SAMPLER_SEQUENTIAL ? 0 : s->seed,
                                .weights_hash = s->weights_hash,
                                .kind = s->kind,
-                               .world_size = s->world_size};
+                               .rank = s->rank,
+                               .world_size = s->world_size,
+                               .drop_uneven = s->drop_uneven};
 }
 
-int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position) {
-  if (epoch < 0 || position < 0 || position >= sampler->num_per_rank) return -1;
-  /* The sum is unsigned, since it may exceed INT64_MAX. The sum is less than num_drawn + 2 * world_size. */
-  uint64_t position_of_all = (uint64_t)position * (uint64_t)sampler->world_size + (uint64_t)sampler->rank;
-  int64_t draw = (int64_t)(position_of_all % (uint64_t)sampler->num_drawn);
+int64_t tdict_sampler_draw(const tdict_sampler *sampler, int64_t epoch, int64_t draw) {
   if (sampler->kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
 
   /* The kinds below draw at random, by a function of seed, epoch and position. */
@@ -207,4 +205,11 @@ int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t po
   if (sampler->kind == TDICT_SAMPLER_WITH_REPLACEMENT) return drawn;
   const alias_column *c = &sampler->columns[drawn];
   return tdict_mix(~key, (uint64_t)draw) < c->own_share ? drawn : c->other;
+}
+
+int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position) {
+  if (epoch < 0 || position < 0 || position >= sampler->num_per_rank) return -1;
+  /* The sum is unsigned, since it may exceed INT64_MAX. The sum is less than num_drawn + 2 * world_size. */
+  uint64_t position_of_all = (uint64_t)position * (uint64_t)sampler->world_size + (uint64_t)sampler->rank;
+  return tdict_sampler_draw(sampler, epoch, (int64_t)(position_of_all % (uint64_t)sampler->num_drawn));
 }

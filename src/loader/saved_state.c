@@ -17,6 +17,8 @@ tdict_loader_state tdict_loader_describe_state(const tdict_loader *l, const tdic
   s.batch = position.batch;
   s.dataset_length = epoch->dataset_length;
   s.batch_size = l->options.batch_size;
+  s.max_tokens = l->limits.max_tokens;
+  s.counts_padding = l->limits.counts_padding;
   s.num_indices = s.num_samples = s.rank_samples = s.sampler_kind = STREAM;
   s.world_size = 1;
   if (!epoch->sampler) return s;
@@ -57,6 +59,7 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
   } counts[] = {
       {"samples", saved->dataset_length, mine->dataset_length},
       {"samples in a batch", saved->batch_size, mine->batch_size},
+      {"tokens in a batch", saved->max_tokens, mine->max_tokens},
       {"ranks", saved->world_size, mine->world_size},
       {"indices to draw from", saved->num_indices, mine->num_indices},
       {"samples drawn in an epoch", saved->num_samples, mine->num_samples},
@@ -69,6 +72,9 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
     if (counts[i].saved != counts[i].mine)
       return tdict_fail(err, TDICT_EINVAL, "loader state: saved for %lld %s, this loader has %lld",
                         (long long)counts[i].saved, counts[i].what, (long long)counts[i].mine);
+  if (saved->counts_padding != mine->counts_padding)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved with%s padding in max_tokens, this loader has it %s",
+                      saved->counts_padding ? "" : "out", mine->counts_padding ? "in" : "out");
   if (saved->seed != mine->seed)
     return tdict_fail(err, TDICT_EINVAL, "loader state: saved for seed %llu, this loader has %llu",
                       (unsigned long long)saved->seed, (unsigned long long)mine->seed);
@@ -85,7 +91,12 @@ tdict_status tdict_loader_check_state(const tdict_loader *l, const tdict_loader_
   if (state->epoch < 0 || state->epoch > MAX_EPOCH)
     return tdict_fail(err, TDICT_EINVAL, "loader state: epoch is %lld, wanted 0 to %lld", (long long)state->epoch,
                       (long long)MAX_EPOCH);
-  int64_t last_batch = epoch->num_batches >= 0 ? epoch->num_batches : MAX_EPOCH / l->options.batch_size;
+  return TDICT_OK;
+}
+
+tdict_status tdict_loader_check_batch(const tdict_loader *l, int64_t num_batches, const tdict_loader_state *state,
+                                      tdict_error *err) {
+  int64_t last_batch = num_batches >= 0 ? num_batches : MAX_EPOCH / l->options.batch_size;
   if (state->batch < 0 || state->batch > last_batch)
     return tdict_fail(err, TDICT_EINVAL, "loader state: batch is %lld, wanted 0 to %lld", (long long)state->batch,
                       (long long)last_batch);

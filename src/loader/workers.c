@@ -10,9 +10,8 @@
 #include "base/thread.h"
 #include "loader/loader_internal.h"
 
-tdict_batch_position tdict_loader_next_position(const tdict_loader *l, tdict_batch_position position) {
-  if (l->epoch.num_batches >= 0 && position.batch >= l->epoch.num_batches)
-    return (tdict_batch_position){position.epoch + 1, 0};
+tdict_batch_position tdict_loader_next_position(int64_t num_batches, tdict_batch_position position) {
+  if (num_batches >= 0 && position.batch >= num_batches) return (tdict_batch_position){position.epoch + 1, 0};
   return (tdict_batch_position){position.epoch, position.batch + 1};
 }
 
@@ -20,7 +19,7 @@ tdict_batch_position tdict_loader_next_position(const tdict_loader *l, tdict_bat
  * unknown, so the size of the last complete batch is the estimate. One prefetched batch is always allowed, since a
  * batch larger than the limit could otherwise never begin. */
 static bool may_begin_batch(const tdict_loader *l) {
-  if (l->is_paused || l->epoch_ended || l->awaits_epoch || l->failure.status != 0) return false;
+  if (l->is_paused || l->is_planning || l->epoch_ended || l->awaits_epoch || l->failure.status != 0) return false;
   int64_t ahead = l->num_begun - l->num_taken;
   if (ahead >= l->depth) return false;
   size_t expected;
@@ -29,12 +28,46 @@ static bool may_begin_batch(const tdict_loader *l) {
   return tdict_add_size(expected, l->prefetched_bytes, &expected) && expected < l->options.prefetch_bytes;
 }
 
-/* Returns the number of samples in the batch at a position; 0 at the end of an epoch. */
-static int64_t count_samples_at(const tdict_loader *l, tdict_batch_position position) {
-  if (l->epoch.num_batches < 0) return l->options.batch_size;
-  if (position.batch >= l->epoch.num_batches) return 0;
-  int64_t num_left = tdict_sampler_length(l->epoch.sampler) - position.batch * l->options.batch_size;
-  return num_left < l->options.batch_size ? num_left : l->options.batch_size;
+/* Makes the plan without the lock, because the dataset's functions must not run under a lock. If planning fails, the
+ * batch that begins next fails with the same error. */
+bool tdict_loader_plan_next(tdict_loader *l) {
+  int64_t epoch = l->next_to_begin.epoch;
+  if (l->limits.max_tokens == 0 || l->plan.epoch == epoch) return true;
+  tdict_epoch_plan plan;
+  l->is_planning = true;
+  pthread_mutex_unlock(&l->lock);
+  (void)!tdict_epoch_plan_make(&plan, &l->dataset, l->epoch.sampler, &l->limits, epoch);
+  pthread_mutex_lock(&l->lock);
+  l->is_planning = false;
+  tdict_epoch_plan_reset(&l->plan);
+  l->plan = plan;
+  pthread_cond_broadcast(&l->can_begin);
+  pthread_cond_broadcast(&l->batch_done);
+  return false;
+}
+
+/* Returns the samples of the batch at a position. The count is 0 at the end of an epoch. */
+static tdict_batch_range get_range(const tdict_loader *l, tdict_batch_position position) {
+  if (l->limits.max_tokens > 0) return tdict_epoch_plan_at(&l->plan, position.batch);
+  int64_t first = position.batch * l->options.batch_size;
+  if (l->epoch.num_batches < 0) return (tdict_batch_range){first, l->options.batch_size};
+  if (position.batch >= l->epoch.num_batches) return (tdict_batch_range){0, 0};
+  int64_t num_left = tdict_sampler_length(l->epoch.sampler) - first;
+  return (tdict_batch_range){first, num_left < l->options.batch_size ? num_left : l->options.batch_size};
+}
+
+/* Sets the samples of the batch. If planning the epoch has failed, sets the error of the batch instead. */
+static void set_samples(const tdict_loader *l, tdict_loader_slot *slot) {
+  bool has_plan = l->limits.max_tokens > 0;
+  tdict_batch_range range = get_range(l, slot->position);
+  slot->first = range.first;
+  slot->num_requested = slot->count = range.count;
+  slot->epoch_batches = has_plan ? l->plan.num_batches : l->epoch.num_batches;
+  slot->ends_epoch = slot->epoch_batches >= 0 && slot->position.batch >= slot->epoch_batches;
+  slot->status = TDICT_OK;
+  if (!has_plan || slot->ends_epoch || l->plan.failure.status == 0) return;
+  slot->status = (tdict_status)l->plan.failure.status;
+  slot->error = l->plan.failure;
 }
 
 /* Marks the next slot BUSY and gives it the next ticket and position. */
@@ -43,14 +76,13 @@ static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   slot->state = TDICT_SLOT_BUSY;
   slot->position = l->next_to_begin;
   slot->ticket = l->num_begun++;
-  slot->num_requested = slot->count = count_samples_at(l, slot->position);
-  slot->ends_epoch = slot->count == 0;
-  slot->status = TDICT_OK;
+  set_samples(l, slot);
   slot->bytes = 0;
+  slot->num_tokens = slot->max_seqlen = 0;
   slot->waited_ns = 0;
   slot->began_ns = tdict_now_ns();
   slot->worker = worker;
-  l->next_to_begin = tdict_loader_next_position(l, l->next_to_begin);
+  l->next_to_begin = tdict_loader_next_position(slot->epoch_batches, l->next_to_begin);
   if (slot->ends_epoch && l->dataset.length_varies) l->awaits_epoch = true;
   l->num_busy++;
   if (may_begin_batch(l)) pthread_cond_signal(&l->can_begin); /* Taking a batch wakes only one worker. */
@@ -71,7 +103,7 @@ static void finish_batch(tdict_loader *l, tdict_loader_slot *slot) {
   l->num_ready++;
   l->prefetched_bytes += slot->bytes;
   if (slot->bytes) l->last_batch_bytes = slot->bytes;
-  if (slot->ends_epoch && l->epoch.num_batches < 0) l->epoch_ended = true;
+  if (slot->ends_epoch && tdict_loader_is_stream(l)) l->epoch_ended = true;
   tdict_loader_trace_ready(l);
   pthread_cond_broadcast(&l->batch_done);
 }
@@ -91,7 +123,8 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   tdict_loader_slot *slot = begin_batch(l, worker);
   l->stats.idle_seconds += (double)(slot->began_ns - since_ns) * 1e-9;
   wait_to_fetch(l, slot);
-  if (l->epoch_ended && l->epoch.num_batches < 0) { /* The stream ended in an earlier batch, so do not read it again. */
+  if (l->epoch_ended &&
+      tdict_loader_is_stream(l)) { /* The stream ended in an earlier batch, so do not read it again. */
     slot->ends_epoch = true;
     slot->count = 0;
   }
@@ -114,7 +147,7 @@ static void *run_worker(void *user) {
   while (!l->is_stopping) {
     int64_t since = tdict_now_ns();
     while (!l->is_stopping && !may_begin_batch(l)) pthread_cond_wait(&l->can_begin, &l->lock);
-    if (!l->is_stopping) tdict_loader_fill_next(l, worker->number, since);
+    if (!l->is_stopping && tdict_loader_plan_next(l)) tdict_loader_fill_next(l, worker->number, since);
   }
   pthread_mutex_unlock(&l->lock);
   return NULL;
@@ -146,7 +179,7 @@ void tdict_loader_stop_workers(tdict_loader *l) {
 void tdict_loader_seek(tdict_loader *l, tdict_batch_position to) {
   /* Stop new batches, and wait for running batches. */
   l->is_paused = true;
-  while (l->num_busy > 0) pthread_cond_wait(&l->batch_done, &l->lock);
+  while (l->num_busy > 0 || l->is_planning) pthread_cond_wait(&l->batch_done, &l->lock);
 
   /* Drop the prefetched batches, and restart the tickets at 0. */
   for (int32_t i = 0; i < l->depth; i++) tdict_loader_empty_slot(&l->slots[i]);

@@ -72,6 +72,8 @@ static tdict_status read_join_options(joiner *j, const tdict_join_options *optio
   if (status != TDICT_OK) return status;
   j->dim = o.dim;
   j->memory = o.memory;
+  if (o.masks)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the option masks is set, and only pad_sequence makes masks", j->what);
   if (o.ragged && !j->makes_ragged)
     return tdict_fail(err, TDICT_EINVAL, "%s: the option ragged is set, and only stack makes ragged leaves", j->what);
   j->makes_ragged = o.ragged;

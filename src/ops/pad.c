@@ -61,11 +61,9 @@ static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Checks that the tensor of tree `i` matches the tensor of tree 0, except in sizes that are padded. */
-static tdict_status check_sequence(const padder *p, const tdict_tensor *t, size_t i, const tdict_tensor *from,
-                                   tdict_error *err) {
-  const char *what = p->rule->what;
-  if (!sizes_match(p, t->ndim, t->dims, from->ndim, from->dims)) {
+tdict_status tdict_check_part(const char *what, const tdict_tensor *t, size_t i, const tdict_tensor *from,
+                              bool sizes_match, tdict_error *err) {
+  if (!sizes_match) {
     char wanted[96], found[96];
     return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, but %s in tree 0", what,
                       tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
@@ -102,7 +100,8 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   for (int d = 0; d < from->ndim; d++) made->shape[d + 1] = from->dims[d];
   for (size_t i = 1; i < p->count; i++) {
     const tdict_tensor *t = get_sequence(p, entry, i);
-    tdict_status status = check_sequence(p, t, i, from, err);
+    bool matches = sizes_match(p, t->ndim, t->dims, from->ndim, from->dims);
+    tdict_status status = tdict_check_part(what, t, i, from, matches, err);
     if (status != TDICT_OK) return status;
     for (int d = 0; d < from->ndim; d++) {
       if (t->dims[d] == from->dims[d]) continue;
@@ -159,6 +158,22 @@ static tdict_status stack_builtins(const tdict_map *map, size_t entry, tdict_box
   return tdict_box_join(p->aligned.leaves + entry * p->count, p->count, &how, out, err);
 }
 
+/* Gives every node of a tree of masks the batch size of the result. A mask may lack the other batch dimensions of its
+ * node. Returns false if memory is exhausted. */
+static bool set_mask_batch_sizes(const padder *p, tdict_tree *masks) {
+  bool is_done = true;
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, masks, false);
+  for (tdict_leaf leaf; is_done && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *node = tdict_leaf_tree(leaf);
+    if (!node) continue;
+    node->batch_ndim = p->ndim;
+    is_done = tdict_cursor_enter(&cursor, node);
+  }
+  tdict_cursor_reset(&cursor);
+  return is_done;
+}
+
 /* Builds the padded tree, or the tree of masks. `opened` are the trees with their objects flattened; NULL: they have no
  * objects. */
 static tdict_status make_padded(padder *p, tdict_tree **opened, bool is_mask, tdict_tree **out, tdict_error *err) {
@@ -181,6 +196,8 @@ static tdict_status make_padded(padder *p, tdict_tree **opened, bool is_mask, td
   tdict_status status = tdict_map_run(&map, opened ? opened[0] : p->items[0], &made, err);
   /* Masks of objects stay trees. */
   if (status == TDICT_OK && opened && !is_mask) status = tdict_objects_unflatten(p->rule->what, p->items[0], made, err);
+  if (status == TDICT_OK && is_mask && !set_mask_batch_sizes(p, made))
+    status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk through the masks", p->rule->what);
   if (status == TDICT_OK)
     *out = made;
   else
@@ -213,6 +230,14 @@ tdict_status tdict_pad_trees(const tdict_pad_rule *rule, const tdict_tree *const
   return TDICT_OK;
 }
 
+/* Adds the tree of masks to the result. */
+static tdict_status add_masks(const char *what, const char *path, tdict_tree *made, tdict_tree *masks,
+                              tdict_error *err) {
+  if (!tdict_has(made, path)) return tdict_set_tree(made, path, masks, err);
+  tdict_fail(err, TDICT_EEXIST, "%s: the trees have an entry at the path of the masks", what);
+  return tdict_error_at(err, TDICT_EEXIST, path);
+}
+
 tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, double value,
                                 const tdict_join_options *options, tdict_tree **out, tdict_error *err) {
   static const char what[] = "pad_sequence";
@@ -225,5 +250,13 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
     status = tdict_fail(err, TDICT_EINVAL, "%s: dim is %d, wanted 0", what, (int)o.dim);
   if (status != TDICT_OK) return status;
   const tdict_pad_rule rule = {.what = what, .pads_sequence = true, .value = value, .memory = o.memory};
-  return tdict_pad_trees(&rule, items, count, out, NULL, err);
+  tdict_tree *made = NULL, *masks = NULL;
+  status = tdict_pad_trees(&rule, items, count, &made, o.masks ? &masks : NULL, err);
+  if (status == TDICT_OK && o.masks) status = add_masks(what, o.masks, made, masks, err);
+  tdict_release(masks);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
 }

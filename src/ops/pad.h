@@ -4,21 +4,28 @@
 #define TDICT_OPS_PAD_H
 
 #include "tdict/combine.h"
+#include "tensor/tensor.h"
 
 typedef struct tdict_pad_rule {
   const char *what; /* prefix of error messages */
-  /* true: the first batch dimension of the trees is padded, as in tdict_pad_sequence(). false: the trees have equal batch
-   * sizes, and every dimension after the batch dimensions is padded. */
+  /* true: the first batch dimension of the trees is padded, as in tdict_pad_sequence(). false: the trees have equal
+   * batch sizes, and every dimension after the batch dimensions is padded. */
   bool pads_sequence;
   double value;
   tdict_memory *memory; /* NULL: as in tdict_join_options */
 } tdict_pad_rule;
 
-/* Stacks the trees along a new first dimension. Each tensor gets the largest size in each padded dimension. If `mask` is
- * not NULL, writes to *mask a tree of bool tensors with the same keys, which are true for elements that come from a
+/* Stacks the trees along a new first dimension. Each tensor gets the largest size in each padded dimension. If `mask`
+ * is not NULL, writes to *mask a tree of bool tensors with the same keys, which are true for elements that come from a
  * tree. The tensor of a mask has the batch dimensions and the others up to the last one in which the trees differ. In
  * *mask the tensors of an object are a tree. Returns the errors of tdict_pad_sequence(). */
 tdict_status tdict_pad_trees(const tdict_pad_rule *rule, const tdict_tree *const *items, size_t count, tdict_tree **out,
                              tdict_tree **mask, tdict_error *err);
+
+/* Checks that a tensor of tree `i` can be joined with the tensor of tree 0 at the same path. `sizes_match` tells if the
+ * caller accepts its shape. Returns TDICT_ESHAPE, TDICT_EDTYPE or TDICT_EWRONGDEVICE. The message begins with `what`.
+ * */
+tdict_status tdict_check_part(const char *what, const tdict_tensor *t, size_t i, const tdict_tensor *first,
+                              bool sizes_match, tdict_error *err);
 
 #endif

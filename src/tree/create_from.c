@@ -126,9 +126,9 @@ tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim, const
   return status == TDICT_OK ? create_planned_tree(&p, schema, memory, out, err) : status;
 }
 
-tdict_status tdict_create_unset(const tdict_schema *schema, int64_t count, tdict_memory *memory, tdict_tree **out,
-                                tdict_error *err) {
-  plan p = {.zero = false, .batch_ndim = 1, .batch_size = &count};
+tdict_status tdict_create_unset(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
+                                tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  plan p = {.zero = false, .batch_ndim = batch_ndim, .batch_size = batch_size};
   tdict_status status = check_schema_pointers(schema, err);
   return status == TDICT_OK ? create_planned_tree(&p, schema, memory, out, err) : status;
 }

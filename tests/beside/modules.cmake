@@ -30,3 +30,11 @@ target_link_libraries(beside_lazy_replay PRIVATE tdict::tdict_static Threads::Th
 add_test(NAME beside_lazy_stack COMMAND beside_lazy_replay ${PROJECT_SOURCE_DIR}/tests/beside/lazy_stack.txt)
 set_tests_properties(beside_lazy_stack PROPERTIES LABELS "stack;host" SKIP_RETURN_CODE 77 TIMEOUT 120)
 tdict_test_environment(beside_lazy_stack)
+
+# tdict beside PyTorch: padded and packed sequences. make_sequences.py makes longer records.
+add_executable(beside_sequences beside/sequences.c)
+tdict_compile(beside_sequences)
+target_link_libraries(beside_sequences PRIVATE tdict::tdict_static Threads::Threads)
+add_test(NAME beside_torch_sequences COMMAND beside_sequences ${PROJECT_SOURCE_DIR}/tests/beside/sequences.txt)
+set_tests_properties(beside_torch_sequences PROPERTIES LABELS "ops;host" TIMEOUT 120)
+tdict_test_environment(beside_torch_sequences)

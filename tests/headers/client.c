@@ -261,15 +261,18 @@ static void use_shape(const tdict_tree *td) {
 static void use_combine(const tdict_tree *td) {
   const tdict_tree *both[2];
   tdict_join_options options = tdict_join_options_default();
-  tdict_tree *out[3];
+  tdict_pack_options packing = tdict_pack_options_default();
+  tdict_tree *out[4];
   int i;
   both[0] = both[1] = td;
   OK(tdict_stack(both, 2, &options, &out[0], &last_error));
   OK(tdict_stack_into(both, 2, &options, out[0], &last_error));
   OK(tdict_cat(both, 2, &options, &out[1], &last_error));
   OK(tdict_cat_into(both, 2, &options, out[1], &last_error));
-  OK(tdict_pad_sequence(both, 2, 0, NULL, &out[2], &last_error));
-  for (i = 0; i < 3; i++) tdict_release(out[i]);
+  options.masks = "masks";
+  OK(tdict_pad_sequence(both, 2, 0, &options, &out[2], &last_error));
+  OK(tdict_pack_sequence(both, 2, &packing, &out[3], &last_error));
+  for (i = 0; i < 4; i++) tdict_release(out[i]);
 }
 
 static void use_keysets(const tdict_tree *td) {

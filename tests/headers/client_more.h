@@ -66,6 +66,7 @@ static void use_loader(tdict_context *context, const tdict_tree *tree) {
   tdict_loader_state state = tdict_loader_state_default();
   tdict_loader_stats stats = tdict_loader_stats_default();
   tdict_dataset dataset = tdict_dataset_default();
+  tdict_batch_info info = tdict_batch_info_default();
   tdict_loader *loader = NULL;
   tdict_tree *batch = NULL;
   TRUE(tdict_dataset_from_tree(tree, &dataset, NULL) == TDICT_OK || tdict_batch_ndim(tree) == 0);
@@ -75,6 +76,8 @@ static void use_loader(tdict_context *context, const tdict_tree *tree) {
   OK(tdict_loader_create(context, &dataset, &options, &loader, &last_error));
   TRUE(tdict_loader_length(loader) == 1);
   OK(tdict_loader_next(loader, NULL, &batch, &last_error));
+  OK(tdict_loader_get_batch_info(loader, &info, &last_error));
+  TRUE(info.num_samples == 1 && options.max_tokens == 0 && !options.pack && !options.pad_masks);
   OK(tdict_loader_get_state(loader, &state, &last_error));
   OK(tdict_loader_set_state(loader, &state, &last_error));
   OK(tdict_loader_restart(loader, &last_error));

@@ -17,6 +17,10 @@ tdict_status __real_tdict_pad_sequence(const tdict_tree *const *trees, size_t co
                                        const tdict_join_options *options, tdict_tree **out, tdict_error *err);
 tdict_status __wrap_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, double value,
                                        const tdict_join_options *options, tdict_tree **out, tdict_error *err);
+tdict_status __real_tdict_pack_sequence(const tdict_tree *const *trees, size_t count, const tdict_pack_options *options,
+                                        tdict_tree **out, tdict_error *err);
+tdict_status __wrap_tdict_pack_sequence(const tdict_tree *const *trees, size_t count, const tdict_pack_options *options,
+                                        tdict_tree **out, tdict_error *err);
 tdict_status __real_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
                                      tdict_tree **out, tdict_error *err);
 tdict_status __wrap_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
@@ -34,6 +38,10 @@ tdict_status __wrap_tdict_stack(const tdict_tree *const *trees, size_t count, co
 tdict_status __wrap_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, double value,
                                        const tdict_join_options *options, tdict_tree **out, tdict_error *err) {
   return look_at(__real_tdict_pad_sequence(trees, count, value, options, out, err), out);
+}
+tdict_status __wrap_tdict_pack_sequence(const tdict_tree *const *trees, size_t count, const tdict_pack_options *options,
+                                        tdict_tree **out, tdict_error *err) {
+  return look_at(__real_tdict_pack_sequence(trees, count, options, out, err), out);
 }
 tdict_status __wrap_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
                                      tdict_tree **out, tdict_error *err) {
@@ -236,14 +244,17 @@ GPU_CASE(loader_pins_on_the_cpu) {
 GPU_CASE(loader_stacks_in_pinned_memory) {
   yard y = open_yard();
   for (int to_host = 0; to_host < 2; to_host++) {
-    for (int way = 0; way < 3; way++) {
+    for (int way = 0; way < 4; way++) {
       numbers n = numbers_of(9);
+      tdict_pack_options pack = tdict_pack_options_default();
       tdict_dataset d = way ? by_sample(&n) : by_row(&n);
-      if (way == 2) td_ok(tdict_dataset_from_callback(ragged, NULL, 9, &d, err));
+      if (way >= 2) td_ok(tdict_dataset_from_callback(ragged, NULL, 9, &d, err));
       tdict_loader_options o = tdict_loader_options_default();
       o.batch_size = 3;
       o.pin_memory = true;
       o.pad = way == 2;
+      if (way == 2) o.pad_masks = "masks";
+      if (way == 3) o.pack = &pack;
       if (to_host) o.device = tdict_cpu();
       atomic_store(&joined, 0);
       tdict_loader *l = open_loader(&y, &d, &o);
