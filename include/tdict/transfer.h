@@ -60,7 +60,8 @@ typedef enum tdict_pin_path {
 typedef struct tdict_transfer_stats {
   size_t struct_size;
   int64_t num_leaves;        /**< tensors in the tree */
-  int64_t num_shared_leaves; /**< tensors that were not copied: already in place, or the same bytes as another leaf */
+  int64_t num_shared_leaves; /**< tensors that were not copied: already in place, kept, or the same bytes as another
+                                  leaf */
   /** num_objects: objects in the tree. num_objects_pinned: objects pinned by a hook or by flatten.
    *  num_objects_untouched: objects kept as they are, because their type has no hook for this transfer. */
   int64_t num_objects, num_objects_pinned, num_objects_untouched;
@@ -113,6 +114,20 @@ typedef struct tdict_transfer_options {
   bool check_sources;
   tdict_transfer_stats *stats; /**< written when a blocking call succeeds. Must be NULL for _async calls: use
                                     tdict_future_get_stats() */
+  /** Patterns that name entries to keep where they are: tensors, objects and whole child trees. Borrowed for the
+   *  call. The result shares the kept tensors and objects. tdict_transfer_into() does not write kept entries. Its
+   *  destination must have the keys of kept entries; their types, shapes and dtypes are not compared.
+   *  A pattern is an escaped path. In a pattern, the key `*` stands for any one key. The key `**` stands for any
+   *  number of keys, including none. Examples: "meta", "meta.*", "**.text". To name a star itself, write a backslash
+   *  before the star. A pattern that matches no entry has no effect. Patterns do not match the tensors inside an
+   *  object.
+   *  A pattern is malformed if a key is empty, if a backslash at the end escapes nothing, or if a star is only a part
+   *  of a key. The call then returns #TDICT_EINVAL, with the pattern as err->path.
+   *  If a kept tensor is not on the device of the result, no tree that holds this tensor has a device.
+   *  If `num_keep` is not 0, a consolidated tree is copied leaf by leaf, and the result is not consolidated. Cost:
+   *  each pattern is compared with the path of each entry. */
+  const char *const *keep;
+  size_t num_keep; /**< number of patterns in `keep`; default 0 */
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
   tdict_transfer_options o;
@@ -127,6 +142,8 @@ typedef struct tdict_pin_options {
   size_t struct_size;
   int32_t num_threads;         /**< see tdict_transfer_options */
   tdict_transfer_stats *stats; /**< see tdict_transfer_options */
+  const char *const *keep;     /**< see tdict_transfer_options; the tensors may be on any device */
+  size_t num_keep;             /**< see tdict_transfer_options */
 } tdict_pin_options;
 static inline tdict_pin_options tdict_pin_options_default(void) {
   tdict_pin_options o;

@@ -76,6 +76,8 @@ tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src, con
   start.options.num_threads = pin.num_threads;
   start.options.pinned_result = true;
   start.options.stats = pin.stats;
+  start.options.keep = pin.keep;
+  start.options.num_keep = pin.num_keep;
   tdict_future *future;
   status = tdict_start_transfer(context, &start, &future, err);
   return status == TDICT_OK ? wait_for_result(future, pin.stats, out, err) : status;

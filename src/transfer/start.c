@@ -112,6 +112,11 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
                                 .borrows = s->start->caller_waits && !s->start->dst};
+  tdict_keep *keep = NULL;
+  const tdict_transfer_options *o = &s->start->options;
+  tdict_status status = o->num_keep ? tdict_keep_create(s->start->what, o->keep, o->num_keep, &keep, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
+  request.keep = keep;
   tdict_plan spare;
   tdict_engine_take_plan(s->engine, &spare);
   request.spare = &spare;
@@ -120,7 +125,9 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
     request.pool = s->engine->config.pool;
     request.num_helpers = count_plan_helpers(s);
   }
-  return tdict_plan_collect(&s->plan, &request, s->start->src, err);
+  status = tdict_plan_collect(&s->plan, &request, s->start->src, err);
+  tdict_keep_destroy(keep);
+  return status;
 }
 
 /* Records an event on `stream`, for which the transfer's copies on this device wait. One event for each device is

@@ -545,6 +545,7 @@ static void use_transfers(tdict_context *context) {
                                      TDICT_MODE_NON_BLOCKING_PIN};
   static const tdict_pin_path paths[] = {TDICT_PIN_NONE, TDICT_PIN_REGISTER, TDICT_PIN_DRIVER, TDICT_PIN_PAGEABLE,
                                          TDICT_PIN_SMALL_PIECES};
+  const char *nothing = "no.*.such";
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options options = tdict_transfer_options_default();
   tdict_pin_options pin = tdict_pin_options_default();
@@ -557,7 +558,9 @@ static void use_transfers(tdict_context *context) {
     OK(tdict_to_device(context, host, tdict_sim(0), &options, &device, &last_error));
     TRUE(stats.pin_path >= (int32_t)paths[0] && stats.pin_path <= (int32_t)paths[4]);
   }
-  OK(tdict_transfer_into(context, device, host, NULL, &last_error));
+  options.keep = pin.keep = &nothing;
+  options.num_keep = pin.num_keep = 1;
+  OK(tdict_transfer_into(context, device, host, &options, &last_error));
   OK(tdict_pin_memory(context, host, &pin, &pinned, &last_error));
   TRUE(tdict_is_pinned(pinned) && !tdict_is_pinned(host));
   use_futures(context, host, device);

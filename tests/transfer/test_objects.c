@@ -522,3 +522,51 @@ GPU_CASE(pin_object) {
   place_close(&w);
   check_gone(&p);
 }
+
+/* Objects that the option keep names: no hook runs, also not for objects below a kept tree. */
+GPU_CASE(objects_are_kept_by_patterns) {
+  place w = place_open(2);
+  probe p = {0};
+  tdict_tree *src = numbered_tree(&w, NULL, 1), *out = NULL;
+  put_pair(src, "hooked", &pair_hooked, &p, 1);
+  put_pair(src, "n.flat", &pair_flat, &p, 2);
+  put_pair(src, "meta.hooked", &pair_hooked, &p, 3);
+  put_pair(src, "meta.deep.flat", &pair_flat, &p, 4);
+  put_pair(src, "bare", &pair_bare, &p, 5);
+  put_pair(src, "last", &pair_flat, &p, 6);
+  static const char *const keep[] = {"hooked", "n.flat", "meta", "bare", "last.**"};
+  static const char *const paths[] = {"hooked", "n.flat", "meta.hooked", "meta.deep.flat", "bare", "last"};
+  const tdict_type *const of_paths[] = {&pair_hooked, &pair_flat, &pair_hooked, &pair_flat, &pair_bare, &pair_flat};
+  tdict_transfer_stats s = tdict_transfer_stats_default();
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.strict_objects = true;
+  o.stats = &s;
+  o.keep = keep;
+  o.num_keep = 5;
+  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+  for (int i = 0; i < 6; i++)
+    assert_ptr_equal(pair_at(out, paths[i], of_paths[i]), pair_at(src, paths[i], of_paths[i]));
+  check_tree_number(&w, out, 1);
+  assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.moves) + atomic_load(&p.flattens), 0);
+  assert_int_equal(s.num_objects, 6);
+  assert_int_equal(s.num_objects_pinned + s.num_objects_untouched, 0);
+  /* Objects in a destination are not touched, even without flatten. */
+  number_tree(&w, src, 2);
+  td_ok(tdict_transfer_into(w.c, out, src, &o, err));
+  check_tree_number(&w, out, 2);
+  assert_int_equal(atomic_load(&p.flattens), 0);
+  tdict_release(out);
+  /* The tensors of an object match no pattern, and entries after a flattened object do. */
+  static const char *const inside[] = {"**.inp", "n.flat.*", "last", "bare", "meta", "hooked"};
+  o.keep = inside;
+  o.num_keep = 6;
+  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+  check_pair(&w, pair_at(out, "n.flat", &pair_flat), 2, w.device);
+  assert_ptr_equal(pair_at(out, "last", &pair_flat), pair_at(src, "last", &pair_flat));
+  assert_ptr_equal(pair_at(out, "meta.deep.flat", &pair_flat), pair_at(src, "meta.deep.flat", &pair_flat));
+  check_tree_number(&w, out, 2);
+  tdict_release(out);
+  tdict_release(src);
+  place_close(&w);
+  check_gone(&p);
+}

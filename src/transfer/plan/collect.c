@@ -10,6 +10,7 @@
 #include "tensor/layout.h"
 #include "transfer/plan/collect_uniform.h"
 #include "transfer/plan/destination.h"
+#include "transfer/plan/flatten.h"
 #include "transfer/plan/same_bytes.h"
 #include "tree/cursor.h"
 #include "tree/objects.h"
@@ -39,6 +40,9 @@ typedef struct collector {
   tdict_slab *slab;  /* the slab to which slab_count references must still be added */
   int64_t slab_count;
   size_t flat_depth; /* the cursor's depth at the root of the current flattened object; 0: in no such object */
+  size_t kept_depth; /* the cursor's depth at the root of the current child tree that is kept; 0: in no such tree */
+  /* an entry at a smaller depth may end such an object or tree, or may match a pattern. 0: no such entry */
+  size_t watch_depth;
 } collector;
 
 static tdict_status fail_plan_memory(tdict_error *err) {
@@ -281,7 +285,7 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
-  if (r->dst || r->host_only || r->device.type == TDICT_DEVICE_CPU) return;
+  if (r->dst || r->host_only || r->keep || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
   if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
@@ -331,22 +335,6 @@ static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor 
   return TDICT_OK;
 }
 
-/* Returns the tensors of an object, by calling the flatten of its type. */
-static tdict_status flatten_object(const tdict_box *box, tdict_tree **out, tdict_error *err) {
-  tdict_tree *flat = NULL;
-  tdict_error hook_error = {0};
-  /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
-  tdict_status status = TDICT_HOOK_OF(box->type, flatten)(box->self, &flat, &hook_error);
-  if (status == TDICT_OK && !flat) status = (tdict_status)-1;
-  if (status != TDICT_OK) {
-    status = tdict_hook_failed(box->type, "flatten", status, &hook_error);
-    if (err) *err = hook_error;
-    return status;
-  }
-  *out = flat;
-  return TDICT_OK;
-}
-
 /* Chooses what to do with an object. Prefers hooks for the transfer to flatten. */
 static void choose_action(const collector *c, tdict_object_step *step) {
   const tdict_type *type = step->box->type;
@@ -388,34 +376,6 @@ static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box
   return TDICT_OK;
 }
 
-/* Flattens the counterpart of an object in the destination. The counterpart must have the type of the object. */
-static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_tree **out, tdict_error *err) {
-  tdict_box *matching = tdict_leaf_box(other);
-  if (!matching || matching->type != box->type)
-    return tdict_fail(err, TDICT_ETYPE,
-                      "transfer_into: an object of type %.60s in the source, %s%.60s in the destination",
-                      box->type->name, matching ? "one of type " : "none", matching ? matching->type->name : "");
-  return flatten_object(matching, out, err);
-}
-
-/* Writes to *flat and *other_flat the trees of an object and of its counterpart in the destination. For an object of a
- * built-in type, both trees have only the tensors that a write may change. */
-static tdict_status flatten_pair(const tdict_box *box, tdict_leaf other, tdict_tree **flat, tdict_tree **other_flat,
-                                 tdict_error *err) {
-  const tdict_builtin *builtin = tdict_builtin_of(box->type);
-  const tdict_box *matching = tdict_leaf_box(other);
-  tdict_tree *trees[2] = {NULL, NULL};
-  if (!builtin || !builtin->pair || !matching || matching->type != box->type) {
-    tdict_status status = flatten_object(box, flat, err);
-    return status == TDICT_OK ? flatten_other(box, other, other_flat, err) : status;
-  }
-  tdict_status status = builtin->pair(matching->self, NULL, tdict_leaf_of_box((tdict_box *)(uintptr_t)box), trees, err);
-  if (status != TDICT_OK) return status;
-  *other_flat = trees[0];
-  *flat = trees[1];
-  return TDICT_OK;
-}
-
 /* Collects an object. The object is kept, moved by hooks, or read as a tree of its tensors. */
 static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box *box, tdict_leaf other,
                                    tdict_error *err) {
@@ -436,8 +396,8 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
                       box->type->name);
   }
   if (step->action == TDICT_OBJECT_HOOK) return TDICT_OK;
-  status =
-      c->request->dst ? flatten_pair(box, other, &step->flat, &other_flat, err) : flatten_object(box, &step->flat, err);
+  status = c->request->dst ? tdict_flatten_pair(box, other, &step->flat, &other_flat, err)
+                           : tdict_flatten_object(box, &step->flat, err);
   if (status == TDICT_OK && other_flat) status = tdict_destination_check_keys(cursor, step->flat, other_flat, err);
   if (status == TDICT_OK && other_flat) { /* the step keeps the destination's tensors alive as long as the source's
                                            * tensors */
@@ -448,6 +408,7 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   if (status != TDICT_OK) return status;
   if (!reserve_node(c, step->flat) || !enter_node(cursor, step->flat, other_flat)) return fail_plan_memory(err);
   c->flat_depth = cursor->depth;
+  if (!c->request->keep) c->watch_depth = cursor->depth;
   return TDICT_OK;
 }
 
@@ -489,13 +450,53 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   return reserve_node(c, child) && enter_node(cursor, child, matching) ? TDICT_OK : fail_plan_memory(err);
 }
 
+/* Collects an entry that stays where it is, and all entries below it. tdict_transfer_into() only checks that the
+ * destination has the key. */
+static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, tdict_leaf leaf, tdict_error *err) {
+  const tdict_plan_request *r = c->request;
+  tdict_plan *p = c->plan;
+  tdict_tensor *t = tdict_leaf_tensor(leaf);
+  tdict_tree *child = tdict_leaf_tree(leaf);
+  tdict_leaf other;
+  tdict_status status = r->dst && !c->kept_depth ? tdict_destination_find(cursor, &other, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
+  if (t) {
+    p->num_shared++;
+    p->keeps_elsewhere |= !tdict_device_equal(t->storage->device, r->device);
+    if (p->num_leaves == p->cap_leaves && !reserve_items(p, 1)) return fail_plan_memory(err);
+    p->item_of_leaf[p->num_leaves++] = TDICT_SHARED; /* not by note_leaf(), which the compiler inlines in one place */
+    return TDICT_OK;
+  }
+  if (!child) {
+    status = add_step(c, cursor, tdict_leaf_box(leaf), err);
+    if (status != TDICT_OK) return status;
+    tdict_object_step *step = &p->objects[p->num_objects - 1];
+    step->action = TDICT_OBJECT_KEEP;
+    step->pin = step->move = false;
+    return TDICT_OK;
+  }
+  if (!reserve_node(c, child) || !enter_node(cursor, child, NULL)) return fail_plan_memory(err);
+  if (!c->kept_depth) c->kept_depth = cursor->depth;
+  return TDICT_OK;
+}
+
+/* Returns true if the current entry stays where it is. Notes the end of a flattened object or kept tree. Tensors of
+ * objects match no pattern. */
+static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
+  const tdict_keep *keep = c->request->keep;
+  if (cursor->depth < c->flat_depth) c->flat_depth = 0;
+  if (cursor->depth < c->kept_depth) c->kept_depth = 0;
+  c->watch_depth = keep ? SIZE_MAX : 0;
+  return c->kept_depth || (keep && !c->flat_depth && tdict_keep_matches(keep, cursor));
+}
+
 /* Collects a consolidated tree as one item: the bytes of its storage. Sets *done to false if its leaves must be collected
  * one by one, also to report an error with the path of a leaf. */
 static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
   tdict_consolidated *whole = src->consolidated;
-  if (!whole || whole->num_leaves >= TDICT_SHARED || (r->dst && !tdict_destination_matches(r->dst, src)))
+  if (!whole || r->keep || whole->num_leaves >= TDICT_SHARED || (r->dst && !tdict_destination_matches(r->dst, src)))
     return TDICT_OK;
   tdict_tensor *bytes = whole->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;
   const bool in_place = !dst && is_in_place(c, bytes);
@@ -529,6 +530,7 @@ static bool has_leaves_left(const tdict_cursor *cursor) {
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err) {
   collector c = {.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
+  c.watch_depth = request->keep ? SIZE_MAX : 0;
   memset(plan, 0, sizeof *plan);
   if (request->spare) {
     /* Reuse the memory of an ended plan. */
@@ -565,8 +567,10 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     if (top->slot + TDICT_LOOK_NEAR < top->node->keys->num_slots)
       tdict_look_ahead(top->node, top->slot, top->node->keys->num_slots);
-    if (cursor.depth < c.flat_depth) c.flat_depth = 0;
-    status = collect_leaf(&c, &cursor, leaf, err);
+    if (cursor.depth >= c.watch_depth || !is_kept(&c, &cursor))
+      status = collect_leaf(&c, &cursor, leaf, err);
+    else
+      status = keep_entry(&c, &cursor, leaf, err);
     if (status == TDICT_OK || !err || err->path[0]) continue;
     tdict_cursor_path(&cursor, NULL, path, sizeof path);
     tdict_error_at(err, status, path);

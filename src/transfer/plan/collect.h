@@ -4,6 +4,7 @@
 #define TDICT_TRANSFER_PLAN_COLLECT_H
 
 #include "sched/pool.h"
+#include "transfer/plan/keep.h"
 #include "transfer/plan/plan.h"
 
 /* The conditions under which leaves are collected. */
@@ -20,7 +21,8 @@ typedef struct tdict_plan_request {
   bool borrows;
   tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
-  tdict_plan *spare; /* a cleared plan whose memory is reused, or NULL */
+  const tdict_keep *keep; /* entries that stay where they are; NULL: none */
+  tdict_plan *spare;      /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
 /* Reads the tree into a plan: each leaf that is not shared becomes an item with its way. Errors name the leaf. On

@@ -97,6 +97,7 @@ typedef struct tdict_plan {
   bool is_one_run;                    /* one driver copy can cover all items */
   size_t num_new, num_new_dims;       /* tensors of a new result, and the sum of their dimensions */
   bool reads_device, writes_existing; /* both are false for copies from the host to new device memory */
+  bool keeps_elsewhere;               /* the option `keep` keeps a tensor that is on another device than the result */
   bool some_locked;                   /* a node of the tree is locked */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
   /* retained; the tree is copied as one item, and no leaf has an entry in item_of_leaf. NULL: leaves are items */

@@ -182,6 +182,23 @@ static tdict_status keep_consolidated(const builder *b, const tdict_tree *src, t
   return TDICT_OK;
 }
 
+/* Removes the device of each tree of the result that holds a tensor on another device. */
+static tdict_status clear_devices(const builder *b, tdict_tree *result, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, result, false);
+  tdict_status status = TDICT_OK;
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    const tdict_tensor *t = tdict_leaf_tensor(leaf);
+    if (child && !tdict_cursor_enter(&cursor, child)) status = fail_result_memory(err);
+    if (!t || tdict_device_equal(t->storage->device, *b->device)) continue;
+    /* above a tree without a device, no tree has a device */
+    for (size_t i = cursor.depth; i-- && cursor.frames[i].node->has_device;) cursor.frames[i].node->has_device = false;
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
 static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
   tdict_tree *result;
   tdict_status status = make_result_node(b, src, &result, err);
@@ -190,6 +207,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   if (b->slab) /* needed after a failure, too: the release of the tree drops these references */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
   if (status == TDICT_OK && !b->mirror) status = unflatten_objects(b->plan, err);
+  if (status == TDICT_OK && b->device && b->plan->keeps_elsewhere) status = clear_devices(b, result, err);
   if (status == TDICT_OK && !b->mirror) status = keep_consolidated(b, src, result, err);
   if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_result_locks(src, result, err);
   if (status != TDICT_OK) {

@@ -1,0 +1,145 @@
+/* Reads and matches the patterns of the option `keep`. A pattern is a list of keys and stars. All patterns are in one
+ * allocation. See keep.h for ownership and threads. */
+#include "transfer/plan/keep.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "tree/path.h"
+
+typedef enum keep_kind { KEEP_KEY, KEEP_ANY_KEY, KEEP_ANY_KEYS } keep_kind;
+/* A part of a pattern: a key, `*` or `**`. */
+typedef struct keep_part {
+  const char *key; /* unescaped, not ended by 0; in `text` of the patterns */
+  size_t length;
+  keep_kind kind;
+} keep_part;
+
+struct tdict_keep {
+  size_t count;      /* number of patterns */
+  size_t *ends;      /* for each pattern, the end of its parts */
+  char *text;        /* the unescaped keys */
+  keep_part parts[]; /* of all patterns, one after another */
+};
+
+/* Allocates room for the parts of all patterns. A pattern has at most as many parts as bytes. */
+static tdict_keep *new_keep(const char *const *patterns, size_t count) {
+  size_t bytes = 0, parts_bytes, ends_bytes, all;
+  for (size_t i = 0; i < count; i++)
+    if (!tdict_add_size(bytes, strlen(patterns[i]), &bytes)) return NULL;
+  if (!tdict_mul_size(bytes, sizeof(keep_part), &parts_bytes) || !tdict_mul_size(count, sizeof(size_t), &ends_bytes) ||
+      !tdict_add_size(bytes, ends_bytes, &all) || !tdict_add_size(all, parts_bytes, &all) ||
+      !tdict_add_size(all, sizeof(tdict_keep), &all))
+    return NULL;
+  tdict_keep *made = malloc(all);
+  if (!made) return NULL;
+  made->count = 0;
+  made->ends = (size_t *)(void *)(made->parts + bytes);
+  made->text = (char *)(made->ends + count);
+  return made;
+}
+
+/* Returns true if the escaped key has a star that no backslash escapes. */
+static bool has_star(const char *begin, const char *end) {
+  for (const char *c = begin; c < end; c++) {
+    if (*c == '\\')
+      c++;
+    else if (*c == '*')
+      return true;
+  }
+  return false;
+}
+
+/* Reads the parts of one pattern. *text is the place for the next key. */
+static tdict_status read_pattern(tdict_keep *keep, size_t first, tdict_path *path, char **text, tdict_error *err) {
+  size_t at = first;
+  do {
+    tdict_status status = tdict_path_next(path, err);
+    if (status != TDICT_OK) return status;
+    const char *end = path->last ? path->end : path->rest - 1;
+    const size_t length = (size_t)(end - path->begin);
+    keep_part *part = &keep->parts[at++];
+    *part = (keep_part){*text, path->name.length, KEEP_KEY};
+    if (length <= 2 && strncmp(path->begin, "**", length) == 0) {
+      part->kind = length == 1 ? KEEP_ANY_KEY : KEEP_ANY_KEYS;
+      continue;
+    }
+    if (has_star(path->begin, end))
+      return tdict_error_at(
+          err, tdict_fail(err, TDICT_EINVAL, "%s: a star is a part of a key: wanted * or ** alone, or \\*", path->what),
+          path->whole);
+    memcpy(*text, path->name.text, part->length);
+    *text += part->length;
+  } while (!path->last);
+  keep->ends[keep->count++] = at;
+  return TDICT_OK;
+}
+
+tdict_status tdict_keep_create(const char *what, const char *const *patterns, size_t count, tdict_keep **out,
+                               tdict_error *err) {
+  if (!patterns) return tdict_fail(err, TDICT_EINVAL, "%s: options.keep is NULL, wanted %zu patterns", what, count);
+  for (size_t i = 0; i < count; i++)
+    if (!patterns[i]) return tdict_fail(err, TDICT_EINVAL, "%s: options.keep[%zu] is NULL", what, i);
+  tdict_keep *made = new_keep(patterns, count);
+  if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu patterns", what, count);
+  tdict_status status = TDICT_OK;
+  char *text = made->text;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    char name[64];
+    tdict_path path;
+    snprintf(name, sizeof name, "%s: options.keep[%zu]", what, i);
+    tdict_path_init(&path, patterns[i], name);
+    status = read_pattern(made, i ? made->ends[i - 1] : 0, &path, &text, err);
+    tdict_path_reset(&path);
+  }
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    free(made);
+  return status;
+}
+
+void tdict_keep_destroy(tdict_keep *keep) { free(keep); }
+
+static bool part_matches(const keep_part *part, const tdict_cursor *cursor, size_t level) {
+  const tdict_frame *frame = &cursor->frames[level];
+  const tdict_key *key = &frame->node->keys->slots[frame->slot - 1];
+  if (part->kind == KEEP_ANY_KEY) return true;
+  return key->length == part->length && memcmp(key->name, part->key, part->length) == 0;
+}
+
+/* Matches parts and keys from the left. If they differ, the last `**` takes one key more, and the rest is matched again.
+ */
+static bool pattern_matches(const keep_part *part, const keep_part *end, const tdict_cursor *cursor) {
+  const keep_part *after_stars = NULL;
+  size_t level = 0, retry = 0;
+  while (level < cursor->depth) {
+    if (part < end && part->kind == KEEP_ANY_KEYS) {
+      after_stars = ++part;
+      retry = level;
+    } else if (part < end && part_matches(part, cursor, level)) {
+      part++;
+      level++;
+    } else if (after_stars) {
+      part = after_stars;
+      level = ++retry;
+    } else {
+      return false;
+    }
+  }
+  while (part < end && part->kind == KEEP_ANY_KEYS) part++;
+  return part == end;
+}
+
+bool tdict_keep_matches(const tdict_keep *keep, const tdict_cursor *cursor) {
+  const keep_part *begin = keep->parts;
+  for (size_t i = 0; i < keep->count; i++) {
+    const keep_part *end = keep->parts + keep->ends[i];
+    if (pattern_matches(begin, end, cursor)) return true;
+    begin = end;
+  }
+  return false;
+}
