@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Records sequences that PyTorch padded and packed, for beside_sequences.
 
 usage: make_sequences.py COUNT SEED FILE

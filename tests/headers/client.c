@@ -55,9 +55,8 @@ static void check(int good, const char *what, int line) {
 #include "client_values.h"
 
 static void ignore_log(void *user, int32_t level, const char *text) {
-  (void)user;
+  (void)user, (void)text;
   TRUE(level == TDICT_LOG_ERROR || level == TDICT_LOG_WARNING || level == TDICT_LOG_INFO);
-  (void)text;
 }
 
 static int try_to(tdict_status status) {
