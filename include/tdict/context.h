@@ -26,9 +26,9 @@ typedef struct tdict_context_options {
   size_t pinned_bytes;  /**< limit of the pinned pool, live and cached bytes; 0 (default): no limit */
   /** Maximum number of bytes of freed memory that each device keeps for reuse; default SIZE_MAX: no limit. */
   size_t device_cache_bytes;
-  /** Receives log messages; NULL (default): no log. Called on any thread, with no lock held. `log` must not call the
-   *  library. tdict_context_destroy() waits until running calls of `log` have returned. The library does not call `log`
-   *  afterwards. */
+  /** Receives log messages; NULL (default): no log. Called on any thread. `log` must not call the library, because the
+   *  library may hold a lock during the call. tdict_context_destroy() waits until running calls of `log` have returned.
+   *  The library does not call `log` afterwards. */
   void (*log)(void *user, int32_t level, const char *text);
   void *user; /**< passed to `log` */
   /** Path of a tuning table that `tdict-bench tune` wrote; NULL (default): the built-in table.

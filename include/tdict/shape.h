@@ -11,8 +11,9 @@
  * an invalid size, or a shape with more than TDICT_MAX_BATCH_NDIM dimensions. They return #TDICT_EOVERFLOW for sizes
  * that no tensor can have. They return #TDICT_ESHAPE if a child tree would have more than TDICT_MAX_BATCH_NDIM batch
  * dimensions. tdict_unsqueeze() also returns #TDICT_ESHAPE if @p tree already has TDICT_MAX_BATCH_NDIM batch
- * dimensions. All functions return #TDICT_ESHAPE if a tensor of a child no longer begins with the batch size (see
- * tdict/tree.h).
+ * dimensions. If a tensor of a child no longer begins with the batch size, all functions return #TDICT_ESHAPE. The
+ * header tdict/tree.h explains this case.
+ *
  * All functions work on every device. Thread rule: as in tdict/tree.h; a result is a separate tree. */
 #ifndef TDICT_SHAPE_H
 #define TDICT_SHAPE_H

@@ -24,7 +24,7 @@ tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict
  * selects. */
 typedef struct dims_map {
   const tdict_affine *affine;
-  tdict_element_index pick;
+  tdict_pick pick;
 } dims_map;
 
 static tdict_status describe_affine(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
@@ -38,14 +38,14 @@ static tdict_status index_object_by_dims(const tdict_map *map, size_t entry, tdi
                                          tdict_error *err) {
   const dims_map *d = map->user;
   (void)entry;
-  return tdict_box_index(from, &d->pick, out, err);
+  return tdict_box_index(from, &d->pick.at, out, err);
 }
 
 tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_affine *a, bool drops_locks,
                             tdict_tree **out, tdict_error *err) {
   int64_t shape[TDICT_MAX_NDIM];
   dims_map d = {.affine = a};
-  tdict_pick pick;
+  const tdict_pick *pick = tdict_pick_of(a, td->batch_size, &d.pick) ? &d.pick : NULL;
   for (int i = 0; i < a->ndim_out; i++) shape[i] = a->axes[i].count;
   const tdict_map map = {.what = what,
                          .batch_in = a->ndim_in,
@@ -55,9 +55,9 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
                          .drops_locks = drops_locks,
                          .describe = describe_affine,
                          .user = &d,
-                         .way = tdict_object_method_of(a, td->batch_size, &d.pick),
+                         .way = tdict_pick_method(pick),
                          .object = index_object_by_dims,
-                         .pick = tdict_pick_of(a, td->batch_size, &pick) ? &pick : NULL};
+                         .pick = pick};
   return tdict_map_run(&map, td, out, err);
 }
 

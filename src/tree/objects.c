@@ -30,20 +30,6 @@ static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) 
   }
 }
 
-tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t *shape, tdict_element_index *pick) {
-  /* A hook can take one element per dimension. Each later dimension must be kept whole and in order. */
-  pick->depth = a->ndim_in - a->ndim_out;
-  if (pick->depth < 0) return TDICT_OBJECT_AS_TENSORS;
-  for (int i = 0; i < a->ndim_out; i++) {
-    const int dim = pick->depth + i;
-    const tdict_axis *axis = &a->axes[i];
-    if (axis->from != dim || axis->count != shape[dim] || a->starts[dim] != 0) return TDICT_OBJECT_AS_TENSORS;
-    if (axis->step != 1 && axis->count > 1) return TDICT_OBJECT_AS_TENSORS;
-  }
-  for (int i = 0; i < pick->depth; i++) pick->at[i] = a->starts[i];
-  return pick->depth ? TDICT_OBJECT_INDEX : TDICT_OBJECT_SHARE;
-}
-
 /* Returns TDICT_OK if a hook succeeded with a result. Otherwise completes the error of the hook, writes the error to
  * *err and returns the status. */
 static tdict_status finish_hook_call(const tdict_type *type, const char *hook, tdict_status status, const void *result,
@@ -97,13 +83,18 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
   return tdict_box_of(tdict_leaf_box(boxes[own]), result, out, err);
 }
 
+/* Returns true if the axis keeps every element of its dimension at its index. */
+static bool is_whole_axis(const tdict_axis *axis, int64_t start, int64_t size) {
+  return axis->count == size && start == 0 && (axis->step == 1 || axis->count <= 1);
+}
+
 bool tdict_pick_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick) {
   const int depth = a->ndim_in - a->ndim_out;
   if (depth < 0) return false;
   for (int i = 0; i < a->ndim_out; i++) {
     const tdict_axis *axis = &a->axes[i];
-    const bool is_whole = axis->count == shape[depth + i] && a->starts[depth + i] == 0 && axis->step == 1;
-    if (axis->from != depth + i || (i > 0 && !is_whole)) return false;
+    if (axis->from != depth + i || (i > 0 && !is_whole_axis(axis, a->starts[depth + i], shape[depth + i])))
+      return false;
   }
   *pick = (tdict_pick){.at.depth = depth};
   for (int i = 0; i < depth; i++) pick->at.at[i] = a->starts[i];
@@ -111,7 +102,7 @@ bool tdict_pick_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick
   pick->start = a->starts[depth];
   pick->count = a->axes[0].count;
   pick->step = a->axes[0].step;
-  pick->selects = pick->start != 0 || pick->count != shape[depth] || pick->step != 1;
+  pick->selects = !is_whole_axis(&a->axes[0], pick->start, shape[depth]);
   return true;
 }
 

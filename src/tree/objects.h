@@ -22,11 +22,6 @@ typedef struct tdict_element_index {
   int depth;
   int64_t at[TDICT_MAX_NDIM];
 } tdict_element_index;
-/* Returns how an index operation handles objects of batch size `shape`. Returns TDICT_OBJECT_SHARE if every element
- * keeps its index. Returns TDICT_OBJECT_INDEX and writes *pick if the operation takes one element of each of the first
- * dimensions, and all elements of the other dimensions. */
-tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t *shape, tdict_element_index *pick);
-
 /* The elements that an operation selects: one element of each of the first `at.depth` dimensions, and then `count`
  * elements of the next dimension if `selects` is true. All other dimensions are whole. */
 typedef struct tdict_pick {
@@ -37,6 +32,11 @@ typedef struct tdict_pick {
 } tdict_pick;
 /* Writes the pick for a view of batch size `shape`. Returns false if a pick cannot describe the view. */
 bool tdict_pick_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick);
+/* Returns how an operation with this pick handles objects of the program. NULL: no pick describes the operation. */
+static inline tdict_object_method tdict_pick_method(const tdict_pick *pick) {
+  if (!pick || pick->selects) return TDICT_OBJECT_AS_TENSORS;
+  return pick->at.depth ? TDICT_OBJECT_INDEX : TDICT_OBJECT_SHARE;
+}
 /* Writes to *out the leaf that a pick selects in an object of a built-in type: a tensor or a box, with a new reference.
  * If the object has no batch dimensions, *out is the box itself. A NULL pick stands for an operation that no pick
  * describes: returns TDICT_ENOTSUP. Also returns the errors of the type. */

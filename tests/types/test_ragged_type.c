@@ -74,7 +74,7 @@ DEVICE_CASE(ragged_index_lists_copy) {
   for (int n = 0; n < 40; n++) {
     rows r = rows_random(1 + n % 7, 1 + n % 3);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *out = NULL;
-    int64_t list[9], back[MOST_ROWS], set[MOST_ROWS], num_set = 0;
+    int64_t list[9] = {0}, back[MOST_ROWS], set[MOST_ROWS], num_set = 0;
     bool mask[MOST_ROWS];
     tdict_tensor *mask_tensor = NULL;
     const int64_t count = n % 9;

@@ -29,8 +29,7 @@ static tdict_status plan_batch_index(tdict_index_plan *plan, const char *what, c
 
 typedef struct getter {
   tdict_index_plan plan;
-  tdict_element_index at; /* for objects of the program */
-  tdict_pick pick;        /* for objects of built-in types */
+  tdict_pick pick; /* for objects */
 } getter;
 
 static tdict_status describe_indexed(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
@@ -51,7 +50,7 @@ static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *
                                  tdict_error *err) {
   const getter *g = map->user;
   (void)entry;
-  return tdict_box_index(from, &g->at, out, err);
+  return tdict_box_index(from, &g->pick.at, out, err);
 }
 
 /* Writes the pick for the elements that the plan selects. Returns false if a pick cannot describe them. */
@@ -72,9 +71,7 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
   tdict_status status = plan_batch_index(&g.plan, "index", tree, &index, err);
   if (status != TDICT_OK) return status;
   const tdict_index_plan *plan = &g.plan;
-  const bool picks = find_pick(plan, tree->batch_size, &g.pick);
-  /* Lists and masks copy elements, so objects take part through their tensors. Other indices may use a hook. */
-  const bool has_gathers = plan->num_gathers > 0;
+  const tdict_pick *pick = find_pick(plan, tree->batch_size, &g.pick) ? &g.pick : NULL;
   const tdict_map map = {.what = "index",
                          .batch_in = tree->batch_ndim,
                          .batch_out = plan->ndim,
@@ -82,12 +79,11 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
                          .more_dims = plan->ndim > tree->batch_ndim ? plan->ndim - tree->batch_ndim : 0,
                          .drops_locks = true,
                          .describe = describe_indexed,
-                         .fill = has_gathers ? copy_indexed : NULL,
+                         .fill = plan->num_gathers ? copy_indexed : NULL,
                          .user = &g,
-                         .way = has_gathers ? TDICT_OBJECT_AS_TENSORS
-                                            : tdict_object_method_of(&plan->affine, tree->batch_size, &g.at),
+                         .way = tdict_pick_method(pick),
                          .object = index_object,
-                         .pick = picks ? &g.pick : NULL};
+                         .pick = pick};
   status = tdict_map_run(&map, tree, out, err);
   tdict_index_plan_reset(&g.plan);
   return status;
