@@ -418,15 +418,14 @@ CASE(replay_lock_excludes) {
 }
 
 /* While rows are copied into a batch, `watched` gets an appending thread, which must block. */
-static tdict_replay *watched; /* NULL: copies are not watched */
+static _Atomic(tdict_replay *) watched; /* NULL: copies are not watched. Workers of the loader read it too. */
 static pthread_t appender;
 static int64_t total_in_copy;
 
 void __real_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
 void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
 void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width) {
-  tdict_replay *r = watched;
-  watched = NULL;
+  tdict_replay *r = atomic_exchange(&watched, NULL);
   if (r) {
     assert_int_equal(pthread_create(&appender, NULL, append_one, r), 0);
     td_rest();
