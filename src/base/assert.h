@@ -2,8 +2,8 @@
  * They never check arguments that the program passes.
  *
  * Assertions are enabled in Debug builds and in sanitizer builds, and disabled in other builds. A failed assertion
- * writes one line to stderr and executes a trap instruction. It does not call abort(). The condition must have no side
- * effects. Thread-safe. */
+ * writes one line to stderr and executes a trap instruction. A failed assertion does not call abort(). The condition
+ * must have no side effects. Thread-safe. */
 #ifndef TDICT_BASE_ASSERT_H
 #define TDICT_BASE_ASSERT_H
 
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Detects a build with a sanitizer. Such a build is optimized and defines NDEBUG, but assertions are enabled there too.
- * gcc defines the two macros. clang reports sanitizers through __has_feature(). */
+ * The compiler gcc defines the two macros. The compiler clang reports sanitizers through __has_feature(). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TDICT_SANITIZED 1
 #elif defined(__has_feature)
@@ -32,8 +32,8 @@
 #endif
 
 #if TDICT_ASSERTS
-/* Writes one line to stderr and stops the process by a trap. dprintf() does not take the lock of a stdio stream, which
- * another thread may hold. */
+/* Writes one line to stderr and stops the process by a trap. The function calls dprintf(), because another thread may
+ * hold the lock of a stdio stream. */
 __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const char *condition, const char *file,
                                                                        int line) {
   dprintf(STDERR_FILENO, "tdict: %s:%d: assertion failed: %s\n", file, line, condition);

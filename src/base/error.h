@@ -1,4 +1,4 @@
-/* Declares the functions that fill a tdict_error. Each of them returns the status, so a caller can fill the error and
+/* Declares the functions that fill a tdict_error. Each function returns the status, so a caller can fill the error and
  * return in one line. The caller owns the error struct. Thread-safe if each thread uses its own error struct. */
 #ifndef TDICT_BASE_ERROR_H
 #define TDICT_BASE_ERROR_H
@@ -20,8 +20,8 @@ tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *p
 /* Returns true if the number is a member of enum tdict_status. */
 bool tdict_status_is_known(tdict_status status);
 /* Checks the value that a callback of the program returned. Call this function after every callback that returns a
- * status. Returns `returned` if it is a tdict_status, else TDICT_EHOOK. `what` names the callback in the message.
- * `callback_err` is the error that the callback may have filled. It may be NULL. If the callback failed and filled
+ * status. Returns `returned` if this number is a tdict_status, else TDICT_EHOOK. `what` names the callback in the
+ * message. `callback_err` is the error that the callback may have filled, or NULL. If the callback failed and filled
  * `callback_err`, callback_err->status is set to the returned status. */
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
 

@@ -12,8 +12,8 @@
 
 struct tdict_forkmark {
   _Atomic(int64_t) refs;
-  unsigned char
-      *page; /* *page is 1 in the creating process and 0 in a child; if `page` is NULL, process ids are compared */
+  /* *page is 1 in the creating process and 0 in a child. If `page` is NULL, process ids are compared. */
+  unsigned char *page;
   pid_t creator;
 };
 enum { PAGE_BYTES = 4096 };

@@ -12,8 +12,8 @@
 
 #define CLOSED ((uint64_t)1 << 63)
 
-/* A log has no mutex, so a fork cannot leave a locked mutex in the child. `state` counts the threads that are inside
- * tdict_log_write() instead. */
+/* A log has no mutex, so a fork cannot leave a locked mutex in the child. Instead of a mutex, `state` counts the
+ * threads that are inside tdict_log_write(). */
 struct tdict_log {
   _Atomic(int64_t) refs;
   _Atomic(uint64_t) state; /* the CLOSED bit plus the number of running writers; seq_cst */

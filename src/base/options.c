@@ -23,7 +23,7 @@ tdict_status tdict_options_read(void *known, size_t known_size, const void *give
   size_t size;
   memcpy(&size, given, sizeof size);
   const unsigned char *bytes = given;
-  /* A newer program may pass fields that this library does not know. Ignoring such a field is safe only if it is
+  /* A newer program may pass fields that this library does not know. Such a field can be ignored only if the field is
    * zero. */
   for (size_t i = known_size; i < size; i++)
     if (bytes[i])

@@ -23,8 +23,8 @@ static inline void prefetch_to_write(const char *dst) {
 #endif
 }
 
-/* Copies with ordinary stores. If `ahead` is not NULL, prefetches whole blocks at `ahead` for reading, and the
- * destination for writing. */
+/* Copies with ordinary stores. If `ahead` is not NULL, prefetches whole blocks at `ahead` for reading. If the processor
+ * also has AVX-512, prefetches the destination for writing. */
 static void copy_cached(char *dst, const char *src, size_t bytes, const char *ahead) {
   const bool has_prefetchw = ahead && tdict_stream_has(TDICT_STREAM_AVX512);
   size_t at = 0;

@@ -4,10 +4,9 @@
 
 #include <pthread.h>
 
-/* Starts a thread like pthread_create(), with all signals blocked except those that report a fault of the thread
- * itself, such as SIGSEGV. Signal handlers of the program thus run on the program's threads, and no signal wakes a
- * waiting worker.
- * The caller's signal mask is restored. Returns 0 or an errno. */
+/* Starts a thread like pthread_create(). Blocks all signals on the new thread except signals that report a fault of the
+ * thread, such as SIGSEGV. Signal handlers of the program thus run on the program's threads, and no signal wakes a
+ * waiting worker. The caller's signal mask is restored. Returns 0 or an errno. */
 int tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argument);
 
 #endif

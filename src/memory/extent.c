@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns true if some bytes are covered but the rows are not known. */
+/* Returns true if the extent is strided and its rows are unknown. */
 static bool is_unknown(const tdict_extent *e) { return e->layout != 0 && e->pitch == 0; }
 
 /* Returns the distance from `from` to `to` modulo the pitch. */
@@ -57,8 +57,8 @@ static bool insert_extent(tdict_extents *list, size_t i, const tdict_extent *e) 
   return true;
 }
 
-/* Removes the extents at the indices [i, end). Closes the gap by moving the extents before it or after it, whichever
- * are fewer. */
+/* Removes the extents at the indices [i, end). Closes the gap by moving the extents before the gap or the extents after
+ * the gap, whichever are fewer. */
 static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   tdict_extent *first = list->at + list->first;
   if (i == end) return;
@@ -84,8 +84,8 @@ static size_t find_dense(const tdict_extents *list, size_t at) {
   return low;
 }
 
-/* Adds a dense extent. Merges the extent with the extents that it overlaps or touches. Returns false if memory is
- * exhausted. */
+/* Adds a dense extent. Merges this extent with all extents that overlap or touch this extent. Returns false if memory
+ * is exhausted. */
 static bool add_dense(tdict_extents *list, tdict_extent e) {
   size_t i = find_dense(list, e.begin), end = i;
   if (i > 0 && extent_at(list, i - 1)->end == e.begin) i--;
@@ -130,13 +130,13 @@ static void skip_gaps(tdict_extent *e) {
   if (last >= e->width) e->end -= last - e->width + 1;
 }
 
-/* An extent is split only while the strided list is shorter than this. The list is not sorted, so a search in a long
- * list is slow. */
+/* The list of strided extents is not sorted, so a search in a long list is slow. An extent is therefore split only
+ * while the list has fewer extents than this number. */
 enum { MAX_STRIDED_PARTS = 4096 };
 
-/* Removes the bytes [begin, end) from the strided extents. An extent that extends beyond both sides is split into two
- * with the same layout. If memory is exhausted or the list has MAX_STRIDED_PARTS extents, the extent stays whole. The
- * set may thus contain too many bytes, never too few. */
+/* Removes the bytes [begin, end) from the strided extents. If an extent has bytes on both sides of this range, the
+ * extent is split into two extents of the same layout. If memory is exhausted or the list has MAX_STRIDED_PARTS
+ * extents, the extent stays whole. The set may thus contain too many bytes, never too few. */
 static void trim_strided(tdict_extents *list, size_t begin, size_t end) {
   for (size_t i = list->count; i-- > 0;) {
     tdict_extent *e = &list->at[list->first + i], after = *e;
@@ -168,7 +168,7 @@ bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
   for (size_t i = 0; i < set->strided.count; i++)
     if (extent_at(&set->strided, i)->layout == e->layout) { /* Replace the remaining parts of this layout. */
       const tdict_extent whole = *e;
-      remove_layout(&set->strided, e->layout); /* this also makes room for the new extent */
+      remove_layout(&set->strided, e->layout);
       return insert_extent(&set->strided, set->strided.count, &whole);
     }
   return insert_extent(&set->strided, set->strided.count, e);

@@ -38,7 +38,8 @@ typedef struct tdict_extent_set {
   tdict_extents strided; /* unsorted; one layout may have several parts */
 } tdict_extent_set;
 
-/* Adds the bytes of an extent. Returns false and changes nothing if memory is exhausted. */
+/* Adds the bytes of an extent. Replaces all strided extents of the same layout. Returns false if memory is exhausted;
+ * the set may then lack the replaced extents. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
 /* Removes the bytes that the extent certainly covers. A strided extent removes only extents of the same layout.
  * Removing a dense extent may split other extents. Strided extents are split only while the set has fewer than 4096
@@ -48,7 +49,7 @@ bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *extent);
 /* Returns false only if the set contains none of these bytes. May return true for bytes that are not in the set. */
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *extent);
 bool tdict_extent_set_is_empty(const tdict_extent_set *set);
-/* Frees the memory of the set and makes it empty. */
+/* Removes all bytes from the set and frees its memory. */
 void tdict_extent_set_reset(tdict_extent_set *set);
 
 #endif

@@ -1,6 +1,6 @@
 /* Defines tdict_memory, a table of operations for one kind of memory. The device layer and the pinned pool implement
- * the table. Plain host memory has no table: a NULL pointer to tdict_memory stands for it. Thread rule: every operation
- * is safe from any thread. */
+ * the table. Plain host memory has no table: a NULL pointer to tdict_memory means plain host memory. Thread rule: every
+ * operation is safe from any thread. */
 #ifndef TDICT_MEMORY_MEMORY_H
 #define TDICT_MEMORY_MEMORY_H
 

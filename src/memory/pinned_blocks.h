@@ -7,14 +7,14 @@
 #include "memory/fence.h"
 #include "memory/pinned_pages.h"
 
-/* A run of pages that were pinned together. The run is freed only while one block covers all of it. */
+/* A run of pages that were pinned together. The run is freed only while one block covers the whole run. */
 typedef struct tdict_run {
   tdict_pinned_pages pages;
 } tdict_run;
 
 /* The fences that a freed block waits for. Owned by the block. */
 typedef struct tdict_fence_list {
-  struct tdict_fence_list *next; /* next list, while the pool collects lists whose fences it will release */
+  struct tdict_fence_list *next; /* next list, used while the pool collects lists whose fences will be released */
   int count;
   tdict_fence *fences[]; /* retained */
 } tdict_fence_list;

@@ -13,7 +13,7 @@
 
 /* The driver refuses a copy that crosses the border of two registrations. So the pages of one call are one
  * registration, unless the pinner asks for pieces. Borders are at addresses that are multiples of the piece size, and
- * the piece size is a multiple of this grain. See tdict_gpu_queue_rect(). */
+ * the piece size is a multiple of TDICT_PINNED_GRAIN. See tdict_gpu_queue_rect(). */
 #define TDICT_PINNED_GRAIN ((size_t)4 << 20)
 /* The piece size for pinning while other threads copy. Registering a piece of this size blocks their copies for
  * about a millisecond. */
@@ -39,8 +39,8 @@ typedef struct tdict_pinner {
   tdict_pool *pool; /* touches pages in parallel; NULL: the caller touches them */
   tdict_log *log;   /* receives a message if the first way failed; may be NULL. Owned by `self` */
   int node;         /* NUMA node to prefer; -1: none */
-  /* Bytes of one registered piece, a multiple of TDICT_PINNED_GRAIN. 0: one registration for all pages. While a piece
-   * is registered, other threads cannot queue copies, so a pause separates the pieces. */
+  /* Bytes of one registered piece, a multiple of TDICT_PINNED_GRAIN. If 0, all pages are one registration. While a
+   * piece is registered, other threads cannot queue copies, so a pause separates the pieces. */
   size_t piece;
   atomic_int *logged_ways; /* bits of the ways already logged; NULL: log every time */
 } tdict_pinner;
@@ -60,12 +60,13 @@ typedef struct tdict_pinned_pages {
 
 /* Obtains `bytes` of page-locked memory, rounded up to 4096. Sets *out on success. 2 MiB or more are mapped with huge
  * pages, touched in parallel and registered. If registering fails, the driver allocates the pages. If the driver fails
- * too, the pages are registered in pieces of TDICT_PINNED_GRAIN. If the pinner asks for pieces, those small pieces are
- * tried before the driver, which would block other copies for a long time. The driver allocates less than 2 MiB. If the
- * driver fails, these pages are registered. Registered pages are bound to the node of the pinner before they are
- * touched. The node is a preference: if the node has no free pages, pages are placed on other nodes. If the system
- * refuses to bind, no error is returned. Pages that the driver allocates cannot be bound. Returns the status of the
- * driver, such as TDICT_ENOMEM. Returns TDICT_EOVERFLOW if the bytes do not fit the address space. */
+ * too, the pages are registered in pieces of TDICT_PINNED_GRAIN. If the pinner asks for pieces, small pieces are tried
+ * before the driver. An allocation by the driver would block other copies for a long time. For less than 2 MiB, the
+ * driver allocates the pages. If the driver fails for this size, the pages are mapped and registered instead.
+ * Registered pages are bound to the node of the pinner before they are touched. The node is a preference: if the node
+ * has no free pages, pages are placed on other nodes. If the system refuses to bind, no error is returned. Pages that
+ * the driver allocates cannot be bound. If every way fails, returns the status of the driver's allocation, such as
+ * TDICT_ENOMEM. Returns TDICT_EOVERFLOW if the bytes do not fit the address space. */
 tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out,
                                     tdict_error *err);
 /* Unpins and frees the pages. */

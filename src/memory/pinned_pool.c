@@ -119,8 +119,8 @@ static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most
   return b;
 }
 
-/* Takes any free block that fits, even if it is much larger or was pinned for another node. Called if no more bytes can
- * be pinned. Call under the lock. */
+/* Takes any free block that fits, even a much larger block or a block that was pinned for another node. Called if no
+ * more bytes can be pinned. Call under the lock. */
 static tdict_pinned_block *take_any_block(pool *p, size_t bytes, int node) {
   tdict_pinned_block *b = take_free_block(p, bytes, SIZE_MAX, node);
   return b ? b : take_free_block(p, bytes, SIZE_MAX, TDICT_ANY_NODE);
@@ -147,9 +147,9 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
 }
 
 /* Sets *out to a free block. If no block fits, sets *out to NULL and reserves `bytes`, which the caller then pins.
- * Without the reservation, threads that allocate at the same time could together exceed the limit. Unpins cached runs
- * if the limit requires it. Call under the lock. The function unlocks while it unpins. Returns TDICT_ENOMEM if the
- * limit does not allow the bytes. */
+ * Without the reservation, threads that allocate at the same time could together exceed the limit. If the limit leaves
+ * too few bytes, unpins cached runs. Call under the lock. The function unlocks during the unpinning. Returns
+ * TDICT_ENOMEM if the limit does not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   *out = take_free_block(p, bytes, bytes > SIZE_MAX / MAX_CUT_RATIO ? SIZE_MAX : bytes * MAX_CUT_RATIO, node);
@@ -162,7 +162,7 @@ static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinne
     tdict_pinned_block *surplus = NULL;
     if (held + p->counts.cached_bytes > limit - bytes) surplus = remove_surplus(p, limit - bytes - held);
     if (!surplus && !p->unpinning_bytes) return fail_over_limit(p, bytes, err);
-    if (!surplus) { /* Another thread is unpinning. It needs nothing from this thread, so waiting is safe. */
+    if (!surplus) { /* Another thread is unpinning. That thread does not wait for this thread, so waiting is safe. */
       pthread_cond_wait(&p->unpinned, &p->lock);
       continue;
     }
@@ -197,7 +197,7 @@ static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_blo
   tdict_pinned_block *b = tdict_blocks_new(), *other = NULL;
   tdict_status status = b ? pin_pages(p, bytes, node, &pages, &cause)
                           : tdict_fail(&cause, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
-  if (status != TDICT_OK && b && drop_cache(p)) /* unpin the cache, whose pages the system may lack, and try again */
+  if (status != TDICT_OK && b && drop_cache(p)) /* unpin the cached pages, which the system may need, and try again */
     status = pin_pages(p, bytes, node, &pages, &cause);
   /* End the reservation, and count the block if a block was obtained. */
   pthread_mutex_lock(&p->lock);

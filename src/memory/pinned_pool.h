@@ -1,11 +1,11 @@
 /* Declares the pool of tdict_pinned_memory(). The pool splits runs of pinned pages into blocks of exact sizes
  * (multiples of 4096 bytes) and keeps freed runs for reuse. An allocation takes the smallest free block that fits. A
- * block of more than 16 times the requested size is split only if no more bytes may be pinned. Free neighbours are
+ * block of more than 16 times the requested size is split only if no more bytes can be pinned. Free neighbours are
  * merged. A freed block is reused only after its fences are done. A run is pinned for one NUMA node (see tdict_pinner).
- * A run is used for another node only if no more bytes may be pinned. The maximum size of the cache is the highest
- * number of live bytes so far, or 64 MiB if that is more. Blocks with unfinished fences and blocks between live blocks
- * are kept even above this maximum. The runs that were freed first are unpinned first. Thread rule: safe from any
- * thread. */
+ * A run is used for another node only if no more bytes can be pinned. The maximum size of the cache is the highest
+ * number of live bytes so far or 64 MiB, whichever is larger. Blocks with unfinished fences and blocks between live
+ * blocks are kept even above this maximum. The runs that were freed first are unpinned first. Thread rule: safe from
+ * any thread. */
 #ifndef TDICT_MEMORY_PINNED_POOL_H
 #define TDICT_MEMORY_PINNED_POOL_H
 

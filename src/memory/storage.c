@@ -14,9 +14,9 @@
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* whole huge pages cover most of a block of this size or more */
-/* Blocks between these two sizes come from malloc(), and this file aligns them. After posix_memalign(), a freed block
- * is often too small for the next call of the same size, so each call would get new pages. malloc() reuses freed
- * blocks. */
+/* Blocks of MALLOC_FROM to MALLOC_UP_TO bytes come from malloc(), and this file aligns them. A block freed after
+ * posix_memalign() is often too small for the next call of the same size, so each call would get new pages. Freed
+ * blocks of malloc() are reused. */
 #define MALLOC_FROM ((size_t)64 << 10)
 #define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each block above this size */
 
@@ -134,8 +134,8 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
-  /* The lock can be held here only if a thread of the parent process held it at the fork. The lists may be half
-   * changed, so ignore them. */
+  /* If the lock is held here, a thread of the parent process held the lock at the fork. The lists may be half changed,
+   * so ignore the lists. */
   if (atomic_load_explicit(&s->lock, memory_order_relaxed)) {
     s->uses = NULL;
     s->num_uses = 0;

@@ -20,8 +20,8 @@ typedef struct tdict_fence_node tdict_fence_node;
 /* A mark of a transfer on a storage. A transfer allocates its marks in advance, so attaching a mark allocates
  * nothing. */
 struct tdict_fence_node {
-  /* Owned by the storage. Relaxed: a thread that has locked the list writes `next`, while the thread that detaches the
-   * mark may read it without the lock. */
+  /* Owned by the storage. Relaxed: a thread that has locked the list writes `next`. The thread that detaches the mark
+   * may read `next` without the lock. */
   _Atomic(tdict_fence_node *) next;
   tdict_storage *storage; /* the transfer holds the reference */
   tdict_fence *fence;
@@ -56,7 +56,8 @@ struct tdict_storage {
 /* Creates a storage with one reference. If `memory` is NULL, allocates plain host memory, aligned to 256 bytes. If
  * `zero` is true, sets every byte to zero. `bytes` may be 0. Returns TDICT_ENOMEM or an error of the memory. */
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
-/* Creates a storage with unspecified bytes on a NUMA node, if the memory can choose the node: see allocate_near. */
+/* Creates a storage with uninitialized bytes, preferably on NUMA node `node`. Ignores a negative `node`, and any node
+ * if the memory has no operation `allocate_near`. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
 /* Creates a storage over memory of the program. The caller may then set the fields `release` and `user`. If `release`
@@ -103,8 +104,8 @@ void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
 /* Marks all bytes of the storage as lost. */
 void tdict_storage_lose_all(tdict_storage *s);
-/* Removes these bytes from the lost bytes, because a transfer has written them. Bytes that were not lost stay valid.
- * For strided extents see tdict_extent_set_remove(). */
+/* Removes these bytes from the lost bytes. Call this function after the bytes have been written. Bytes that were not
+ * lost stay valid. For strided extents see tdict_extent_set_remove(). */
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 /* Returns true if some byte of the storage is lost. */
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {

@@ -1,5 +1,4 @@
-/* Matches the entries of several trees that must have the same keys. The table is owned by one call; the trees are
- * borrowed.
+/* Matches the entries of several trees that must have the same keys. The caller owns the table. The trees are borrowed.
  * Thread rule: see align.h. */
 #include "ops/align.h"
 
@@ -18,8 +17,9 @@ typedef struct aligner {
   const tdict_tree *const *trees;
   bool checks_batch_size; /* true: tensors must begin with the batch size of their tree */
   tdict_aligned *aligned;
-  size_t cap;          /* capacity of aligned->leaves, in entries */
-  tdict_cursor cursor; /* walks trees[0]; a frame's mark is 1 + the entry number of its node, 0 for the root */
+  size_t cap; /* capacity of aligned->leaves, in entries */
+  /* walks trees[0]; a frame's mark is 0 for the root, else 1 + the entry number of the frame's node */
+  tdict_cursor cursor;
 } aligner;
 
 /* Returns the node of tree number `tree` for the mark of a frame, see aligner.cursor. */
@@ -27,7 +27,7 @@ static const tdict_tree *get_node_of_tree(const aligner *a, size_t mark, size_t 
   return mark ? tdict_leaf_tree(a->aligned->leaves[(mark - 1) * a->aligned->count + tree]) : a->trees[tree];
 }
 
-/* Puts the cursor's path into the error. If `key` is not NULL, appends it. */
+/* Puts the cursor's path into the error. If `key` is not NULL, appends the key. */
 static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_status status, tdict_error *err) {
   char path[PATH_BYTES];
   tdict_cursor_path(&a->cursor, NULL, path, sizeof path);
@@ -35,8 +35,8 @@ static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_st
   return tdict_error_at(err, status, path);
 }
 
-/* Compares the nodes of all trees at `mark`. Returns TDICT_ENOTFOUND if one of them has a key that the node of the
- * first tree lacks. Only searches nodes with more keys than the first node, because add_entry() finds the other
+/* Compares the nodes of all trees at `mark`. Returns TDICT_ENOTFOUND if a node has a key that the node of the first
+ * tree lacks. Only searches nodes with more keys than the first node, because add_entry() finds the other
  * differences. */
 static tdict_status check_no_extra_keys(const aligner *a, size_t mark, tdict_error *err) {
   const tdict_tree *first = get_node_of_tree(a, mark, 0);
@@ -164,7 +164,7 @@ tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_flatten_rule
     one_opening.batch_size = trees[t]->batch_size;
     status = tdict_objects_flatten(&one_opening, trees[t], &opened[t], err);
   }
-  /* Match the copies into a second table, so that the first table is unchanged if this fails. */
+  /* Match the copies into a second table, so that the first table is unchanged if the match fails. */
   tdict_aligned realigned = {0, 0, false, NULL};
   if (status == TDICT_OK)
     status = tdict_align_trees(one_opening.what, (const tdict_tree *const *)opened, count, checks_batch_size,

@@ -1,5 +1,5 @@
-/* Changes several nodes together, or none of them. One call owns the replacements.
- * Thread rule: see changes.h. */
+/* Changes several nodes together, or none of them. The tdict_changes struct owns the replacements. Thread rule: see
+ * changes.h. */
 #include "ops/changes.h"
 
 #include "base/error.h"
@@ -47,7 +47,7 @@ tdict_tree *tdict_changes_add_node(tdict_changes *c, const tdict_tree *under) {
   return NULL;
 }
 
-/* Returns the replacement of `node`, or `node` itself if it has no replacement. */
+/* Returns the replacement of `node`, or `node` itself if the node has no replacement. */
 static tdict_tree *get_replacement_or_self(const tdict_changes *c, tdict_tree *node) {
   tdict_tree *made = tdict_pointers_get(&c->replacement, node);
   return made ? made : node;
@@ -56,8 +56,8 @@ static tdict_tree *get_replacement_or_self(const tdict_changes *c, tdict_tree *n
 tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree, const tdict_tree *under,
                                        tdict_error *err) {
   tdict_cursor cursor;
-  /* The cursor cannot skip visited nodes here: it recognizes only nodes with several references, and a replacement has
-   * one reference. So list the visited nodes. */
+  /* The cursor cannot skip visited nodes here, because the cursor recognizes only nodes with several references, and a
+   * replacement has one reference. So list the visited nodes. */
   tdict_pointers seen;
   tdict_cursor_init(&cursor, get_replacement_or_self(c, tree), false);
   tdict_pointers_init(&seen);

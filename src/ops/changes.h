@@ -1,8 +1,7 @@
-/* Changes several nodes together. Each node that must change gets a replacement, and only the replacement is
- * modified. tdict_changes_end() moves the contents of all replacements into their nodes. This step cannot fail. Before
- * tdict_changes_end() no tree has changed. The nodes keep their addresses, so handles stay valid. Replacements are
- * owned by one call; the nodes are borrowed.
- * Thread rule: as in tdict/tree.h. */
+/* Changes several nodes together. Each node that must change gets a replacement, and only the replacement is modified.
+ * tdict_changes_end() moves the contents of all replacements into their nodes. This step cannot fail. Before
+ * tdict_changes_end() no tree has changed. The nodes keep their addresses, so pointers to nodes stay valid. The
+ * tdict_changes struct owns the replacements. The nodes are borrowed. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_OPS_CHANGES_H
 #define TDICT_OPS_CHANGES_H
 

@@ -11,7 +11,7 @@ static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->
 
 /* Checks everything except the shapes, and waits for transfers that write `src`. Returns TDICT_EDTYPE if the dtypes
  * differ, and TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE if the devices do not allow a copy.
- * Returns TDICT_EINVAL if a transfer that should have written `src` failed. */
+ * Returns TDICT_EINVAL if bytes of `src` are lost, because a transfer into them failed. */
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /* Checks only dtypes, the read-only flag and devices. Does not wait for transfers. */
 tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst, const tdict_tensor *src,

@@ -1,5 +1,5 @@
-/* Clones trees, with shared or copied elements, and consolidates trees. Results are owned by the caller.
- * Thread rule: as in tdict/clone.h. */
+/* Clones trees, with shared or copied elements, and consolidates trees. The caller owns the results. Thread rule: as in
+ * tdict/clone.h. */
 #include "tdict/clone.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdic
   return tdict_map_run(&map, tree, out, err);
 }
 
-/* Copies the elements. Writes zeros to the padding after them, so that the padding never holds old bytes of the
+/* Copies the elements. Writes zeros to the padding after the elements, so that the padding never holds old bytes of the
  * process. */
 static tdict_status fill_consolidated(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                       tdict_error *err) {
@@ -66,7 +66,8 @@ static tdict_status fill_consolidated(const tdict_map *map, size_t entry, const 
   return status == TDICT_OK ? tdict_tensor_copy(made, from, err) : status;
 }
 
-/* Counts the tensors of a tree. Returns TDICT_ENOTSUP for an object, with its path. */
+/* Counts the tensors of a tree. If the tree has an object, returns TDICT_ENOTSUP and sets err->path to the path of the
+ * object. */
 static tdict_status count_tensors(const tdict_tree *tree, size_t *out, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;

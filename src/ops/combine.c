@@ -1,5 +1,5 @@
-/* Implements stack and cat, into a new tree or into an existing tree. Results are owned by the caller.
- * Thread rule: as in tdict/combine.h. */
+/* Implements stack and cat, into a new tree or into an existing tree. The caller owns the results. Thread rule: as in
+ * tdict/combine.h. */
 #include "tdict/combine.h"
 
 #include <stdlib.h>
@@ -22,8 +22,8 @@ typedef struct joiner {
   int dim, ndim;
   int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* batch size of the result */
   tdict_memory *memory;
-  bool makes_ragged;     /* stack makes ragged leaves of tensors with different lengths */
-  tdict_aligned aligned; /* the items; if an existing tree is written, that tree is the first */
+  bool makes_ragged;     /* true: tensors with different lengths are stacked as a ragged leaf */
+  tdict_aligned aligned; /* the items; if an existing tree is written, this tree comes first */
   size_t first_item;     /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
 } joiner;
 
@@ -139,7 +139,7 @@ static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor
     status = tdict_tensor_copy(tdict_temp_over(&temp, made, &place), part, err);
     at += (uintptr_t)count * step;
   }
-  /* Each copy wrote only a part, so no copy has marked the tensor as completely written. */
+  /* Each copy wrote only a part of the tensor. Now all bytes are written, so none of them are lost. */
   if (status == TDICT_OK) tdict_tensor_regain(made);
   return status;
 }
@@ -257,7 +257,8 @@ tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict
   return join_into_new_tree(&j, options, out, err);
 }
 
-/* Checks that the objects of all trees at an entry need not be written to the object of the existing tree. */
+/* Checks that the object of the existing tree at an entry can stay unchanged. tdict_box_keep() states the
+ * conditions. */
 static tdict_status check_joined_builtins(const joiner *j, size_t entry, tdict_error *err) {
   const tdict_leaf *leaves = j->aligned.leaves + entry * j->aligned.count;
   tdict_status status = TDICT_OK;
@@ -276,8 +277,8 @@ static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict
   return status;
 }
 
-/* Writes the tensors of `out`, the first tree in `aligned`. If `checks_only` is true, only checks that this is
- * possible. */
+/* Writes the tensors of `out`, the first tree in `aligned`. If `checks_only` is true, only checks that the tensors can
+ * be written. */
 static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out, bool checks_only, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
@@ -304,7 +305,7 @@ static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out,
   return status;
 }
 
-/* Joins the trees into the storages of `out`. */
+/* Joins the trees into the existing tensors of `out`. */
 static tdict_status join_into(joiner *j, const tdict_join_options *options, tdict_tree *out, tdict_error *err) {
   tdict_status status = read_join_options(j, options, out, err);
   if (status != TDICT_OK) return status;

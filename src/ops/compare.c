@@ -1,5 +1,4 @@
-/* Compares two trees. Host copies of device tensors are owned by the call.
- * Thread rule: as in tdict/clone.h. */
+/* Compares two trees. compare_tensors() owns the host copies of device tensors. Thread rule: as in tdict/clone.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,12 +13,12 @@
 typedef struct comparer {
   tdict_compare_options o;
   tdict_difference *out;
-  const char *parent_path; /* path of `a` in the outermost tree, if `a` was made of an object; else NULL */
+  const char *parent_path; /* path of `a` in the outermost tree, if `a` is a flattened object; else NULL */
   tdict_cursor cursor;     /* walks a; a frame's mark is the node of b at the same path */
 } comparer;
 
-/* Records a difference at the cursor's path. If `extra` is not NULL, appends it to the path. The caller has set the
- * message. */
+/* Records a difference at the cursor's path. If `extra` is not NULL, appends this key to the path. The caller has set
+ * the message. */
 static void note_difference(comparer *c, const tdict_key *extra) {
   c->out->differs = true;
   tdict_cursor_path(&c->cursor, c->parent_path, c->out->path, sizeof c->out->path);
@@ -188,7 +187,8 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
 
 static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
 
-/* Compares two objects of one type: through their tensors, or by the function of a built-in type. */
+/* Compares two objects by the function of a built-in type, or through their tensors. Records a difference if the types
+ * differ. */
 static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
   static const tdict_flatten_rule opening = {.what = "compare", .way = TDICT_OBJECT_AS_TENSORS};
   if (a == b) return TDICT_OK;

@@ -1,4 +1,4 @@
-/* Joins nested keys into the flat keys of one node. Results are owned by the caller; leaves are shared.
+/* Joins nested keys into the flat keys of one node. The caller owns the results, which share leaves with the source.
  * Thread rule: as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>

@@ -31,8 +31,8 @@ static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *c
     status = tdict_changes_get(c, place.node, TDICT_CHANGES_COPY, &replacement, err);
     if (status == TDICT_OK && !tdict_node_own(replacement)) status = no_memory_for_keys(c->what, err);
     int64_t slot = status == TDICT_OK ? tdict_keys_find_name(replacement->keys, &place.path.name) : -1;
-    tdict_leaf leaf = slot >= 0 ? replacement->leaves[slot] : 0; /* the leaf is 0 if an earlier path named the same
-                                                                  * entry */
+    /* The leaf is 0 if an earlier path named the same entry. */
+    tdict_leaf leaf = slot >= 0 ? replacement->leaves[slot] : 0;
     if (leaf) {
       tdict_node_remove(replacement, (uint32_t)slot);
       tdict_leaf_release(leaf); /* never the last reference: the node itself still holds the leaf */
@@ -43,7 +43,7 @@ static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *c
   return status;
 }
 
-/* Removes the entries at all paths from a tree. If this fails, removes no entry. */
+/* Removes the entries at all paths from a tree. On failure, removes no entry. */
 static tdict_status exclude_paths(const char *what, tdict_tree *td, const char *const *paths, size_t count,
                                   tdict_error *err) {
   tdict_changes changes;
@@ -58,7 +58,7 @@ tdict_status tdict_exclude_in_place(tdict_tree *tree, const char *const *paths, 
   return status == TDICT_OK ? exclude_paths(what, tree, paths, count, err) : status;
 }
 
-/* Removes the trees without tensors and objects from a tree that only this call holds, children before parents. */
+/* Removes all child trees without tensors and objects, children before parents. Only this call holds the tree. */
 static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
@@ -67,7 +67,7 @@ static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict
     tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_tree *below = NULL;
     while (!below && top->slot < top->node->keys->num_slots) below = tdict_leaf_tree(top->node->leaves[top->slot++]);
-    /* Descend before this node is examined. */
+    /* Visit the child trees of a node before the node itself. */
     if (below) {
       if (!tdict_cursor_enter(&cursor, below)) status = no_memory_for_keys(what, err);
       continue;
@@ -116,7 +116,7 @@ tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets,
                       *count, num_sets);
   if (tdict_mul_size(num_trees, sizeof *made, &bytes)) made = calloc(1, bytes);
   if (!made) return no_memory_for_keys(what, err);
-  /* Start with a copy of the whole tree as the last result, and remove the paths of each set from it. */
+  /* Start with a copy of the whole tree as the last result, and remove the paths of each set from this copy. */
   tdict_status status = tdict_map_share(tree, what, &made[num_sets], err);
   for (size_t i = 0; i < num_sets && status == TDICT_OK; i++) {
     const tdict_selection selection = {sets[i].paths, sets[i].count, true};

@@ -1,5 +1,5 @@
-/* Implements map.h in two passes. The first pass measures the new tree, and the second pass creates it. The caller owns
- * the new tree after it is complete. Thread rule: as in tdict/tree.h. */
+/* Implements map.h in two passes. The first pass measures the new tree, and the second pass creates the tree. The
+ * caller owns the complete tree. Thread rule: as in tdict/tree.h. */
 #include "ops/map.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static bool is_next_tensor_shared(maker *m, const tdict_tensor *from) {
   return m->map->changes && !m->map->changes(m->map, tensor, from);
 }
 
-/* Adds the aligned size of a new tensor to the size of the arena that will hold it. */
+/* Adds the aligned size of a new tensor to the size of the arena that will hold the tensor. */
 static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
   tdict_memory *memory;
   tdict_layout_size size;
@@ -94,7 +94,7 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdic
 
 /* Counts a tensor, and the bytes of its result if the result is a new tensor. */
 static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
-  /* A child may have been changed through a borrowed handle. Without this check, offsets would be computed from
+  /* The program may have changed a child through a borrowed pointer. Without this check, offsets would be computed from
    * dimensions that the tensor does not have. */
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
@@ -108,8 +108,8 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
 }
 
-/* Returns true for an object of a built-in type that is not flattened: it has functions for the operation, or no
- * elements that the operation reads. */
+/* Returns true for an object of a built-in type that is not flattened. Either the type has functions for the operation,
+ * or the object has no elements that the operation reads. */
 static bool stays_closed(const tdict_map *map, const tdict_box *box) {
   if (!tdict_builtin_of(box->type) || map->way == TDICT_OBJECT_CLONE) return false;
   return map->way != TDICT_OBJECT_ELEMENTS || !tdict_box_has_elements(box);
@@ -176,7 +176,7 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
   return TDICT_OK;
 }
 
-/* Creates the result of a tensor: a view, or new elements in the arena of its memory. */
+/* Creates the result of a tensor: the tensor itself, a view, or a new tensor in the arena of its memory. */
 static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
   tdict_made made;
   if (is_next_tensor_shared(m, from)) {
@@ -240,7 +240,8 @@ static tdict_status find_positions(const maker *m, int64_t **out, tdict_error *e
   if (status != TDICT_OK) return status;
   int64_t *positions = malloc(size.bytes ? size.bytes : 1);
   if (!positions) return no_memory_for_map(map, err);
-  /* Apply the map to a tensor at address 0 with elements of one byte. The address of an element is then its position. */
+  /* Apply the map to a tensor at address 0 with elements of one byte. The address of each element is then its
+   * position. */
   tdict_storage storage = {.device = tdict_cpu()};
   const tdict_tensor over = {.storage = &storage, .dtype = TDICT_U8};
   memcpy(view.shape, m->root->batch_size, (size_t)view.ndim * sizeof *view.shape);
@@ -265,7 +266,7 @@ static tdict_status arrange_builtin(const maker *m, tdict_box *box, tdict_box **
   tdict_arrangement to = {map->batch_in, map->batch_out, map->batch_size, NULL};
   tdict_status status = TDICT_OK;
   if (map->pick && map->pick->at.depth == 0 && map->pick->positions) {
-    /* A list in the first dimension: the rows are copied as a whole, and no other element is looked at. */
+    /* The map selects a list in the first dimension. Copy whole rows, and do not list the positions of all elements. */
     to.dims_in = to.ndim = 1;
     to.at = map->pick->positions;
   } else {
@@ -294,15 +295,15 @@ static tdict_status make_mapped_builtin(const maker *m, const tdict_tree *node, 
   return status;
 }
 
-/* Returns TDICT_ESHAPE if an object of a built-in type does not fit its new node. A child may have more batch dimensions
- * than the object. */
+/* Returns TDICT_ESHAPE if an object of a built-in type does not fit its new node. A child node may have more batch
+ * dimensions than the object. */
 static tdict_status check_mapped_builtin(const maker *m, const tdict_tree *node, tdict_leaf made, tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(made);
   if (!box || tdict_box_begins_with(box, node->batch_ndim, node->batch_size)) return TDICT_OK;
   return tdict_box_mismatch(m->map->what, node, box, err);
 }
 
-/* Creates the object that a tensor becomes. */
+/* Creates the object that replaces the tensors of an entry. */
 static tdict_status make_object_of_tensors(const maker *m, const tdict_tree *node, tdict_leaf *to, tdict_error *err) {
   tdict_box *made;
   tdict_status status = m->map->join(m->map, m->entry, NULL, node, &made, err);
@@ -374,8 +375,8 @@ static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
   }
 }
 
-/* Measures and creates the tree, without locks. If the tree has objects that are not flattened, sets *found_objects and
- * creates nothing. */
+/* Measures and creates the tree, without locks. If the tree has objects that are not flattened, sets *found_objects to
+ * true and creates nothing. */
 static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, bool *found_objects, tdict_error *err) {
   tdict_tree *made = NULL;
   m->entry = m->tensor = m->num_tensors = m->num_dims = 0;
@@ -400,7 +401,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   return status;
 }
 
-/* Maps a copy of the tree with flattened objects, and makes objects of the results again. */
+/* Maps a copy of the tree with flattened objects, and makes objects from the results again. */
 static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   const tdict_map *map = m->map;
   const tdict_flatten_rule opening = {map->what, map->way, map->memory != NULL, map->batch_in, td->batch_size, NULL};
@@ -423,7 +424,7 @@ static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tre
 }
 
 /* Returns true if a node of a tree with objects is locked. The first measuring pass stopped at the first object, so
- * it did not see all nodes. */
+ * that pass did not visit all nodes. */
 static bool has_locked_node(maker *m, const tdict_tree *td) {
   bool locked = tdict_node_is_locked(td);
   tdict_cursor_rewind(&m->cursor, td);
@@ -431,8 +432,8 @@ static bool has_locked_node(maker *m, const tdict_tree *td) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (!tree) continue;
     locked = tdict_node_is_locked(tree);
-    (void)tdict_cursor_enter(&m->cursor, tree); /* cannot fail: map_once() entered the same nodes of the flattened
-                                                 * tree */
+    /* Cannot fail: map_once() entered the same nodes of the flattened tree. */
+    (void)tdict_cursor_enter(&m->cursor, tree);
   }
   return locked;
 }

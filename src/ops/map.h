@@ -1,7 +1,6 @@
-/* Makes a tree with the keys of another tree. Its tensors are views, new tensors, or tensors of the source. Both trees
- * share key tables. All views and new tensors are in one slab, and all new elements of one memory are in one storage.
- * Source trees are only read.
- * Thread rule: as in tdict/tree.h. */
+/* Makes a tree with the keys of another tree. The tensors of the new tree are views, new tensors, or tensors of the
+ * source. Both trees share key tables. All views and new tensors are in one slab, and all new elements of one memory
+ * are in one storage. Source trees are only read. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_OPS_MAP_H
 #define TDICT_OPS_MAP_H
 
@@ -15,38 +14,40 @@ struct tdict_map {
   /* In each node, the batch_out sizes in `batch_size` replace the first batch_in batch dimensions. */
   int batch_in, batch_out;
   const int64_t *batch_size;
-  int more_dims;    /* upper bound of the dimensions that a tensor gains */
+  int more_dims;    /* maximum number of dimensions that a tensor gains */
   bool drops_locks; /* true: the result is not locked, even if the source is locked */
   /* memory of new elements; NULL: for a tensor on a device the memory of that tensor, else plain host memory */
   tdict_memory *memory;
-  bool one_memory; /* true: if `memory` is NULL, all new elements are in plain host memory */
+  bool one_memory;   /* true: if `memory` is NULL, all new elements are in plain host memory */
   tdict_dtype dtype; /* dtype of new elements; 0: the dtype of the source */
-  /* If not NULL, returns false for a tensor that the result shares as it is. `tensor` counts the tensors in cursor
-   * order. Called twice per tensor, with the same result. */
+  /* If not NULL, returns false for a tensor that the result shares. `tensor` is the number of the tensor in cursor
+   * order. The map calls `changes` twice for each tensor. Both calls must return the same result. */
   bool (*changes)(const tdict_map *map, size_t tensor, const tdict_tensor *from);
-  /* Describes the result for tensor `from`. `entry` is the index of the entry in cursor order, child trees included.
-   * If `fill` is set, called twice per tensor: once to measure, and once to create. */
+  /* Describes the result for tensor `from`. `entry` is the index of the entry in cursor order, child trees included. If
+   * `fill` is not NULL, the map calls `describe` twice for each tensor: once to measure, and once to create. */
   tdict_status (*describe)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                            tdict_error *err);
   /* Writes the elements of a new tensor. NULL if `describe` never describes a new tensor. */
   tdict_status (*fill)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                        tdict_error *err);
   void *user;
-  /* `way` is the hook that objects use. `object` calls that hook for one object. An object without the hook is opened:
-   * a tree of its tensors replaces the object, and `describe` is called for these tensors. If `objects_opened` is true,
-   * the caller has opened the objects, and makes objects of these trees in the result. */
+  /* `way` names the hook that objects use. `object` calls this hook for one object. An object without the hook is
+   * flattened: a tree of its tensors replaces the object, and `describe` is called for these tensors. If
+   * `objects_opened` is true, the caller has flattened the objects, and makes objects from the trees in the result. */
   tdict_object_method way;
   tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
   bool objects_opened;
-  /* For objects of built-in types. They are opened only if `way` is TDICT_OBJECT_CLONE, or TDICT_OBJECT_ELEMENTS and the
-   * object has elements. The map shares other objects if `way` is TDICT_OBJECT_SHARE or TDICT_OBJECT_ELEMENTS. Else it
-   * calls `join` if that is set; `node` is the new node that will hold the result. Otherwise a type that can arrange
-   * elements gets the elements that `describe` and `fill` select. Other types get the elements of `pick`. A NULL pick:
-   * the operation has none, see tdict_box_pick(). */
+  /* The next members are for objects of built-in types. If `way` is TDICT_OBJECT_CLONE, such objects are handled like
+   * other objects. If `way` is TDICT_OBJECT_ELEMENTS, objects with elements are flattened, and objects without elements
+   * are shared. If `way` is TDICT_OBJECT_SHARE, the objects are shared. In all other cases, `join` makes the result if
+   * `join` is not NULL; `node` is the new node that will hold the result. If `join` is NULL and the type can arrange
+   * elements, the result has the elements that `describe` and `fill` select. Otherwise the result has the elements of
+   * `pick`. For a NULL `pick`, see tdict_box_pick(). */
   const tdict_pick *pick;
   tdict_status (*join)(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node, tdict_box **out,
                        tdict_error *err);
-  /* Returns true if the result of a tensor is an object, which `join` makes for a NULL box. NULL: never. */
+  /* Returns true if the result of a tensor is an object. `join` makes this object and gets NULL for `from`. NULL: no
+   * tensor becomes an object. */
   bool (*becomes_object)(const tdict_map *map, size_t entry);
 };
 /* Makes a new tree from `td` as `map` describes. Unless drops_locks is true, locks the new tree like the source.
@@ -58,7 +59,7 @@ tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tre
 /* Copies the nodes of a tree. The copy shares key tables and leaves with `td`, and is not locked. Returns
  * TDICT_ENOMEM. */
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err);
-/* Prepares a leaf of one tree for a node of another tree. Returns a reference that the caller owns. A child tree is
+/* Prepares a leaf of one tree for a node of another tree. *out is a reference that the caller owns. A child tree is
  * copied, so that no node is shared by both trees. Returns the errors of tdict_agree_leaf() and tdict_agree_below().
  * Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,

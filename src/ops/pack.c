@@ -27,11 +27,11 @@ typedef struct packer {
   size_t count;
   tdict_pack_options o;
   tdict_aligned aligned;
-  size_t num_leaves, num_fields; /* num_fields: num_leaves, then the new leaves */
+  size_t num_leaves, num_fields; /* num_fields: num_leaves plus the number of new leaves */
   packed_leaf *leaves;
   tdict_field *fields; /* the paths of the first num_leaves fields are owned */
   size_t next_entry, num_found;
-  const tdict_leaf *measured; /* the tensors that give the lengths; NULL: none was found yet */
+  const tdict_leaf *measured; /* the tensors that give the lengths; NULL: not found yet */
   int64_t total, longest, num_tokens, num_sequences;
 } packer;
 
@@ -50,7 +50,7 @@ static bool is_named_to_stack(const packer *p, const char *path) {
   return false;
 }
 
-/* Computes the sum and the maximum of the lengths, and the shape of the result. */
+/* Computes the sum and the maximum of the lengths, and the length of the joined row. */
 static tdict_status measure_lengths(packer *p, tdict_error *err) {
   for (size_t i = 0; i < p->count; i++) {
     int64_t length = get_length(p, i);
@@ -94,7 +94,7 @@ static tdict_status check_tensors(const packer *p, const packed_leaf *leaf, tdic
   return status;
 }
 
-/* Checks the tensors at one path, and finds out whether they are joined or stacked. */
+/* Checks the tensors at one path, and decides whether the tensors are joined or stacked. */
 static tdict_status check_parts(packer *p, const tdict_entry *entry, packed_leaf *leaf, tdict_error *err) {
   const tdict_tensor *t = entry->tensor;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
@@ -119,8 +119,8 @@ static tdict_status check_parts(packer *p, const tdict_entry *entry, packed_leaf
   return measure_lengths(p, err);
 }
 
-/* Adds a tensor of the first tree to the table of leaves. tdict_walk() calls this function for the entries in the order
- * of the aligned table. The sizes of the first dimensions are set later. */
+/* Adds a tensor of the first tree to the table of leaves. tdict_walk() visits the entries in the order of the aligned
+ * table. The sizes of the first dimensions are set later. */
 static tdict_status add_leaf(void *user, const tdict_entry *entry, tdict_error *err) {
   packer *p = user;
   size_t e = p->next_entry++;
@@ -164,7 +164,7 @@ static tdict_status complete_fields(packer *p, tdict_error *err) {
   return status;
 }
 
-/* Fills the first dimension of a tensor from index `from` to its end with the padding value. */
+/* Fills a tensor with the padding value, from index `from` of the first dimension on. */
 static tdict_status fill_tail(const packer *p, const tdict_tensor *made, int64_t from, tdict_error *err) {
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
   tdict_made tail;

@@ -1,5 +1,5 @@
-/* Stacks trees whose tensors have different sizes, and pads the smaller tensors. The result is owned by the caller.
- * Thread rule: as in tdict/combine.h. */
+/* Stacks trees whose tensors have different sizes, and pads the smaller tensors. The caller owns the result. Thread
+ * rule: as in tdict/combine.h. */
 #include "ops/pad.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@ typedef struct padder {
   const tdict_pad_rule *rule;
   const tdict_tree *const *items;
   size_t count;
-  bool is_mask; /* true: writes which elements come from a tree, instead of the elements */
+  bool is_mask; /* true: writes a mask instead of the elements */
   int ndim;     /* of `batch_size`, the batch size of the result */
   int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1];
   tdict_aligned aligned;
@@ -91,7 +91,8 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   const padder *p = map->user;
   const char *what = p->rule->what;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  int num_masked = p->ndim; /* the dimensions of the mask: the batch, and all up to the last padded one */
+  /* The mask has the batch dimensions, and all other dimensions up to the last padded dimension. */
+  int num_masked = p->ndim;
   if (from->ndim == TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have more than %d dimensions", what, TDICT_MAX_NDIM);
   made->fresh = true;
@@ -122,7 +123,7 @@ static tdict_status fill_with(const padder *p, const tdict_tensor *t, unsigned c
   return status == TDICT_OK ? tdict_element_fill(t, &byte, err) : status;
 }
 
-/* Writes 1 for the indices that `part` has, and 0 for the others. */
+/* Writes 1 for the indices that `part` has, and 0 for all other indices. */
 static tdict_status write_mask(const padder *p, const tdict_tensor *row, const tdict_tensor *part, tdict_error *err) {
   tdict_made used;
   tdict_temp temp;
@@ -174,8 +175,8 @@ static bool set_mask_batch_sizes(const padder *p, tdict_tree *masks) {
   return is_done;
 }
 
-/* Builds the padded tree, or the tree of masks. `opened` are the trees with their objects flattened; NULL: they have no
- * objects. */
+/* Builds the padded tree, or the tree of masks. `opened` has copies of the trees with flattened objects. NULL: the
+ * trees have no objects. */
 static tdict_status make_padded(padder *p, tdict_tree **opened, bool is_mask, tdict_tree **out, tdict_error *err) {
   tdict_tree *made = NULL;
   p->is_mask = is_mask;

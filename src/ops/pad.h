@@ -1,4 +1,4 @@
-/* Padding for functions that stack trees whose tensors have different sizes. The caller owns the results.
+/* Declares the padding for functions that stack trees whose tensors have different sizes. The caller owns the results.
  * Thread rule: as in tdict/combine.h. */
 #ifndef TDICT_OPS_PAD_H
 #define TDICT_OPS_PAD_H
@@ -8,23 +8,24 @@
 
 typedef struct tdict_pad_rule {
   const char *what; /* prefix of error messages */
-  /* true: the first batch dimension of the trees is padded, as in tdict_pad_sequence(). false: the trees have equal
+  /* true: the first batch dimension of the trees is padded, as in tdict_pad_sequence(). If false, the trees have equal
    * batch sizes, and every dimension after the batch dimensions is padded. */
   bool pads_sequence;
   double value;
   tdict_memory *memory; /* NULL: as in tdict_join_options */
 } tdict_pad_rule;
 
-/* Stacks the trees along a new first dimension. Each tensor gets the largest size in each padded dimension. If `mask`
- * is not NULL, writes to *mask a tree of bool tensors with the same keys, which are true for elements that come from a
- * tree. The tensor of a mask has the batch dimensions and the others up to the last one in which the trees differ. In
- * *mask the tensors of an object are a tree. Returns the errors of tdict_pad_sequence(). */
+/* Stacks the trees along a new first dimension. Each tensor of the result has the largest size in each padded
+ * dimension. If `mask` is not NULL, writes to *mask a tree of bool tensors with the same keys. An element of a mask is
+ * true if the element of the result comes from a tree. A mask has the batch dimensions, and the other dimensions up to
+ * the last dimension in which the trees differ. In *mask, a tree of masks replaces an object. Returns the errors of
+ * tdict_pad_sequence(). */
 tdict_status tdict_pad_trees(const tdict_pad_rule *rule, const tdict_tree *const *items, size_t count, tdict_tree **out,
                              tdict_tree **mask, tdict_error *err);
 
-/* Checks that a tensor of tree `i` can be joined with the tensor of tree 0 at the same path. `sizes_match` tells if the
- * caller accepts its shape. Returns TDICT_ESHAPE, TDICT_EDTYPE or TDICT_EWRONGDEVICE. The message begins with `what`.
- * */
+/* Checks that a tensor of tree `i` can be joined with the tensor of tree 0 at the same path. `sizes_match` says whether
+ * the caller accepts the shape of the tensor. Returns TDICT_ESHAPE, TDICT_EDTYPE or TDICT_EWRONGDEVICE. The message
+ * begins with `what`. */
 tdict_status tdict_check_part(const char *what, const tdict_tensor *t, size_t i, const tdict_tensor *first,
                               bool sizes_match, tdict_error *err);
 

@@ -1,5 +1,5 @@
-/* Selects parts of trees by paths. Results are owned by the caller; leaves are shared.
- * Thread rule: as in tdict/keysets.h. */
+/* Selects parts of trees by paths. The caller owns the results, which share leaves with the source. Thread rule: as in
+ * tdict/keysets.h. */
 #include "ops/select.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-/* Changes the batch dimensions of trees by views, and by copies where strides allow no view. Results are owned by
- * the caller.
- * Thread rule: as in tdict/tree.h. */
+/* Changes the batch dimensions of trees by views, or by copies if the strides allow no view. The caller owns the
+ * results. Thread rule: as in tdict/tree.h. */
 #include "tdict/shape.h"
 
 #include <string.h>
@@ -68,7 +67,7 @@ typedef struct grouping {
   bool may_copy; /* true: tensors whose strides allow no view are copied */
 } grouping;
 
-/* Describes a tensor with the new batch size: a view if its strides allow one, else a copy if copies are allowed. */
+/* Describes a tensor with the new batch size: a view if the strides allow a view, else a copy if copies are allowed. */
 static tdict_status describe_grouping(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                       tdict_error *err) {
   const grouping *g = map->user;
@@ -129,8 +128,8 @@ static tdict_status regroup(const char *what, const tdict_tree *td, const groupi
   return tdict_map_run(&map, td, out, err);
 }
 
-/* Computes the product of some dimensions. Returns false if the product overflows. If a dimension is 0, the product is
- * 0. */
+/* Computes the product of the batch dimensions [first, last]. Returns false if the product overflows. If a dimension is
+ * 0, the product is 0. */
 static bool count_elements(const tdict_tree *td, int first, int last, int64_t *total) {
   bool fits = true;
   *total = 1;

@@ -16,7 +16,7 @@ typedef struct cutter {
 } cutter;
 
 /* Checks the pointers that the functions of this file take, and finds the dimension to cut. Functions without a
- * parameter `trees` pass a pointer that is not NULL. */
+ * parameter `trees` pass any other pointer that is not NULL. */
 static tdict_status find_cut_dim(cutter *c, int dim, const void *trees, const size_t *count, tdict_error *err) {
   const char *missing = !c->td ? "tree" : !trees ? "trees" : !count ? "count" : NULL;
   if (missing) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", c->what, missing);
@@ -56,7 +56,7 @@ static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t si
   return TDICT_OK;
 }
 
-/* Makes the pieces in a temporary array first, so that `trees` is written on success only. */
+/* Makes the pieces in a temporary array first, so that `trees` is written only on success. */
 static tdict_status cut_all_or_nothing(const cutter *c, const int64_t *sizes, int64_t size, size_t count,
                                        tdict_tree **trees, tdict_error *err) {
   tdict_tree **made = NULL;

@@ -1,4 +1,4 @@
-/* Converts tensors and trees to another dtype. Results are owned by the caller. Thread rule: as in tdict/convert.h. */
+/* Converts tensors and trees to another dtype. The caller owns the results. Thread rule: as in tdict/convert.h. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -38,11 +38,11 @@ tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype
 typedef struct caster {
   tdict_dtype dtype;
   tdict_dtype_options options;
-  bool *answers; /* what the filter returned for each tensor, in cursor order; NULL: no filter */
+  bool *answers; /* results of the filter for all tensors, in cursor order; NULL: no filter */
   size_t num_answers, cap_answers;
 } caster;
 
-/* Calls the filter for one tensor and stores the result. A callback of tdict_visit(). */
+/* Calls the filter for one tensor and stores the result. A callback of tdict_visit_in_order(). */
 static tdict_status ask_filter(void *user, const tdict_leaves *at, tdict_error *err) {
   caster *c = user;
   if (c->num_answers == c->cap_answers) {
@@ -70,7 +70,7 @@ static bool is_real_float(tdict_dtype dtype) {
   }
 }
 
-/* Returns true if the tensor is converted, false if it is shared. */
+/* Returns true if the tensor is converted, and false if the result shares the tensor. */
 static bool is_converted(const tdict_map *map, size_t tensor, const tdict_tensor *from) {
   const caster *c = map->user;
   if (from->dtype == c->dtype || (c->options.floats_only && !is_real_float(from->dtype))) return false;

@@ -1,6 +1,5 @@
-/* Splits flat keys into nested trees. The changes are made in replacements of the nodes, so a failure changes
- * nothing. The replacements are owned by the call.
- * Thread rule: as in tdict/keysets.h. */
+/* Splits flat keys into nested trees. The changes are made in replacements of the nodes, so a failure changes nothing.
+ * The tdict_changes struct owns the replacements. Thread rule: as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +31,8 @@ static int64_t find_key(const tdict_tree *node, const char *name, size_t length)
   return tdict_keys_find_hashed(node->keys, name, length, tdict_keys_hash(name, length));
 }
 
-/* Moves *node to the replacement of its child at a part of a name. Creates the child if there is none. Returns
- * TDICT_EEXIST if a tensor or object has this key. */
+/* Moves *node to the replacement of its child at a part of a name. If the node has no such child, creates the child.
+ * Returns TDICT_EEXIST if a tensor or object has this key. */
 static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *part, size_t length, tdict_error *err) {
   const int64_t slot = find_key(*node, part, length);
   if (slot >= 0) {
@@ -50,8 +49,8 @@ static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *pa
   return TDICT_OK;
 }
 
-/* Prepares a leaf for a replacement and returns a reference that the caller owns. A child tree that lacks batch
- * dimensions or the device of `under` is replaced by a shallow copy that has them. */
+/* Prepares a leaf for a replacement. *out is a reference that the caller owns. A child tree that lacks batch dimensions
+ * or the device of `under` is replaced by a shallow copy that has them. */
 static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_leaf leaf, tdict_leaf *out,
                                tdict_error *err) {
   const tdict_demand demand = tdict_demand_of(under, u->what, NULL);
@@ -71,7 +70,7 @@ static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_le
 /* Puts the leaf of a slot at the path that the parts of its key form. */
 static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
   const char *name = u->td->keys->slots[slot].name;
-  /* the key has no separator, so its leaf remains in this node */
+  /* true: the key has no separator, so its leaf remains in this node */
   const bool is_unchanged = !name[get_part_length(u, name)];
   tdict_tree *node = u->root;
   tdict_leaf held;
@@ -99,7 +98,7 @@ static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
   return no_memory_to_unflatten(u, err);
 }
 
-/* Places the leaf of a slot, unless it has been placed before. Sets the error path to the key. */
+/* Places the leaf of a slot, unless this leaf has been placed before. On failure, sets err->path to the key. */
 static tdict_status place_once(unflattener *u, size_t slot, tdict_error *err) {
   if (u->placed[slot]) return TDICT_OK;
   u->placed[slot] = true;
@@ -130,7 +129,7 @@ static bool has_parts(const tdict_tree *td, const char *separator) {
   return false;
 }
 
-/* Moves all leaves of a node into replacements, and applies these if all leaves were placed. */
+/* Moves all leaves of a node into replacements, and applies the replacements if all leaves were placed. */
 static tdict_status unflatten_node(const char *what, tdict_tree *td, const char *separator, tdict_error *err) {
   const uint32_t slots = td->keys->num_slots;
   unflattener u = {.what = what, .separator = separator, .td = td};

@@ -1,7 +1,6 @@
-/* Merges one tree into another. If the merge fails, no tree changes. Each node that changes gets a replacement with its
- * new keys and leaves. After all replacements are complete, they are swapped with their nodes. Swapping cannot fail.
- * Replacements are owned by the call.
- * Thread rule: as in tdict/tree.h. */
+/* Merges one tree into another tree. If the merge fails, no tree changes. Each node that changes gets a replacement
+ * with its new keys and leaves. After all replacements are complete, they are swapped with their nodes. Swapping cannot
+ * fail. tdict_update() owns the replacements. Thread rule: as in tdict/tree.h. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -83,7 +82,7 @@ static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
     if (status != TDICT_OK) {
       char path[PATH_BYTES], full_path[PATH_BYTES];
       tdict_cursor_path(c, NULL, path, sizeof path);
-      /* the error is in a child tree of the leaf: prefix its path with the path of the leaf */
+      /* If the error is in a child tree of the leaf, put the path of the leaf before the path of the error. */
       if (err && err->path[0]) {
         snprintf(full_path, sizeof full_path, "%.120s.%.120s", path, err->path);
         return tdict_error_at(err, status, full_path);
@@ -97,7 +96,7 @@ static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Swaps the replacements with their nodes if the merge succeeded, and releases them. */
+/* Swaps the replacements with their nodes if the merge succeeded. Then releases the replacements. */
 static void finish_update(const merger *m, bool succeeded) {
   for (size_t i = 0; i < m->replacements.cap; i++) {
     const tdict_pointer_pair *pair = &m->replacements.pairs[i];

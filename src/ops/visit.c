@@ -1,6 +1,5 @@
-/* Calls functions for the tensors of trees, in order or on a thread pool. Lists, paths and results are owned by the
- * call.
- * Thread rule: as in tdict/visit.h. */
+/* Calls functions for the tensors of trees, in order or on a thread pool. The visit_job struct owns the lists, the
+ * paths and the results. Thread rule: as in tdict/visit.h. */
 #include "tdict/visit.h"
 
 #include <pthread.h>
@@ -24,14 +23,13 @@ typedef struct visit_job {
   tdict_leaf_maker make;
   tdict_visit_options o;
   tdict_aligned aligned;
-  tdict_leaves *leaves;   /* one for each tensor of the first tree, in cursor order */
+  tdict_leaves *leaves;   /* one element for each tensor of the first tree, in cursor order */
   tdict_tensor **tensors; /* the tensors that `leaves` points to, `count` per leaf */
-  tdict_tensor **made;    /* the results of `make`, one per leaf */
+  tdict_tensor **made;    /* the results of `make`, one result for each leaf */
   char *paths;
   size_t num_leaves;
   pthread_mutex_t lock; /* guards: status, error, and writes of failed_at */
-  /* Index of the first failed leaf. Relaxed: if a thread reads an old value, it makes a call whose result is not
-   * used */
+  /* Index of the first failed leaf. Relaxed: a thread that reads an old value makes a call whose result is not used */
   _Atomic(size_t) failed_at;
   tdict_status status;
   tdict_error error;
@@ -41,7 +39,8 @@ static tdict_status no_memory_to_visit(const visit_job *j, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the trees", j->what);
 }
 
-/* The state of a walk through the first tree: counts leaves and path bytes, or writes them if job->leaves is set. */
+/* The state of a walk through the first tree. If job->leaves is NULL, the walk counts leaves and path bytes. Otherwise
+ * the walk fills the lists of leaves and paths. */
 typedef struct lister {
   visit_job *job;
   size_t bytes, entry, leaf;
@@ -70,7 +69,7 @@ static tdict_status list_entry(void *user, const tdict_entry *entry, tdict_error
 /* Returns the first tree, or its copy with flattened objects. */
 static const tdict_tree *get_first_tree(const visit_job *j) { return j->opened ? j->opened[0] : j->trees[0]; }
 
-/* Lists the leaves in two walks: the first counts, the second fills the arrays. */
+/* Lists the leaves in two walks: the first walk counts the leaves, and the second walk fills the arrays. */
 static tdict_status list_leaves(visit_job *j, tdict_error *err) {
   lister l = {j, 0, 0, 0};
   tdict_status status = tdict_walk(get_first_tree(j), list_entry, &l, err);
@@ -89,7 +88,7 @@ static tdict_status list_leaves(visit_job *j, tdict_error *err) {
   return tdict_walk(get_first_tree(j), list_entry, &l, err);
 }
 
-/* Records a failure, unless an earlier leaf in order has failed too. */
+/* Records the failure of leaf `at`, unless an earlier leaf in order has failed, too. */
 static void note_first_failure(visit_job *j, size_t at, tdict_status status, const tdict_error *error) {
   pthread_mutex_lock(&j->lock);
   if (at < atomic_load_explicit(&j->failed_at, memory_order_relaxed)) {
@@ -100,7 +99,7 @@ static void note_first_failure(visit_job *j, size_t at, tdict_status status, con
   pthread_mutex_unlock(&j->lock);
 }
 
-/* Calls the function for leaf i. Runs on any thread of the pool. */
+/* Calls the function for leaf i. Runs on the calling thread or on a thread of the pool. */
 static void call_function(void *user, long i) {
   visit_job *j = user;
   const tdict_leaves *at = &j->leaves[i];
@@ -209,7 +208,7 @@ static tdict_status fill_with_results(const visit_job *j, tdict_cursor *c, tdict
     const tdict_frame *top = &c->frames[c->depth - 1];
     tdict_tree *node = (tdict_tree *)top->mark, *from = tdict_leaf_tree(leaf), *below = NULL;
     tdict_leaf *to = &node->leaves[top->slot - 1];
-    if (tdict_leaf_box(leaf)) { /* a built-in type without tensors */
+    if (tdict_leaf_box(leaf)) { /* an object of a built-in type without tensors */
       *to = tdict_leaf_retain(leaf);
       continue;
     }
@@ -242,7 +241,7 @@ static tdict_status make_result_tree(const visit_job *j, tdict_tree **out, tdict
   if (status != TDICT_OK) return status;
   tdict_cursor_init(&cursor, get_first_tree(j), false);
   status = fill_with_results(j, &cursor, made, err);
-  /* Make objects of their new tensors before the keys without a result are removed. */
+  /* Make objects from their new tensors before the keys without a result are removed. */
   if (status == TDICT_OK && j->opened) status = tdict_objects_unflatten(j->what, j->trees[0], made, err);
   if (status == TDICT_OK) status = remove_all_keys_without_leaf(j, &cursor, made, err);
   tdict_cursor_reset(&cursor);

@@ -1,5 +1,4 @@
-/* Writes elements in place. The functions own nothing after a call.
- * Thread rule: as in tdict/write.h. */
+/* Writes elements in place. The functions own nothing. Thread rule: as in tdict/write.h. */
 #include "tdict/write.h"
 
 #include "base/error.h"
@@ -77,7 +76,7 @@ tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices in
 
 enum { MAX_ELEMENT_BYTES = 4 * TDICT_ELEMENT_BYTES };
 
-/* Fills a tensor. If `checks_only` is true, only checks whether this is possible. */
+/* Fills a tensor. If `checks_only` is true, only checks whether the tensor can be filled. */
 static tdict_status fill_tensor(const tdict_tensor *t, double value, bool checks_only, tdict_error *err) {
   unsigned char element[MAX_ELEMENT_BYTES];
   if (tdict_dtype_bytes(t->dtype) > sizeof element)
@@ -88,7 +87,7 @@ static tdict_status fill_tensor(const tdict_tensor *t, double value, bool checks
 }
 
 /* Fills all tensors that the cursor reaches. If `found_object` is not NULL, only checks whether the tensors can be
- * filled. At the first object it then sets *found_object and stops. */
+ * filled. At the first object with elements, the function then sets *found_object to true and stops. */
 static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, double value, bool *found_object,
                                 tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
@@ -152,7 +151,8 @@ tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_
 
 tdict_status tdict_zero(tdict_tree *tree, tdict_error *err) { return tdict_fill(tree, NULL, 0, err); }
 
-/* The state of a copy between trees. A frame's mark is the node of the destination. */
+/* The state of a copy between trees. A cursor walks the source. The mark of each frame is the node of the destination
+ * at the same path. */
 typedef struct copier {
   const char *what;
   bool needs_same_keys; /* true: both trees must have the same keys */
@@ -222,8 +222,8 @@ static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char
   return status;
 }
 
-/* Copies the leaves from the cursor's start. If `checks_only` is true, only checks whether this is possible. Flattened
- * objects contain no objects, so the recursion is one level deep. */
+/* Copies all leaves that the cursor reaches. If `checks_only` is true, only checks whether the leaves can be copied.
+ * Flattened objects contain no objects, so the recursion is one level deep. */
 static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
                                         tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {

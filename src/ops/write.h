@@ -6,8 +6,8 @@
 #include "tree/objects.h"
 
 /* Copies the elements of pair->from to the tensors of pair->to with the same paths. If `checks_only` is true, only
- * checks whether this is possible. `path` is the path of both trees, for messages. Returns the errors of tdict_copy(),
- * except that pair->to may have more keys. */
+ * checks whether the elements can be copied. `path` is the path of both trees, for messages. Returns the errors of
+ * tdict_copy(), except that pair->to may have more keys. */
 tdict_status tdict_write_pair(const char *what, const tdict_flat_pair *pair, const char *path, bool checks_only,
                               tdict_error *err);
 

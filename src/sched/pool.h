@@ -34,14 +34,14 @@ int tdict_pool_num_cpus(const tdict_pool *pool);
 /* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. No CPU is reserved
  * if the pool may use at most three CPUs, or at most `reserved_cpus` CPUs. */
 int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
-/* Restricts the threads to these CPUs. The process must be allowed to use at least one of them. Call before the first
- * task. Returns false if the system call failed for a thread. */
+/* Restricts the threads to these CPUs. The process must be allowed to use at least one of these CPUs. Call before the
+ * first task. Returns false if the system call failed for a thread. */
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
 /* Wakes threads in advance, because the caller will submit about `count` tasks soon. The woken threads spin briefly and
- * sleep again if no task arrives. Threads that spin already count towards `count`. No more threads spin than the number
- * of CPUs allows, and none if there are fewer than three CPUs. */
+ * sleep again if no task arrives. Threads that spin already count towards `count`. The number of CPUs limits how many
+ * threads spin. If there are fewer than three CPUs, no thread spins. */
 void tdict_pool_wake(tdict_pool *pool, int count);
 /* Sets how many threads may spin at once. 0 disables spinning. Only tests call this function, since the pool itself
  * derives the limit from the number of CPUs. */

@@ -1,6 +1,7 @@
-/* Reads blobs of schemas in two passes: the first pass checks and counts, the second pass fills the schema. Memory is
- * allocated between the passes, in proportion to what was found. No byte of the blob is believed before it is checked.
- * Owns nothing but the new schema. Thread rule: see blob.h. */
+/* Reads blobs of schemas in two passes: the first pass checks and counts, the second pass fills the schema. Between the
+ * passes, one block of memory is allocated for a copy of the blob, and for the entries and sizes that the first pass
+ * has counted. Every byte of the blob is checked before its value is used. The caller owns the new schema. Thread rule:
+ * see blob.h. */
 #include "schema/blob.h"
 
 #include <inttypes.h>
@@ -22,10 +23,10 @@ typedef struct parser {
   tdict_tree_schema *out;                                 /* NULL in the first pass */
   int64_t *dims;                                          /* room for num_dims sizes; NULL in the first pass */
   int depth;                                              /* number of trees that are open below the root */
-  uint8_t batch_ndim[TDICT_SCHEMA_MAX_DEPTH + 1];         /* of the open trees */
-  int64_t parents[TDICT_SCHEMA_MAX_DEPTH + 1];            /* indices of the open trees; -1 is the root */
-  /* The batch size of the innermost open tree, which begins with those of all open trees. The sizes of a tensor follow
-   * while it is read. */
+  uint8_t batch_ndim[TDICT_SCHEMA_MAX_DEPTH + 1];         /* numbers of batch dimensions of the open trees */
+  int64_t parents[TDICT_SCHEMA_MAX_DEPTH + 1];            /* entries of the open trees, as indices; -1: the root */
+  /* The batch size of the innermost open tree. The batch sizes of all open trees above are prefixes of this array.
+   * While a tensor is read, the other sizes of the tensor follow. */
   int64_t shape[TDICT_MAX_NDIM];
 } parser;
 
@@ -58,7 +59,7 @@ static tdict_status read_number(parser *p, int64_t *out, const char *name, tdict
   return TDICT_OK;
 }
 
-/* Reads a text and its final 0. The text stays in the blob. */
+/* Reads a text and its final 0. Sets *out to the text in the blob. */
 static tdict_status read_text(parser *p, const char **out, const char *name, tdict_error *err) {
   const uint8_t *begin = p->bytes + p->at, *end = memchr(begin, 0, p->count - p->at);
   if (!end) return tdict_fail(err, TDICT_EFORMAT, "%s: at byte %zu: the blob ends inside %s", what, p->at, name);
@@ -68,7 +69,8 @@ static tdict_status read_text(parser *p, const char **out, const char *name, tdi
   return TDICT_OK;
 }
 
-/* Reads sizes to p->shape from `*ndim` on, and adds their number to *ndim, which may become `most`. */
+/* Reads sizes to p->shape, from index *ndim on, and adds their number to *ndim. Returns TDICT_EFORMAT if *ndim would
+ * exceed `most`. */
 static tdict_status read_sizes(parser *p, int *ndim, int most, tdict_error *err) {
   const size_t begin = p->at;
   int64_t count;
@@ -80,7 +82,8 @@ static tdict_status read_sizes(parser *p, int *ndim, int most, tdict_error *err)
   return status;
 }
 
-/* In the second pass, appends sizes to the schema's table of sizes and returns their address there. */
+/* In the first pass, counts the sizes and returns NULL. In the second pass, appends the sizes to the schema's table of
+ * sizes and returns their address in the table. */
 static const int64_t *keep_sizes(parser *p, const int64_t *sizes, int count) {
   p->num_dims += (size_t)count;
   if (!p->out) return NULL;
@@ -112,12 +115,12 @@ static tdict_status read_tensor(parser *p, tdict_schema_entry *entry, tdict_erro
   return TDICT_OK;
 }
 
-/* Reads the head of a tree and opens the tree: the next entries are its children. */
+/* Reads the sizes of a tree and opens the tree, so that the next entries become its children. */
 static tdict_status read_tree(parser *p, tdict_schema_entry *entry, tdict_error *err) {
   int batch_ndim = entry->batch_ndim;
   tdict_status status = read_sizes(p, &batch_ndim, TDICT_MAX_BATCH_NDIM, err);
   if (status != TDICT_OK) return status;
-  /* A tree without further dimensions uses the sizes that its parent has. */
+  /* A tree without further dimensions shares the sizes of its parent. */
   if (batch_ndim > entry->batch_ndim) entry->batch_size = keep_sizes(p, p->shape, batch_ndim);
   entry->batch_ndim = batch_ndim;
   p->depth++;
@@ -173,7 +176,7 @@ static tdict_status read_head(parser *p, tdict_error *err) {
                     version, TDICT_SCHEMA_VERSION);
 }
 
-/* Reads the whole blob once. In the second pass, p->out and p->dims have room for everything. */
+/* Reads the whole blob once. In the second pass, p->out and p->dims have room for all entries and sizes. */
 static tdict_status read_blob(parser *p, tdict_error *err) {
   int batch_ndim = 0;
   p->num_entries = p->num_tensors = p->num_objects = p->num_dims = 0;
@@ -209,7 +212,8 @@ static int compare_keys(const void *a, const void *b) {
   return strcmp(x->key, y->key);
 }
 
-/* Sorts the entries instead of hashing the keys, since an attacker could choose keys with equal hashes. */
+/* Returns TDICT_EFORMAT if a tree has the same key twice. Sorts the entries instead of hashing the keys, since an
+ * attacker could choose keys with equal hashes. */
 static tdict_status check_unique_keys(const tdict_tree_schema *s, tdict_error *err) {
   if (s->num_entries < 2) return TDICT_OK;
   const tdict_schema_entry **sorted = malloc(s->num_entries * sizeof *sorted);
@@ -259,7 +263,8 @@ tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_truste
   if (status != TDICT_OK) return status;
   tdict_tree_schema *s = allocate_schema(&p);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu entries", what, p.num_entries);
-  /* The second pass reads the copy, so keys point into the copy and later changes of `bytes` do no harm. */
+  /* The second pass reads the copy, so the keys point into the copy. Later changes of `bytes` do not affect the
+   * schema. */
   p.bytes = s->bytes;
   p.out = s;
   p.dims = (int64_t *)(void *)(s->entries + s->num_entries);

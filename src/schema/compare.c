@@ -52,12 +52,12 @@ static bool entries_differ(const tdict_schema_entry *a, const tdict_schema_entry
   return true;
 }
 
-/* Compares entry `i` of both schemas, one of which may have no such entry. All entries before `i` are equal. */
+/* Compares entry `i` of both schemas. One of the schemas may have no such entry. All entries before `i` are equal. */
 static bool schemas_differ_at(const tdict_tree_schema *a, const tdict_tree_schema *b, size_t i,
                               tdict_schema_difference *out) {
   const tdict_schema_entry *x = i < a->num_entries ? &a->entries[i] : NULL;
   const tdict_schema_entry *y = i < b->num_entries ? &b->entries[i] : NULL;
-  /* A tree that has ended in one schema lacks the deeper entry of the other schema. */
+  /* If the depths differ, the tree of the deeper entry has already ended in the other schema. */
   const int x_depth = x ? x->depth : -1, y_depth = y ? y->depth : -1;
   const tdict_tree_schema *of = x_depth >= y_depth ? a : b;
   bool differs = true;

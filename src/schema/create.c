@@ -1,5 +1,5 @@
-/* Creates a tree from a schema: checks and measures all entries, allocates, then adds the entries to new nodes, which no
- * other thread has yet. Thread rule: thread-safe, since only new trees are written. */
+/* Creates a tree from a schema. First checks and measures all entries, then allocates the tensors, then adds the
+ * entries to new nodes. Thread rule: thread-safe, since only new trees are written. */
 #include <string.h>
 
 #include "base/error.h"
@@ -12,15 +12,15 @@ static const char what[] = "tree_schema_create";
 
 typedef struct maker {
   const tdict_tree_schema *schema;
-  int batch_ndim; /* of the new root */
+  int batch_ndim; /* number of batch dimensions of the new root */
   const int64_t *batch_size;
   tdict_arena arena;
   tdict_tree *nodes[TDICT_SCHEMA_MAX_DEPTH + 1]; /* the open nodes; borrowed from the root, which the maker owns */
 } maker;
 
 enum { SHAPE_DIMS = TDICT_MAX_BATCH_NDIM + TDICT_MAX_NDIM };
-/* Writes the batch size of an entry, whose first sizes are replaced by those of the new root, and the shape of a tensor
- * after the batch size. Returns the number of sizes. */
+/* Writes the batch size of an entry, with the batch size of the new root in place of the batch size of the schema's
+ * root. Then writes the other sizes of a tensor. Returns the number of sizes. */
 static int write_sizes(const maker *m, const tdict_schema_entry *entry, int64_t sizes[SHAPE_DIMS]) {
   int count = m->batch_ndim;
   for (int i = 0; i < count; i++) sizes[i] = m->batch_size[i];

@@ -1,5 +1,5 @@
-/* Makes the schema of a tree: writes the blob in two walks, the first of which only counts bytes, and reads the blob.
- * Borrows the tree. Thread rule: see tdict/schema.h. */
+/* Makes the schema of a tree. The first walk through the tree counts the bytes of the blob, and the second walk writes
+ * the blob. The schema is then read from the blob. Borrows the tree. Thread rule: see tdict/schema.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +16,9 @@ typedef struct writer {
   uint8_t *bytes; /* NULL: the bytes are only counted */
   size_t count;
   size_t depth; /* number of nodes that are open in the blob, the root included */
-  /* The batch size of the innermost open node begins with those of all open nodes. */
+  /* The batch size of the innermost open node. The batch sizes of all open nodes above are prefixes of this array. */
   int64_t batch_size[TDICT_MAX_BATCH_NDIM];
-  uint8_t batch_ndim[TDICT_SCHEMA_MAX_DEPTH + 2]; /* of the node at each depth */
+  uint8_t batch_ndim[TDICT_SCHEMA_MAX_DEPTH + 2]; /* number of batch dimensions of the node at each depth */
 } writer;
 
 static void put(writer *w, const void *bytes, size_t count) {
@@ -61,8 +61,8 @@ static tdict_status write_tensor(writer *w, const tdict_tensor *t, tdict_error *
   return TDICT_OK;
 }
 
-/* Writes the head of a child and enters the child. A child that does not begin with the batch size of its parent takes
- * the batch size of the parent, as in all functions that use batch sizes. */
+/* Writes the sizes of a child and enters the child. If the child's batch size does not begin with the batch size of the
+ * parent, writes the child with the parent's batch size. */
 static tdict_status write_tree(writer *w, tdict_tree *child, tdict_error *err) {
   const int above = w->batch_ndim[w->depth];
   int batch_ndim = above;

@@ -1,4 +1,5 @@
-/* Implements MurmurHash3_x64_128. Reads bytes one by one into words, so that all machines agree. Thread-safe. */
+/* Implements MurmurHash3_x64_128. Reads bytes one by one into words, so that the result is the same on all machines.
+ * Thread-safe. */
 #include "schema/hash128.h"
 
 static const uint64_t c1 = 0x87c37b91114253d5u, c2 = 0x4cf5ad432745937fu;
@@ -28,7 +29,7 @@ tdict_hash128 tdict_hash128_of(const void *bytes, size_t count, uint32_t seed) {
     first = (rotate(first ^ mix_first(load(at, 8)), 27) + second) * 5 + 0x52dce729;
     second = (rotate(second ^ mix_second(load(at + 8, 8)), 31) + first) * 5 + 0x38495ab5;
   }
-  /* The last 0 to 15 bytes. A word of no bytes is 0 and changes nothing. */
+  /* Mix the last 0 to 15 bytes. A word of no bytes is 0 and changes nothing. */
   if (left > 8) second ^= mix_second(load(at + 8, left - 8));
   first ^= mix_first(load(at, left < 8 ? left : 8));
   first ^= count;

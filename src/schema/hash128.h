@@ -1,4 +1,4 @@
-/* MurmurHash3_x64_128 by Austin Appleby (public domain), with seed 0 or another seed. The result does not depend on the
+/* Declares the hash function MurmurHash3_x64_128 by Austin Appleby (public domain). The result does not depend on the
  * byte order of the machine. Pure function; thread-safe. */
 #ifndef TDICT_SCHEMA_HASH128_H
 #define TDICT_SCHEMA_HASH128_H

@@ -1,5 +1,6 @@
 /* Defines a schema: its blob, and a table of the entries in the blob. A schema is one block of memory. Keys and type
- * names are pointers into the blob. Thread rule: a schema is never changed; counting is thread-safe. */
+ * names are pointers into the blob. Thread rule: safe from any thread, since a schema never changes and its reference
+ * count is atomic. */
 #ifndef TDICT_SCHEMA_SCHEMA_H
 #define TDICT_SCHEMA_SCHEMA_H
 
@@ -17,9 +18,9 @@ struct tdict_tree_schema {
   tdict_schema_entry entries[];
 };
 
-/* Buffer size for the path of an entry in an error. */
+/* Size of a buffer for the path of an entry in a tdict_error. */
 enum { TDICT_SCHEMA_PATH_BYTES = sizeof((tdict_error *)NULL)->path };
-/* Writes the path of an entry, cut in the middle as in tdict_error, and returns the buffer. */
+/* Writes the path of entry `i` and returns the buffer. Replaces the middle of a long path by "...". */
 char *tdict_schema_cut_path(const tdict_tree_schema *schema, size_t i, char buffer[TDICT_SCHEMA_PATH_BYTES]);
 
 #endif

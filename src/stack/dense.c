@@ -1,4 +1,4 @@
-/* Copies the items of a lazy stack into one tree. Thread rule: as in tdict/lazy_stack.h. */
+/* Copies the items of a lazy stack into one tree, with or without padding. Thread rule: as in tdict/lazy_stack.h. */
 #include "base/error.h"
 #include "base/options.h"
 #include "ops/pad.h"

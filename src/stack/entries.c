@@ -23,14 +23,15 @@ typedef struct walker {
   const tdict_lazy_stack *stack;
   tdict_lazy_visitor visit;
   void *user;
-  tdict_tensor **tensors; /* room for one of each item */
+  tdict_tensor **tensors; /* room for one tensor of each item */
 } walker;
 
 static tdict_lazy_kind kind_of(const tdict_entry *entry) {
   return entry->tensor ? TDICT_LAZY_TENSORS : entry->tree ? TDICT_LAZY_TREES : TDICT_LAZY_OBJECTS;
 }
 
-/* Finds the entry of the first item in the other items. Calls the program's visitor if all items have the entry. */
+/* Looks up the path of an entry of the first item in all other items. Calls the program's visitor if all items have the
+ * entry. */
 static tdict_status visit_common(void *user, const tdict_entry *entry, tdict_error *err) {
   const walker *w = user;
   tdict_lazy_entry found = {.path = entry->path, .depth = entry->depth, .kind = kind_of(entry)};
@@ -83,7 +84,7 @@ tdict_status tdict_lazy_stack_get_list(const tdict_lazy_stack *stack, const char
   return TDICT_OK;
 }
 
-/* Returns TDICT_ESHAPE for the tensors of the items 0 and `i`. */
+/* Returns TDICT_ESHAPE. The message names the shapes of the tensors in item 0 and in item `i`. */
 static tdict_status fail_shapes(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
                                 tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
@@ -115,7 +116,7 @@ tdict_status tdict_lazy_stack_get_shape(const tdict_lazy_stack *stack, const cha
   return TDICT_OK;
 }
 
-/* Checks that a tensor can be stacked with the first one. */
+/* Checks that a tensor can be stacked with the first tensor. */
 static tdict_status check_stackable(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
                                     tdict_error *err) {
   char wanted[TDICT_DTYPE_TEXT_BYTES], found[TDICT_DTYPE_TEXT_BYTES];
@@ -132,7 +133,7 @@ static tdict_status check_stackable(const char *what, const tdict_tensor *first,
   return TDICT_OK;
 }
 
-/* Allocates the tensor that holds `count` tensors like `first`. */
+/* Allocates a tensor for a stack of `count` tensors like `first`. */
 static tdict_status create_stacked(const char *what, const tdict_tensor *first, size_t count, tdict_memory *memory,
                                    tdict_tensor **out, tdict_error *err) {
   int64_t shape[TDICT_MAX_NDIM + 1] = {(int64_t)count};
@@ -186,7 +187,8 @@ tdict_status tdict_lazy_stack_get_tree(const tdict_lazy_stack *stack, const char
   return status;
 }
 
-/* Sets a tensor at a path of an item, in the replacement of the node that must change. */
+/* Sets a tensor at a path of an item. Changes only a copy of the node. tdict_changes_end() moves the contents of this
+ * copy into the node. */
 static tdict_status set_in_item(tdict_changes *changes, tdict_tree *item, const char *path, tdict_tensor *tensor,
                                 tdict_error *err) {
   tdict_place place, changed;
@@ -205,7 +207,7 @@ static tdict_status set_in_item(tdict_changes *changes, tdict_tree *item, const 
   return status;
 }
 
-/* Makes a view of element `i` of the first dimension. */
+/* Makes a view of element `i` along dimension 0. */
 static tdict_status view_element(const tdict_tensor *tensor, size_t i, tdict_tensor **out, tdict_error *err) {
   tdict_made made;
   tdict_made_of(tensor, &made);

@@ -20,7 +20,8 @@ tdict_status tdict_lazy_fail_at(tdict_error *err, tdict_status status, size_t i,
   return tdict_error_at(err, status, text);
 }
 
-/* Checks that an item has the batch size of the stack. `i` is the index of the item, for the message. */
+/* Checks that an item has the batch size of the stack without its first dimension. `i` is the index of the item, for
+ * the message. */
 static tdict_status check_item(const char *what, const tdict_lazy_stack *stack, const tdict_tree *item, size_t i,
                                tdict_error *err) {
   const int ndim = stack->batch_ndim - 1;
@@ -44,7 +45,7 @@ tdict_status tdict_lazy_stack_check(const char *what, const tdict_lazy_stack *st
   return status;
 }
 
-/* Makes an empty stack with room for items like `first`. */
+/* Makes an empty stack for items with the batch size of `first`. The stack has room for `cap` items. */
 static tdict_status create_empty(const char *what, const tdict_tree *first, size_t cap, tdict_lazy_stack **out,
                                  tdict_error *err) {
   const int ndim = tdict_batch_ndim(first);
@@ -66,7 +67,7 @@ static tdict_status create_empty(const char *what, const tdict_tree *first, size
   return TDICT_OK;
 }
 
-/* Puts an item at a place for which the list has room. */
+/* Inserts an item at index `i`. The list must have room for one more item. */
 static void put_item(tdict_lazy_stack *stack, size_t i, const tdict_tree *item) {
   memmove(stack->items + i + 1, stack->items + i, (stack->count - i) * sizeof *stack->items);
   stack->items[i] = tdict_retain(item);
@@ -120,7 +121,7 @@ tdict_status tdict_lazy_stack_get_item(const tdict_lazy_stack *stack, int64_t i,
   return TDICT_OK;
 }
 
-/* Makes a stack of the items that a plan selects. */
+/* Makes a stack of the items that an index plan selects. */
 static tdict_status select_items(const char *what, const tdict_lazy_stack *stack, const tdict_index_plan *plan,
                                  tdict_lazy_stack **out, tdict_error *err) {
   const int64_t count = plan->shape[0];

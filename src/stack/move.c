@@ -13,7 +13,7 @@ static tdict_name name_item(size_t i, char key[KEY_BYTES]) {
   return tdict_name_of(key, (size_t)snprintf(key, KEY_BYTES, "%zu", i));
 }
 
-/* Makes a tree without a batch size that holds the items themselves. */
+/* Makes a tree without batch dimensions whose children are the items themselves, not copies. */
 static tdict_status create_parent(const char *what, const tdict_lazy_stack *stack, tdict_tree **out, tdict_error *err) {
   tdict_tree *parent;
   tdict_status status = tdict_create(0, NULL, &parent, err);
@@ -59,7 +59,7 @@ tdict_status tdict_lazy_stack_to_device(tdict_context *context, const tdict_lazy
   return status;
 }
 
-/* Returns the tree at key "i" of a tree, which must be its i-th key. */
+/* Finds the child of key number `i` of a tree. The key must be the number `i` as decimal text. */
 static tdict_status get_child(const char *what, const tdict_tree *tree, size_t i, tdict_tree **out, tdict_error *err) {
   char key[KEY_BYTES];
   tdict_entry entry;

@@ -39,12 +39,12 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides);
 
-/* Replaces a count of -1 so that the product of the counts is `total`. Returns TDICT_EINVAL for an invalid count,
- * TDICT_ESHAPE for another number of elements. The error message begins with `what`. */
+/* Replaces a count of -1 so that the product of the counts is `total`. Returns TDICT_EINVAL for an invalid count, and
+ * TDICT_ESHAPE if the counts cannot have this product. The error message begins with `what`. */
 tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err);
 
-/* A temporary tensor on the stack that uses the storage of another tensor. It holds no reference to the storage, and
- * must not be retained or released. */
+/* A temporary tensor on the stack that uses the storage of another tensor. The temporary tensor holds no reference to
+ * the storage, and must not be retained or released. */
 typedef struct tdict_temp {
   tdict_tensor tensor;
   int64_t dims[2 * TDICT_MAX_NDIM];

@@ -29,7 +29,7 @@ tdict_status tdict_arena_allocate(tdict_arena *arena, tdict_memory *memory, bool
   if (!arena->num_tensors) return TDICT_OK;
   tdict_status status = tdict_storage_create(memory, arena->bytes, zero, &storage, err);
   if (status != TDICT_OK) return status;
-  /* Tells transfers that the gaps between the tensors hold no data. */
+  /* The flag tells transfers that the gaps between the tensors hold no data. */
   storage->flags |= TDICT_STORAGE_ARENA;
   status = tdict_slab_create(arena->num_tensors, arena->num_dims, storage, &arena->slab, err);
   tdict_storage_release(storage);

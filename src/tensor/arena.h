@@ -1,6 +1,6 @@
 /* Declares the arena, which creates tensors in C order, one after another in one storage. The caller measures all
- * tensors, allocates the arena, and then adds the same tensors in the same order. One call owns the arena. Thread rule:
- * used by one thread at a time. */
+ * tensors, allocates the arena, and then adds the same tensors in the same order. The function that uses the arena owns
+ * the arena. Thread rule: used by one thread at a time. */
 #ifndef TDICT_TENSOR_ARENA_H
 #define TDICT_TENSOR_ARENA_H
 
@@ -21,7 +21,7 @@ tdict_status tdict_arena_measure(tdict_arena *arena, const char *what, tdict_dty
 /* Allocates the storage and a slab for the measured tensors. If no tensor was measured, allocates nothing. Returns the
  * errors of tdict_storage_create() and tdict_slab_create(). */
 tdict_status tdict_arena_allocate(tdict_arena *arena, tdict_memory *memory, bool zero, tdict_error *err);
-/* Adds a measured tensor. The caller owns one reference to the tensor. Each tensor begins on a multiple of 256 bytes.
+/* Adds a measured tensor. The caller owns one reference to the tensor. Each tensor begins at a multiple of 256 bytes.
  * Cannot fail. */
 tdict_tensor *tdict_arena_add(tdict_arena *arena, tdict_dtype dtype, int ndim, const int64_t *shape);
 /* Drops the arena's reference to the slab. The tensors keep the storage. */

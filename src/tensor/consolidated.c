@@ -1,4 +1,5 @@
-/* Makes and counts the records of consolidated trees. See consolidated.h for ownership and threads. */
+/* Makes the records of consolidated trees, and counts references to the records. See consolidated.h for ownership and
+ * threads. */
 #include "tensor/consolidated.h"
 
 #include <stdlib.h>

@@ -1,12 +1,12 @@
-/* The record of a consolidated tree: its storage, and where its leaves lie in this storage. The record is counted. The
- * root node of the tree and transfers of the tree hold references. The record does not change after it is made.
- * Thread rule: safe from any thread. */
+/* The record of a consolidated tree: its storage, and where its leaves lie in this storage. The record is
+ * reference-counted. The root node of the tree and transfers of the tree hold references. The record does not change
+ * after its creation. Thread rule: safe from any thread. */
 #ifndef TDICT_TENSOR_CONSOLIDATED_H
 #define TDICT_TENSOR_CONSOLIDATED_H
 
 #include "tensor/tensor.h"
 
-/* The bytes of one leaf, counted from the begin of the storage. */
+/* The bytes of one leaf, as an offset from the start of the storage and a size. */
 typedef struct tdict_leaf_span {
   size_t begin, bytes;
 } tdict_leaf_span;
@@ -22,8 +22,8 @@ typedef struct tdict_consolidated {
  * `storage`. Returns TDICT_ENOMEM. */
 tdict_status tdict_consolidated_create(size_t num_leaves, tdict_storage *storage, tdict_consolidated **out,
                                        tdict_error *err);
-/* Makes the record of a tree whose leaves lie in `storage` as the leaves of `like` do in theirs. Returns
- * TDICT_ENOMEM. */
+/* Makes the record of a tree whose leaves have the same offsets in `storage` as the leaves of `like` have in the
+ * storage of `like`. Returns TDICT_ENOMEM. */
 tdict_status tdict_consolidated_create_like(const tdict_consolidated *like, tdict_storage *storage,
                                             tdict_consolidated **out, tdict_error *err);
 tdict_consolidated *tdict_consolidated_retain(tdict_consolidated *record);

@@ -37,7 +37,7 @@ unsigned tdict_small_float_encode(const tdict_small_float *layout, double value)
   const uint64_t fraction = bits & (((uint64_t)1 << 52) - 1);
   const int exponent = (int)(bits >> 52 & 0x7ff);
   if (exponent == 0x7ff) return sign | layout->top | (fraction ? 1u << (mantissa - 1) : 0);
-  if (exponent == 0) return sign; /* smaller than any small float */
+  if (exponent == 0) return sign; /* zero or a subnormal double, which rounds to zero */
   uint64_t significand = fraction | (uint64_t)1 << 52;
   int shift = 52 - mantissa, biased = exponent - 1023 + (1 << (layout->exponent - 1)) - 1;
   if (biased <= 0) { /* subnormal: fewer bits are kept */
@@ -57,7 +57,7 @@ double tdict_small_float_decode(const tdict_small_float *layout, unsigned bits) 
   const int mantissa = layout->mantissa, places = layout->exponent + mantissa;
   const unsigned magnitude = bits & ((1u << places) - 1), exponent = magnitude >> mantissa;
   const uint64_t sign = (uint64_t)(bits >> places & 1) << 63;
-  /* 1023 is the bias of a double. */
+  /* The exponent bias of a double, 1023, less the bias of the small float. */
   const uint64_t scale = (uint64_t)(1024 - (1 << (layout->exponent - 1))) << 52;
   uint64_t wide = ((uint64_t)magnitude << (52 - mantissa)) + scale;
   double value;

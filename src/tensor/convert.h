@@ -8,21 +8,22 @@
  * several lanes are not supported. */
 bool tdict_convert_knows(tdict_dtype dtype);
 /* Writes `value` as one element of `dtype`. Floats are rounded to nearest, ties to even, and become infinite if too
- * large. Integers are truncated.
- * Returns false and writes nothing if an integer type cannot hold the value or the dtype is not supported. */
+ * large. If `dtype` is an integer type, the value is truncated toward zero. Returns false and writes nothing if an
+ * integer type cannot hold the value or the dtype is not supported. */
 bool tdict_convert_double(tdict_dtype dtype, double value, void *element);
 
 /* The layout of a float of at most 16 bits. The sign bit is above the exponent. */
 typedef struct tdict_small_float {
   int mantissa, exponent; /* numbers of stored bits */
   bool has_infinity;      /* false: numbers that are too large become NaN */
-  unsigned top;           /* smallest magnitude that is no number: infinity, or the only NaN */
+  unsigned top;           /* smallest magnitude bits that are not finite: infinity, or the only NaN */
 } tdict_small_float;
 /* Returns the layout of float16, bfloat16, float8_e4m3fn or float8_e5m2, and NULL for any other dtype. */
 const tdict_small_float *tdict_small_float_of(tdict_dtype dtype);
-/* Rounds to nearest, ties to even. A NaN stays NaN. */
+/* Returns the bits of the small float. Rounds to nearest, ties to even. A NaN stays NaN. */
 unsigned tdict_small_float_encode(const tdict_small_float *layout, double value);
-/* Returns the exact value. Uses integers only, because floating-point instructions may flush subnormal numbers. */
+/* Returns the exact value of the small float. Does not compute with subnormal numbers, because the processor may treat
+ * them as zero. */
 double tdict_small_float_decode(const tdict_small_float *layout, unsigned bits);
 
 #endif

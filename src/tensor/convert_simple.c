@@ -126,7 +126,7 @@ static size_t check_integers(tdict_dtype to, tdict_dtype from, const int64_t *in
 static size_t truncate_reals(tdict_dtype to, const double *in, size_t count, int64_t *out) {
   const unsigned bits = to >> 8 & 0xffu;
   const bool is_signed = (to & 0xffu) == CODE_INT;
-  const double end = (double)((uint64_t)1 << (bits - 1)) * (is_signed ? 1 : 2); /* one more than the highest */
+  const double end = (double)((uint64_t)1 << (bits - 1)) * (is_signed ? 1 : 2); /* one more than the highest value */
   const double low = is_signed ? -end : 0;
   /* Numbers above low - 1 truncate to low. For 64 bits, low - 1 rounds to low, which is accepted, too. A comparison
    * with NaN is false. */
@@ -137,8 +137,8 @@ static size_t truncate_reals(tdict_dtype to, const double *in, size_t count, int
 }
 
 /* Converts integers to double for a destination of dtype `to`. If the destination is narrower than a double, rounding
- * twice could give another result. Such a destination gets a double of 53 bits whose last bit is 1 if any lower bit of
- * the integer is 1 (round to odd). Rounding this double gives the same result as rounding the integer. */
+ * twice could give a wrong result. For such a destination, the integer is rounded to odd: the last bit of the double is
+ * 1 if any lower bit of the integer is 1. Rounding this double gives the same result as rounding the integer. */
 static void widen_integers(tdict_dtype to, tdict_dtype from, const int64_t *in, size_t count, double *out) {
   for (size_t i = 0; i < count; i++) {
     const bool is_negative = from != TDICT_U64 && in[i] < 0;

@@ -9,9 +9,8 @@
 /* Returns true if tdict_convert_simple() supports the pair. Both dtypes must be known and have one lane. */
 bool tdict_convert_supports(tdict_dtype to, tdict_dtype from);
 /* Converts `count` elements, which are adjacent in both arrays. The addresses need not be aligned. The arrays must not
- * overlap.
- * Returns `count`, or the index of the first element that an integer dtype cannot hold. In this case the elements of
- * `dst` are unspecified. */
+ * overlap. Returns `count` if all elements were converted. If `to` is an integer dtype that cannot hold an element,
+ * returns the index of the first such element. The elements of `dst` are then unspecified. */
 size_t tdict_convert_simple(tdict_dtype to, void *dst, tdict_dtype from, const void *src, size_t count);
 
 #endif

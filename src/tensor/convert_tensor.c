@@ -47,7 +47,7 @@ typedef struct side {
   char *data;
   size_t item;
   bool is_strided;
-  tdict_pair pair; /* strided elements and a buffer in C order; the destination of a copy is first */
+  tdict_pair pair; /* layouts of the strided elements and of the buffer; the destination of the copy is first */
   char buffer[CHUNK * TDICT_ELEMENT_BYTES];
 } side;
 
@@ -60,7 +60,7 @@ static void init_side(side *s, const tdict_tensor *t, bool is_dst) {
     tdict_pair_init(&s->pair, t->ndim, t->dims, is_dst ? strides : NULL, is_dst ? NULL : strides, s->item);
 }
 
-/* Returns the address of adjacent elements [at, at + count), or the buffer. */
+/* Returns the address of element `at` if the elements are adjacent, else the buffer. */
 static char *find_chunk(side *s, size_t at) { return s->is_strided ? s->buffer : s->data + at * s->item; }
 
 /* Copies strided elements [at, at + count) to the buffer, or from the buffer. */
@@ -70,7 +70,8 @@ static void copy_chunk(side *s, size_t at, size_t count, bool to_buffer) {
   void *first = (void *)((uintptr_t)s->buffer - begin);
   const tdict_pair_part part = {to_buffer ? first : s->data, to_buffer ? s->data : first, begin,
                                 begin + count * s->item};
-  (void)tdict_pair_walk(&s->pair, &part, copy_rect, NULL, NULL); /* cannot fail: copy_rect() does not */
+  (void)tdict_pair_walk(&s->pair, &part, copy_rect, NULL,
+                        NULL); /* cannot fail, since copy_rect() always returns TDICT_OK */
 }
 
 /* Converts all elements. Returns their number, or the index of the first element that does not fit, in C order. */
@@ -92,7 +93,7 @@ static size_t convert_elements(const tdict_tensor *dst, const tdict_tensor *src)
   return count;
 }
 
-/* Writes the value of an element that does not fit. */
+/* Writes the value of an element as text. */
 static void format_value(tdict_dtype dtype, const void *element, char *text, size_t room) {
   double real, imaginary;
   int64_t wide;

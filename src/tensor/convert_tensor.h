@@ -8,7 +8,8 @@
 /* Checks that the elements of `from` can be converted to `to`: both dtypes are supported, and the tensor is in host
  * memory. Returns TDICT_EDTYPE, TDICT_ENOTSUP or TDICT_EWRONGDEVICE. The error message begins with `what`. */
 tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_tensor *from, tdict_error *err);
-/* Checks that new elements can be in `memory`; NULL is host memory. Returns TDICT_EWRONGDEVICE. */
+/* Checks that converted elements can be written to `memory`. NULL means plain host memory. Returns TDICT_EWRONGDEVICE
+ * if `memory` is on a device. */
 tdict_status tdict_convert_check_memory(const char *what, const tdict_memory *memory, tdict_error *err);
 /* Converts all elements of `src` to the dtype of `dst`, and returns the errors of tdict_convert(). The error messages
  * begin with `what`. */

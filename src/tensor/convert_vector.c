@@ -19,8 +19,8 @@ typedef bool (*steps_fn)(void *to, const void *from, size_t steps, bool streams)
 #define AVX512 __attribute__((target("avx512f")))
 /* Every processor with AVX2 has F16C. */
 #define AVX2 __attribute__((target("avx2,f16c")))
-/* A converter reads the elements at `src` that make one vector of the result. It clears *fits if the destination cannot
- * hold one of the elements. */
+/* A converter reads the elements at `src` that make one vector of the result. The converter sets *fits to false if the
+ * destination cannot hold one of these elements. */
 #define TO_512(name) AVX512 static inline __m512i name##_512(const char *src, bool *fits)
 #define TO_256(name) AVX2 static inline __m256i name##_256(const char *src, bool *fits)
 #define LOAD_512(at) _mm512_loadu_si512(src + (at))
@@ -30,8 +30,8 @@ typedef bool (*steps_fn)(void *to, const void *from, size_t steps, bool streams)
 #define JOIN_256(low, high) _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1)
 enum { EVEN_QUARTERS = 0x88, ODD_QUARTERS = 0xdd, IN_ORDER = 0xd8, NEAREST_EVEN = 0 };
 
-/* Rounds to bfloat16 in the low half of each item: adds half of the last bit that is kept, and a little less if that
- * bit is 0, so that ties go to even. A NaN gets a bit that is kept. */
+/* Rounds each float to a bfloat16 in the low half of the item. Adds 0x7fff, and 1 more if the last kept bit is 1, so
+ * that ties go to even. Sets a kept bit in the mantissa of a NaN, so that the result is a NaN. */
 AVX512 static inline __m512i round_to_bf16_512(__m512i bits) {
   const __m512 value = _mm512_castsi512_ps(bits);
   const __m512i last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -66,7 +66,8 @@ TO_256(bf16_f32) {
   return _mm256_slli_epi32(_mm256_cvtepu16_epi32(LOAD_128(0)), 16);
 }
 
-/* The form with a mask: the other form is a macro that converts -1 to a mask without a cast. */
+/* Uses the intrinsic with a mask, because the intrinsic without a mask is a macro that converts -1 to a mask without a
+ * cast. */
 AVX512 static inline __m256i round_to_f16_512(__m512i bits) {
   return _mm512_maskz_cvtps_ph((__mmask16)0xffff, _mm512_castsi512_ps(bits), NEAREST_EVEN);
 }
@@ -158,7 +159,8 @@ TO_256(f64_f32) {
                   _mm_castps_si128(_mm256_cvtpd_ps(_mm256_castsi256_pd(LOAD_256(32)))));
 }
 
-/* Defines the two functions of a pair, from its converters. */
+/* Defines the AVX-512 function and the AVX2 function of a pair of dtypes. The functions call the converters of the
+ * pair. */
 #define STEPS(name, to_bytes, from_bytes)                                                         \
   AVX512 static bool steps_##name##_512(void *to, const void *from, size_t steps, bool streams) { \
     bool fits = true;                                                                             \
@@ -197,7 +199,7 @@ STEPS(i32_f32, 4, 4)
 STEPS(u8_f32, 4, 1)
 STEPS(f64_f32, 4, 8)
 
-/* Finds the function of a pair, or returns NULL. */
+/* Returns the function of a pair of dtypes, or NULL if the pair has no function. */
 static steps_fn find_steps(tdict_stream_kind kind, tdict_dtype to, tdict_dtype from) {
   static const struct {
     tdict_dtype to, from;
@@ -236,7 +238,7 @@ typedef struct vector {
   steps_fn steps;
 } vector;
 
-/* Converts less than a step, in buffers of a whole step. */
+/* Converts fewer elements than one step. Copies the elements through buffers of one whole step. */
 static bool convert_rest(const vector *v, char *dst, const char *src, size_t count) {
   char from[STEP * MOST_ITEM_BYTES] = {0}, to[STEP * MOST_ITEM_BYTES];
   memcpy(from, src, count * v->from_bytes);
@@ -245,8 +247,8 @@ static bool convert_rest(const vector *v, char *dst, const char *src, size_t cou
   return true;
 }
 
-/* Returns the number of elements before the first cache line of `dst`. Returns SIZE_MAX if the result is not to be
- * streamed: it is small, or no element begins at a cache line. */
+/* Returns the number of elements before the first cache line of `dst`. Returns SIZE_MAX if streaming stores are not
+ * used, because the result is small or no element begins at a cache line. */
 static size_t count_before_line(const vector *v, const char *dst, size_t count) {
   const size_t head = (size_t)(-(uintptr_t)dst % LINE_BYTES);
   return count * v->to_bytes >= MIN_STREAM_BYTES && head % v->to_bytes == 0 ? head / v->to_bytes : SIZE_MAX;

@@ -7,8 +7,8 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* Says how rectangles are copied. If `memory` is NULL, the host copies them. Otherwise the copy operation of `memory`
- * does. */
+/* Says how rectangles are copied. If `memory` is NULL, the host copies the rectangles. Otherwise the copy operation of
+ * `memory` copies the rectangles. */
 typedef struct mover {
   tdict_memory *memory;
   tdict_direction direction;
@@ -41,7 +41,7 @@ static tdict_status find_mover(const tdict_tensor *dst, const tdict_tensor *src,
                     "copy: from %s to %s, but the device memory belongs to the program and to no context", from, to);
 }
 
-/* Writes a shape such as "(2, 3)", cut if it is long. */
+/* Writes a shape such as "(2, 3)" and returns the text. Cuts a long shape. */
 static const char *format_shape(const tdict_tensor *t, char *text, size_t room) {
   size_t at = (size_t)snprintf(text, room, "(");
   for (int i = 0; i < t->ndim && at < room; i++)
@@ -75,8 +75,8 @@ static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *e
 static tdict_status copy_elements(tdict_tensor *dst, const tdict_tensor *src, mover *m, tdict_error *err) {
   tdict_pair pair;
   if (!m->memory && tdict_tensor_is_contiguous(dst) && tdict_tensor_is_contiguous(src)) {
-    memmove(dst->data, src->data, tdict_tensor_nbytes(dst)); /* The common case: one copy, without the cost of a walk
-                                                              * through the dimensions. */
+    /* In this common case, one copy avoids the cost of a walk through the dimensions. */
+    memmove(dst->data, src->data, tdict_tensor_nbytes(dst));
     return TDICT_OK;
   }
   tdict_pair_init(&pair, dst->ndim, dst->dims, tdict_tensor_dims_strides(dst), tdict_tensor_dims_strides(src),

@@ -1,4 +1,4 @@
-/* Reads and writes elements as numbers. Nothing is owned. Thread rule: see element.h. */
+/* Reads and writes elements as numbers. Owns nothing. Thread rule: see element.h. */
 #include "tensor/element.h"
 
 #include <math.h>
@@ -71,8 +71,8 @@ static void fill_host_run(void *to, const void *element, size_t item, size_t byt
     return;
   }
   memcpy(to, element, item);
-  for (size_t done = item; done < bytes;) { /* Copy the part that is already filled. The filled part doubles each
-                                             * time. */
+  /* Copy the part that is already filled. The filled part doubles each time. */
+  for (size_t done = item; done < bytes;) {
     size_t more = done < bytes - done ? done : bytes - done;
     memcpy((char *)to + done, to, more);
     done += more;
@@ -110,8 +110,9 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
   return status;
 }
 
-/* Fills one box per dimension: in this dimension the indices after the end of `part`, and in the dimensions before only
- * the indices of `part`. The boxes do not overlap, and together are the rest of the row. */
+/* Fills one box for each dimension. In this dimension, the box has the indices after the end of `part`. In earlier
+ * dimensions, the box has only the indices of `part`. In later dimensions, the box has all indices. The boxes do not
+ * overlap, and together they cover the rest of the row. */
 tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
                                tdict_error *err) {
   const size_t item = tdict_dtype_bytes(row->dtype);
@@ -154,7 +155,7 @@ static double read_integer(tdict_dtype dtype, const void *element) {
   size_t bytes = tdict_dtype_bytes(dtype);
   bool is_signed = (dtype & 0xffu) == 0;
   for (size_t i = 0; i < bytes; i++)
-    wide |= (int64_t)((uint64_t)((const unsigned char *)element)[i] << (8 * i)); /* the machine is little-endian */
+    wide |= (int64_t)((uint64_t)((const unsigned char *)element)[i] << (8 * i)); /* elements are little-endian */
   if (is_signed && bytes > 0 && bytes < 8 && wide >> (8 * bytes - 1)) wide -= (int64_t)1 << (8 * bytes);
   return is_signed ? (double)wide : (double)(uint64_t)wide;
 }

@@ -146,7 +146,7 @@ typedef struct pair_cursor {
   uintptr_t dst, src;
 } pair_cursor;
 
-/* Steps along dimension i. Addresses wrap as unsigned numbers, so stepping back is well defined. */
+/* Moves by `count` indices along dimension i. Addresses wrap as unsigned numbers, so stepping back is well defined. */
 static void step_along(pair_cursor *w, int i, int64_t count) {
   w->index[i] += count;
   w->dst += (uintptr_t)w->pair->dst_strides[i] * (uintptr_t)count;
@@ -162,8 +162,8 @@ static void seek_run(pair_cursor *w, size_t run) {
   }
 }
 
-/* Moves `runs` runs forward along the innermost dimension, which has at least `runs` runs left. Carries into outer
- * dimensions. */
+/* Moves `runs` runs forward along the innermost dimension, which has at least `runs` runs left. At the end of a
+ * dimension, moves on in the next outer dimension. */
 static void advance_runs(pair_cursor *w, int64_t runs) {
   int i = w->pair->ndim - 1;
   step_along(w, i, runs);

@@ -1,5 +1,5 @@
-/* Computes with shapes and strides. Strides are in elements unless their name says bytes. Allocates nothing. Pure
- * functions; thread-safe. */
+/* Computes with shapes and strides. Strides are in elements, but the strides of tdict_pair are in bytes. Allocates
+ * nothing. Pure functions; thread-safe. */
 #ifndef TDICT_TENSOR_LAYOUT_H
 #define TDICT_TENSOR_LAYOUT_H
 
@@ -23,8 +23,8 @@ void tdict_layout_strides(int ndim, const int64_t *shape, int64_t *strides);
 /* Returns true if the elements are in C order without gaps. Dimensions of size 1 are ignored; a shape without
  * elements is contiguous. */
 bool tdict_layout_is_contiguous(int ndim, const int64_t *shape, const int64_t *strides);
-/* Computes the range of bytes that the elements cover, relative to the first element: *low is the lowest byte, *end
- * is one past the highest. Both are 0 if there are no elements. Returns false on overflow. */
+/* Computes the range of bytes that the elements cover, relative to the first element: *low is the lowest byte, *end is
+ * the highest byte + 1. Both are 0 if there are no elements. Returns false on overflow. */
 bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides, size_t item_bytes, int64_t *low,
                          int64_t *end);
 

@@ -3,8 +3,8 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* If a tensor has more rows than this, tdict_tensor_regain_lost() does not mark the rows one by one. The set of lost
- * bytes could otherwise get an entry for each row. */
+/* If a tensor has more rows than this number, tdict_tensor_regain_lost() does not mark the rows as written one by one.
+ * The set of lost bytes could otherwise get an entry for each row. */
 enum { MAX_REGAINED_ROWS = 1 << 20 };
 
 /* A dimension of a tensor: the number of elements, and the distance between them. */
@@ -51,7 +51,8 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
     e.width += (size_t)(dims[next].count - 1) * dims[next].step;
   if (next == count) return tdict_extent_all(e.begin, e.end);
   e.layout = mix_hash(mix_hash(0x243f6a8885a308d3u, e.begin), e.width);
-  /* If all rows are the same distance apart, this distance is the pitch. Otherwise the pitch is 0, that is, unknown. */
+  /* If all rows are the same distance apart, this distance is the pitch. Otherwise the pitch is 0, which means that the
+   * rows are unknown. */
   e.pitch = dims[next].step;
   size_t all = e.pitch;
   for (int i = next; i < count; i++) {

@@ -1,4 +1,4 @@
-/* Copies rows of bytes from one list of offsets to another list of offsets. Keeps no state. Thread-safe. */
+/* Copies rows of bytes between two lists of offsets. Keeps no state. Thread-safe. */
 #ifndef TDICT_TENSOR_ROWS_H
 #define TDICT_TENSOR_ROWS_H
 

@@ -12,8 +12,8 @@
 #include "tensor/convert.h"
 #include "tensor/layout.h"
 
-/* Sets the fields of a tensor that describe its elements. Does not set `refs`, `slab` and `storage`. `dims` has room
- * for counts and strides. */
+/* Sets the fields of a tensor that describe its elements. Does not set `refs`, `slab` or `storage`. `dims` has room for
+ * counts and strides. */
 static void init_record(tdict_tensor *t, const tdict_tensor_desc *view, int64_t *dims) {
   int ndim = view->ndim;
   t->data = view->data;
@@ -56,7 +56,7 @@ tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *li
                     "%s: the device memory belongs to the program, so no memory is known for the result", what);
 }
 
-/* Describes a new tensor in C order, whose data is not yet known. */
+/* Returns the description of a new tensor in C order that has no data address yet. */
 static tdict_tensor_desc make_description(tdict_dtype dtype, int ndim, const int64_t *shape) {
   return (tdict_tensor_desc){.dtype = dtype, .ndim = ndim, .shape = shape};
 }
@@ -182,7 +182,8 @@ static tdict_status find_storage_range(const tdict_tensor_desc *v, size_t item, 
   return TDICT_OK;
 }
 
-/* Reads the caller's description and finds its range of bytes. Strides that are NULL are computed into c_order. */
+/* Reads the caller's description and finds its range of bytes. If view->strides is NULL, writes the strides of C order
+ * to c_order. */
 static tdict_status read_view(const tdict_tensor_desc *view, tdict_tensor_desc *v, int64_t *c_order,
                               storage_range *whole, tdict_error *err) {
   tdict_layout_size size;
@@ -213,8 +214,8 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_desc *view, void (*releas
   status = tdict_storage_wrap(whole.data, whole.bytes, v.device, flags, &storage, err);
   if (status != TDICT_OK) return status;
   status = tdict_tensor_over(storage, &v, out, err);
-  if (status == TDICT_OK) { /* Set only on success: if tdict_tensor_from_data() fails, the caller must still free the
-                             * memory. */
+  /* Set only on success: if tdict_tensor_from_data() fails, the caller must still free the memory. */
+  if (status == TDICT_OK) {
     storage->release = release;
     storage->user = user;
   }

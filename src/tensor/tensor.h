@@ -13,7 +13,7 @@ struct tdict_tensor {
   _Atomic(int64_t) refs;  /* reference count of a single tensor; for tensors of a slab, see the slab's `refs` */
   tdict_slab *slab;       /* NULL: a single tensor */
   tdict_storage *storage; /* retained by the tensor, or by its slab for all of its tensors */
-  /* address of the first element; NULL only without elements; never dereferenced for device memory */
+  /* address of the first element; NULL only if there are no elements; never dereferenced for device memory */
   void *data;
   tdict_dtype dtype;
   int32_t ndim;
@@ -22,8 +22,8 @@ struct tdict_tensor {
 };
 static inline const int64_t *tdict_tensor_dims_strides(const tdict_tensor *t) { return t->dims + t->ndim; }
 
-/* Many tensors with one reference count, in one allocation. They are contiguous tensors over one storage, or views
- * over several storages. */
+/* Many tensors with one reference count, in one allocation. All are contiguous tensors over one storage, or all are
+ * views. */
 struct tdict_slab {
   _Atomic(int64_t) refs; /* references to the slab and to all of its tensors */
   /* NULL: a slab of views, in which consecutive tensors over one storage hold one reference together */
@@ -32,7 +32,7 @@ struct tdict_slab {
   int64_t *next_dims; /* room for the counts and strides of the next tensor */
   tdict_tensor tensors[];
 };
-/* Creates a slab with one reference. It has room for `num_tensors` tensors with `num_dims` dimensions in total.
+/* Creates a slab with one reference. The slab has room for `num_tensors` tensors with `num_dims` dimensions in total.
  * Retains `storage`, which is NULL for a slab of views. Returns TDICT_ENOMEM or TDICT_EOVERFLOW. */
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
                                tdict_error *err);
@@ -56,9 +56,9 @@ void tdict_slab_release(tdict_slab *slab, int64_t count);
  * strides (NULL: C order) of `view`, which must have been checked. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err);
-/* Chooses the memory of new elements for `like`: `given` if it is not NULL, else the memory of `like` if it is on a
- * device, else plain host memory. Returns TDICT_EWRONGDEVICE if `like` is in device memory of the program and `given` is
- * NULL. */
+/* Chooses the memory for a new tensor that is made from `like`. If `given` is not NULL, sets *out to `given`. Otherwise
+ * sets *out to the memory of `like` if `like` is on a device, and to NULL (plain host memory) if not. Returns
+ * TDICT_EWRONGDEVICE if `like` is in device memory of the program and `given` is NULL. */
 tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
                                         tdict_memory **out, tdict_error *err);
 /* Returns the bytes that the tensor's elements cover, as offsets in its storage. */
@@ -73,13 +73,13 @@ static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
 }
 /* Marks the tensor's bytes as lost. */
 void tdict_tensor_lose(const tdict_tensor *t);
-/* Marks all elements as written. */
+/* Removes the tensor's bytes from the lost bytes. Call this function after all elements have been written. */
 void tdict_tensor_regain_lost(const tdict_tensor *t);
 static inline void tdict_tensor_regain(const tdict_tensor *t) {
   if (tdict_storage_has_lost(t->storage)) tdict_tensor_regain_lost(t);
 }
-/* Waits until no transfer writes the storage. If `to_write`, also waits until no transfer reads the storage and until
- * the work recorded by tdict_record_stream() is done. */
+/* Waits until no transfer writes the storage. If `to_write` is true, also waits until no transfer reads the storage and
+ * until the work recorded by tdict_record_stream() is done. */
 static inline void tdict_tensor_await(const tdict_tensor *t, bool to_write) {
   if (!tdict_storage_is_idle(t->storage)) tdict_storage_wait(t->storage, to_write);
 }

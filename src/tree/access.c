@@ -6,7 +6,8 @@
 #include "tree/place.h"
 #include "tree/text.h"
 
-/* Returns the leaf at a path without backslashes. Returns 0 if there is no leaf, or if the path needs find_leaf(). */
+/* Returns the leaf at a path without backslashes. Returns 0 if there is no leaf, or if the path has a backslash or an
+ * empty key. */
 static __attribute__((noinline)) tdict_leaf find_leaf_by_keys(const tdict_tree *td, const char *path, const char *end) {
   tdict_name name;
   const tdict_tree *node = tdict_place_find_fast(td, path, end, &name);
@@ -22,7 +23,7 @@ static inline tdict_leaf find_leaf_fast(const tdict_tree *td, const char *path) 
   if (length - 1 >= TDICT_WORD_BYTES || !keys->cap_index) return find_leaf_by_keys(td, path, path + length);
   uint64_t word = length < TDICT_WORD_BYTES ? tdict_word_load_part(path, length) : tdict_word_load(path);
   if (tdict_word_stops(word)) return find_leaf_by_keys(td, path, path + length);
-  /* Computes the same hash as tdict_name_of(), from the word that was just checked for dots and backslashes. */
+  /* Compute the hash of tdict_name_of() from the word that was just checked for dots and backslashes. */
   const tdict_name name = {path, length, word, 0, (uint32_t)tdict_hash_mix(tdict_hash_begin(length), word, 0)};
   int64_t slot = tdict_keys_find_indexed(keys, &name);
   return slot < 0 ? 0 : td->leaves[slot];

@@ -94,8 +94,8 @@ static tdict_status fail_walk_memory(const tdict_demand *demand, tdict_error *er
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", demand->what);
 }
 
-/* Returns TDICT_ESHAPE if the tree holds a tensor, or an object that has batch dimensions. Called for a tree whose batch
- * size does not meet the demand. Other trees can take any batch size. */
+/* Returns TDICT_ESHAPE if the tree holds a tensor, or an object that has batch dimensions. Called for a tree whose
+ * batch size does not meet the demand. A tree without such leaves can take any batch size. */
 static tdict_status check_fits_any_batch_size(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
@@ -112,7 +112,7 @@ static tdict_status check_fits_any_batch_size(const tdict_demand *demand, const 
   return status;
 }
 
-/* Checks one tree node against the demand; `in_place` as in tdict_agree_below(). */
+/* Checks one node against the demand. For `in_place`, see tdict_agree_below(). */
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
   /* The batch size of a tree without tensors can be changed, so such a tree passes. */
   if (!batch_sizes_agree(demand, node->batch_ndim, node->batch_size)) {
@@ -121,7 +121,7 @@ static tdict_status check_node(const tdict_demand *demand, const tdict_tree *nod
   }
   if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
     return fail_device(demand, node->device, "the tree put below it", err);
-  /* A locked tree is allowed only if it already meets the demand. */
+  /* A locked tree is allowed only if the tree already meets the demand. */
   if (in_place && tdict_node_is_locked(node) && tdict_demand_is_unmet(demand, node))
     return tdict_fail(err, TDICT_ELOCKED, "%s: a tree below it needs the change and is locked", demand->what);
   return TDICT_OK;

@@ -39,7 +39,7 @@ static inline bool tdict_node_covers(const tdict_tree *node, const tdict_tree *a
 }
 /* Returns TDICT_ESHAPE. The message has the shape of the tensor and the batch size of `td`, which do not match. */
 tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const tdict_tensor *t, tdict_error *err);
-/* Checks one tensor. Returns TDICT_OK, TDICT_ESHAPE or TDICT_EWRONGDEVICE; err->path is `path`. */
+/* Checks one tensor. Returns TDICT_OK, TDICT_ESHAPE or TDICT_EWRONGDEVICE. On failure, err->path is `path`. */
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err);
 /* Checks a tensor as tdict_agree_tensor() does, and the batch size of an object of a built-in type. Other objects and
@@ -48,9 +48,10 @@ tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const
 /* Returns TDICT_ESHAPE with both shapes in the message, for an object that does not fit the batch size of `td`. */
 tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);
 /* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in tdict_agree_leaf(). A
- * tree passes if the dimensions that both batch sizes have are equal, or if it holds no tensor. A tree must not have
- * another device, unless `in_place` is true, because the caller then changes the device. If `in_place` is true and a
- * locked tree needs the change, returns TDICT_ELOCKED. Returns TDICT_ENOMEM if memory is exhausted. */
+ * tree passes if the dimensions that both batch sizes have are equal. A tree also passes if the tree holds neither a
+ * tensor nor an object with batch dimensions. A tree must not have another device, unless `in_place` is true, because
+ * the caller then changes the device. If `in_place` is true and a locked tree needs the change, returns TDICT_ELOCKED.
+ * Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
 /* Returns true if the batch size or device of the node does not meet the demand. */
 bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
@@ -58,12 +59,12 @@ bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
  * of the node differ from the demand, its additional dimensions are dropped. The caller must have checked the tree,
  * because this call cannot fail or undo changes. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
-/* Writes to *out the tree to store for `child`. If `child` meets the demand, *out is `child` itself with one more
- * reference. Otherwise *out is a copy of all nodes of `child`, changed to meet the demand. The copy shares all tensors.
+/* Writes to *out the tree to store for `child`. If `child` meets the demand, sets *out to `child` and adds a reference.
+ * Otherwise sets *out to a copy of all nodes of `child`, changed to meet the demand. The copy shares all tensors.
  * Returns the errors of tdict_agree_below(). */
 tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err);
-/* Returns TDICT_EINVAL if `node` is `child` or is below it, else TDICT_OK. Returns TDICT_ENOMEM if there is no memory
- * to walk the tree. */
+/* Returns TDICT_EINVAL if `node` is `child` or is below `child`, else TDICT_OK. Returns TDICT_ENOMEM if memory is
+ * exhausted. */
 tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, const char *what, const char *path,
                                tdict_error *err);
 

@@ -1,6 +1,6 @@
-/* Sets the batch size and the device of a tree and of the trees below it. A first walk checks everything; a second walk
- * through the same nodes applies the change. The second walk needs no memory, so the change cannot stop halfway.
- * The functions own nothing. Thread rule: as in tdict/tree.h. */
+/* Sets the batch size and the device of a tree and of all trees below this tree. A first walk checks everything; a
+ * second walk through the same nodes applies the change. The second walk needs no memory, so the change cannot stop
+ * halfway. The functions own nothing. Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
 #include "base/device.h"
@@ -21,7 +21,8 @@ static tdict_status check_root_writable(const tdict_tree *td, const char *what, 
   return TDICT_OK;
 }
 
-/* Checks all trees below `td` against the demand and then applies it to them. `td` itself is unchanged. */
+/* Checks all trees below `td` against the demand, and then applies the demand to these trees. `td` itself is
+ * unchanged. */
 static tdict_status apply_demand_below(const tdict_tree *td, const tdict_demand *demand, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, true);

@@ -1,6 +1,6 @@
 /* A box holds an object and counts the references to the object. Also checks types and the results of their hooks, and
- * defines what a built-in type adds to a type. The box owns the object, unless `kept` is true. Thread rule: counting is
- * thread-safe. */
+ * defines the functions that a built-in type adds to a type. The box owns the object, unless `kept` is true. Thread
+ * rule: the reference count is thread-safe. */
 #ifndef TDICT_TREE_BOX_H
 #define TDICT_TREE_BOX_H
 
@@ -26,24 +26,26 @@ typedef struct tdict_positions {
   int64_t count;
 } tdict_positions;
 
-/* Elements of an object and their order. Element k of the result, in C order of its first `ndim` dimensions, is element
- * at[k] of the first `dims_in` dimensions of the object. The later dimensions of the object do not change. All pointers
- * are borrowed. */
+/* Elements of an object and their order. Element k of the result is element at[k] of the object. The number k counts
+ * the elements of the first `ndim` dimensions of the result in C order. The number at[k] counts the elements of the
+ * first `dims_in` dimensions of the object. The later dimensions of the object do not change. All pointers are
+ * borrowed. */
 typedef struct tdict_arrangement {
   int dims_in, ndim;
   const int64_t *shape; /* `ndim` sizes */
   const int64_t *at;    /* NULL: every element is element 0 */
 } tdict_arrangement;
 
-/* What a built-in type adds to its tdict_type. Operations on batch dimensions call these functions, because the tensors
- * of such an object do not begin with the batch size. All functions but `batch` may be NULL. An operation that
- * needs a missing function returns TDICT_ENOTSUP, unless the comment of the function says otherwise. Objects of built-in
- * types never change after their creation. Their elements may change. */
+/* The functions that a built-in type adds to its tdict_type. Operations on batch dimensions call these functions,
+ * because the tensors of such an object do not begin with the batch size. All functions but `batch` may be NULL. An
+ * operation that needs a missing function returns TDICT_ENOTSUP, unless the comment of the function says otherwise.
+ * Objects of built-in types never change after their creation. Their elements may change. */
 typedef struct tdict_builtin {
   tdict_type type;  /* the first member; its struct_size is sizeof(tdict_builtin) */
   const void *mark; /* &tdict_builtin_mark, to recognize a built-in type */
   /* Returns the number of batch dimensions that the object has, and writes their sizes to *sizes, borrowed. An object
-   * with 0 batch dimensions belongs to all elements of its tree: operations on batch dimensions share the object. */
+   * with 0 batch dimensions belongs to all elements of its tree: most operations on batch dimensions share the
+   * object. */
   int (*batch)(const void *self, const int64_t **sizes);
   /* Makes the leaf of element `i` of the first batch dimension: a tensor or a box, with a new reference. */
   tdict_status (*at)(const void *self, int64_t i, tdict_leaf *out, tdict_error *err);
@@ -54,24 +56,25 @@ typedef struct tdict_builtin {
   /* Joins `count` objects along the first batch dimension, or along a new first dimension. */
   tdict_status (*cat)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
   tdict_status (*stack)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
-  /* Makes a tree of the tensors that hold the elements of the object, for functions that visit or fill elements. NULL:
-   * the object has no tensors, and these functions skip the object. `type.flatten` may return more tensors. `type.unflatten` accepts the keys of either tree. */
+  /* Makes a tree of the tensors that hold the elements of the object. Functions that visit or fill elements use this
+   * tree. NULL: the object has no tensors, and such functions skip the object. `type.flatten` may return more tensors.
+   * `type.unflatten` accepts the keys of either tree. */
   tdict_status (*elements)(const void *self, tdict_tree **out, tdict_error *err);
-  /* Makes two trees with the same keys and shapes: trees[0] has views of the elements of `self` at `positions`, trees[1]
-   * has the elements to write there. `value` is an object of the same type with as many elements, or the leaf of one
-   * element. NULL positions: all elements of the first dimension. */
+  /* Makes two trees with the same keys and shapes. trees[0] has views of the elements of `self` at `positions`. The
+   * tensors of trees[1] have the elements to write there. `value` is an object of the same type with as many elements,
+   * or the leaf of one element. NULL positions: all elements of the first dimension. */
   tdict_status (*pair)(const void *self, const tdict_positions *positions, tdict_leaf value, tdict_tree *trees[2],
                        tdict_error *err);
   /* Returns true if both objects are equal. If not, writes the reason to `message`. NULL: the tensors are compared. */
   bool (*equal)(const void *a, const void *b, char *message, size_t bytes);
-  /* For a type whose elements can be in any order. If these two functions are set, operations call them instead of
-   * `at`, `select`, `cat` and `stack`. `arrange` makes the object that has the elements of `to`. `join` joins objects
-   * along any dimension; all of them have batch dimensions. */
+  /* Set by a type whose elements can be put in any order. If these two functions are set, operations call them instead
+   * of `at`, `select`, `cat` and `stack`. `arrange` makes an object of the elements that `to` lists. `join` joins
+   * objects along any dimension. All objects that `join` gets have batch dimensions. */
   tdict_status (*arrange)(const void *self, const tdict_arrangement *to, void **out, tdict_error *err);
   tdict_status (*join)(const void *const *items, size_t count, int dim, bool is_stack, void **out, tdict_error *err);
-  const char *setter; /* names the functions that replace the object; for messages of writes in place */
+  const char *setter; /* names of functions that replace the object, for messages about writes in place */
   /* Makes the object of `count` consecutive elements of the first batch dimension, which shares the elements with
-   * `self`. NULL: `select` copies them. */
+   * `self`. NULL: `select` copies the elements. */
   tdict_status (*range)(const void *self, int64_t start, int64_t count, void **out, tdict_error *err);
 } tdict_builtin;
 extern const char tdict_builtin_mark;
@@ -81,12 +84,13 @@ static inline const tdict_builtin *tdict_builtin_of(const tdict_type *type) {
   const tdict_builtin *builtin = (const tdict_builtin *)(const void *)type;
   return builtin->mark == &tdict_builtin_mark ? builtin : NULL;
 }
-/* Returns false for an object of a built-in type that has no tensors. */
+/* Returns false if the object is of a built-in type without tensors, else true. */
 static inline bool tdict_box_has_elements(const tdict_box *box) {
   const tdict_builtin *builtin = tdict_builtin_of(box->type);
   return !builtin || builtin->elements;
 }
-/* Returns true for an object of a built-in type that has no tensors. Its elements cannot be written or moved. */
+/* Returns true if the object is of a built-in type without tensors. The elements of such an object cannot be written or
+ * moved. */
 static inline bool tdict_box_has_fixed_elements(const tdict_box *box) {
   return tdict_builtin_of(box->type) && !box->type->flatten;
 }
@@ -102,16 +106,16 @@ tdict_status tdict_box_create(const tdict_type *type, void *self, tdict_box **ou
 void tdict_box_discard(tdict_box *box);
 tdict_box *tdict_box_retain(tdict_box *box);
 void tdict_box_release(tdict_box *box);
-/* Makes a box for `given`, the object that a hook of `box` returned. If the hook returned the object of `box` itself,
- * *out is `box` with one more reference. Takes ownership of `given`, and releases `given` on failure. Returns
- * TDICT_ENOMEM if memory is exhausted. */
+/* Makes a box for `given`, the object that a hook of `box` returned. If the hook returned the object of `box`, sets
+ * *out to `box` and adds a reference. Takes ownership of `given`, and releases `given` on failure. Returns TDICT_ENOMEM
+ * if memory is exhausted. */
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err);
 /* Evaluates to the hook `member` of a type, or to NULL if the type has no such hook. A program that was compiled
  * against an older header has a shorter tdict_type, so struct_size is checked first. */
 #define TDICT_HOOK_OF(type, member) \
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
-/* Completes the error of a failed hook and returns its status. A number that is not a tdict_status becomes TDICT_EHOOK.
- * If the message is empty, fills in a message. */
+/* Completes the error of a failed hook and returns the status of the error. A number that is not a tdict_status becomes
+ * TDICT_EHOOK. If the message is empty, fills in a message. */
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err);
 
 #endif

@@ -35,8 +35,8 @@ static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *e
   if (field->ndim < 0 || field->ndim > FIELD_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", what, (int)field->ndim,
                       (int)FIELD_NDIM);
-  for (int i = field->ndim; i < FIELD_NDIM; i++) /* if the program forgot to set ndim, the tensor would silently get
-                                                  * another shape */
+  /* If the program forgot to set `ndim`, the tensor would silently get another shape. */
+  for (int i = field->ndim; i < FIELD_NDIM; i++)
     if (field->shape[i])
       return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on", what,
                         (int)field->ndim, i, (long long)field->shape[i]);

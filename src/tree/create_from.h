@@ -1,5 +1,5 @@
-/* Declares two internal variants of tdict_create_from(). One leaves the elements uninitialized, and the
- * other only checks the schema. The caller owns the tree. Thread rule: thread-safe. */
+/* Declares two internal variants of tdict_create_from(). One variant leaves the elements uninitialized, and the other
+ * variant only checks the schema. The caller owns the tree. Thread rule: thread-safe. */
 #ifndef TDICT_TREE_CREATE_FROM_H
 #define TDICT_TREE_CREATE_FROM_H
 

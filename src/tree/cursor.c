@@ -1,6 +1,6 @@
 /* Implements the cursor, which walks a tree with one frame per level. The first 24 frames are part of the cursor.
- * Frames of deeper levels are on the heap, so usual trees need no allocation. One call owns the cursor. Thread rule:
- * see cursor.h. */
+ * Frames of deeper levels are on the heap, so usual trees need no allocation. The function that initializes the cursor
+ * owns the cursor. Thread rule: see cursor.h. */
 #include "tree/cursor.h"
 
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static bool grow_frames(tdict_cursor *cursor) {
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td) {
   /* Grow before adding to `seen`: a failed call must not mark the node as entered. */
   if (cursor->depth == cursor->cap && !grow_frames(cursor)) return false;
-  /* A node with one reference is at one place only, so the map needs no entry for it. */
+  /* A node with one reference is at one place only, so the map needs no entry for such a node. */
   if (cursor->once && atomic_load_explicit(&td->refs, memory_order_relaxed) > 1) {
     int added = tdict_pointers_add(&cursor->seen, td, td);
     if (added <= 0) return added == 0;

@@ -1,16 +1,17 @@
-/* A cursor walks a tree in insertion order, a tree before its children. It uses no recursion, because trees may be
- * deep. One call owns the cursor. The cursor borrows the trees and does not change them. Thread rule: used by one
- * thread at a time. */
+/* A cursor walks a tree in insertion order, a tree before its children. The cursor uses no recursion, because trees may
+ * be deep. The function that initializes the cursor owns the cursor. The cursor borrows the trees and does not change
+ * them. Thread rule: used by one thread at a time. */
 #ifndef TDICT_TREE_CURSOR_H
 #define TDICT_TREE_CURSOR_H
 
 #include "tree/node.h"
 #include "tree/pointers.h"
 
+/* The state of a walk in one node, called a frame. The cursor has one frame for each level. */
 typedef struct tdict_frame {
   tdict_tree *node;
   uint32_t slot;  /* the next slot to visit */
-  bool is_shared; /* for the caller of the cursor, like `mark`; false when the frame is pushed */
+  bool is_shared; /* used only by the owner of the cursor, like `mark`; false when the cursor enters the node */
   size_t mark;
 } tdict_frame;
 enum { TDICT_CURSOR_LOCAL = 24 };

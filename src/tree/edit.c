@@ -247,7 +247,7 @@ tdict_status tdict_rename(tdict_tree *tree, const char *from, const char *to, bo
     tdict_fail(err, TDICT_EINVAL, "rename: the new path is below the old one");
     return tdict_error_at(err, TDICT_EINVAL, to);
   }
-  /* Find the new place. It may not exist yet. */
+  /* Find the new place, which may not exist yet. */
   status = tdict_place_find(&target, tree, to, "rename", err);
   if (status == TDICT_OK) {
     status = rename_place(&source, &target, safe, err);

@@ -10,7 +10,7 @@ enum {
   FIRST_NAMES = 96,
   NAME_SLACK = TDICT_WORD_BYTES, /* names are read and written in words, so up to 7 bytes past a name are touched */
   MOST_NAMES = 1 << 16,
-  REPACK_BYTES = 1024 /* names are not repacked until more bytes of names than this are deleted */
+  REPACK_BYTES = 1024 /* names are repacked only if deleted names have more bytes than this limit */
 };
 #define MOST_SLOTS ((uint32_t)1 << 30)
 
@@ -132,7 +132,7 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys) {
   copy->cap_slots = keys->num_slots < FIRST_SLOTS ? FIRST_SLOTS : keys->num_slots + 1;
   copy->slots = malloc(copy->cap_slots * sizeof *copy->slots);
   if (!copy->slots || !pack_names(copy, keys)) goto failed;
-  /* Slot numbers are the same, so the index can be copied as it is. */
+  /* Slot numbers are the same, so the index can be copied without changes. */
   if (keys->cap_index) {
     copy->cap_index = keys->cap_index;
     copy->index = malloc(copy->cap_index * sizeof *copy->index);
@@ -184,8 +184,8 @@ static void index_remove(tdict_keys *keys, uint32_t slot) {
   uint32_t mask = keys->cap_index - 1, hole = keys->slots[slot].hash & mask;
   while ((keys->index[hole] & mask) != slot + 1) hole = (hole + 1) & mask;
   for (uint32_t i = (hole + 1) & mask; keys->index[i]; i = (i + 1) & mask) {
-    /* Move a cell only if the hole is between its home and its place. A search for the cell would otherwise stop at the
-     * hole. */
+    /* Move a cell if the hole is between the cell's home and the cell. A search for this cell would otherwise stop at
+     * the hole. */
     uint32_t home = keys->slots[(keys->index[i] & mask) - 1].hash & mask;
     if (((i - home) & mask) < ((i - hole) & mask)) continue;
     keys->index[hole] = keys->index[i];
@@ -247,7 +247,7 @@ void tdict_keys_delete(tdict_keys *keys, uint32_t slot) {
 }
 
 bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const tdict_name *name) {
-  /* Store the new name first: it is the only step that can fail. */
+  /* Store the new name first, because only this step can fail. */
   const char *stored = tdict_keys_store_name(keys, name);
   if (!stored) return false;
   index_remove(keys, slot);

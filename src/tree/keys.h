@@ -1,7 +1,7 @@
 /* A key table holds the names of the keys of a node, their order and a hash index. Key tables are reference-counted,
- * and several nodes with the same keys can share a key table. A node copies a shared table before it changes its keys.
- * The slot of a deleted key is kept until the table is compacted, so that the slot numbers of other keys do not change.
- * Thread rule: a shared table is never changed; counting is thread-safe. */
+ * and several nodes with the same keys can share a key table. A node copies a shared table before the node changes its
+ * keys. The slot of a deleted key is kept until the table is compacted, so that the slot numbers of other keys do not
+ * change. Thread rule: a shared table is never changed; the reference count is thread-safe. */
 #ifndef TDICT_TREE_KEYS_H
 #define TDICT_TREE_KEYS_H
 
@@ -14,7 +14,7 @@
 #include "tree/name.h"
 
 typedef struct tdict_key {
-  const char *name; /* ended by 0; NULL if the key of the slot was deleted */
+  const char *name; /* terminated by 0; NULL if the key of the slot was deleted */
   uint32_t length, hash;
 } tdict_key;
 typedef struct tdict_keys {
@@ -22,8 +22,8 @@ typedef struct tdict_keys {
   uint32_t num_slots, num_live, cap_slots, cap_index; /* cap_index is a power of two, or 0 */
   uint32_t room; /* slots that can be used before the slots or the index must grow */
   tdict_key *slots;
-  /* A cell is 0 if it is unused. Otherwise the bits that are set in cap_index - 1 hold slot + 1. The other bits of the
-   * cell are bits of the hash. */
+  /* An unused cell is 0. Otherwise the bits that are set in cap_index - 1 hold slot + 1. The other bits of the cell are
+   * bits of the hash. */
   uint32_t *index;
   struct tdict_names *names;     /* the bytes of the names; 8 bytes may be read at each name */
   size_t name_bytes, dead_bytes; /* bytes of names in use; bytes of names that no slot uses any more */
@@ -55,11 +55,11 @@ void tdict_keys_take_name(tdict_keys *keys, uint32_t slot, uint32_t from);
 /* Removes deleted slots, keeps the order, and moves the elements of `leaves` to the new slot numbers. Cannot fail. */
 void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves);
 
-/* A table needs an index only for more slots than this. Without an index, a search compares the slots one by one. */
+/* The maximum number of slots of a table without an index. In such a table, a search compares the slots one by one. */
 enum { TDICT_SCANNED_SLOTS = 8 };
 
 /* Returns the slot of a name, or -1. The table must have an index. A search normally reads one cell, one slot and the
- * bytes of its name. */
+ * bytes of one name. */
 static inline int64_t tdict_keys_find_indexed(const tdict_keys *keys, const tdict_name *name) {
   const uint32_t mask = keys->cap_index - 1, *index = keys->index;
   uint32_t cell;

@@ -1,8 +1,8 @@
 /* Implements the locks of trees. A node is locked if tdict_lock() has locked the node itself or a node above it.
  * `locks_above` counts the slots of locked nodes that hold the node, so a node at several places is counted once per
- * place. The count changes only when a node above becomes locked or unlocked, or is freed. Each node owns its count.
- * Thread rule: tdict_lock() and tdict_unlock() write the tree. The last release of a locked node lowers the counts
- * below it, from any thread. */
+ * place. The count changes only when a node above becomes locked or unlocked, or is freed. Thread rule: tdict_lock()
+ * and tdict_unlock() write the tree. The last release of a locked node, on any thread, lowers the counts of the nodes
+ * below this node. */
 #include "base/error.h"
 #include "tree/node.h"
 

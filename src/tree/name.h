@@ -15,10 +15,10 @@
 enum { TDICT_WORD_BYTES = 8, TDICT_SHORT_NAME = 16 }; /* the two words of a tdict_name hold all bytes of a short name */
 
 typedef struct tdict_name {
-  const char *text; /* not ended by 0 */
+  const char *text; /* not terminated by 0 */
   size_t length;
-  uint64_t first, last; /* first: the first 8 bytes, padded with 0. last: the last 8 bytes if the name has more than 8
-                         * bytes, else 0 */
+  /* first: the first 8 bytes, padded with 0. last: the last 8 bytes if the name has more than 8 bytes, else 0 */
+  uint64_t first, last;
   uint32_t hash;
 } tdict_name;
 
@@ -52,15 +52,16 @@ static inline uint64_t tdict_word_load_part(const char *bytes, size_t length) {
 /* Returns a mask of the first `length` bytes of a word; `length` is 1 to 8. */
 static inline uint64_t tdict_word_mask(size_t length) { return ~(uint64_t)0 >> (64 - 8 * length); }
 
-/* Sets the top bit of each byte that is a dot or a backslash. Only the lowest set bit is reliable: the subtraction
- * carries into the bytes above that bit. */
+/* Returns a word in which a set top bit marks a byte that is a dot or a backslash. Only the lowest set bit is reliable,
+ * because the subtraction borrows from the bytes above that byte. */
 static inline uint64_t tdict_word_stops(uint64_t word) {
   const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
   return (((word ^ ones * '.') - ones) | ((word ^ ones * '\\') - ones)) & ~word & tops;
 }
 
 __extension__ typedef unsigned __int128 tdict_word_pair;
-/* Multiplies and xors both halves of the product, so that each result bit depends on many bits of both factors. */
+/* Multiplies two words and XORs both halves of the product. Each bit of the result depends on many bits of both
+ * factors. */
 static inline uint64_t tdict_hash_fold(uint64_t a, uint64_t b) {
   tdict_word_pair product = (tdict_word_pair)a * b;
   return (uint64_t)product ^ (uint64_t)(product >> 64);

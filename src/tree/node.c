@@ -1,6 +1,6 @@
 /* Creates nodes and counts references to them. Adds and removes slots. Copies shared key tables and leaves before a
- * change. A node owns one reference to its key table and one to its list of leaves. Thread rule: as in tdict/tree.h;
- * counting is thread-safe. */
+ * change. A node owns one reference to its key table and one reference to its list of leaves. Thread rule: as in
+ * tdict/tree.h; the reference count is thread-safe. */
 #include "tree/node.h"
 
 #include <stdlib.h>
@@ -261,8 +261,8 @@ static bool own_key_table(tdict_tree *td) {
   return true;
 }
 
-/* Replaces a shared list by a private copy with room for `cap` leaves. A shared list holds no trees, so releasing it
- * frees no node. */
+/* Replaces a shared list by a private copy with room for `cap` leaves. A shared list holds no trees, so the release of
+ * the list frees no node. */
 static bool copy_shared_list(tdict_tree *td, size_t cap) {
   const uint32_t count = td->keys->num_slots;
   tdict_tree *none = NULL;
@@ -367,7 +367,7 @@ void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size
   /* The text in `buffer` is both input and output: keep a copy of the input. */
   if (above && above == buffer && length < sizeof copy) above = memcpy(copy, buffer, length + 1);
   if (key) total += tdict_path_escape(key->name, NULL, 0) + (length != 0);
-  /* Decide what is cut: "..." replaces the middle. */
+  /* Decide which bytes are cut, since "..." replaces the middle of a long path. */
   cut_writer text = {buffer, total, total, 0, 0};
   if (total >= bytes) {
     size_t kept = bytes - 1 - 3;

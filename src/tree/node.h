@@ -1,6 +1,6 @@
 /* Defines the node of a tree: its key table, leaves, batch size, device and lock. This layer, the operations and the
- * transfers use the node. A node owns one reference to its key table and one to its list of leaves. Thread rule: as in
- * tdict/tree.h. */
+ * transfers use the node. A node owns one reference to its key table and one reference to its list of leaves. Thread
+ * rule: as in tdict/tree.h. */
 #ifndef TDICT_TREE_NODE_H
 #define TDICT_TREE_NODE_H
 
@@ -39,14 +39,15 @@ typedef struct tdict_leaf_list {
 struct tdict_tree {
   _Atomic(int64_t) refs;
   tdict_keys *keys;   /* reference-counted; slots [0, keys->num_slots) are in use */
-  tdict_leaf *leaves; /* in a tdict_leaf_list, or NULL; one per slot; 0 for a deleted slot */
+  tdict_leaf *leaves; /* in a tdict_leaf_list, or NULL; one leaf for each slot; 0 for a deleted slot */
   uint32_t cap_leaves;
   int32_t batch_ndim;
   bool has_device, locked; /* locked: true if tdict_lock() has locked this node itself */
   tdict_device device;
   /* relaxed: number of slots of locked nodes that hold this node; tdict_release() may decrease the number */
   _Atomic(int32_t) locks_above;
-  /* retained, see consolidated.h; NULL unless the tree is consolidated. Then `locked` is true: unlocking ends it */
+  /* retained, see consolidated.h; NULL unless the tree is consolidated. A consolidated tree is locked, and unlocking
+   * releases this record */
   tdict_consolidated *consolidated;
   tdict_tree *pending; /* Next node in a work list. Release, lock and deep copy use a work list instead of recursion. */
   int64_t batch_size[TDICT_MAX_BATCH_NDIM];
@@ -85,8 +86,8 @@ bool tdict_node_reserve(tdict_tree *td, size_t count);
  * exhausted; the node is then unchanged. */
 bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf);
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf);
-/* Deletes the key of a slot. The node must own its keys and leaves. The caller owns the reference of the leaf. Slot
- * numbers may change. */
+/* Deletes the key of a slot. The node must own its keys and leaves. The caller takes over the reference to the leaf.
+ * Slot numbers may change. */
 void tdict_node_remove(tdict_tree *td, uint32_t slot);
 /* Compacts the slots if more than half are deleted. The node must own its keys and leaves. */
 void tdict_node_compact(tdict_tree *td);
@@ -105,7 +106,7 @@ static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
 void tdict_leaf_release(tdict_leaf leaf);
 /* Clears the lock that the node itself has. The tree is then no longer consolidated. */
 void tdict_node_clear_lock(tdict_tree *td);
-/* Removes the lock of `td` from the counts of all nodes below it. Call this function after unlocking `td`, or before
+/* Removes the lock of `td` from the counts of all nodes below `td`. Call this function after unlocking `td`, or before
  * freeing `td`. If `clear` is true, also clears the `locked` flag of nodes that no other locked node holds. */
 void tdict_node_uncount_lock(tdict_tree *td, bool clear);
 /* Writes the path "above.key" to `buffer`, with the key escaped. A long path is cut in the middle, as in tdict_error.

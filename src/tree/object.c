@@ -17,7 +17,7 @@ static tdict_status set_object_at_place(const char *what, tdict_place *place, co
   const tdict_demand demand = tdict_demand_of(place->node, what, place->path.whole);
   tdict_box *box = tdict_leaf_box(tdict_place_leaf(place));
   if (box && box->self == self && box->type == type)
-    return TDICT_OK; /* a second box of the same object would release it twice */
+    return TDICT_OK; /* a second box of the same object would release the object twice */
   status = tdict_box_create(type, self, &box, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, place->path.whole);
   status = tdict_agree_leaf(&demand, tdict_leaf_of_box(box), place->path.whole, err);

@@ -1,5 +1,5 @@
-/* Handles objects in operations on trees: calls hooks, flattens objects and makes objects of flattened trees. A box or
- * tree owns the result of each hook at once, so an error cannot leak the result. Thread rule: see objects.h. */
+/* Handles objects in operations on trees: calls hooks, flattens objects, and makes objects from flattened trees. A box
+ * or tree owns the result of each hook at once, so an error cannot leak the result. Thread rule: see objects.h. */
 #include "tree/objects.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 /* Returns true if the operation does not flatten objects of this type. */
 static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) {
-  /* A deep copy may copy the tensors of a built-in type. Other operations on its tensors would not keep it valid. */
+  /* A deep copy may copy the tensors of a built-in type. Other operations on these tensors could make the object
+   * invalid. */
   const tdict_builtin *builtin = tdict_builtin_of(type);
   if (builtin && o->way != TDICT_OBJECT_CLONE) return o->way != TDICT_OBJECT_ELEMENTS || !builtin->elements;
   if (o->tensors_first && TDICT_HOOK_OF(type, flatten)) return false;
@@ -110,8 +111,8 @@ static tdict_status fail_builtin(const char *what, const tdict_type *type, tdict
   return tdict_fail(err, TDICT_ENOTSUP, "%s: not possible for a leaf of type %.60s", what, type->name);
 }
 
-/* Writes to *out the positions of the elements of the first dimension that the pick selects. The caller frees *made,
- * which is the list if the pick has none. */
+/* Writes to *out the positions in the first dimension that the pick selects. If the pick has no list of positions,
+ * allocates the list and sets *made to the list. The caller frees *made. */
 static tdict_status list_positions(const tdict_pick *pick, const char *what, tdict_positions *out, int64_t **made,
                                    tdict_error *err) {
   const size_t count = (size_t)pick->count;
@@ -193,7 +194,7 @@ static bool are_equal_for_all_elements(const tdict_leaf *boxes, size_t count) {
   return is_equal;
 }
 
-/* Makes an object with one element for each element of tree `item`, at the path of the joined objects. */
+/* Makes an object that repeats the value of `box` for each element of the joined tree `item`. */
 static tdict_status repeat_for_tree(const tdict_box *box, const tdict_joining *how, size_t item, void **out,
                                     tdict_error *err) {
   int64_t shape[TDICT_MAX_BATCH_NDIM];
@@ -249,7 +250,8 @@ tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_j
   return status == TDICT_OK ? tdict_box_of(first, result, out, err) : status;
 }
 
-/* Asks the type whether writing `from` to some elements of `to` would change `to`. */
+/* Checks that a write of `from` to some elements of `to` would not change `to`. Returns the error of the type if the
+ * write would change `to`. */
 static tdict_status check_same_elements(const tdict_box *to, tdict_box *from, tdict_error *err) {
   static const tdict_positions some = {NULL, 0};
   tdict_tree *trees[2] = {NULL, NULL};
@@ -315,7 +317,7 @@ tdict_status tdict_box_flatten(const tdict_flatten_rule *o, const tdict_box *box
   tdict_status status = flatten(box->self, &flat, &hook_err);
   status = finish_hook_call(box->type, "flatten", status, flat, &hook_err, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  /* The tensors must fit the batch size of the tree that holds the object. */
+  /* The tensors must fit the batch size of the tree that holds the object, unless the type is built-in. */
   const tdict_demand demand = {o->what, builtin ? 0 : o->batch_ndim, o->batch_size, NULL, path};
   status = check_flattened_tree(o, flat, err);
   status = status == TDICT_OK ? tdict_agree_adopt(&demand, flat, out, err) : tdict_error_at(err, status, path);
@@ -331,7 +333,7 @@ static tdict_status flatten_leaf(const tdict_flatten_rule *o, const tdict_cursor
     *to = tdict_leaf_retain(leaf);
     return TDICT_OK;
   }
-  /* Flatten the object. The path is only needed for error messages. */
+  /* Flatten the object. Only error messages need the path. */
   char path[PATH_BYTES];
   tdict_tree *flat = NULL;
   tdict_cursor_path(cursor, o->above, path, sizeof path);
@@ -401,7 +403,7 @@ static tdict_status unflatten_leaf(const char *what, tdict_box *box, tdict_leaf 
   if (!tree) return TDICT_OK;
   if (!count_kept_and_dropped(tree, &kept, &dropped))
     return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what);
-  /* An object cannot be made from some of its tensors. */
+  /* An object cannot be made from only some of its tensors. */
   if (dropped && kept)
     return tdict_fail(err, TDICT_EINVAL, "%s: %zu tensors of an object of type %.60s are dropped, wanted all or none",
                       what, dropped, box->type->name);
@@ -484,7 +486,8 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_r
   return status;
 }
 
-/* Pairs the selected elements of an object of a built-in type with their new elements in `value`. */
+/* Pairs the selected elements of the object leaves[0], which is of a built-in type, with their new elements in
+ * leaves[1]. */
 static tdict_status pair_elements(const tdict_flatten_rule *o, const tdict_leaf leaves[2], const tdict_pick *pick,
                                   tdict_tree *trees[2], tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaves[0]);

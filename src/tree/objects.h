@@ -1,17 +1,17 @@
-/* Objects in operations on trees. An operation uses the hook for the operation if the type has the hook. Otherwise it
- * uses a tree of the tensors of the object (flatten, then unflatten). If the type has no `flatten` either, the
- * operation returns an error that names the missing hook. The caller owns the results. Thread rule: as in tdict/tree.h;
- * hooks run on the calling thread, with no lock held. */
+/* Declares the functions by which operations on trees handle objects. An operation uses the hook for the operation if
+ * the type has the hook. Otherwise the operation uses a tree of the tensors of the object (flatten, then unflatten). If
+ * the type has no `flatten` either, the operation returns an error that names the missing hook. The caller owns the
+ * results. Thread rule: as in tdict/tree.h; hooks run on the calling thread, with no lock held. */
 #ifndef TDICT_TREE_OBJECTS_H
 #define TDICT_TREE_OBJECTS_H
 
 #include "tensor/affine.h"
 #include "tree/cursor.h"
 
-/* How an operation handles an object that has the hook for the operation. Other objects are handled as tensors. */
+/* Says how an operation handles an object that has the hook for the operation. Other objects are handled as tensors. */
 typedef enum tdict_object_method {
-  TDICT_OBJECT_AS_TENSORS, /* objects are always handled as tensors; objects of built-in types are not flattened */
-  TDICT_OBJECT_ELEMENTS,   /* objects are flattened; those of built-in types to the tensors that hold elements */
+  TDICT_OBJECT_AS_TENSORS, /* all objects are flattened, except objects of built-in types */
+  TDICT_OBJECT_ELEMENTS,   /* all objects with elements are flattened, built-in types by their function `elements` */
   TDICT_OBJECT_SHARE,      /* no hook is called: every element keeps its index, so the result shares the object */
   TDICT_OBJECT_CLONE,
   TDICT_OBJECT_INDEX,
@@ -22,15 +22,16 @@ typedef struct tdict_element_index {
   int depth;
   int64_t at[TDICT_MAX_NDIM];
 } tdict_element_index;
-/* The elements that an operation selects: one element of each of the first `at.depth` dimensions, and then `count`
- * elements of the next dimension if `selects` is true. All other dimensions are whole. */
+/* The elements that an operation selects. The operation selects one index in each of the first `at.depth` dimensions.
+ * If `selects` is true, the operation also selects `count` indices in the next dimension. All other dimensions are
+ * whole. */
 typedef struct tdict_pick {
   tdict_element_index at;
   bool selects;
   int64_t start, count, step; /* used if `positions` is NULL */
   const int64_t *positions;   /* borrowed */
 } tdict_pick;
-/* Writes the pick for a view of batch size `shape`. Returns false if a pick cannot describe the view. */
+/* Writes the pick for a view of a tree with batch size `shape`. Returns false if a pick cannot describe the view. */
 bool tdict_pick_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick);
 /* Returns how an operation with this pick handles objects of the program. NULL: no pick describes the operation. */
 static inline tdict_object_method tdict_pick_method(const tdict_pick *pick) {
@@ -38,8 +39,8 @@ static inline tdict_object_method tdict_pick_method(const tdict_pick *pick) {
   return pick->at.depth ? TDICT_OBJECT_INDEX : TDICT_OBJECT_SHARE;
 }
 /* Writes to *out the leaf that a pick selects in an object of a built-in type: a tensor or a box, with a new reference.
- * If the object has no batch dimensions, *out is the box itself. A NULL pick stands for an operation that no pick
- * describes: returns TDICT_ENOTSUP. Also returns the errors of the type. */
+ * If the object has no batch dimensions, *out is the box itself. If `pick` is NULL and the object has batch dimensions,
+ * returns TDICT_ENOTSUP, because no pick describes the operation. Also returns the errors of the type. */
 tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *what, tdict_leaf *out,
                             tdict_error *err);
 /* A stack or cat of the objects at one path of several trees. */
@@ -52,14 +53,14 @@ typedef struct tdict_joining {
 } tdict_joining;
 /* Stacks or joins the objects of one built-in type. An object without batch dimensions is first repeated for all
  * elements of its tree, if the type can arrange elements. If all joined objects are equal and have no batch dimensions,
- * cat shares the first object. Returns TDICT_ENOTSUP if the type cannot do this, TDICT_ENOMEM, and the errors of
- * the type. */
+ * cat shares the first object. Returns TDICT_ENOTSUP if the type cannot join its objects in this way, TDICT_ENOMEM, and
+ * the errors of the type. */
 tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
                             tdict_error *err);
-/* Handles a write in place of an object of a built-in type whose elements cannot be written. Returns TDICT_OK if
- * nothing has to be written. If `is_whole` is true, all elements are written: the two objects must be equal. If
- * `is_whole` is false, only some elements are written: the two objects must be equal and have no batch dimensions.
- * Otherwise returns TDICT_ENOTSUP, or TDICT_ETYPE if `to` is not an object of the type. */
+/* Checks a write in place from `from`, an object of a built-in type whose elements cannot be written. Returns TDICT_OK
+ * if the object `to` can stay unchanged. A write of all elements (`is_whole` is true) needs two equal objects. A write
+ * of some elements needs two equal objects without batch dimensions. Otherwise returns TDICT_ENOTSUP, or TDICT_ETYPE if
+ * `to` is not an object of the type. */
 tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err);
 
 /* Sets an object as tdict_set_object() does. Messages begin with `what`. */
@@ -75,7 +76,7 @@ tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err);
 
-/* How objects are flattened to trees. The tensors must begin with `batch_size`. */
+/* Says how objects are flattened to trees. The tensors must begin with `batch_size`. */
 typedef struct tdict_flatten_rule {
   const char *what;
   /* objects that have the hook of this method are not flattened, unless tensors_first is true */
@@ -86,8 +87,8 @@ typedef struct tdict_flatten_rule {
   const int64_t *batch_size;
   const char *above; /* path of the tree, for messages; NULL: none */
 } tdict_flatten_rule;
-/* Flattens an object to a tree that shares its tensors. Returns TDICT_ENOTSUP if the type has no flatten, and
- * TDICT_EHOOK if the flattened tree holds an object. Returns TDICT_ESHAPE if a tensor does not begin with the batch
+/* Flattens an object to a tree that shares the tensors of the object. Returns TDICT_ENOTSUP if the type has no flatten,
+ * and TDICT_EHOOK if the flattened tree holds an object. Returns TDICT_ESHAPE if a tensor does not begin with the batch
  * size. Also returns the error of the hook. err->path begins with `path`. */
 tdict_status tdict_box_flatten(const tdict_flatten_rule *opening, const tdict_box *box, const char *path,
                                tdict_tree **out, tdict_error *err);
@@ -101,7 +102,8 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdic
 tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
 
 /* Pairs of flattened objects. The elements of one object are written to the other object. A first walk checks the trees
- * and adds the pairs; a second walk uses them in the same order. Owned by one call. */
+ * and adds the pairs. A second walk takes the pairs in the same order. The operation that walks the trees owns the
+ * pairs. */
 typedef struct tdict_flat_pair {
   tdict_tree *to, *from;
 } tdict_flat_pair;
@@ -113,13 +115,14 @@ typedef struct tdict_flat_pairs {
  * or TDICT_ENOMEM. */
 tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err);
-/* Adds the pair of the elements of an object of a built-in type. leaves[0] is the object, whose elements the pick
- * selects; these are `to`. leaves[1] is an object of the same type with as many elements, or the leaf of one element;
- * this is `from`. A NULL pick as in tdict_box_pick(). rule->above is the path of the object. Returns TDICT_ENOTSUP if
- * the type has no `pair`, TDICT_ETYPE for objects of two types, TDICT_ENOMEM, and the errors of the type. */
+/* Adds the pair of the elements of an object of a built-in type. leaves[0] is the object to write. The pick selects the
+ * elements that become `to`. The new elements in leaves[1] become `from`. The leaf leaves[1] is an object of the same
+ * type with as many elements, or the leaf of one element. rule->above is the path of the object. Returns TDICT_ENOTSUP
+ * if the type has no `pair` or `pick` is NULL, TDICT_ETYPE for objects of two types, TDICT_ENOMEM, and the errors of
+ * the type. */
 tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *rule,
                                           const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err);
-/* Returns the pair that was added last, or, in the second walk, the next pair. */
+/* If `last` is true, returns the pair that was added last. Otherwise returns the next pair of the second walk. */
 tdict_flat_pair tdict_flat_pairs_take(tdict_flat_pairs *pairs, bool last);
 void tdict_flat_pairs_reset(tdict_flat_pairs *pairs);
 

@@ -65,7 +65,7 @@ tdict_status tdict_path_next(tdict_path *path, tdict_error *err) {
   if (tdict_name_read(&path->name, text, path->end)) {
     end = text + path->name.length;
   } else {
-    /* The key has a backslash or is empty: read it byte by byte. */
+    /* The key has a backslash or is empty, so read the key byte by byte. */
     size_t escapes;
     end = find_key_end(text, &escapes);
     if (!end) return fail_path(path, bare_backslash, err);

@@ -125,7 +125,7 @@ tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *ol
   if (path->last) {
     held = tdict_leaf_retain(leaf);
   } else {
-    /* Build the chain of new nodes before linking it, so that a failure leaves the tree unchanged. */
+    /* Build the whole chain of new nodes before the chain is linked, so that a failure leaves the tree unchanged. */
     tdict_tree *top = NULL;
     const char *begin = path->begin;
     tdict_status status = build_node_chain(place, leaf, &top, err);
@@ -139,7 +139,7 @@ tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *ol
       return status;
     }
   }
-  /* Link the chain. */
+  /* Link the leaf or the chain. */
   if (!tdict_node_add_name(node, &path->name, held)) {
     tdict_leaf_release(held);
     return fail_place_memory(place, err);

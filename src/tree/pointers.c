@@ -1,5 +1,5 @@
-/* Implements a map from pointers to pointers by open addressing. At least half of the pairs are free. One call owns the
- * map. Thread rule: used by one thread at a time. */
+/* Implements a map from pointers to pointers by open addressing. At least half of the pairs are free. The function that
+ * initializes the map owns the map. Thread rule: used by one thread at a time. */
 #include "tree/pointers.h"
 
 #include <stdint.h>

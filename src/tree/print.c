@@ -1,5 +1,5 @@
-/* Prints a tree with a line per key, in columns. Reads no elements and changes nothing. Borrows the tree.
- * Thread rule: as in tdict/tree.h. */
+/* Prints a tree in columns, with one line for each key. Reads no elements and changes nothing. Borrows the tree. Thread
+ * rule: as in tdict/tree.h. */
 #include <errno.h>
 #include <string.h>
 
@@ -24,9 +24,9 @@ typedef struct printer {
   size_t lines, left_out; /* number of keys printed, and number of keys beyond MOST_LINES */
   size_t name_width, dtype_width, shape_width;
   const tdict_tensor *tensors[MOST_LINES]; /* the tensors that are printed, in order */
-  size_t overlaps[MOST_LINES];             /* for each printed tensor: how many tensors of the tree overlap it,
-                                            * including itself */
-  size_t num_tensors;                      /* number of tensors printed so far in this pass */
+  /* for each printed tensor: the number of tensors of the tree that overlap this tensor, including itself */
+  size_t overlaps[MOST_LINES];
+  size_t num_tensors; /* number of tensors printed so far in this pass */
 } printer;
 
 static void emit(text_output *to, const char *text, size_t length) {
@@ -47,8 +47,8 @@ static void emit_spaces(text_output *to, size_t count) {
   emit(to, spaces, count);
 }
 
-/* Returns the number of bytes of the UTF-8 character at `text`. Returns 0 for a control character or invalid UTF-8;
- * their bytes are printed as hex. */
+/* Returns the number of bytes of the UTF-8 character at `text`. Returns 0 for a control character or invalid UTF-8,
+ * whose bytes are printed as hexadecimal numbers. */
 static size_t count_printable_bytes(const char *text) {
   const unsigned char *c = (const unsigned char *)text;
   if (c[0] < 0x80) return c[0] >= 0x20 && c[0] < 0x7f;
@@ -140,7 +140,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
     return;
   }
   emit_spaces(p->to, (name_width < p->name_width ? p->name_width - name_width : 0) + 2);
-  /* The text of a built-in type names the type. */
+  /* The text of a built-in type already describes the object, so the type name is left out. */
   const bool is_builtin = tdict_builtin_of(box->type) != NULL;
   if (!is_builtin) emit_text(p->to, "object ");
   if (!is_builtin) emit_printable(p->to, box->type->name, false);
@@ -179,7 +179,7 @@ static void print_below(printer *p, const tdict_tree *td, size_t depth) {
       if (tdict_leaf_tensor(leaf)) print_tensor(p, tdict_leaf_tensor(leaf), width);
       if (tdict_leaf_box(leaf)) print_object(p, tdict_leaf_box(leaf), width);
     }
-    /* Go deeper. The first pass can stop at the limit; the second also counts the keys left out. */
+    /* Go deeper. The first pass can stop at the limit. The second pass also counts the keys left out. */
     if (!tree || (p->lines == MOST_LINES && !p->to)) continue;
     if (!tdict_cursor_enter(&cursor, tree)) print_below(p, tree, level + 1);
   }
@@ -198,7 +198,8 @@ static bool tensors_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   return low_a < apart + end_b && apart + low_b < end_a;
 }
 
-/* Counts for each printed tensor the tensors that overlap it. Recurses only in the same case as print_below(). */
+/* Counts, for each printed tensor, the tensors that overlap this tensor. Recurses only in the same case as
+ * print_below(). */
 static void count_overlaps(printer *p, const tdict_tree *td) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
@@ -264,7 +265,7 @@ tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err) {
   if (!tree || !file) return tdict_fail(err, TDICT_EINVAL, "print: %s is NULL", tree ? "file" : "tree");
   text_output to = {NULL, 0, 0, file, 0};
   print_tree(&to, tree);
-  /* Flush the file: stdio reports a full disk only when it writes its buffer. */
+  /* Flush the file, because stdio reports a full disk only when stdio writes its buffer. */
   if (!to.error && fflush(file) != 0) to.error = errno ? errno : EIO;
   if (!to.error) return TDICT_OK;
   return tdict_fail_native(err, TDICT_EIO, to.error, "print: the file could not be written (errno %d)", to.error);

@@ -4,8 +4,8 @@
 #include <ctype.h>
 #include <stdio.h>
 
-/* tdict_suggest() computes a cheap measure for up to MOST_COMPARED keys. It computes the edit distance, which is slow,
- * only for the MOST_ALIKE best of these keys. */
+/* tdict_suggest() computes a cheap measure for up to MOST_COMPARED keys. The function computes the edit distance, which
+ * is slow, only for the MOST_ALIKE best of these keys. */
 enum { MOST_COMPARED = 1024, MOST_ALIKE = 8, MOST_SHOWN = 5, COMPARED_BYTES = 24, KEY_BYTES = 32 };
 
 typedef struct candidate {
@@ -51,7 +51,8 @@ static int edit_distance(const char *a, size_t a_bytes, const char *b, size_t b_
   return row[b_length];
 }
 
-/* Inserts a candidate by rank and drops the worst if the list is full. Equal ranks keep their order. */
+/* Inserts a candidate by rank. If the list is full, drops the candidate with the highest rank. Equal ranks keep their
+ * order. */
 static void insert_candidate(candidates *best, candidate next) {
   int at = best->count;
   if (at == MOST_ALIKE && best->at[at - 1].rank <= next.rank) return;

@@ -1,5 +1,5 @@
-/* Makes the text of a message about a missing key, which lists the most similar keys. Only reads the table.
- * Thread rule: many threads may read a table, or one may write it. */
+/* Makes the text of a message about a missing key, which lists the most similar keys. Only reads the table. Thread
+ * rule: many threads may read a table at once, while no thread writes the table. */
 #ifndef TDICT_TREE_SUGGEST_H
 #define TDICT_TREE_SUGGEST_H
 

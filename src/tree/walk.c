@@ -100,7 +100,7 @@ static size_t measure_leaf(tdict_leaf leaf, sum_kind what) {
 }
 
 /* Adds up the results of measure_leaf() for all leaves. Recurses only if memory for a deeper cursor is exhausted,
- * because these calls cannot fail. */
+ * because the functions that call sum_leaves() cannot return an error. */
 static size_t sum_leaves(const tdict_tree *td, sum_kind what) {
   size_t total = 0;
   tdict_cursor cursor;

@@ -8,7 +8,7 @@ typedef struct reader {
   const char *text;
   size_t length, at;
   int depth;
-  uint64_t is_object[TDICT_JSON_MOST_DEPTH / 64]; /* one bit for each level: object or array */
+  uint64_t is_object[TDICT_JSON_MOST_DEPTH / 64]; /* one bit for each open level: 1 for an object, 0 for an array */
   const char *why;                                /* NULL: no fault yet */
 } reader;
 
@@ -53,7 +53,7 @@ static void skip_space(reader *r) {
   while (take(r, ' ') || take(r, '\t') || take(r, '\n') || take(r, '\r')) continue;
 }
 
-/* Reads the four digits after \u. Returns -1 if they are not hexadecimal. */
+/* Reads the four digits after \u. Returns -1 if a digit is not hexadecimal. */
 static int read_hex(reader *r) {
   int value = 0;
   for (int i = 0; i < 4; i++) {
@@ -69,7 +69,7 @@ static int read_hex(reader *r) {
   return value;
 }
 
-/* Reads what follows a backslash. */
+/* Reads the characters of an escape after its backslash. */
 static bool read_escape(reader *r) {
   const int c = peek(r);
   if (c <= 0 || !strchr("\"\\/bfnrtu", c)) return fail(r, "an unknown escape");
@@ -148,7 +148,7 @@ static bool read_key(reader *r) {
   return take(r, ':') || fail(r, "wanted a colon");
 }
 
-/* Begins an array or object. Sets *is_empty if it ends at once. */
+/* Reads the start of an array or object, up to the first value. Sets *is_empty to true if there is no value. */
 static bool open_level(reader *r, bool is_object, bool *is_empty) {
   if (r->depth == TDICT_JSON_MOST_DEPTH) return fail(r, "too many levels");
   const uint64_t bit = (uint64_t)1 << (r->depth % 64);
@@ -161,7 +161,7 @@ static bool open_level(reader *r, bool is_object, bool *is_empty) {
   return *is_empty || !is_object || read_key(r);
 }
 
-/* Reads commas and closing brackets up to the next value. Sets *is_done if all levels are closed. */
+/* Reads commas and closing brackets up to the next value. Sets *is_done to true if all levels are closed. */
 static bool read_separators(reader *r, bool *is_done) {
   for (;;) {
     *is_done = r->depth == 0;

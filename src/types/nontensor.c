@@ -9,7 +9,10 @@
 #include "base/error.h"
 #include "tree/text.h"
 
-enum { TEXT_BYTES = 96, MOST_SHOWN = 40 }; /* of a value in a message: the buffer, and the bytes of its text */
+enum {
+  TEXT_BYTES = 96,
+  MOST_SHOWN = 40
+}; /* for a value in a message: size of the buffer; maximum number of text bytes shown */
 
 typedef struct cell {
   uint64_t content;         /* the bits of the number, or the offset of the text */
@@ -53,7 +56,8 @@ static bool is_last_text(const last_text *last, const tdict_value *value) {
   return last->text && value->text == last->text && value->length == last->length;
 }
 
-/* Adds the bytes of a text and of the 0 after it. Returns false if they do not fit. */
+/* Adds the size of a text, with its terminating 0, to *bytes. Adds nothing if the value has no text, or has the text of
+ * the previous value. Returns false on overflow. */
 static bool measure_text(const tdict_value *value, last_text *last, size_t *bytes) {
   size_t sum;
   if (!has_text(value) || is_last_text(last, value)) return true;
@@ -63,7 +67,7 @@ static bool measure_text(const tdict_value *value, last_text *last, size_t *byte
   return true;
 }
 
-/* Writes one value. `text` is the buffer of all texts, of which *used bytes are in use. */
+/* Writes one value. `text` is the buffer of all texts. *used is the number of bytes in use in the buffer. */
 static void write_cell(const tdict_value *value, last_text *last, char *text, size_t *used, cell *to) {
   *to = (cell){(uint64_t)value->integer, (uint64_t)value->kind};
   if (value->kind == TDICT_VALUE_REAL) memcpy(&to->content, &value->real, sizeof value->real);
@@ -149,11 +153,12 @@ static size_t count_bytes(const void *self) {
   return (size_t)values->count * sizeof(cell) + values->text_bytes;
 }
 
-/* The state of an arrangement: the values of the block at each position. */
+/* The state of an arrangement, which copies a block of `block` values for each entry of `at`. If `at` is NULL, the
+ * arrangement repeats the first block. */
 typedef struct arranger {
   const tdict_nontensor *from;
   const int64_t *at;
-  int64_t block; /* number of values at a position */
+  int64_t block; /* number of values in a block */
 } arranger;
 
 static void read_arranged(void *user, int64_t k, tdict_value *out) {
@@ -184,7 +189,8 @@ typedef struct joiner {
   const tdict_nontensor *const *parts;
   int dim;
   bool is_stack;
-  int64_t inner, length; /* values of one index of the joined dimension; size of this dimension in the result */
+  int64_t inner,
+      length; /* number of values at one index of the joined dimension; size of this dimension in the result */
   size_t part;
   int64_t begin; /* index of the first element of `part` in the joined dimension */
 } joiner;
@@ -234,7 +240,7 @@ static tdict_status join_values(const void *const *items, size_t count, int dim,
   return status;
 }
 
-/* Writes a text in quotes, cut before a character of which not all bytes are shown. A NUL byte also ends the text. */
+/* Writes a text in quotes. Cuts a long text at the end of a character. A NUL byte also ends the text. */
 static void format_text(const tdict_value *value, const char *kind, const char *quote, char *buffer, size_t bytes) {
   size_t length = value->length < MOST_SHOWN ? value->length : MOST_SHOWN;
   const char *nul = memchr(value->text, 0, length);
@@ -288,7 +294,7 @@ static bool are_same(const tdict_value *a, const tdict_value *b) {
   return !has_text(a) || memcmp(a->text, b->text, a->length) == 0;
 }
 
-/* Writes the index of value `i` of a column as "[1, 2]", or "" for a single value. */
+/* Returns the index of value `i` of a column as a text such as "[1, 2]". Returns "" for a single value. */
 static const char *format_index(const tdict_nontensor *values, int64_t i, char *buffer, size_t bytes) {
   int64_t index[TDICT_MAX_NDIM] = {0};
   if (values->ndim == 0) return "";

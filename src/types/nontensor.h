@@ -1,5 +1,5 @@
-/* The built-in type of values that are not tensors: text, numbers and JSON. An object is an array of values in C order,
- * in one allocation, and never changes. Its box owns it. Thread-safe. */
+/* Declares the built-in type of values that are not tensors: text, numbers and JSON. An object is an array of values in
+ * C order, in one allocation, and never changes. The box of the object owns the object. Thread-safe. */
 #ifndef TDICT_TYPES_NONTENSOR_H
 #define TDICT_TYPES_NONTENSOR_H
 

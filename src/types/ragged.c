@@ -1,4 +1,4 @@
-/* Creates, counts and describes ragged leaves. The caller owns what is created. Thread rule: as in tdict/ragged.h. */
+/* Creates, counts and describes ragged leaves. The caller owns the new objects. Thread rule: as in tdict/ragged.h. */
 #include "types/ragged.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ tdict_status tdict_ragged_read_integers(const tdict_tensor *tensor, int64_t *out
   return TDICT_OK;
 }
 
-/* Checks everything but the elements of the offsets. */
+/* Checks the shapes, dtypes and devices of both tensors. Does not read the offsets. */
 static tdict_status check_tensors(const char *what, const tdict_tensor *values, const tdict_tensor *offsets,
                                   tdict_error *err) {
   char text[SHAPE_BYTES], found[DEVICE_BYTES], wanted[DEVICE_BYTES];
@@ -150,7 +150,7 @@ tdict_status tdict_ragged_allocate(tdict_ragged *r, const char *what, const tdic
   return tdict_ragged_make_offsets(r, what, options->offsets_dtype, memory, &r->offsets, err);
 }
 
-/* Checks that a tensor has the dtype, the device and all dimensions but the first of the first tensor. */
+/* Checks that a tensor has the dtype, the device and the shape of the first tensor. Only dimension 0 may differ. */
 static tdict_status check_part(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
                                tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];

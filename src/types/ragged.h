@@ -1,5 +1,5 @@
-/* The struct of a ragged leaf, and the functions that make its parts. A ragged leaf owns a reference to each of its
- * tensors. Thread rule: as in tdict/ragged.h. */
+/* Defines the struct of a ragged leaf, and declares the functions that make its parts. A ragged leaf owns a reference
+ * to each of its tensors. Thread rule: as in tdict/ragged.h. */
 #ifndef TDICT_TYPES_RAGGED_H
 #define TDICT_TYPES_RAGGED_H
 
@@ -23,12 +23,13 @@ tdict_status tdict_ragged_new(const char *what, int64_t num_rows, tdict_ragged *
  * offset, and the errors of tdict_tensor_empty(). */
 tdict_status tdict_ragged_make_offsets(const tdict_ragged *r, const char *what, tdict_dtype dtype, tdict_memory *memory,
                                        tdict_tensor **out, tdict_error *err);
-/* Creates both tensors of a leaf whose `at` is complete. `values` gets the dtype and the dimensions of `like` from
- * dimension `from_dim` on, after the dimension of all elements. `memory` is chosen as tdict_ragged_options describes. */
+/* Creates both tensors of a leaf whose `at` is complete. `values` gets the dtype of `like`. Dimension 0 of `values` has
+ * all elements of all rows. The other dimensions are those of `like` from `from_dim` on. The comment of
+ * tdict_ragged_options says which memory is used. */
 tdict_status tdict_ragged_allocate(tdict_ragged *r, const char *what, const tdict_tensor *like, int from_dim,
                                    const tdict_ragged_options *options, tdict_error *err);
-/* Joins tensors along their first dimension. `r` has its rows in `at`. Checks that the tensors match the first tensor,
- * creates both tensors of `r`, and copies the elements. */
+/* Joins tensors along their first dimension. The caller has written r->at. Checks that the tensors match the first
+ * tensor, creates both tensors of `r`, and copies the elements. */
 tdict_status tdict_ragged_join(tdict_ragged *r, const char *what, tdict_tensor *const *parts, size_t count,
                                const tdict_ragged_options *options, tdict_error *err);
 /* Implements tdict_ragged_from_rows() for several public calls. */
@@ -36,7 +37,7 @@ tdict_status tdict_ragged_of_rows(const char *what, tdict_tensor *const *rows, s
                                   const tdict_ragged_options *options, tdict_ragged **out, tdict_error *err);
 /* Makes a temporary view of `count` elements of the first dimension, from element `first` on. */
 tdict_tensor *tdict_ragged_part(tdict_temp *temp, const tdict_tensor *values, int64_t first, int64_t count);
-/* Reads a tensor of int64 or int32, on any device. `out` has room for its elements. Returns the errors of
+/* Reads a tensor of int64 or int32, on any device. `out` has room for all elements of the tensor. Returns the errors of
  * tdict_tensor_clone(). */
 tdict_status tdict_ragged_read_integers(const tdict_tensor *tensor, int64_t *out, tdict_error *err);
 /* Reads the options of the caller. Returns TDICT_EDTYPE for offsets that are neither int64 nor int32. */

@@ -33,7 +33,8 @@ static tdict_status check_padded(const tdict_tensor *padded, const tdict_tensor 
                     tdict_text_shape(ndim, padded->dims, wanted, sizeof wanted));
 }
 
-/* Counts the elements at the start of each row of the mask, and checks that no others are set. */
+/* Counts the elements that are set at the start of each row of the mask. Checks that no later element of the row is
+ * set. */
 static tdict_status read_mask(const tdict_tensor *mask, int64_t *lengths, tdict_error *err) {
   tdict_tensor *host;
   tdict_status status = tdict_tensor_clone(mask, NULL, &host, err);
@@ -53,7 +54,7 @@ static tdict_status read_mask(const tdict_tensor *mask, int64_t *lengths, tdict_
   return status;
 }
 
-/* Replaces the lengths in at[1], at[2] and so on by the sums of the lengths. */
+/* Replaces the lengths in at[1], at[2] and so on by their running sums. */
 static tdict_status sum_lengths(tdict_ragged *r, int64_t longest, tdict_error *err) {
   for (int64_t i = 0; i < r->num_rows; i++) {
     const int64_t length = r->at[i + 1];
@@ -112,7 +113,7 @@ tdict_status tdict_ragged_from_padded(const tdict_tensor *padded, const tdict_te
   return status;
 }
 
-/* Makes the mask of a padded tensor of rows of `width` elements. */
+/* Makes the mask of a padded tensor whose rows have `width` elements. */
 static tdict_status make_mask(const tdict_ragged *r, int64_t width, tdict_memory *memory, tdict_tensor **out,
                               tdict_error *err) {
   const bool on_device = memory && memory->device.type != TDICT_DEVICE_CPU;
@@ -135,7 +136,7 @@ static tdict_status make_mask(const tdict_ragged *r, int64_t width, tdict_memory
   return status;
 }
 
-/* Copies each row to its place and fills the rest of the row. */
+/* Copies each row to the start of a row of the padded tensor, and fills the rest of that row. */
 static tdict_status fill_padded(const tdict_ragged *r, tdict_tensor *padded, const void *element, tdict_error *err) {
   tdict_temp to, from;
   tdict_status status = TDICT_OK;

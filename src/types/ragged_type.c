@@ -1,5 +1,5 @@
-/* Makes ragged leaves objects of a built-in type, which trees can hold: the hooks for transfers, indices, joins and
- * writes. A box owns one reference to its leaf. Thread rule: as in tdict/ragged.h. */
+/* Implements the built-in type of ragged leaves: the hooks for transfers, indices, joins and writes. A box owns one
+ * reference to its leaf. Thread rule: as in tdict/ragged.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -45,8 +45,8 @@ static tdict_status flatten_elements(const void *self, tdict_tree **out, tdict_e
   return make_tree(((const tdict_ragged *)self)->values, NULL, out, err);
 }
 
-/* Returns an error if the tensors cannot have the rows of `r`. Does not read the offsets, because a transfer may not
- * have written them yet. */
+/* Returns an error if the shapes, dtypes or devices of the tensors do not fit the rows of `r`. Does not read the
+ * offsets, because a transfer may not have written them yet. */
 static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor *values, const tdict_tensor *offsets,
                                       tdict_error *err) {
   char found[96], wanted[32];
@@ -63,7 +63,7 @@ static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor 
                     tdict_device_format(offsets->storage->device, wanted, sizeof wanted));
 }
 
-/* Makes a leaf with the rows of `self`. */
+/* Makes a leaf with the tensors of `tree` and the row lengths of `self`. */
 static tdict_status unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
   const tdict_ragged *old = self;
   tdict_tensor *values, *offsets = old->offsets;
@@ -85,7 +85,7 @@ static size_t bytes(const void *self) {
   return tdict_tensor_nbytes(r->values) + tdict_tensor_nbytes(r->offsets);
 }
 
-/* Prints for example "ragged float32 [3, *, 17], 12 elements, cpu pinned". */
+/* Prints a text such as "ragged float32 [3, *, 17], 12 elements, cpu pinned". */
 static size_t print(const void *self, char *buffer, size_t room) {
   const tdict_ragged *r = self;
   const tdict_tensor *t = r->values;
@@ -110,7 +110,8 @@ static tdict_status at(const void *self, int64_t i, tdict_leaf *out, tdict_error
   return status;
 }
 
-/* Makes the values and offsets of consecutive rows. If the first row begins at 0, both are views. */
+/* Sets both tensors of `r` to consecutive rows of `from`. If the first row begins at element 0, both tensors are views.
+ * Otherwise only the values are a view. */
 static tdict_status share_rows(tdict_ragged *r, const tdict_ragged *from, int64_t first, tdict_error *err) {
   const tdict_tensor_range values = {0, from->at[first], r->at[r->num_rows], 1},
                            offsets = {0, first, r->num_rows + 1, 1};
@@ -137,7 +138,7 @@ static tdict_status range(const void *self, int64_t start, int64_t count, void *
   return status;
 }
 
-/* Returns the number of list entries from entry `i` on that name consecutive rows. NULL positions name all rows. */
+/* Returns how many list entries, from entry `i` on, name consecutive rows. A NULL list names all rows. */
 static int64_t count_run(const tdict_positions *positions, int64_t i) {
   int64_t end = i + 1;
   if (!positions->at) return positions->count - i;
@@ -145,7 +146,7 @@ static int64_t count_run(const tdict_positions *positions, int64_t i) {
   return end - i;
 }
 
-/* Copies the listed rows of `from` one after another to the values of `r`. Consecutive rows need one copy. */
+/* Copies the listed rows of `from` one after another to the values of `r`. Consecutive rows are copied together. */
 static tdict_status copy_rows(const tdict_ragged *r, const tdict_ragged *from, const tdict_positions *positions,
                               tdict_error *err) {
   tdict_status status = TDICT_OK;
@@ -182,7 +183,7 @@ static tdict_status select_rows(const void *self, const int64_t *positions, int6
   return status;
 }
 
-/* Makes the offsets of the rows of all items, one item after another. */
+/* Makes a leaf without tensors. Its offsets are those of the rows of all items, one item after another. */
 static tdict_status join_offsets(const tdict_ragged *const *items, size_t count, tdict_ragged **out, tdict_error *err) {
   int64_t rows = 0, next = 0;
   for (size_t i = 0; i < count; i++)
@@ -224,8 +225,7 @@ static tdict_status stack(const void *const *items, size_t count, tdict_memory *
   return tdict_fail(err, TDICT_ENOTSUP, "stack: a ragged leaf would get a second batch dimension, wanted cat");
 }
 
-/* A write of elements: the rows at `positions` of `to`, and their new elements, which are in the rows of `from` or in
- * the tensor `row`. */
+/* A write to the rows of `to` at `positions`. The new elements are in the rows of `from`, or in the tensor `row`. */
 typedef struct pairing {
   const tdict_ragged *to, *from;
   const tdict_tensor *row;
@@ -262,7 +262,7 @@ static tdict_status set_part(tdict_tree *tree, const char *key, const tdict_tens
   return status;
 }
 
-/* Adds the pair of views for `count` consecutive rows, from entry `i` of the positions on. */
+/* Adds the pair of views for `count` consecutive rows, which begin at entry `i` of the positions. */
 static tdict_status add_run(const pairing *p, int64_t i, int64_t count, tdict_error *err) {
   char key[32] = "values";
   const int64_t first = p->positions.count ? get_position(p, i) : 0;
@@ -284,7 +284,7 @@ static tdict_status pair(const void *self, const tdict_positions *positions, tdi
   tdict_status status = check_lengths(&p, err);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &made[0], err);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &made[1], err);
-  /* Without rows, one pair of empty views lets the caller check dtype and shape. */
+  /* If there are no rows, one pair of empty views lets the caller check the dtype and the shape. */
   if (status == TDICT_OK && p.positions.count == 0 && p.from) status = add_run(&p, 0, 0, err);
   for (int64_t i = 0, n; i < p.positions.count && status == TDICT_OK; i += n) {
     n = p.row ? 1 : count_run(&p.positions, i);

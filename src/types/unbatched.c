@@ -1,5 +1,5 @@
-/* Implements the built-in type of tensors without batch dimensions. An object owns one reference to its tensor and
- * never changes; its elements may be written. Thread rule: as in tdict/tree.h. */
+/* Implements the built-in type of tensors without batch dimensions. An object owns one reference to its tensor. The
+ * object never changes, but the elements of its tensor may be written. Thread rule: as in tdict/tree.h. */
 #include "tdict/unbatched.h"
 
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static bool is_same_tensor(const tdict_tensor *a, const tdict_tensor *b) {
          (bytes == 0 || memcmp(a->dims, b->dims, 2 * bytes) == 0);
 }
 
-/* Sets *out to `t` if its elements are contiguous in host memory, else to a copy. The caller releases *out. */
+/* Sets *out to `t` if `t` is contiguous and in host memory, else to a copy in host memory. The caller releases *out. */
 static tdict_status read_on_host(tdict_tensor *t, tdict_tensor **out, tdict_error *err) {
   tdict_tensor_await(t, false);
   if (tdict_tensor_is_lost(t))
@@ -103,7 +103,7 @@ static tdict_status compare_bytes(tdict_tensor *a, tdict_tensor *b, bool *are_eq
   return status;
 }
 
-/* Joins the tensors of several trees: returns the first object if all tensors are equal. */
+/* Joins the objects of several trees. Sets *out to the first object if all tensors are equal, else returns an error. */
 static tdict_status join_equal(const void *const *items, size_t count, tdict_memory *memory, void **out,
                                tdict_error *err) {
   tdict_tensor *first = tensor_of(items[0]);
@@ -123,7 +123,8 @@ static tdict_status join_equal(const void *const *items, size_t count, tdict_mem
   return TDICT_OK;
 }
 
-/* Makes the trees for a write. A write to some elements of a tree cannot change the tensor of all elements. */
+/* Makes the trees for a write. A write to only some elements of the tree must not replace the tensor, because the
+ * tensor belongs to all elements. */
 static tdict_status pair_tensors(const void *self, const tdict_positions *positions, tdict_leaf value,
                                  tdict_tree *trees[2], tdict_error *err) {
   const tdict_box *from = tdict_leaf_box(value);
@@ -167,7 +168,7 @@ tdict_status tdict_set_unbatched(tdict_tree *tree, const char *path, tdict_tenso
   void *made = NULL;
   tdict_status status = tdict_place_find(&place, tree, path, what, err);
   if (status != TDICT_OK) return status;
-  /* Check the device only: the shape can be any shape. */
+  /* Check only the device, since every shape is allowed. */
   tdict_demand demand = tdict_demand_of(place.node, what, path);
   demand.batch_ndim = 0;
   status = tdict_agree_tensor(&demand, tensor, path, err);

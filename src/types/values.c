@@ -8,7 +8,7 @@
 #include "types/json.h"
 #include "types/nontensor.h"
 
-enum { NAME_BYTES = 40 }; /* of "value 5: " in a message */
+enum { NAME_BYTES = 40 }; /* buffer size for a text such as "value 5: " in a message */
 
 /* Checks the text of a value. `name` names the value in the message. */
 static tdict_status check_text(const char *what, const char *name, const tdict_value *value, tdict_error *err) {
@@ -53,7 +53,7 @@ static void read_given(void *user, int64_t k, tdict_value *out) {
   const char *text = g->texts ? g->texts[k] : NULL;
   if (g->values) {
     const tdict_value *value = &g->values[k];
-    /* Members that the kind does not use may hold anything. */
+    /* Copy only the members that the kind uses, since the caller may leave other members uninitialized. */
     memset(out, 0, sizeof *out);
     out->kind = value->kind;
     if (value->kind == TDICT_VALUE_BOOL || value->kind == TDICT_VALUE_INTEGER) out->integer = value->integer;
@@ -67,7 +67,7 @@ static void read_given(void *user, int64_t k, tdict_value *out) {
   if (text) out->length = strlen(text);
 }
 
-/* Makes an object of the given values and sets it. */
+/* Makes an object of the given values and sets the object at the path. */
 static tdict_status set_given(const char *what, tdict_tree *tree, const char *path, const tdict_tree *like, given *g,
                               tdict_error *err) {
   tdict_nontensor *made = NULL;
@@ -92,7 +92,7 @@ static tdict_status set_one(const char *what, tdict_tree *tree, const char *path
   return set_given(what, tree, path, NULL, &g, err);
 }
 
-/* Sets a column with the batch size of `node`, the tree that will hold the leaf. */
+/* Sets a column of values. The shape of the column is the batch size of the tree that will hold the leaf. */
 static tdict_status set_column(const char *what, tdict_tree *tree, const char *path, given *g, size_t count,
                                tdict_error *err) {
   tdict_place place;
@@ -177,7 +177,8 @@ static tdict_status get_at(const char *what, const tdict_tree *tree, const char 
     ndim = place.node->batch_ndim;
     shape = place.node->batch_size;
   }
-  /* Compare with the product of the sizes, which may overflow if the tree has no columns. */
+  /* Check that `i` is less than the product of the sizes. Divide `i` by each size, since the product may overflow if
+   * the value is not a column. */
   bool is_in_range = i >= 0;
   int64_t left = i;
   for (int d = ndim - 1; d >= 0 && is_in_range; d--) {
@@ -203,7 +204,7 @@ static tdict_status take_text(const char *what, const char *path, const tdict_va
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
-/* Returns the first missing argument, or NULL. */
+/* Returns the name of the first argument that is NULL. Returns NULL if all arguments are given. */
 static const char *missing(const void *tree, const void *path, const void *out, const char *out_name) {
   return !tree ? "tree" : !path ? "path" : !out ? out_name : NULL;
 }

@@ -1,5 +1,5 @@
-/* Reads and writes the elements that an index selects. Results are owned by the caller.
- * Thread rule: as in tdict/index.h. */
+/* Reads and writes the elements that an index selects. The caller owns the results. Thread rule: as in
+ * tdict/index.h. */
 #include "tdict/index.h"
 
 #include <string.h>
@@ -53,7 +53,7 @@ static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *
   return tdict_box_index(from, &g->pick.at, out, err);
 }
 
-/* Writes the pick for the elements that the plan selects. Returns false if a pick cannot describe them. */
+/* Writes the pick for the elements that the plan selects. Returns false if a pick cannot describe these elements. */
 static bool find_pick(const tdict_index_plan *plan, const int64_t *shape, tdict_pick *pick) {
   if (!tdict_pick_of(&plan->affine, shape, pick)) return false;
   if (plan->num_gathers == 0) return true;
@@ -108,8 +108,8 @@ static tdict_status check_extra_keys(const writer *w, const tdict_tree *to, cons
                     tdict_num_keys(to), tdict_num_keys(from));
 }
 
-/* Returns the object of a built-in type whose elements the plan selects, or NULL if the indexed leaf is no such
- * object. Other objects of built-in types have no elements to write, or their elements belong to all of the tree. */
+/* Returns the object of a built-in type whose elements the plan selects, or NULL if the indexed leaf is no such object.
+ * Other objects of built-in types have no elements that can be written, or belong to all elements of the tree. */
 static tdict_box *get_indexed_builtin(const writer *w, tdict_leaf to, tdict_leaf from) {
   tdict_box *box = tdict_leaf_box(w->reads_index ? from : to);
   const tdict_builtin *builtin = box ? tdict_builtin_of(box->type) : NULL;
@@ -161,7 +161,8 @@ static tdict_status describe_value(const writer *w, const tdict_tensor *to, cons
              : tdict_check_shape(plan->what, from, wanted.ndim, wanted.shape, err);
 }
 
-/* Copies the selected elements of `from` to `to`. If `checks_only` is true, only checks whether this is possible. */
+/* Copies the selected elements of `from` to `to`. If `checks_only` is true, only checks whether the elements can be
+ * copied. */
 static tdict_status read_indexed_tensor(const writer *w, const tdict_tensor *to, const tdict_tensor *from,
                                         bool checks_only, tdict_error *err) {
   tdict_made wanted;
@@ -172,7 +173,8 @@ static tdict_status read_indexed_tensor(const writer *w, const tdict_tensor *to,
   return status == TDICT_OK ? tdict_index_plan_check_not_lost(w->plan, from, err) : status;
 }
 
-/* Writes one tensor, in the direction of the call. If `checks_only` is true, only checks whether this is possible. */
+/* Writes to the selected elements of `to`, or copies the selected elements of `from` if w->reads_index is true. If
+ * `checks_only` is true, only checks whether the elements can be copied. */
 static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
                                  tdict_error *err) {
   tdict_made made;
@@ -237,7 +239,7 @@ static tdict_status write_builtin(writer *w, tdict_leaf to, tdict_leaf from, con
   return tdict_write_pair(what, &pair, path, checks_only, err);
 }
 
-/* Writes the leaves from the cursor's start. If `checks_only` is true, only checks whether the leaves can be written.
+/* Writes all leaves that the cursor reaches. If `checks_only` is true, only checks whether the leaves can be written.
  * Flattened objects contain no objects, so the recursion is one level deep. */
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err) {
@@ -291,7 +293,7 @@ static tdict_status fill_zeros(const tdict_map *map, size_t entry, const tdict_t
   (void)map, (void)entry, (void)from;
   tdict_memory *m = made->storage->memory;
   size_t bytes = tdict_tensor_nbytes(made);
-  /* The host cannot write device memory, so use the fill function of the memory if there is one. */
+  /* The host cannot write device memory, so use the `fill` function of the memory if the memory has this function. */
   if (m && m->ops->fill) return m->ops->fill(m, made->data, 0, bytes, err);
   memset(made->data, 0, bytes);
   return TDICT_OK;

@@ -5,7 +5,7 @@
 #include "tensor/layout.h"
 #include "tensor/rows.h"
 
-enum { MAX_ROWS = 256 }; /* offsets are computed for this many positions at a time, on the stack */
+enum { MAX_ROWS = 256 }; /* maximum number of positions whose offsets are computed at once, on the stack */
 
 /* Narrows the affine result to element i of the lists and masks. Starts at the last dimension, so that the numbers of
  * the earlier dimensions do not change. */
@@ -33,7 +33,7 @@ tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const
   return status;
 }
 
-/* Copies with one tensor copy per position. Also works for device memory. */
+/* Makes one tensor copy for each position. Also works for device memory. */
 static tdict_status copy_each_position(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                        bool writes_indexed, tdict_error *err) {
   tdict_made affine_view, row_view, other_view;
@@ -88,7 +88,7 @@ static tdict_status copy_position_rect(void *user, const tdict_rect *rect, tdict
   return TDICT_OK;
 }
 
-/* Copies one run of bytes at every position, for each row of the rectangle. */
+/* Copies one run of bytes at every position, for each row of the rectangle. A callback of tdict_pair_walk(). */
 static tdict_status copy_rows(void *user, const tdict_rect *rect, tdict_error *err) {
   (void)err;
   uintptr_t dst = (uintptr_t)rect->dst, src = (uintptr_t)rect->src;
@@ -113,7 +113,7 @@ static void copy_chunk(gathering *g, const tdict_pair_part *all, bool position_b
   }
 }
 
-/* Copies in host memory. Both tensors have been waited for, and none of their bytes are lost. */
+/* Copies in host memory. The caller has waited for the transfers of both tensors, and none of their bytes are lost. */
 static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                    bool writes_indexed, tdict_error *err) {
   tdict_made affine_view, row_view, other_view;
@@ -153,8 +153,8 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ten
   if (plan->num_gathers) {
     tdict_tensor_await(t, writes_indexed);
     tdict_tensor_await(other, !writes_indexed);
-    /* After a failed transfer only some positions may be lost. Copy each position separately: a copy checks the bytes
-     * that it reads, and marks the bytes that it writes as no longer lost. */
+    /* After a failed transfer only some positions may be lost. Copy each position separately: each copy checks the
+     * bytes that are read, and removes the written bytes from the lost bytes. */
     const bool lost = tdict_tensor_is_lost(t) || tdict_tensor_is_lost(other);
     return tdict_is_on_host(t) && tdict_is_on_host(other) && !lost
                ? gather_on_host(plan, t, other, writes_indexed, err)

@@ -1,4 +1,4 @@
-/* Translates an index into a plan, and describes its result for a tensor. A plan owns its lists of positions.
+/* Translates an index into a plan, and describes the result of a plan for a tensor. A plan owns its lists of positions.
  * Thread rule: used by one thread at a time. */
 #include "ops/index/index_plan.h"
 
@@ -178,7 +178,7 @@ static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   return found;
 }
 
-/* Adds a mask as the list of the positions where the mask is not 0. */
+/* Adds a mask as the list of the positions at which the mask is not 0. */
 static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_error *err) {
   const tdict_tensor *mask = item->data;
   tdict_status status = check_mask(r, mask, err);
@@ -244,8 +244,8 @@ static bool is_gathered(const tdict_index_plan *p, int dim) {
   return false;
 }
 
-/* Returns the position of the dimension of all lists and masks. As in NumPy, this is the first replaced dimension if
- * these dimensions are adjacent, else 0. */
+/* Returns the number of the result's dimension that replaces the dimensions of all lists and masks. As in NumPy, this
+ * is the number of the first replaced dimension if the replaced dimensions are adjacent, else 0. */
 static int find_gather_axis(const tdict_index_plan *p) {
   for (int i = 1; i < p->num_gathers; i++)
     if (p->gathers[i].axis != p->gathers[i - 1].axis + p->gathers[i - 1].dims) return 0;

@@ -1,6 +1,5 @@
-/* Translates an index into a plan for the first dimensions of tensors. A plan is owned by one call and owns its
- * lists of positions.
- * Thread rule: used by one thread at a time. */
+/* Translates an index into a plan for the first dimensions of tensors. The caller owns the plan, and the plan owns its
+ * lists of positions. Thread rule: used by one thread at a time. */
 #ifndef TDICT_OPS_INDEX_INDEX_PLAN_H
 #define TDICT_OPS_INDEX_INDEX_PLAN_H
 
@@ -15,8 +14,8 @@ typedef struct tdict_gather {
 typedef struct tdict_index_plan {
   const char *what;
   tdict_affine affine; /* the view that integers, ranges and new axes select; called the affine result below */
-  /* All lists and masks together replace their dimensions by one dimension of `gather_count` elements. In the result
-   * that dimension is number gather_at. A list of one position is repeated. */
+  /* All lists and masks together replace their dimensions by one dimension of `gather_count` elements. In the result,
+   * the number of this dimension is gather_at. A list of one position is repeated. */
   int num_gathers, gather_at;
   int64_t gather_count;
   tdict_gather gathers[TDICT_MAX_INDEX];
@@ -37,8 +36,8 @@ tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict
 /* Waits for transfers that write the selected elements of `t`. Returns TDICT_EINVAL if some of these elements are lost,
  * because a transfer into them failed. */
 tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
-/* Copies between the selected elements of `t` and `other`, which has their shape. If `writes_indexed` is true, copies
- * from `other` to `t`, otherwise from `t` to `other`. Allocates nothing. */
+/* Copies between the selected elements of `t` and `other`. `other` has the shape of the selected elements. If
+ * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. Allocates nothing. */
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                    bool writes_indexed, tdict_error *err);
 
