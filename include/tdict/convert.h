@@ -11,7 +11,7 @@
  * - integer or float to bool: false for 0 and -0, true for all other numbers and for NaN.
  * - complex to complex: the real and the imaginary part are converted as float to float.
  * - float, integer or bool to complex: the number becomes the real part, as in a conversion to float. The imaginary
- * part is 0.
+ *   part is 0.
  * - complex to float, integer or bool: #TDICT_ENOTSUP.
  * - a dtype with several lanes, as source or destination: #TDICT_ENOTSUP, unless both dtypes are equal.
  *

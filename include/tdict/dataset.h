@@ -80,7 +80,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree 
 
 /** The layout of a file of tokens. */
 typedef enum tdict_token_format {
-  TDICT_TOKENS_AUTO, /**< TDICT_TOKENS_LLMC if the file begins with a magic number of llm.c, otherwise TDICT_TOKENS_U16 */
+  TDICT_TOKENS_AUTO, /**< LLMC if the file begins with a magic number of llm.c, otherwise U16 */
   /** A file of llm.c: a header of 256 little-endian int32 numbers, then the tokens. The header begins with a magic
    *  number, a version and the number of tokens. For 16-bit tokens, the magic number is 20240520 and the version is 1.
    *  For 32-bit tokens, the magic number is 20240801 and the version is 7. */
@@ -90,7 +90,8 @@ typedef enum tdict_token_format {
 } tdict_token_format;
 typedef struct tdict_token_options {
   size_t struct_size;
-  const char *const *paths; /**< names of files, borrowed for the call; mapped files must not be shortened */
+  const char *const
+      *paths; /**< names of files, borrowed for the call; do not shorten the files while they are mapped */
   int64_t num_paths;
   int32_t format;    /**< a tdict_token_format, for all files; default TDICT_TOKENS_AUTO */
   int64_t window;    /**< tokens in a sample, 1 or more */

@@ -1,31 +1,30 @@
 /* Declares lazy stacks. A lazy stack is a list of trees, called items. A program uses the stack like one tree with a
- * new first batch dimension. The functions copy elements only if the result is one tensor for several items.
+ * new first batch dimension. Creating, indexing and changing a stack copies no elements.
  *
  * The items must have the same batch size. The keys, the shapes of tensors and the devices of the items may differ. A
  * lazy stack shares its items: a change to an item is visible in the stack. If a program changes the batch size of an
- * item, functions that use the entries of the items return #TDICT_ESHAPE. The message names the item.
+ * item, calls that use all items return #TDICT_ESHAPE, and the message names the item.
  *
- * Paths in errors begin with the index of the item: err->path "2.obs.x" is the path obs.x in item 2.
- * tdict_lazy_stack_densify() and tdict_lazy_stack_pad() differ: err->path is the path in the items, and the message
+ * Paths in errors begin with the index of the item. For example, err->path "2.obs.x" is the path obs.x in item 2. In
+ * errors of tdict_lazy_stack_densify() and tdict_lazy_stack_pad(), err->path is the path in the items, and the message
  * names the item.
  *
  * A lazy stack works like LazyStackedTensorDict of TensorDict 0.15 with stack_dim 0, with these differences:
  *
  * - The items must have equal batch sizes. TensorDict shows -1 for sizes that differ.
  * - A stack has at least one item. In TensorDict, an index that selects nothing gives an empty TensorDict.
- * - The items are stacked along dimension 0 only, and an index applies to dimension 0 only. TensorDict supports all
- * batch dimensions.
- * - If the tensors have different numbers of dimensions, tdict_lazy_stack_get_shape() returns an error. TensorDict
- * returns [-1].
+ * - The items are stacked along dimension 0 only, and an index applies to dimension 0 only. TensorDict allows other
+ *   dimensions.
+ * - If numbers of dimensions differ, tdict_lazy_stack_get_shape() returns an error. TensorDict returns [-1].
  * - If dtypes differ, tdict_lazy_stack_get() returns an error. TensorDict converts the tensors to a common dtype.
- * - If an item is locked, tdict_lazy_stack_set() changes no item. TensorDict changes the items before the locked item.
+ * - If an item is locked, tdict_lazy_stack_set() changes no item. TensorDict may change other items.
  * - For an index beyond the end, tdict_lazy_stack_insert() returns an error. TensorDict appends the item.
  * - If keys differ, tdict_lazy_stack_densify() returns an error. contiguous() of TensorDict leaves out keys that an
  *   item lacks.
  * - tdict_lazy_stack_pad() pads a dimension of one element like any other. TensorDict repeats the element.
- * - tdict_lazy_stack_to_device() moves all items in one transfer. TensorDict moves them one after another.
+ * - tdict_lazy_stack_to_device() moves all items in one transfer. TensorDict moves the items one after another.
  *
- * Thread rule: many threads may read a lazy stack and its items, or one thread may change them. */
+ * Thread rule: many threads may read a lazy stack and its items, or one thread may change the stack and its items. */
 #ifndef TDICT_LAZY_STACK_H
 #define TDICT_LAZY_STACK_H
 
@@ -63,9 +62,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_item(const tdict_laz
 /** @brief Returns a new stack of the items that an index selects. The items are shared.
  *  @param[in]  index  #TDICT_RANGE, #TDICT_ALL, #TDICT_LIST, or #TDICT_MASK with one dimension.
  *  @param[out] out    New stack with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a position outside the stack, a step of 0, an index that selects no item, another
- *          kind of index, or a NULL pointer; #TDICT_ESHAPE, #TDICT_EDTYPE and #TDICT_EWRONGDEVICE for a mask as
- *          tdict_index_get(); #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a position is outside the stack, a step is 0, the index selects no item or is of
+ *          another kind, or a pointer is NULL; #TDICT_ESHAPE, #TDICT_EDTYPE and #TDICT_EWRONGDEVICE for a mask as in
+ *          tdict_index_get(); #TDICT_ESHAPE also if the batch size of an item has changed; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_index(const tdict_lazy_stack *stack, tdict_index index,
                                                               tdict_lazy_stack **out, tdict_error *err);
 /** @brief Adds an item at the end.
