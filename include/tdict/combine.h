@@ -22,14 +22,18 @@ TDICT_BEGIN_DECLS
 /** Options of the functions that join trees. */
 typedef struct tdict_join_options {
   size_t struct_size;
-  int32_t dim; /**< Stack: position of the new batch dimension. Cat: the dimension along which trees are joined.
-                    Negative values count from the end. Default 0. */
-  tdict_memory *memory; /**< Memory of the result. NULL (default): tensors on a device are joined in the memory of
-                             the first tree, other tensors in plain host memory. */
-  bool ragged;          /**< true: if the first sizes of the tensors at a key differ, tdict_stack() makes a ragged leaf
-                    (tdict/ragged.h). Other functions return #TDICT_EINVAL. Default false. */
-  const char *masks;    /**< path at which tdict_pad_sequence() adds a tree of masks; NULL (default): no masks. If
-                          `masks` is set, other functions return #TDICT_EINVAL. */
+  /** Stack: position of the new batch dimension. Cat: the dimension along which trees are joined. Negative values count
+   *  from the end. Default 0. */
+  int32_t dim;
+  /** Memory of the result. NULL (default): tensors on a device are joined in the memory of the first tree, other
+   *  tensors in plain host memory. */
+  tdict_memory *memory;
+  /** true: if the first sizes of the tensors at a key differ, tdict_stack() makes a ragged leaf (tdict/ragged.h). Other
+   *  functions then return #TDICT_EINVAL. Default false. */
+  bool ragged;
+  /** Path at which tdict_pad_sequence() adds a tree of masks. If `masks` is set, other functions return #TDICT_EINVAL.
+   *  NULL (default): no masks. */
+  const char *masks;
 } tdict_join_options;
 static inline tdict_join_options tdict_join_options_default(void) {
   tdict_join_options o;

@@ -64,8 +64,8 @@ static inline tdict_context_options tdict_context_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_create(const tdict_context_options *options, tdict_context **out,
                                                             tdict_error *err);
 /** @brief Destroys a context: waits for running transfers, joins the threads and frees unused memory. NULL is allowed.
- *  Trees, tensors and futures outlive the context. The program releases them as usual. No other call on the context may
- *  run at the same time or later. */
+ *  Trees, tensors and futures outlive the context, and are released as usual. No other call on the context may run at
+ *  the same time or later. */
 TDICT_API void tdict_context_destroy(tdict_context *context);
 
 /** @brief Returns the default device.
@@ -75,13 +75,14 @@ TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
 /** @brief Frees cached memory until at most @p keep_bytes are cached. For tdict_cpu(), the function frees cached pinned
- *  memory. For another device, the function frees cached memory of that device. Does nothing for an absent device. */
+ *  memory. For another device, the function frees cached memory of that device. If the device is absent, the function
+ *  does nothing. */
 TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
 /** @brief Returns the context's pool of pinned (page-locked) host memory.
  *  The memory is owned by the context and never NULL. If the context has no device that can read pinned memory, every
- *  allocation fails with #TDICT_ENODEVICE and the reason. For blocks of 2 MiB or more, the library asks the system for
- *  memory on the NUMA node of the default device.
+ *  allocation fails with #TDICT_ENODEVICE, and the message gives the reason. For blocks of 2 MiB or more, the library
+ *  asks the system for memory on the NUMA node of the default device.
  *
  *  **Your own copies.** This part concerns copies that the program makes, for example with cudaMemcpyAsync() or NCCL.
  *  If a copy spans two registrations, the driver returns CUDA_ERROR_INVALID_VALUE. By default each block is one
@@ -109,9 +110,9 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  addresses. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB, and then lets the
  *  driver allocate the block. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
-/** @brief Returns the memory of a device. For tdict_cpu(), this is ordinary host memory.
+/** @brief Returns the memory of a device. The memory of tdict_cpu() is plain host memory.
  *  The memory is owned by the context and never NULL. If the device is absent, every allocation fails with
- *  #TDICT_ENODEVICE and the reason. */
+ *  #TDICT_ENODEVICE, and the message gives the reason. */
 TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device);
 
 /** The program's allocator, which the program passes to tdict_memory_create(). */

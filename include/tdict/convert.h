@@ -5,8 +5,8 @@
  *
  * - float to float: the nearest number, ties to even, rounded once.
  * - integer or bool to float: the nearest number, ties to even, rounded once.
- * - float to integer: truncated toward zero. A number out of range is an error.
- * - integer to integer: the same number. A number out of range is an error.
+ * - float to integer: truncated toward zero. A number outside the range is an error.
+ * - integer to integer: the same number. A number outside the range is an error.
  * - bool to integer or float: 0 or 1. Every bool byte other than 0 counts as 1.
  * - integer or float to bool: false for 0 and -0, true for all other numbers and for NaN.
  * - complex to complex: the real and the imaginary part are converted as float to float.
@@ -17,10 +17,10 @@
  *
  * A number that is too large for a float dtype becomes infinity. For F8E4M3, which has no infinity, the number becomes
  * NaN. A NaN stays NaN, but its sign and payload are unspecified.
- * The error for a number out of range of an integer dtype is #TDICT_EOVERFLOW. Infinities and NaN are out of range. The
- * message names the first such element in C order, its value and the range.
- * PyTorch 2.11 gives the same results, with two exceptions. PyTorch does not check the range of integers. PyTorch
- * converts F64 and large integers to 8-bit and 16-bit floats in two roundings, first to float32. PyTorch 2.15 also
+ * The error for a number outside the range of an integer dtype is #TDICT_EOVERFLOW. Infinities and NaN are outside
+ * every range. The message names the index of the first such element in C order, its value and the range.
+ * PyTorch 2.11 gives the same results, with two exceptions. PyTorch does not check the range of integers. If PyTorch
+ * converts F64 or a large integer to a float of 8 or 16 bits, it rounds twice, first to float32. PyTorch 2.15 also
  * differs: a number that is too large for F8E4M3 becomes the largest F8E4M3 number.
  * The calling thread must use the default floating-point environment: rounding to nearest, and subnormal numbers not
  * flushed to zero. If the processor has AVX2 or AVX-512, the library uses these instructions for frequent pairs of
@@ -61,7 +61,7 @@ typedef struct tdict_dtype_options {
   size_t struct_size;
   /** Host memory in which the new elements are allocated. NULL (default): plain host memory. */
   tdict_memory *memory;
-  /** Returns true for a tensor that shall be converted. NULL (default): all tensors are converted. Before the
+  /** Returns true if the call is to convert the tensor. NULL (default): all tensors are converted. Before the
    *  conversion, the calling thread calls `filter` once for each tensor, in the order of tdict_visit(). */
   tdict_leaf_predicate filter;
   void *user;       /**< Passed to `filter`. */

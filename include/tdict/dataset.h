@@ -4,7 +4,7 @@
  * Each sample has an index of 0 or more. A dataset must return equal samples for equal indices. A dataset has one or
  * more of these functions:
  * - `fetch`, with `schema`, writes a sample into a row of the batch.
- * - `fetch_batch`, with `schema`, writes all samples of a batch into its rows.
+ * - `fetch_batch`, with `schema`, writes all samples of a batch into the rows of the batch.
  * - `fetch_sample` returns a sample as a new tree. The loader makes a batch from several of these trees.
  *
  * Thread rule: several threads call the functions of a dataset at once, unless `in_order` is true. `release` is called
@@ -49,8 +49,8 @@ typedef struct tdict_dataset {
    *  false. */
   bool length_varies;
   /** Returns the number of tokens of sample @p index, 0 or more. NULL: the numbers are unknown. If the loader's option
-   *  `max_tokens` is set, the loader calls the function for all samples of an epoch before the epoch begins. The
-   *  function should therefore be fast. */
+   *  `max_tokens` is set, the loader calls the function for all samples of an epoch before the first batch of the
+   *  epoch. The function should therefore be fast. */
   int64_t (*sample_length)(void *self, int64_t index);
 } tdict_dataset;
 static inline tdict_dataset tdict_dataset_default(void) {
@@ -60,8 +60,8 @@ static inline tdict_dataset tdict_dataset_default(void) {
   return d;
 }
 
-/** @brief Calls `release` of a dataset and sets all members to their defaults. Must not be called for a dataset that a
- *  loader owns. NULL is allowed. */
+/** @brief Calls `release` of a dataset and sets all members to their defaults. Do not call this function for a dataset
+ *  that a loader owns. NULL is allowed. */
 TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
 
 /** @brief Creates a dataset from a tree. Sample i is element i of the first batch dimension.
@@ -90,8 +90,8 @@ typedef enum tdict_token_format {
 } tdict_token_format;
 typedef struct tdict_token_options {
   size_t struct_size;
-  const char *const
-      *paths; /**< names of files, borrowed for the call; do not shorten the files while they are mapped */
+  /** Names of files, borrowed for the call. The files must not be shortened while the dataset exists. */
+  const char *const *paths;
   int64_t num_paths;
   int32_t format;    /**< a tdict_token_format, for all files; default TDICT_TOKENS_AUTO */
   int64_t window;    /**< tokens in a sample, 1 or more */

@@ -1,4 +1,4 @@
-/* Indexes the batch dimensions of a tree. Python's `tree[2, :, None, 5:1:-1]` is
+/* Indexes the batch dimensions of a tree. In C, Python's `tree[2, :, None, 5:1:-1]` is written as
  *
  *     tdict_index_get(tree, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
  *
@@ -67,7 +67,7 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 #define TDICT_MAX_INDEX 16
 /** An index: a list of items, which apply to the batch dimensions in order. Several lists in one index are combined as
  *  in NumPy and PyTorch: element i of the result is at the i-th position of each list. A mask counts as a list of the
- *  positions where the mask is not 0. All lists must have the same number of positions, or one position, which is
+ *  positions where the mask is not 0. All lists must have the same number of positions, but a list of one position is
  *  repeated. */
 typedef struct tdict_indices {
   int32_t count; /**< Number of items. If above TDICT_MAX_INDEX, calls with the index return #TDICT_EINVAL. */

@@ -59,7 +59,7 @@ TDICT_API const int64_t *tdict_lazy_stack_batch_size(const tdict_lazy_stack *sta
  *  @return #TDICT_OK; #TDICT_EINVAL the stack has no item @p i, or a NULL pointer. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_item(const tdict_lazy_stack *stack, int64_t i,
                                                                  tdict_tree **out, tdict_error *err);
-/** @brief Returns a new stack of the items that an index selects. The items are shared.
+/** @brief Returns a new stack of the items that an index selects. Both stacks share these items.
  *  @param[in]  index  #TDICT_RANGE, #TDICT_ALL, #TDICT_LIST, or #TDICT_MASK with one dimension.
  *  @param[out] out    New stack with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a position is outside the stack, a step is 0, the index selects no item or is of
@@ -68,7 +68,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_item(const tdict_laz
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_index(const tdict_lazy_stack *stack, tdict_index index,
                                                               tdict_lazy_stack **out, tdict_error *err);
 /** @brief Adds an item at the end.
- *  @param[in] item  Retained.
+ *  @param[in] item  Retained by the stack.
  *  @return #TDICT_OK; #TDICT_ESHAPE the batch size of @p item differs; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_append(tdict_lazy_stack *stack, tdict_tree *item,
                                                                tdict_error *err);
@@ -132,7 +132,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_shape(const tdict_la
  *  @note Cost: one copy of the elements. The call first waits for transfers that write the tensors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get(const tdict_lazy_stack *stack, const char *path,
                                                             tdict_memory *memory, tdict_tensor **out, tdict_error *err);
-/** @brief Returns a lazy stack of the trees at a path. The trees are shared.
+/** @brief Returns a lazy stack of the trees at a path. The new stack shares these trees with the items.
  *  @param[out] out  New stack with one reference, written on success only.
  *  @return The errors of tdict_get_tree() and tdict_lazy_stack_create(); #TDICT_ESHAPE the batch size of an item has
  *          changed. */
@@ -162,7 +162,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_to_device(tdict_context 
                                                                   const tdict_transfer_options *options,
                                                                   tdict_lazy_stack **out, tdict_error *err);
 /** @brief Starts the transfer of tdict_lazy_stack_to_device() and returns a future. The result of the future is a tree
- *  with the items as children "0", "1", ... To make a stack of this tree, call tdict_lazy_stack_from_tree(). */
+ *  whose children "0", "1" and so on are the moved items. To make a stack of this tree, call
+ *  tdict_lazy_stack_from_tree().
+ *  @return The errors of tdict_to_device_async(); #TDICT_ESHAPE the batch size of an item has changed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_to_device_async(tdict_context *context,
                                                                         const tdict_lazy_stack *stack,
                                                                         tdict_device device,
@@ -199,8 +201,8 @@ static inline tdict_lazy_pad_options tdict_lazy_pad_options_default(void) {
   o.struct_size = sizeof o;
   return o;
 }
-/** @brief Copies the items into one tree. In each dimension after the batch dimensions, the end of smaller tensors is
- *  padded up to the largest size.
+/** @brief Copies the items into one tree. In each dimension after the batch dimensions, smaller tensors are padded at
+ *  the end, up to the largest size.
  *
  *  The items must have the same keys. The tensors at a key must have the same number of dimensions and the same dtype.
  *  The tree of masks has the same keys. A mask is a bool tensor. A mask is true for elements that come from an item,
@@ -209,8 +211,7 @@ static inline tdict_lazy_pad_options tdict_lazy_pad_options_default(void) {
  *  tdict/unbatched.h are equal in both trees.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree, owned by the caller; written on success only.
- *  @return The errors of tdict_pad_sequence(), for all padded dimensions; #TDICT_ESHAPE also if the batch size of an
- *          item has changed. */
+ *  @return The errors of tdict_pad_sequence(); #TDICT_ESHAPE also if the batch size of an item has changed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_pad(const tdict_lazy_stack *stack,
                                                             const tdict_lazy_pad_options *options, tdict_tree **out,
                                                             tdict_error *err);

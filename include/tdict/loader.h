@@ -41,16 +41,16 @@ typedef struct tdict_loader_options {
   /** Maximum number of batches that workers have begun and the program has not received, up to 1048576. 0 (default):
    *  two for each worker. */
   int32_t prefetch;
-  /** While the prefetched batches have at least this many bytes, no worker begins another batch. One batch is always
-   *  prefetched. 0 (default): no limit. */
+  /** While the prefetched batches have at least this many bytes, no worker begins another batch. The limit always
+   *  allows one prefetched batch. 0 (default): no limit. */
   size_t prefetch_bytes;
   bool drop_last; /**< true: leaves out the last batch of an epoch if it has fewer than `batch_size` samples */
   /** true: draws samples in the order of a SHUFFLED sampler with `seed`. false (default): draws samples in the order of
    *  their indices. If `sampler` is set, `shuffle` must be false. */
   bool shuffle;
   uint64_t seed;
-  /** The sampler that gives the order of samples; retained. NULL (default): see `shuffle`. The sampler must not draw
-   *  indices that the dataset does not have. For streams, `sampler` must be NULL.
+  /** The sampler that gives the order of samples; retained. NULL (default): see `shuffle`. All indices of the sampler
+   *  must be below the length of the dataset. For streams, `sampler` must be NULL.
    *
    *  If the dataset's `length_varies` is true, each epoch uses a new sampler with the options of `sampler` and the
    *  current length of the dataset. If `num_samples` of `sampler` is too large for this length, the new sampler draws
@@ -74,8 +74,8 @@ typedef struct tdict_loader_options {
   int64_t timeout_ns;
   /** The number of this process and the number of processes that share the samples. This process takes the positions
    *  rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. If the number of samples is not a
-   *  multiple of `world_size`, the last ranks take first samples of the epoch again. For streams, and if `sampler` is
-   *  set, `world_size` must be 1. A sampler has its own rank. */
+   *  multiple of `world_size`, the last ranks draw the first samples of the epoch again, so that all ranks draw the
+   *  same number. For streams, and if `sampler` is set, `world_size` must be 1. A sampler has its own rank. */
   int32_t rank, world_size;
   /** true: tdict_loader_next() never returns a NULL batch. After the last batch of an epoch, tdict_loader_next()
    *  returns the first batch of the next epoch. The function tdict_loader_get_batch_info() returns the epoch of a
@@ -89,14 +89,14 @@ typedef struct tdict_loader_options {
   const tdict_pack_options *pack;
   /** Maximum number of tokens in a batch; 0 (default): no limit. A batch takes samples in the order of the sampler,
    *  until the next sample would exceed `max_tokens` or the batch has `batch_size` samples. The dataset must have
-   *  `length` and `sample_length`. The number of tokens of a batch is the sum of the lengths. If `pad` is true, the
-   *  number is the number of samples times the largest length. A sample that is longer than `max_tokens` is an error.
-   *  If `drop_last` is true, a last batch with exactly `max_tokens` tokens is kept.
+   *  `length` and `sample_length`. The number of tokens of a batch is the sum of the lengths. If `pad` is true, padding
+   *  counts as tokens too. A sample that is longer than `max_tokens` is an error. If `drop_last` is true, a last batch
+   *  with exactly `max_tokens` tokens is kept.
    *
    *  With several ranks, the samples of all ranks are divided into batches first. Each rank then takes the batches
    *  rank, rank + world_size, and so on. All ranks take the same number of batches. If the number of batches is not a
-   *  multiple of `world_size`, the last ranks take first batches of the epoch again. If the sampler option
-   *  `drop_uneven` is true, the remaining batches are left out instead. */
+   *  multiple of `world_size`, the last ranks take the first batches of the epoch again. If the sampler option
+   *  `drop_uneven` is true, the last, incomplete round of batches is left out instead. */
   int64_t max_tokens;
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
@@ -115,7 +115,7 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      the new loader; destroy it with tdict_loader_destroy().
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, an option is out of range, or two options contradict each
- *          other; #TDICT_EINVAL also if the sampler draws indices that the dataset lacks, the dataset lacks a function
+ *          other; #TDICT_EINVAL also if the sampler has indices that the dataset lacks, the dataset lacks a function
  *          that the options need, or `endless` is true and an epoch has no batch; #TDICT_EINVAL also if `length_varies`
  *          is true and the length is negative or the sampler is WEIGHTED; an error of tdict_create_from() for the
  *          dataset's schema (err->path names the field); #TDICT_EINVAL a sample is longer than `max_tokens`, or
@@ -130,15 +130,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *contex
  *  device are cancelled. The memory of these copies is freed after the copies have stopped. */
 TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 
-/** @brief Returns the next batch, or NULL at the end of an epoch. After NULL the next epoch begins.
+/** @brief Returns the next batch, or NULL at the end of an epoch. The call after NULL returns the first batch of the
+ *  next epoch.
  *
  *  If the dataset's `length_varies` is true, an epoch begins in the call that returns its first batch. This call reads
  *  the length of the dataset. The workers fetch no batch of the epoch before this call. The loader uses this length
  *  until the end of the epoch.
  *
- *  If @p stream is not NULL, the program may release the batch as soon as it has queued the work that uses the batch.
- *  The loader keeps the batch until the next call. The next call records the work queued on @p stream as a use of the
- *  batch, see tdict_record_stream().
+ *  If @p stream is not NULL, the program may release the batch as soon as the program has queued the work that uses the
+ *  batch. The loader keeps the batch until the next call. The next call records the work queued on @p stream as a use
+ *  of the batch, see tdict_record_stream().
  *  @param[in]  stream  a stream of the device of the batches. Work queued on the stream after this call may use the
  *                      batch. NULL: the call waits until the batch has arrived on the device. The program then calls
  *                      tdict_record_stream() for each stream that uses the batch.
@@ -152,7 +153,7 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *          #TDICT_ENOMEM host memory is exhausted, and the call may be repeated; #TDICT_EWRONGDEVICE @p stream does not
  *          belong to the device of the batches; #TDICT_ECAPTURE @p stream is being captured; #TDICT_EFORKED the process
  *          is a fork of the process that created the loader.
- *  @note The stream is checked before a batch is taken, so an error does not lose a batch. */
+ *  @note The call checks @p stream before it takes a batch. An error of this check therefore loses no batch. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);
 /** @brief Returns the number of batches in an epoch, or -1 for a stream. If the dataset's `length_varies` is true, the
@@ -200,8 +201,8 @@ typedef struct tdict_loader_state {
   int64_t epoch, batch;   /**< the epoch, and how many of its batches were delivered or failed */
   int64_t dataset_length; /**< samples in the dataset; -1: a stream */
   int64_t batch_size;
-  int64_t num_indices; /**< the length of the sampler; -1: a stream */
-  int64_t num_samples; /**< samples that all ranks together draw in an epoch, see tdict_sampler_options; -1: a stream */
+  int64_t num_indices;   /**< the number of indices of the sampler; -1: a stream */
+  int64_t num_samples;   /**< samples of an epoch, for all ranks together; -1: a stream */
   int64_t rank_samples;  /**< samples that each rank draws in an epoch; -1: a stream */
   uint64_t seed;         /**< seed of the sampler; 0 if its order is not random */
   uint64_t weights_hash; /**< a hash of the weights of a WEIGHTED sampler; else 0 */

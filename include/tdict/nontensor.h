@@ -5,10 +5,10 @@
  * column NonTensorStack. A value never changes. To replace a value, set the leaf again.
  *
  * Operations on trees. A new tree shares the values for whole trees with its source. Functions of tdict/index.h and
- * tdict/shape.h that make a tree rearrange the values of a column like the elements of a tensor. In a row without batch
- * dimensions, the leaf is a value for the whole row. A stack always makes a column. A cat also makes a column, unless
- * all trees have the same value for the whole tree. The columns that tdict_pad_sequence() receives must have equal
- * lengths.
+ * tdict/shape.h that make a tree rearrange the values of a column like the elements of a tensor. An index that removes
+ * all dimensions of a column makes a value for the whole tree. A stack always makes a column. A cat also makes a
+ * column, unless all trees have the same value for the whole tree. The columns that tdict_pad_sequence() receives must
+ * have equal lengths.
  *
  * Other functions. A deep clone and the result of a transfer share the values, which stay in host memory. A transfer
  * with the option `strict_objects` accepts values. The functions tdict_visit(), tdict_apply(), tdict_filter() and
@@ -16,10 +16,10 @@
  * bit, and JSON is compared as text. The function tdict_bytes() counts 16 bytes for each value, plus the bytes of the
  * texts.
  *
- * Writes in place. A function that writes to an existing tree cannot change a value, and returns #TDICT_ENOTSUP with
- * the leaf as err->path. The functions tdict_copy(), tdict_update_in_place() and tdict_transfer_into() succeed if the
- * values are equal in both trees. Functions that write some elements of a tree, such as tdict_index_set() and
- * tdict_stack_into(), succeed if both trees have equal values for the whole tree.
+ * Writes in place. Functions that write to an existing tree cannot change a value. The functions tdict_copy(),
+ * tdict_update_in_place() and tdict_transfer_into() accept leaves with equal values in both trees. Functions that write
+ * some elements of a tree, such as tdict_index_set() and tdict_stack_into(), accept only equal values for the whole
+ * tree. For other leaves of values, each of these functions returns #TDICT_ENOTSUP, and err->path names the leaf.
  *
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_NONTENSOR_H
@@ -98,8 +98,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_value_at(const tdict_tree *tree
  *          on failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_text(const tdict_tree *tree, const char *path, const char **text,
                                                       size_t *length, tdict_error *err);
-/** @brief Returns the value of one element, which must be text or JSON. tdict_get_value_at() describes @p i.
- *  tdict_get_text() describes the other parameters and the errors; #TDICT_EINVAL also if @p i is out of range. */
+/** @brief Returns the value of one element, which must be text or JSON. The parameter @p i is as in
+ *  tdict_get_value_at(). The parameters @p text and @p length are as in tdict_get_text().
+ *  @return The errors of tdict_get_value_at(); #TDICT_ETYPE also if the value is neither text nor JSON. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_text_at(const tdict_tree *tree, const char *path, int64_t i,
                                                          const char **text, size_t *length, tdict_error *err);
 

@@ -11,9 +11,9 @@
  * objects. If the option `strict_objects` is true, the transfer fails instead.
  *
  * Operations on trees. Operations that only move keys share the box, for example tdict_select(), tdict_update(),
- * tdict_flatten_keys() and tdict_clone(). Operations that leave every element at its index share the box too. All other
- * operations call the hook for the operation, if the type has the hook. Otherwise they use the tensors of the object:
- * they call `flatten`, work on the tensors, and call `unflatten` to make the object of the result.
+ * tdict_flatten_keys() and tdict_clone(). Operations that move no element to another index share the box too. All other
+ * operations call the hook for the operation, if the type has the hook. Otherwise these operations use the tensors of
+ * the object: they call `flatten`, work on the tensors, and call `unflatten` to make the object of the result.
  *
  * - tdict_clone_deep() calls the `clone` hook. If the type has no `clone` hook, the call uses the tensors.
  * - An index that begins with TDICT_AT and keeps all other dimensions whole calls the `index` hook, once per TDICT_AT.
@@ -32,10 +32,9 @@
  *
  * Errors of operations on trees. If the operation uses batch dimensions and a tensor of the object does not begin with
  * the batch size of the object's tree, the call returns #TDICT_ESHAPE. If the type has neither the hook nor `flatten`,
- * the call returns #TDICT_ENOTSUP. If objects at one path must have the same type and do not, the call returns
+ * the call returns #TDICT_ENOTSUP. If two objects must have the same type but have different types, the call returns
  * #TDICT_ETYPE. If a hook fails, the call returns the error of the hook. After each of these errors, err->path names
- * the object, all trees are unchanged, and new objects have been released. Cost of objects: the time of the hooks, plus
- * O(nodes).
+ * the object, all trees are unchanged, and new objects have been released. Cost: the time of the hooks, plus O(nodes).
  *
  * Thread rule: hooks of different objects may run at the same time, on threads of the program or of the pool. If
  * several calls use one object, the hooks of this object may also run at the same time. A hook must therefore not
@@ -79,7 +78,7 @@ struct tdict_type {
   tdict_status (*index)(const void *self, int64_t i, void **out, tdict_error *err);
   /** Stacks `count` objects of this type into one new object, along a new first batch dimension. */
   tdict_status (*stack)(const void *const *items, size_t count, void **out, tdict_error *err);
-  size_t (*bytes)(const void *self); /**< returns the bytes of all elements, for tdict_bytes() */
+  size_t (*bytes)(const void *self); /**< returns the number of bytes of all elements, for tdict_bytes() */
   /** Writes a text without a newline to `buffer`, cut to `bytes` bytes including the final 0. Returns the length of the
    *  full text, as snprintf() does. */
   size_t (*print)(const void *self, char *buffer, size_t bytes);
