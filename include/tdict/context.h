@@ -124,8 +124,8 @@ typedef struct tdict_allocator {
   /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. The library calls the function
    *  on any thread, and holds no lock during the call. */
   void *(*allocate)(void *user, size_t bytes);
-  /** Frees the block @p data of @p bytes bytes. The library calls the function on any thread, after all copies and
-   *  recorded uses of the block are done, and holds no lock during the call. */
+  /** Frees the block @p data of @p bytes bytes. The library calls the function after all copies and recorded uses of
+   *  the block are done. The call may be on any thread, and the library holds no lock during the call. */
   void (*release)(void *user, void *data, size_t bytes);
   void *user; /**< passed to both functions */
 } tdict_allocator;

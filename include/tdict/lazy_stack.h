@@ -207,8 +207,8 @@ static inline tdict_lazy_pad_options tdict_lazy_pad_options_default(void) {
  *  The items must have the same keys. The tensors at a key must have the same number of dimensions and the same dtype.
  *  The tree of masks has the same keys. A mask is a bool tensor. A mask is true for elements that come from an item,
  *  and false for padding. Each mask has the batch dimensions, and all dimensions up to the last dimension that is
- *  padded. For an object, the tree of masks has a tree with the masks of its tensors. Leaves of tdict/nontensor.h and
- *  tdict/unbatched.h are equal in both trees.
+ *  padded. At the path of an object, the tree of masks has a tree with the masks of the object's tensors. Leaves of
+ *  tdict/nontensor.h and tdict/unbatched.h are equal in both trees.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree, owned by the caller; written on success only.
  *  @return The errors of tdict_pad_sequence(); #TDICT_ESHAPE also if the batch size of an item has changed. */

@@ -1,10 +1,10 @@
 /* Declares the loader. Worker threads of the loader prepare batches before the program needs them. The function
  * tdict_loader_next() delivers the batches in order.
  *
- * A worker fetches the samples of a batch. If the loader delivers batches on a device, the worker fetches into pinned
- * memory and queues the copy to the device when the batch is complete. Batches are delivered in the order of the
- * sampler, even if workers finish in another order. The samples of a batch do not depend on the number of workers. Near
- * the end of an epoch, the workers begin batches of the next epoch, unless the dataset's `length_varies` is true.
+ * A worker fetches the samples of a batch. If batches are delivered on a device, the worker fetches into pinned memory,
+ * and queues the copy to the device when the batch is complete. Batches are delivered in the order of the sampler, even
+ * if workers finish in another order. The samples of a batch do not depend on the number of workers. Near the end of an
+ * epoch, the workers begin batches of the next epoch, unless the dataset's `length_varies` is true.
  *
  * Each batch is a new tree. The memory of a batch is reused after the last reference is released and the work of
  * streams that use the batch is done. At most four batches are copied to the device at once. The loader may keep the
@@ -73,9 +73,9 @@ typedef struct tdict_loader_options {
    *  for the device. 0 (default): no limit. */
   int64_t timeout_ns;
   /** The number of this process and the number of processes that share the samples. This process takes the positions
-   *  rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. If the number of samples is not a
-   *  multiple of `world_size`, the last ranks draw the first samples of the epoch again, so that all ranks draw the
-   *  same number. For streams, and if `sampler` is set, `world_size` must be 1. A sampler has its own rank. */
+   *  rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. All ranks draw the same number of
+   *  samples. If the number of samples is not a multiple of `world_size`, the last ranks draw the first samples of the
+   *  epoch again. For streams, and if `sampler` is set, `world_size` must be 1. A sampler has its own rank. */
   int32_t rank, world_size;
   /** true: tdict_loader_next() never returns a NULL batch. After the last batch of an epoch, tdict_loader_next()
    *  returns the first batch of the next epoch. The function tdict_loader_get_batch_info() returns the epoch of a
@@ -145,14 +145,13 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *                      tdict_record_stream() for each stream that uses the batch.
  *  @param[out] out     a new reference; NULL at the end of an epoch. If epochs have no batches, every call returns
  *                      NULL.
- *  @return #TDICT_OK; the error of a function of the dataset or of collating or pinning, with the index of the sample
- *          or the number of the batch in the message; the error of the transfer; #TDICT_ETIMEDOUT the batch was not
- *          ready within `timeout_ns`, and the call may be repeated (the message names the worker and its samples, or
- *          the batch that has not arrived); #TDICT_EINVAL @p loader or @p out is NULL; #TDICT_EINVAL also if `endless`
- *          is true and an epoch had no batch, or if the dataset's `length_varies` is true and the length is negative;
- *          #TDICT_ENOMEM host memory is exhausted, and the call may be repeated; #TDICT_EWRONGDEVICE @p stream does not
- *          belong to the device of the batches; #TDICT_ECAPTURE @p stream is being captured; #TDICT_EFORKED the process
- *          is a fork of the process that created the loader.
+ *  @return #TDICT_OK; the error of fetching, collating or pinning (the message names the sample or the batch); the
+ *          error of the transfer; #TDICT_ETIMEDOUT the batch was not ready within `timeout_ns`, and the call may be
+ *          repeated; #TDICT_EINVAL @p loader or @p out is NULL; #TDICT_EINVAL also if `endless` is true and an epoch
+ *          had no batch, or if the dataset's `length_varies` is true and the length is negative; #TDICT_ENOMEM host
+ *          memory is exhausted, and the call may be repeated; #TDICT_EWRONGDEVICE @p stream does not belong to the
+ *          device of the batches; #TDICT_ECAPTURE @p stream is being captured; #TDICT_EFORKED the process is a fork of
+ *          the process that created the loader.
  *  @note The call checks @p stream before it takes a batch. An error of this check therefore loses no batch. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);

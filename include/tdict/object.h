@@ -7,13 +7,14 @@
  * popped, because other trees may share its box. The function tdict_rename() moves an object to another path.
  *
  * Transfers. A transfer calls the hooks `pin_memory` and `to_device`, or uses `flatten` and `unflatten`. If a type has
- * none of these hooks, the result of the transfer holds the same object. The statistics of the transfer count such
- * objects. If the option `strict_objects` is true, the transfer fails instead.
+ * neither `flatten` nor the hook that the transfer needs, the result of the transfer holds the same object. The
+ * statistics of the transfer count such objects. If the option `strict_objects` is true, the transfer fails instead.
  *
  * Operations on trees. Operations that only move keys share the box, for example tdict_select(), tdict_update(),
  * tdict_flatten_keys() and tdict_clone(). Operations that move no element to another index share the box too. All other
  * operations call the hook for the operation, if the type has the hook. Otherwise these operations use the tensors of
- * the object: they call `flatten`, work on the tensors, and call `unflatten` to make the object of the result.
+ * the object. To use the tensors, an operation calls `flatten`, works on the tensors, and calls `unflatten` to make the
+ * object of the result.
  *
  * - tdict_clone_deep() calls the `clone` hook. If the type has no `clone` hook, the call uses the tensors.
  * - An index that begins with TDICT_AT and keeps all other dimensions whole calls the `index` hook, once per TDICT_AT.
@@ -30,11 +31,12 @@
  * If the caller passes a memory to tdict_clone_deep() or tdict_stack(), and the type has `flatten`, the call uses the
  * tensors instead of the hook. The reason is that the hooks cannot allocate from this memory.
  *
- * Errors of operations on trees. If the operation uses batch dimensions and a tensor of the object does not begin with
- * the batch size of the object's tree, the call returns #TDICT_ESHAPE. If the type has neither the hook nor `flatten`,
- * the call returns #TDICT_ENOTSUP. If two objects must have the same type but have different types, the call returns
- * #TDICT_ETYPE. If a hook fails, the call returns the error of the hook. After each of these errors, err->path names
- * the object, all trees are unchanged, and new objects have been released. Cost: the time of the hooks, plus O(nodes).
+ * Errors of operations on trees. If an operation on batch dimensions uses the tensors of an object, these tensors must
+ * begin with the batch size of the object's tree. Otherwise the call returns #TDICT_ESHAPE. If the type has neither the
+ * hook nor `flatten`, the call returns #TDICT_ENOTSUP. If two objects must have the same type but have different types,
+ * the call returns #TDICT_ETYPE. If a hook fails, the call returns the error of the hook. After each of these errors,
+ * err->path names the object, all trees are unchanged, and new objects have been released. Cost: the time of the hooks,
+ * plus O(nodes).
  *
  * Thread rule: hooks of different objects may run at the same time, on threads of the program or of the pool. If
  * several calls use one object, the hooks of this object may also run at the same time. A hook must therefore not
