@@ -80,7 +80,7 @@ static inline tdict_compare_options tdict_compare_options_default(void) {
  *  in C order. */
 typedef struct tdict_difference {
   bool differs;
-  int32_t ndim;                  /**< length of `index`; 0 if the difference is not in one element */
+  int32_t ndim;                  /**< length of `index`; 0 if the difference is not in an element */
   int64_t index[TDICT_MAX_NDIM]; /**< index of the element that differs */
   char path[248];                /**< "" if the batch sizes of `a` and `b` differ; long paths are cut in the middle */
   char message[256];             /**< describes the difference */

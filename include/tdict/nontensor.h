@@ -67,15 +67,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_value(tdict_tree *tree, const c
  *          first invalid value. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_values(tdict_tree *tree, const char *path, const tdict_value *values,
                                                         size_t count, tdict_error *err);
-/** @brief Sets one text for the whole tree, with the errors of tdict_set_value(). @p text ends with a 0 byte. */
+/** @brief Sets one text for the whole tree. @p text ends with a 0 byte. The errors are the errors of
+ *  tdict_set_value(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_text(tdict_tree *tree, const char *path, const char *text,
                                                       tdict_error *err);
-/** @brief Sets a column of texts, with the errors of tdict_set_values(). Each text ends with a 0 byte. For a NULL in @p
- *  texts, the value has the kind #TDICT_VALUE_NULL. */
+/** @brief Sets a column of texts. Each text ends with a 0 byte. For a NULL in @p texts, the value has the kind
+ *  #TDICT_VALUE_NULL. The errors are the errors of tdict_set_values(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_texts(tdict_tree *tree, const char *path, const char *const *texts,
                                                        size_t count, tdict_error *err);
 
-/** @brief Returns the value for the whole tree at a path.
+/** @brief Returns the value at a path, which must be one value for the whole tree.
  *  @param[out] out  Written on success only. The text of the value is borrowed from the tree until the leaf is
  *          replaced.
  *  @return The errors of tdict_get(); #TDICT_ETYPE if the path names a tensor, a tree or another object; #TDICT_ESHAPE
@@ -91,15 +92,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_value(const tdict_tree *tree, c
  *  @return The errors of tdict_get_value() except #TDICT_ESHAPE; #TDICT_EINVAL also if @p i is out of range. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_value_at(const tdict_tree *tree, const char *path, int64_t i,
                                                           tdict_value *out, tdict_error *err);
-/** @brief Returns the value for the whole tree at a path, which must be text or JSON.
+/** @brief Returns the text or JSON at a path, which must be one value for the whole tree.
  *  @param[out] text    Borrowed from the tree until the leaf is replaced. A 0 byte follows the text.
  *  @param[out] length  Bytes of the text without the 0 byte. May be NULL.
  *  @return The errors of tdict_get_value(); #TDICT_ETYPE also if the value is neither text nor JSON. Nothing is written
  *          on failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_text(const tdict_tree *tree, const char *path, const char **text,
                                                       size_t *length, tdict_error *err);
-/** @brief Returns the value of one element, which must be text or JSON. The parameter @p i is as in
- *  tdict_get_value_at(). The parameters @p text and @p length are as in tdict_get_text().
+/** @brief Returns the text or JSON of one element. The parameter @p i is as in tdict_get_value_at(). The parameters @p
+ *  text and @p length are as in tdict_get_text().
  *  @return The errors of tdict_get_value_at(); #TDICT_ETYPE also if the value is neither text nor JSON. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_text_at(const tdict_tree *tree, const char *path, int64_t i,
                                                          const char **text, size_t *length, tdict_error *err);
