@@ -1,16 +1,17 @@
 /* Joins several trees into one tree: stack, cat, stack with padding, and pack.
  *
- * The trees must have the same keys, in any order. Tensors at the same path must have the same dtype. The result has
- * the key order, nested batch sizes and device of the first tree. The result is not locked. All tensors of the result
- * that are in one memory share one storage.
- * Tensors at the same path must be on the same device in all trees. The option `memory` may place the result in another
- * memory. Objects are joined as tdict/object.h describes.
+ * The trees must have the same keys, in any order. Tensors at the same path must have the same dtype and be on the same
+ * device. The result has the key order of the first tree, and is not locked. All new tensors in one memory share one
+ * storage, except masks and ragged leaves. Objects are joined as tdict/object.h describes.
+ * The trees of the result have the nested batch sizes and the device of the first tree. If the first tree has a device
+ * and the option `memory` is set, the result has the device of this memory. The result of tdict_pack_sequence() has no
+ * batch dimensions and no device.
  * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The functions allocate one
  * storage per memory, one block for all tensors, and one block per node. The functions that write into `dst` allocate
- * only a temporary list of the leaves.
+ * only temporary lists. Hooks of objects may allocate more.
  * A program can change a child tree so that a tensor no longer begins with the batch size of the tree (see
- * tdict/tree.h). Each function then returns #TDICT_ESHAPE.
- * Thread rule: as in tdict/tree.h. The input trees are read; a `dst` tree is written. */
+ * tdict/tree.h). All functions except tdict_pack_sequence() then return #TDICT_ESHAPE.
+ * Thread rule: as in tdict/tree.h. The functions read the trees of `items` and write `dst`. */
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H
 
@@ -18,17 +19,21 @@
 
 TDICT_BEGIN_DECLS
 
-/** Selects the dimension along which trees are joined, and the memory of the result. */
+/** Options of the functions that join trees. */
 typedef struct tdict_join_options {
   size_t struct_size;
-  int32_t dim; /**< Stack: position of the new batch dimension. Cat: the dimension along which trees are joined.
-                    Negative values count from the end. Default 0. */
-  tdict_memory *memory; /**< Memory of the result. NULL (default): the memory of the first tree if its tensors are on
-                             a device, else plain host memory. */
-  bool ragged; /**< true: tdict_stack() of trees without batch dimensions makes a ragged leaf (tdict/ragged.h) of the
-                    tensors at a key if their first sizes differ. The other functions return #TDICT_EINVAL. */
-  const char *masks; /**< tdict_pad_sequence() adds a tree of masks at this path; NULL (default): no masks. The other
-                          functions return #TDICT_EINVAL. */
+  /** Stack: position of the new batch dimension. Cat: the dimension along which trees are joined. Negative values count
+   *  from the end. Default 0. */
+  int32_t dim;
+  /** Memory of the result. NULL (default): tensors on a device are joined in the memory of the first tree, other
+   *  tensors in plain host memory. */
+  tdict_memory *memory;
+  /** true: if the first sizes of the tensors at a key differ, tdict_stack() makes a ragged leaf (tdict/ragged.h). Other
+   *  functions then return #TDICT_EINVAL. Default false. */
+  bool ragged;
+  /** Path at which tdict_pad_sequence() adds a tree of masks. If `masks` is set, other functions return #TDICT_EINVAL.
+   *  NULL (default): no masks. */
+  const char *masks;
 } tdict_join_options;
 static inline tdict_join_options tdict_join_options_default(void) {
   tdict_join_options o;
@@ -39,38 +44,41 @@ static inline tdict_join_options tdict_join_options_default(void) {
 
 /** @brief Stacks the @p count trees of @p items along a new batch dimension.
  *
- *  The result has the batch size of the trees with a dimension of @p count elements inserted at `dim`. Element i
- *  along that dimension is a copy of tree i.
- *  If the option `ragged` is set and the trees have no batch dimension, tensors at one key may differ in their first
- *  size. The result has a ragged leaf with int64 offsets at such a key. Other keys get tensors.
+ *  The trees must have equal batch sizes. The result has this batch size, with the size @p count inserted at dimension
+ *  `dim`. Element i of the new dimension is a copy of tree i.
+ *  If the option `ragged` is set, the trees must have no batch dimension. The tensors at one key may then differ in
+ *  their first size. The result has a ragged leaf with int64 offsets at such a key.
  *  @param[in] items  @p count trees, borrowed.
  *  @param[in] options  NULL for the defaults.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if there are no trees, a pointer is NULL, `dim` does not exist, or `ragged` is
- *          set for trees with batch dimensions; #TDICT_ENOTFOUND if a key is missing in one of the trees;
- *          #TDICT_ETYPE if the entries at a key differ in kind (tensor, tree, object) or in the type of the object;
- *          #TDICT_ESHAPE if batch sizes or shapes differ, or a ragged leaf would be in a child with a batch dimension
- *          of its own; #TDICT_EDTYPE if dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on different
- *          devices; #TDICT_ENOTSUP if `ragged` is set and an object has no `stack` hook; #TDICT_ENOMEM. err->path
- *          names the key, and the message names the tree. */
+ *  @return #TDICT_OK; #TDICT_EINVAL if there are no trees, a pointer is NULL, `dim` does not exist, `masks` is set, or
+ *          `ragged` is set for trees with batch dimensions; #TDICT_EINVAL also if the result would have too many
+ *          dimensions, or if a transfer into a tensor has failed; #TDICT_ENOTFOUND if a key is missing in one of the
+ *          trees; #TDICT_ETYPE if the entries at a key differ in kind (tensor, tree, object) or in the type of the
+ *          object; #TDICT_ESHAPE if batch sizes or shapes differ, or if a ragged leaf would be in a child tree with a
+ *          batch dimension; #TDICT_EDTYPE if dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on
+ *          different devices; #TDICT_ENOTSUP if `ragged` is set and an object has no `stack` hook; #TDICT_ENOMEM; the
+ *          errors of objects, see tdict/object.h. err->path names the key, and the message names the tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);
 /** @brief Concatenates the @p count trees of @p items along an existing batch dimension.
  *
- *  The batch sizes of the trees may differ only in this dimension. Its size in the result is the sum of its sizes in
- *  the trees.
- *  @return The same errors as tdict_stack(); #TDICT_EOVERFLOW if the sum is too large. */
+ *  The batch sizes of the trees may differ only in this dimension. In the result, the size of this dimension is the sum
+ *  of the sizes in the trees.
+ *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EOVERFLOW if the sum is too
+ *          large. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);
 /** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p dst.
  *
- *  The addresses of @p dst stay valid, and @p dst may be locked. Everything is checked before the first byte is
- *  written. If tensors of @p dst share bytes, these bytes keep the values that are written last.
- *  @param[in] options  Only `dim` is used.
+ *  Addresses of elements of @p dst stay valid, and @p dst may be locked. The call checks all tensors before it writes
+ *  the first byte. If tensors of @p dst share bytes, these bytes keep the values that are written last.
+ *  @param[in] options  Only `dim` is used; `memory` is ignored.
  *  @param[in,out] dst  Must have the keys of the trees in @p items, and the batch size, shapes and dtypes of the
  *          result.
- *  @return The same errors as tdict_stack(); #TDICT_EREADONLY if a tensor of @p dst is read-only. */
+ *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EREADONLY if a tensor of @p
+ *          dst is read-only. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, tdict_tree *dst,
                                                         tdict_error *err);
@@ -83,16 +91,18 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *i
  *  sequences.
  *
  *  The first batch dimension of each tree is the sequence dimension. The result has the batch size [count, longest,
- *  ...]. Elements after the end of a sequence are set to @p value, converted to each dtype (bool: 0 or 1).
+ *  ...]. Elements after the end of a sequence are set to @p value, converted to the dtype of the tensor. For bool, 0 is
+ *  false and every other number is true.
  *
- *  If the option `masks` is set, the result also has a tree of bool tensors at this path, as TensorDict's pad_sequence
- *  makes it. Each mask has the path of a tensor and the batch size of the result, in a storage that the masks share. A
- *  mask is true where an element belongs to a sequence, and false in the padding.
- *  @param[in] options  Only `memory` and `masks` are used; `dim` must be 0.
+ *  If the option `masks` is set, the result also has a tree of masks at the path `masks`. The tree has one bool tensor
+ *  for each tensor of the result, at the same path. The shape of each mask is the batch size of the result. A mask is
+ *  true where an element belongs to a sequence, and false in the padding. All masks share one storage.
+ *  @param[in] options  Only `memory` and `masks` are used; `dim` must be 0, and `ragged` false.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL if a tree has no batch dimension; #TDICT_EOVERFLOW if an
- *          integer dtype cannot hold @p value; #TDICT_ENOTSUP if tensors are on a device and the bytes of the
- *          padding element are not all equal; #TDICT_EEXIST if the trees have an entry at the path of the masks; the
- *          errors of tdict_set_tree() for that path. */
+ *          integer dtype cannot hold @p value; #TDICT_ENOTSUP if a tensor is on a device and the bytes of the padding
+ *          element are not all equal; #TDICT_ENOTSUP also if @p value is not 0 and a dtype is an 8-bit float or has
+ *          several lanes; #TDICT_EEXIST if the trees have an entry at the path `masks`; the errors of tdict_set_tree()
+ *          for that path. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, double value,
                                                           const tdict_join_options *options, tdict_tree **out,
                                                           tdict_error *err);
@@ -103,15 +113,15 @@ typedef struct tdict_pack_options {
   const char *cu_seqlens;         /**< path of the offsets in the result; default "cu_seqlens" */
   const char *max_seqlen;         /**< path of the largest length in the result; default "max_seqlen" */
   const char *position_ids;       /**< path of the positions in the result; NULL (default): none */
-  const char *const *stack_paths; /**< paths of tensors that are stacked although they have dimensions */
+  const char *const *stack_paths; /**< paths of tensors to stack, not to concatenate */
   size_t num_stack_paths;
-  /** The length of the row. The elements after the last sequence are set to `pad_value`, and belong to no sequence. 0
-   *  (default): the sum of the lengths. */
+  /** Size of the first dimension of the concatenated tensors. Elements after the last sequence are set to `pad_value`.
+   *  0 (default): the sum of the lengths. */
   int64_t num_tokens;
-  /** The number of lengths that `cu_seqlens` describes. Sequences after the last one have length 0. 0 (default): the
-   *  number of trees. */
+  /** Number of sequences that `cu_seqlens` describes. Sequences for which there is no tree have length 0. 0 (default):
+   *  the number of trees. */
   int64_t num_sequences;
-  double pad_value;     /**< converted to each dtype (bool: 0 or 1) */
+  double pad_value;     /**< converted to each dtype, as in tdict_pad_sequence(); default 0 */
   tdict_memory *memory; /**< host memory of the result; NULL (default): plain host memory */
 } tdict_pack_options;
 static inline tdict_pack_options tdict_pack_options_default(void) {
@@ -122,34 +132,37 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
   o.max_seqlen = "max_seqlen";
   return o;
 }
-/** @brief Joins sequences of different lengths into one row without padding, as attention kernels for variable lengths
- *  read them.
+/** @brief Concatenates sequences of different lengths without padding. Attention kernels for variable lengths read this
+ *  layout.
  *
- *  The first dimension of each tensor is the sequence dimension. In one tree, all tensors must have the same length.
- *  The result has the tensors of all trees, one after another, with shape [sum of lengths, ...]. Tensors without
- *  dimensions are stacked instead, and tensors named by `stack_paths` too. Their shape in the result is [count, ...].
+ *  Each tree is one sequence. The first dimension of its tensors is the sequence dimension. The size of this dimension
+ *  is the length of the sequence. All tensors of one tree must have the same length. The result has the tensors of all
+ *  trees, one after another, with shape [sum of lengths, ...]. Tensors without dimensions and tensors at `stack_paths`
+ *  have no sequence dimension. The call stacks these tensors, with shape [count, ...].
  *
  *  The result also has these int32 tensors:
  *  - `cu_seqlens` of shape [count + 1]: 0, the first length, the sum of the first two lengths, and so on;
- *  - `max_seqlen` without dimensions: the largest length. The program can read it before the tree moves to a device;
+ *  - `max_seqlen` without dimensions: the largest length;
  *  - `position_ids` of shape [sum of lengths], if the option is set: the positions 0, 1, 2, ... of each sequence.
  *
- *  If `num_tokens` and `num_sequences` are set, the shapes of the result are constant. Stacked tensors then have shape
- *  [num_sequences, ...]. Elements without a sequence are set to `pad_value`, or to 0 in `position_ids`.
+ *  If `num_tokens` and `num_sequences` are set, the shapes of the result do not depend on the lengths. Stacked tensors
+ *  then have shape [num_sequences, ...]. Elements that belong to no sequence are set to `pad_value`, or to 0 in
+ *  `position_ids`.
  *
- *  All trees of the result have no batch dimension. The result has no device, and one storage. Each element of the
- *  trees is copied once.
- *  @param[in] items  @p count trees in host memory, borrowed. Their batch sizes are not used.
+ *  The trees of the result have no batch dimension and no device. All tensors of the result share one storage. Each
+ *  element of the trees is copied once.
+ *  @param[in] items  @p count trees in host memory, borrowed. The call does not use the batch sizes of the trees.
  *  @param[in] options  NULL for the defaults. The strings are borrowed for the call.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL there are no trees, a pointer is NULL, no tensor is joined, an option is out of
- *          range, or a tensor has more than six dimensions; #TDICT_ESHAPE the lengths in one tree differ, other
- *          dimensions differ between trees, the lengths exceed `num_tokens`, or there are more than `num_sequences`
- *          trees; #TDICT_ENOTFOUND a key is missing in one of the trees, or no tensor is at one of the `stack_paths`;
+ *  @return #TDICT_OK; #TDICT_EINVAL there are no trees, a pointer is NULL, no tensor has a sequence dimension, or an
+ *          option is out of range; #TDICT_EINVAL also if a tensor of the result would have more than six dimensions, or
+ *          if a transfer into a tensor has failed; #TDICT_ESHAPE the lengths in one tree differ, other dimensions
+ *          differ between trees, the lengths exceed `num_tokens`, or there are more than `num_sequences` trees;
+ *          #TDICT_ENOTFOUND a key is missing in one of the trees, or no tensor is at one of the `stack_paths`;
  *          #TDICT_EEXIST the trees have an entry at the path of a new tensor; #TDICT_ETYPE and #TDICT_EDTYPE as
  *          tdict_stack(); #TDICT_EWRONGDEVICE a tensor, or `memory`, is not in host memory; #TDICT_EOVERFLOW the sum of
- *          the lengths does not fit int32, or an integer dtype cannot hold `pad_value`; #TDICT_ENOTSUP a tree has an
- *          object; #TDICT_ENOMEM. err->path names the key. */
+ *          the lengths or `num_tokens` does not fit int32, or an integer dtype cannot hold `pad_value`; #TDICT_ENOTSUP
+ *          a tree has an object, or a dtype as in tdict_pad_sequence(); #TDICT_ENOMEM. err->path names the key. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pack_sequence(const tdict_tree *const *items, size_t count,
                                                            const tdict_pack_options *options, tdict_tree **out,
                                                            tdict_error *err);

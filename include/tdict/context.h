@@ -1,7 +1,8 @@
-/* The context holds a program's devices, memories, thread pool and staging buffers. A program usually creates one
- * context and uses it everywhere.
+/* Declares the context, which holds a program's devices, memories, thread pool and staging buffers. A program usually
+ * creates one context and uses this context for all calls.
  *
- * Thread rule: every call except create and destroy is safe from any thread at any time. */
+ * Thread rule: every function is thread-safe, except that tdict_context_destroy() must be the last call on a
+ * context. */
 #ifndef TDICT_CONTEXT_H
 #define TDICT_CONTEXT_H
 
@@ -16,29 +17,29 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_context_options {
   size_t struct_size;
-  /** The default device. All zero (default) means "auto": cuda:0 if present, else sim:0 if `sim` is set, else the
-   *  cpu. */
+  /** The default device of the context. All zero (default) means "auto": cuda:0 if present, else sim:0 if `sim` is set,
+   *  else the cpu. */
   tdict_device device;
   /** Number of threads in the pool, 1 to 1024. -1 (default): one thread for each CPU in the process's affinity mask,
    *  but at least 8. The threads of the pool block all signals. */
   int32_t num_threads;
-  size_t staging_bytes; /**< size of each device's pinned staging ring; default 64 MiB, at least 64 KiB */
-  size_t pinned_bytes;  /**< limit of the pinned pool, live and cached bytes; 0 (default): no limit */
-  /** Maximum number of bytes of freed memory that each device keeps for reuse; default SIZE_MAX: no limit. */
+  size_t staging_bytes; /**< bytes of each device's pinned staging ring; default 64 MiB, at least 64 KiB */
+  size_t pinned_bytes;  /**< maximum of live and cached bytes in the pinned pool; 0 (default): no limit */
+  /** Maximum number of freed bytes that each device keeps for reuse. Default: SIZE_MAX, which means no limit. */
   size_t device_cache_bytes;
-  /** Receives log messages; NULL (default): no log. Called on any thread. `log` must not call the library, because the
-   *  library may hold a lock during the call. tdict_context_destroy() waits until running calls of `log` have returned.
-   *  The library does not call `log` afterwards. */
+  /** Receives log messages; NULL (default): no log. The library calls `log` on any thread. `log` must not call the
+   *  library, because the library may hold a lock during the call. tdict_context_destroy() waits until running calls of
+   *  `log` have returned. The library does not call `log` after tdict_context_destroy(). */
   void (*log)(void *user, int32_t level, const char *text);
   void *user; /**< passed to `log` */
   /** Path of a tuning table that `tdict-bench tune` wrote; NULL (default): the built-in table.
    *  tdict_context_create() reads the file. */
   const char *tuning_file;
-  /** Adds simulated devices. Borrowed for the call. NULL (default): no simulated device, unless `device` names a
-   *  simulated device. */
+  /** Options of simulated devices, which are added to the context. Borrowed for the call. NULL (default): the context
+   *  has no simulated device, unless `device` names a simulated device. */
   const tdict_sim_options *sim;
-  /** Piece size for registering pinned memory, in bytes, rounded up to a multiple of 4 MiB. 0 (default): each block is
-   *  one registration. See tdict_pinned_memory(). */
+  /** Number of bytes of pinned memory that one driver call registers, rounded up to a multiple of 4 MiB. 0 (default):
+   *  one driver call registers a whole block. See tdict_pinned_memory(). */
   size_t pin_piece_bytes;
 } tdict_context_options;
 static inline tdict_context_options tdict_context_options_default(void) {
@@ -53,7 +54,8 @@ static inline tdict_context_options tdict_context_options_default(void) {
 
 /** @brief Creates a context: starts its threads and opens its default device.
  *  @param[in]  options  Borrowed for the call; NULL for the defaults. `struct_size` says which fields the struct has.
- *                       Missing fields get their defaults. Fields that this library does not know must be zero.
+ *                       If the struct lacks a field, the field gets its default. Fields that this library does not know
+ *                       must be zero.
  *  @param[out] out      New context, destroyed with tdict_context_destroy(); untouched on failure.
  *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL or an option is out of range; #TDICT_ENODEVICE the named device is
  *          absent (the message gives the reason); #TDICT_EIO the tuning file cannot be read; #TDICT_EFORMAT the tuning
@@ -62,39 +64,40 @@ static inline tdict_context_options tdict_context_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_create(const tdict_context_options *options, tdict_context **out,
                                                             tdict_error *err);
 /** @brief Destroys a context: waits for running transfers, joins the threads and frees unused memory. NULL is allowed.
- *  Trees, tensors and finished futures outlive the context; release them as usual. No other call on the context may run
- *  at the same time or later. */
+ *  Trees, tensors and futures outlive the context, and are released as usual. No other call on the context may run at
+ *  the same time or later. */
 TDICT_API void tdict_context_destroy(tdict_context *context);
 
 /** @brief Returns the default device.
- *  @param[out] why  Receives the reason (#TDICT_ENODEVICE) if the default device is not a GPU; otherwise untouched. May
- *          be NULL. */
+ *  @param[out] why  If the default device is not a CUDA device, receives the reason, with the status #TDICT_ENODEVICE.
+ *          Otherwise untouched. May be NULL. */
 TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
 /** @brief Frees cached memory until at most @p keep_bytes are cached. For tdict_cpu(), the function frees cached pinned
- *  memory. For another device, the function frees cached memory of that device. Does nothing for an absent device. */
+ *  memory. For another device, the function frees cached memory of that device. If the device is absent, the function
+ *  does nothing. */
 TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
-/** @brief Returns the pool of page-locked host memory for all devices of the context.
+/** @brief Returns the context's pool of pinned (page-locked) host memory.
  *  The memory is owned by the context and never NULL. If the context has no device that can read pinned memory, every
- *  allocation fails with #TDICT_ENODEVICE and the reason. On a machine with several NUMA nodes, the library requests
- *  blocks of 2 MiB or more on the node of the default device's GPU. If that node is unknown, the library requests no
- *  node.
+ *  allocation fails with #TDICT_ENODEVICE, and the message gives the reason. For blocks of 2 MiB or more, the library
+ *  asks the system for memory on the NUMA node of the default device.
  *
- *  **Your own copies** (cudaMemcpyAsync, NCCL, a DLPack consumer). If a copy spans two registrations, the driver
- *  returns CUDA_ERROR_INVALID_VALUE. By default each block is one registration, so one copy may span any bytes of a
- *  block. If the driver refuses to register a block, the library falls back:
+ *  **Your own copies.** This part concerns copies that the program makes, for example with cudaMemcpyAsync() or NCCL.
+ *  If a copy spans two registrations, the driver returns CUDA_ERROR_INVALID_VALUE. By default each block is one
+ *  registration, so one copy may span any bytes of a block. If the driver refuses to register a block, the library
+ *  falls back:
  *  - The driver allocates the block (#TDICT_PIN_DRIVER). One copy may still span the whole block.
  *  - If the driver cannot allocate the block, the library registers the block in pieces of 4 MiB
  *    (#TDICT_PIN_SMALL_PIECES). Split your copies at addresses that are multiples of 4 MiB.
  *
- *  When the library first falls back to either method, it writes one warning to the log.
+ *  At the first use of either fallback, the library writes one warning to the log.
  *
  *  **Cost of large blocks.** While the driver registers or unregisters a block, no other thread can queue a copy or a
  *  kernel. If `pin_piece_bytes` is set, the library registers piece by piece and pauses after each piece.
- *  `bench/pinning` measured this cost on an NVIDIA H200. In this list, the longest wait is the longest time that a
- *  small copy on another thread waited. Each piece had 32 MiB.
+ *  `bench/pinning` measured this cost on an NVIDIA H200, with pieces of 32 MiB. The longest wait is the longest time
+ *  that a small copy on another thread waited.
  *  - Pinning 1 GiB at once takes 49 ms, with a longest wait of 28 ms. Pinning 1 GiB in pieces takes 36 ms, with a
  *    longest wait of 1.2 ms.
  *  - Pinning 4 GiB at once takes 194 ms, with a longest wait of 110 ms. Pinning 4 GiB in pieces takes 151 ms, with a
@@ -102,37 +105,38 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  - Unpinning 4 GiB at once takes 88 ms, with a longest wait of 74 ms. Unpinning 4 GiB in pieces takes 135 ms, with a
  *    longest wait of 1 ms.
  *
- *  If `pin_piece_bytes` is set, split your own copies of blocks larger than a piece at addresses that are multiples of
- *  the piece size. The library splits its own copies at the same addresses. A block of at most the piece size is one
- *  registration. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB, and then lets the
+ *  If `pin_piece_bytes` is set, a block of at most the piece size is one registration. For a larger block, split your
+ *  own copies at addresses that are multiples of the piece size. The library splits its own copies at the same
+ *  addresses. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB, and then lets the
  *  driver allocate the block. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
-/** @brief Returns the memory of a device. For tdict_cpu(), this is ordinary host memory.
+/** @brief Returns the memory of a device. The memory of tdict_cpu() is plain host memory.
  *  The memory is owned by the context and never NULL. If the device is absent, every allocation fails with
- *  #TDICT_ENODEVICE and the reason. */
+ *  #TDICT_ENODEVICE, and the message gives the reason. */
 TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device);
 
-/** An allocator that the program supplies to tdict_memory_create(). */
+/** The program's allocator, which the program passes to tdict_memory_create(). */
 typedef struct tdict_allocator {
   size_t struct_size;
   tdict_device
       device;  /**< device of the allocated memory: the cpu or a device of the context; "auto": the default device */
   bool pinned; /**< cpu only: the memory is page-locked for the context's devices */
-  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. Called on any thread with no
-   *  lock held. */
+  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. The library calls the function
+   *  on any thread, and holds no lock during the call. */
   void *(*allocate)(void *user, size_t bytes);
-  /** Frees @p data. Called after all copies and recorded uses of the block are done, on any thread with no lock
-   *  held. */
+  /** Frees the block @p data of @p bytes bytes. The library calls the function after all copies and recorded uses of
+   *  the block are done. The call may be on any thread, and the library holds no lock during the call. */
   void (*release)(void *user, void *data, size_t bytes);
   void *user; /**< passed to both functions */
 } tdict_allocator;
-/** @brief Creates a memory that calls the program's allocator. Tensors, trees and the option `memory` of a transfer can
- *  use this memory.
+/** @brief Creates a memory that calls the program's allocator. The memory can be passed to every function and option
+ *  that takes a tdict_memory.
  *  @param[in]  allocator  Copied. Its functions and `user` must live as long as the memory.
- *  @param[out] out        New memory, released with tdict_memory_release(). Storage allocated from the memory keeps it
- *                         alive.
+ *  @param[out] out        New memory, released with tdict_memory_release(). Each storage allocated from the memory
+ *                         keeps the memory alive.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument or a function is NULL, the device is invalid, or `pinned` is set for a
- *          device other than the cpu; #TDICT_ENODEVICE the device is absent; #TDICT_ENOMEM. */
+ *          device other than the cpu; #TDICT_ENODEVICE the device is absent; #TDICT_EDEVICE the driver failed;
+ *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator,
                                                            tdict_memory **out, tdict_error *err);
 /** @brief Drops the program's reference to a memory that tdict_memory_create() returned. NULL is allowed. */
@@ -144,25 +148,28 @@ TDICT_API void tdict_memory_release(tdict_memory *memory);
  *          #TDICT_EDEVICE the driver failed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stream_create(tdict_context *context, tdict_device device,
                                                            tdict_stream *out, tdict_error *err);
-/** @brief Destroys a stream. Work that is queued on the stream still runs. Does nothing in a forked child process. */
+/** @brief Destroys a stream. Work that is queued on the stream still runs. In a forked child process, the function does
+ *  nothing. */
 TDICT_API void tdict_stream_destroy(tdict_context *context, tdict_stream stream);
 /** @brief Waits until all work that is queued on a stream is done, as cudaStreamSynchronize() does. A NULL handle means
- *  the device's legacy stream. If the stream belongs to the cpu, returns at once.
+ *  the device's legacy stream. If the device of @p stream is the cpu, the call returns at once.
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_EWRONGDEVICE the context does not have the stream's
  *          device, or the stream belongs to a simulated device of another context; #TDICT_ECAPTURE the stream is being
- *          captured; #TDICT_ELOST the device is lost; #TDICT_EDEVICE the driver failed; #TDICT_EFORKED. */
+ *          captured; #TDICT_ELOST the device is lost; #TDICT_EDEVICE the driver failed; #TDICT_EFORKED the process is a
+ *          fork of the process that created the context. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stream_synchronize(tdict_context *context, tdict_stream stream,
                                                                 tdict_error *err);
 
-/** Driver resources that the library holds, for monitoring. */
+/** Driver resources that the library holds. Streams and events are counted for all devices of one driver together: all
+ *  CUDA devices, or all simulated devices. */
 typedef struct tdict_device_counts {
-  size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory, for all devices of the driver together */
+  size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory, for all devices of one driver */
   size_t device_bytes;                    /**< live bytes of device memory */
-  int64_t num_streams, num_events;        /**< streams and events of the driver that are not destroyed yet */
+  int64_t num_streams, num_events;        /**< streams and events that the library has created and not destroyed */
 } tdict_device_counts;
 /** @brief Reads how many driver resources the library holds on a device.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL or @p device is the cpu; #TDICT_ENODEVICE the device is
- *          absent. */
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL or @p device is the cpu; #TDICT_ENODEVICE the device is absent;
+ *          #TDICT_EDEVICE the driver failed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device,
                                                                 tdict_device_counts *out, tdict_error *err);
 

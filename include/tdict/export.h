@@ -10,7 +10,7 @@
 #define TDICT_PRINTF(text, first)
 #endif
 
-/* The compiler warns if the caller ignores the result, since it may be an error. */
+/* Makes the compiler warn if the caller ignores the result of the function. */
 #if defined(__GNUC__)
 #define TDICT_NODISCARD __attribute__((warn_unused_result))
 #elif defined(__cplusplus) && __cplusplus >= 201703L

@@ -1,12 +1,12 @@
-/* Indexes the batch dimensions of a tree. Python's `tree[2, :, None, 5:1:-1]` is
+/* Indexes the batch dimensions of a tree. In C, Python's `tree[2, :, None, 5:1:-1]` is written as
  *
  *     tdict_index_get(tree, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
  *
- * An index of integers, ranges, new axes and TDICT_REST returns views that share storage. An index with a list of
- * positions or a mask returns copies. Only batch dimensions are indexed. All other dimensions stay whole, including
- * additional batch dimensions of child trees.
- * Thread rule: as in tdict/tree.h. In addition, several threads may write different elements of one tree at once
- * while no thread changes its keys. */
+ * If an index has a list or a mask, tdict_index_get() returns copies. Otherwise tdict_index_get() returns views that
+ * share storage with the tree. An index applies to the batch dimensions of the tree only. All other dimensions stay
+ * whole, including additional batch dimensions of child trees.
+ * Thread rule: as in tdict/tree.h. In addition, several threads may write different elements of one tree at once, if no
+ * thread changes keys of the tree. */
 #ifndef TDICT_INDEX_H
 #define TDICT_INDEX_H
 
@@ -14,7 +14,7 @@
 
 TDICT_BEGIN_DECLS
 
-/** If a bound of a range is TDICT_NONE, the range is open at that side. */
+/** Stands for a missing bound of a range, such as the start in Python's `[:5]`. */
 #define TDICT_NONE INT64_MIN
 
 enum tdict_index_kind {
@@ -25,7 +25,8 @@ enum tdict_index_kind {
   TDICT_INDEX_LIST,
   TDICT_INDEX_MASK
 };
-/** One item of an index: says what to do with one dimension. The macros below create items. `data` is borrowed. */
+/** One item of an index, which selects elements of one or more dimensions. Create items with the macros below. The
+ *  array or tensor at `data` is borrowed. */
 typedef struct tdict_index {
   int32_t kind; /**< A tdict_index_kind. */
   int64_t start, stop, step;
@@ -44,31 +45,32 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 /** Selects element @p i and removes the dimension. Negative values count from the end. */
 #define TDICT_AT(i) tdict_index_of(TDICT_INDEX_AT, (i), 0, 0, NULL)
 /** Selects the elements from @p start (inclusive) to @p stop (exclusive) in steps of @p step, by Python's rules.
- *  Bounds are clipped to the dimension, and negative bounds count from the end. A negative step selects in reverse
- *  order. If @p start is TDICT_NONE, the range begins at the first element in the direction of the step. If @p stop
- *  is TDICT_NONE, the range includes the last element in that direction. */
+ *  Bounds outside the dimension are clipped, and negative bounds count from the end. A negative step selects elements
+ *  in reverse order. If @p start is TDICT_NONE, the range begins at the first element in the direction of the step. If
+ *  @p stop is TDICT_NONE, the range includes the last element in that direction. */
 #define TDICT_RANGE(start, stop, step) tdict_index_of(TDICT_INDEX_RANGE, (start), (stop), (step), NULL)
 /** Selects a whole dimension. */
 #define TDICT_ALL TDICT_RANGE(TDICT_NONE, TDICT_NONE, 1)
 /** Inserts a new dimension of one element. */
 #define TDICT_NEW_AXIS tdict_index_of(TDICT_INDEX_NEW_AXIS, 0, 0, 0, NULL)
-/** Selects all dimensions that no other item of the index applies to, like Python's `...`. Allowed at most once in an
- *  index. */
+/** Selects all dimensions to which no other item of the index applies, like Python's `...`. An index may have at most
+ *  one TDICT_REST. */
 #define TDICT_REST tdict_index_of(TDICT_INDEX_REST, 0, 0, 0, NULL)
 /** Selects @p count elements of a dimension. @p data points to @p count int64_t positions; negative positions count
  *  from the end. */
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
-/** Selects the elements where a bool or uint8 tensor in host memory is not 0. The mask must have the same sizes as the
- *  batch dimensions that it covers; these dimensions become one dimension. If a transfer into the mask has failed,
- *  functions that use the mask return #TDICT_EINVAL. */
+/** Selects the elements for which a mask is not 0. The mask is a bool or uint8 tensor in host memory. A mask of n
+ *  dimensions applies to n batch dimensions, and must have the sizes of these dimensions. In the result, one dimension
+ *  replaces these dimensions. */
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16
-/** An index: a list of items, which apply to the batch dimensions in order. If an index has several lists, element i of
- *  the result is at the i-th position of each list, as in NumPy and PyTorch. A mask counts as a list of the positions
- *  where the mask is not 0. All lists must have the same number of positions. A list of one position is repeated. */
+/** An index: a list of items, which apply to the batch dimensions in order. Several lists in one index are combined as
+ *  in NumPy and PyTorch: element i of the result is at the i-th position of each list. A mask counts as a list of the
+ *  positions where the mask is not 0. All lists must have the same number of positions, but a list of one position is
+ *  repeated. */
 typedef struct tdict_indices {
-  int32_t count; /**< Number of items; more than TDICT_MAX_INDEX is rejected when the index is used. */
+  int32_t count; /**< Number of items. If above TDICT_MAX_INDEX, calls with the index return #TDICT_EINVAL. */
   tdict_index item[TDICT_MAX_INDEX];
 } tdict_indices;
 static inline tdict_indices tdict_indices_none(void) {
@@ -99,32 +101,34 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *  indexed as tdict/object.h describes.
  *
  *  The batch dimensions of the result follow the rules of NumPy and PyTorch. Dimensions after the last item stay whole.
- *  All lists and masks together produce one dimension. If the lists and masks are adjacent (integers between them are
- *  ignored), this dimension replaces the first dimension that they cover. If a range, TDICT_REST or a new axis is
- *  between them, this dimension is the first dimension of the result.
+ *  All lists and masks together produce one dimension. If a range, TDICT_REST or a new axis is between two lists or
+ *  masks, this dimension is the first dimension of the result. Otherwise this dimension replaces the first dimension to
+ *  which a list or mask applies.
  *  Cost without lists and masks: O(tensors + nodes). One block is allocated for all tensors, and one block per node. No
- *  element is read. With lists and masks, the bytes of the result are copied into one storage, in at least O(positions)
- *  pieces per tensor.
+ *  element is read. With lists or masks, the call also copies the bytes of the result, in O(positions) or more pieces
+ *  per tensor.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if the tree has no batch dimension, the index has too many items or two
- *          TDICT_REST, a step is 0, or a position is outside its dimension; #TDICT_ESHAPE if a mask has other sizes
- *          than its dimensions, lists have different numbers of positions, or a tensor of a child no longer begins
- *          with the batch size (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8;
- *          #TDICT_EWRONGDEVICE if a mask is not in host memory; #TDICT_ENOTSUP if a list or mask is used on tensors on
- *          a device; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL if the tree has no batch dimension, the index has too many items or two TDICT_REST,
+ *          a step is 0, or a position is outside its dimension; #TDICT_EINVAL also if the result would have more than
+ *          TDICT_MAX_BATCH_NDIM batch dimensions, or if a transfer into a mask or a copied tensor has failed;
+ *          #TDICT_ESHAPE if the sizes of a mask are not the sizes of its dimensions, or lists have different numbers of
+ *          positions; #TDICT_ESHAPE also if a tensor of a child no longer begins with the batch size (see
+ *          tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8; #TDICT_EWRONGDEVICE if a mask is not in
+ *          host memory; #TDICT_ENOTSUP if the index has a list or mask and a tensor is on a device; #TDICT_ENOMEM; the
+ *          errors of objects, see tdict/object.h. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
-/** @brief Reads elements like tdict_index_get(), but writes them into the storages of @p dst. Use it to read many
- *  minibatches into the same tree.
+/** @brief Reads elements like tdict_index_get(), but writes the elements into the storages of @p dst. Use this function
+ *  to read many minibatches into the same tree.
  *
- *  The addresses of @p dst stay valid, and @p dst may be pinned or locked.
- *  Cost: two passes of O(tensors + nodes), because everything is checked first, plus one copy of the result. Memory is
+ *  Addresses of elements of @p dst stay valid, and @p dst may be pinned or locked.
+ *  Cost: two passes of O(tensors + nodes), plus one copy of the result. The first pass checks all tensors. Memory is
  *  allocated only for lists, masks and objects.
- *  @param[in,out] dst  Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If @p dst
- *                      overlaps @p src, the overlapping elements are unspecified.
+ *  @param[in,out] dst  Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If @p dst and
+ *                      @p src share elements, the values of these elements are unspecified after the call.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other;
  *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EREADONLY,
- *          #TDICT_EWRONGDEVICE as tdict_tensor_copy(). All of these are returned before the first element is
+ *          #TDICT_EWRONGDEVICE as tdict_tensor_copy(). If the call returns one of these errors, no element has been
  *          written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
                                                         tdict_error *err);
@@ -132,28 +136,29 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const t
  *
  *  Addresses and keys do not change. The batch size of @p value must equal the batch size of tree[index], or the last
  *  dimensions of that batch size. In the second case, @p value is repeated along the other dimensions. If a list names
- *  a position twice, the element keeps the value that is written last. Keys that @p value lacks are not written.
- *  Objects are written through their tensors. If @p tree has no keys, zeroed tensors and objects for all of @p tree are
- *  created first. Writing is allowed when @p tree is locked, but creating is not.
- *  Cost: two passes of O(tensors of @p value), because everything is checked first, plus one copy of the elements.
- *  Memory is allocated only for lists, masks, objects and the tensors of an empty tree.
+ *  a position twice, the element keeps the value that is written last. If @p value lacks a key, the tensor at this key
+ *  does not change. Objects are written through their tensors. If @p tree has no keys, the call first creates zeroed
+ *  tensors and objects for all elements of @p tree. A locked tree can be written if it has keys.
+ *  Cost: two passes of O(tensors of @p value), plus one copy of the elements. The first pass checks all tensors. Memory
+ *  is allocated only for lists, masks, objects and the tensors of a tree without keys.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree lacks a key of @p value; #TDICT_ETYPE if
  *          the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE if shapes or dtypes differ;
  *          #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is
- *          locked. All of these are returned before the first element is written. */
+ *          locked. If the call returns one of these errors, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
                                                        tdict_error *err);
 
-/** @brief Writes @p row to row @p i of @p tree. Use it to build a batch row by row.
+/** @brief Writes @p row to row @p i of @p tree. Use this function to build a batch row by row.
  *
- *  @p row must have the batch size of tree[i]. Several threads may write different rows at once after the tensors have
- *  been created. tdict_index_set() describes the rules and errors.
+ *  A row is an element of the first batch dimension. @p row must have the batch size of tree[i]. If @p tree has keys,
+ *  several threads may write different rows at once. tdict_index_set() describes the other rules and the errors.
  *  Cost: O(tensors), plus one copy of the row. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *tree, int64_t i, const tdict_tree *row,
                                                        tdict_error *err);
 /** @brief Writes all rows of @p rows to consecutive rows of @p tree, starting at row @p first.
  *
- *  tdict_index_set() describes the rules and errors. Returns #TDICT_EINVAL if the rows do not fit into @p tree.
+ *  tdict_index_set() describes the rules and errors. The call also returns #TDICT_EINVAL if @p first is negative or the
+ *  rows do not fit into @p tree.
  *  Cost: O(tensors), plus one copy of the rows. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows,
                                                         tdict_error *err);

@@ -1,12 +1,12 @@
-/* Makes trees that have other keys and the same tensors. The functions select and exclude entries by paths, flatten and
- * nest keys, and merge trees.
+/* Makes trees with other keys that share the tensors of the source trees. The functions select and exclude entries by
+ * paths, flatten and nest keys, and merge trees.
  *
- * Results have new nodes, share tensors and objects with the source trees, and are not locked. The trees that are read
- * do not change. Functions whose names end in `_in_place` change the tree and make no new tree.
+ * A result has new nodes and shares tensors and objects with its sources. A result is not locked. The source trees do
+ * not change. Functions whose names end in `_in_place` change @p tree itself and make no new tree.
  * The root of a result has the batch size and device of the source tree. The result of tdict_merge() has the batch size
- * and device of the first tree. No element is read or copied, so all functions work on every device.
- * All functions return #TDICT_ENOMEM if memory is exhausted. They return #TDICT_EINVAL for NULL or an invalid path.
- * Cost of each function: O(keys that are read or created).
+ * and device of the first tree. No element is read or copied, so the tensors may be on any device.
+ * All functions return #TDICT_ENOMEM if memory is exhausted. All functions return #TDICT_EINVAL for a NULL pointer, an
+ * invalid path or an empty separator. Cost of each function: O(keys that are read or created).
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_KEYSETS_H
 #define TDICT_KEYSETS_H
@@ -15,34 +15,35 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief Returns a new tree with the entries at the paths and the nodes that lead to these entries. The entries have
- *  the order of the paths.
+/** @brief Makes a tree with the entries at the paths and the nodes that lead to these entries. The entries have the
+ *  order of the paths.
  *
  *  A path to a tree selects the whole tree. If several paths name one entry, the result has the entry once.
  *  @param[in] paths  @p count paths, borrowed.
  *  @param[in] strict  If false, paths that do not exist are ignored.
- *  @return #TDICT_OK; #TDICT_ENOTFOUND, #TDICT_ETYPE as tdict_get() if @p strict is true and a path does not exist. */
+ *  @return #TDICT_OK; if @p strict is true and a path does not exist, #TDICT_ENOTFOUND or #TDICT_ETYPE as in
+ *          tdict_get_entry(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_select(const tdict_tree *tree, const char *const *paths, size_t count,
                                                     bool strict, tdict_tree **out, tdict_error *err);
-/** @brief Returns a new tree without the entries at the paths. Paths that do not exist are ignored. Nodes that become
- *  empty are kept. */
+/** @brief Makes a tree without the entries at the paths. Paths that do not exist are ignored. Nodes that become empty
+ *  are kept. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count,
                                                      tdict_tree **out, tdict_error *err);
 /** @brief Removes every key of @p tree that no path names, and puts the other keys in the order of the paths.
  *
- *  Afterwards @p tree equals the result of tdict_select(), unless a child is at several paths. Child trees that lead to
- *  a path also lose their other keys. The keys are then missing in every tree that holds these children. If several of
- *  the paths lead through the same child tree, the child keeps every key that at least one of these paths selects.
- *  Handles of these trees and of @p tree stay valid. On failure nothing has changed. Cost: O(keys of the trees that
- *  lead to the paths), plus the release of the removed entries.
+ *  If each child tree is at one path only, @p tree then equals the result of tdict_select(). Child trees that lead to a
+ *  path also lose their other keys. The keys are then missing in every tree that shares these child trees. If several
+ *  paths lead through one child tree, the child tree keeps the keys of all these paths. Handles of these trees and of
+ *  @p tree stay valid. On failure, nothing has changed. Cost: O(keys of the trees that lead to the paths), plus the
+ *  release of the removed entries.
  *  @param[in] strict  If false, paths that do not exist are ignored.
  *  @return The same errors as tdict_select(); #TDICT_ELOCKED if @p tree or a tree that leads to a path is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *tree, const char *const *paths, size_t count,
                                                              bool strict, tdict_error *err);
 /** @brief Removes the keys at the paths from @p tree.
  *
- *  Paths that do not exist are ignored. Trees that become empty are kept. If a key is removed from a child, the key is
- *  missing in every tree that holds the child. Handles stay valid. On failure nothing has changed.
+ *  Paths that do not exist are ignored. Trees that become empty are kept. If a key is removed from a child tree, the
+ *  key is missing in every tree that shares the child tree. Handles stay valid. On failure, nothing has changed.
  *  Cost: O(keys of the trees that lose keys).
  *  @return #TDICT_OK; #TDICT_ELOCKED if a tree that would lose a key is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude_in_place(tdict_tree *tree, const char *const *paths, size_t count,
@@ -52,59 +53,57 @@ typedef struct tdict_key_set {
   const char *const *paths;
   size_t count;
 } tdict_key_set;
-/** @brief Makes one tree for each set of paths, and a last tree of the entries that are in no set.
+/** @brief Makes one tree for each set of paths, and a last tree with the entries that no set names.
  *
- *  Each tree equals the result of tdict_select() for its set, with `strict` true. If several sets name an entry, each
- *  of their trees has the entry. Child trees without tensors and objects are left out of the last tree.
+ *  The tree of a set equals the result of tdict_select() with these paths and `strict` true. If several sets name an
+ *  entry, the tree of each of these sets has the entry. The last tree has no child trees without tensors and objects.
  *  @param[in] sets  @p num_sets sets, borrowed.
  *  @param[out] trees  The @p num_sets + 1 new trees, owned by the caller. Written on success only.
- *  @param[in,out] count  Before the call, the capacity of @p trees; afterwards, the number of new trees. Written on
+ *  @param[in,out] count  Before the call, the capacity of @p trees. After the call, the number of new trees. Written on
  *          success only.
  *  @return The same errors as tdict_select(); #TDICT_EINVAL if the capacity is too small. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets,
                                                         size_t num_sets, tdict_tree **trees, size_t *count,
                                                         tdict_error *err);
-/** @brief Returns a new tree of one node that holds every tensor and object below @p tree.
+/** @brief Makes a tree of one node that holds every tensor and object below @p tree.
  *
- *  The keys have the order of tdict_walk(). Each key consists of the keys on the path, with @p separator between them.
- *  Empty trees are dropped.
+ *  The keys have the order of tdict_walk(). Each key consists of the keys on the path of the entry, joined by @p
+ *  separator. Empty trees are dropped.
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same key (err->path names the second entry);
- *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor of a child no longer has the batch size or device of @p tree
- *          (see tdict/tree.h); #TDICT_ENOMEM. */
+ *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor of a child tree no longer has the batch size or device of @p
+ *          tree (see tdict/tree.h); #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator,
                                                           tdict_tree **out, tdict_error *err);
 /** @brief Replaces the contents of @p tree with the contents of the tree that tdict_flatten_keys() returns.
  *
- *  The former children of @p tree do not change, so other trees that hold them do not change either. On failure
- *  nothing has changed.
+ *  The former child trees of @p tree do not change. On failure, nothing has changed.
  *  @return The same errors as tdict_flatten_keys(); #TDICT_ELOCKED if @p tree is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *tree, const char *separator,
                                                                    tdict_error *err);
-/** @brief Splits the keys of this node at the separators and makes nested trees of the parts. Keys without a separator
- *  do not change.
+/** @brief Makes a tree in which the keys of the root are split at the separators into nested keys. Keys without a
+ *  separator do not change.
  *
- *  The result does not depend on the order of the keys. For example, "a.b" is put into the tree at "a", even if the key
- *  "a" is after "a.b". If that tree exists already, its keys precede the added keys.
+ *  The nesting does not depend on the order of the keys. For example, the entry "a.b" is put into the tree at "a", even
+ *  if the key "a" is after "a.b". If the tree at "a" exists already, the new keys are added after its keys.
  *  @param[in] separator  NULL means ".".
- *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path; #TDICT_EINVAL if a key begins or ends
- *          with the separator or contains two separators in a row, since keys are not empty; #TDICT_ESHAPE if an entry
- *          is put into an existing tree and does not begin with the batch size of that tree. */
+ *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path; #TDICT_EINVAL if a key begins or ends with
+ *          the separator or contains two separators in a row; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if an entry is put
+ *          into an existing tree and does not have the batch size or device of that tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tree, const char *separator,
                                                             tdict_tree **out, tdict_error *err);
 /** @brief Replaces the contents of @p tree with the contents of the tree that tdict_unflatten_keys() returns.
  *
- *  New keys are added to existing child trees. They therefore appear in every tree that holds these children. The
- *  result may therefore differ from tdict_unflatten_keys() if a child is at several paths. If no key contains the
- *  separator, nothing changes. On failure nothing has changed.
+ *  New keys are added to existing child trees, and appear in every tree that shares these child trees. If a child tree
+ *  is at several paths, the result may therefore differ from tdict_unflatten_keys(). If no key contains the separator,
+ *  nothing changes. On failure, nothing has changed.
  *  @return The same errors as tdict_unflatten_keys(); #TDICT_ELOCKED if a tree that must change is locked;
  *          #TDICT_EINVAL if a tree would contain itself. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys_in_place(tdict_tree *tree, const char *separator,
                                                                      tdict_error *err);
-/** @brief Returns a new tree with the entries of all @p count trees of @p items.
+/** @brief Makes a tree with the entries of all @p count trees of @p items.
  *
- *  The result equals a copy of the first tree that is updated with each of the other trees in order (see
- *  tdict_update()).
+ *  The result equals a shallow copy of the first tree into which tdict_update() merges the other trees, in order.
  *  @return The same errors as tdict_update(); #TDICT_EINVAL if there are no trees. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_merge(const tdict_tree *const *items, size_t count, tdict_tree **out,
                                                    tdict_error *err);

@@ -2,8 +2,8 @@
  *
  * A `tdict_memory *` is an allocator. NULL means plain host memory (malloc). tdict_pinned_memory() and
  * tdict_device_memory() of tdict/context.h return the allocators of pinned and device memory. The context owns these
- * allocators; the pointers are borrowed. A storage retains what it needs of its allocator, so the storage may outlive
- * the context. Thread rule: safe from any thread. */
+ * allocators, and the program borrows the pointers. A storage may outlive the context. Thread rule: any thread may call
+ * any function. */
 #ifndef TDICT_MEMORY_H
 #define TDICT_MEMORY_H
 
@@ -13,20 +13,20 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_memory tdict_memory;
 
-/** Statistics of one memory. The size of a block is the requested size, rounded up. Pinned memory is rounded up to a
- *  multiple of 4096 bytes, and device memory to a multiple of 256 bytes.
- *  A reused block of device memory may be up to an eighth larger than requested. A reused block counts with its full
- *  size. */
+/** Statistics of one memory. The counts contain the sizes of blocks, not of tensors. Pinned blocks are multiples of
+ *  4096 bytes, and device blocks are multiples of 256 bytes. The blocks of tdict_memory_create() have the requested
+ *  size.
+ *  A reused block of device memory may be up to an eighth larger than requested, and counts with its full size. */
 typedef struct tdict_memory_counts {
-  size_t live_bytes;       /**< bytes of storages that have not been freed */
-  size_t cached_bytes;     /**< bytes that are free and kept for reuse */
+  size_t live_bytes;       /**< bytes of blocks that storages use */
+  size_t cached_bytes;     /**< bytes of freed blocks that are kept for reuse */
   size_t peak_bytes;       /**< maximum of live and cached bytes together */
   int64_t num_allocations; /**< number of successful allocations */
   int64_t num_reused;      /**< number of allocations that reused a cached block */
 } tdict_memory_counts;
 
-/** @brief Copies the counts of @p memory to @p out. If @p memory is NULL, all counts are 0, since plain host memory is
- *  not counted. */
+/** @brief Copies the counts of @p memory to @p out. Plain host memory is not counted, so all counts are 0 if @p memory
+ *  is NULL. */
 TDICT_API void tdict_memory_get_counts(const tdict_memory *memory, tdict_memory_counts *out);
 /** @brief Returns the device of @p memory. Plain and pinned host memory belong to the cpu. */
 TDICT_API tdict_device tdict_memory_device(const tdict_memory *memory);
