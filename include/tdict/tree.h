@@ -89,8 +89,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_schema *sch
 
 /** @brief Adds a reference and returns @p tree, which must not be NULL. Thread-safe. */
 TDICT_API tdict_tree *tdict_retain(const tdict_tree *tree);
-/** @brief Drops a reference. The last call frees the tree, and releases its tensors, trees and objects. NULL is
- *  allowed. Thread-safe. */
+/** @brief Drops a reference. Dropping the last reference frees the tree, and releases its tensors, trees and objects.
+ *  NULL is allowed. Thread-safe. */
 TDICT_API void tdict_release(tdict_tree *tree);
 
 /** @brief Sets the tensor at a path. No elements are copied.
