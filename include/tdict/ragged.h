@@ -14,8 +14,8 @@
  * must be [] or [number of rows].
  *
  * - TDICT_AT returns the row as a tensor, which is a view of `values`. tdict_unbind() does the same for all rows.
- * - A range of step 1 shares `values`. If the range does not begin at element 0 of `values`, the result has new
- *   offsets. tdict_split() does the same.
+ * - For a range of step 1, the result shares `values`. If the range does not begin at element 0 of `values`, the result
+ *   has new offsets. tdict_split() does the same.
  * - Lists, masks and other ranges copy the rows. They return #TDICT_ENOTSUP for a leaf on a device.
  * - tdict_cat() appends the rows of all leaves. The offsets of the result have the dtype of the first leaf's offsets.
  * - If the option `ragged` is set, tdict_stack() makes a ragged leaf from tensors of different lengths.
@@ -25,7 +25,7 @@
  * - tdict_index_into() reads one row into a tensor, and several rows into a ragged leaf with rows of equal lengths.
  * - tdict_fill(), tdict_zero(), tdict_to_dtype(), tdict_visit(), tdict_apply() and tdict_filter() use only `values`,
  *   whose path is the path of the leaf and the key `values`. A new tensor that tdict_apply() receives for `values` must
- *   have the same first size.
+ *   have the same first size as `values`.
  * - tdict_clone_deep() and transfers copy both tensors. tdict_transfer_into() copies only `values`, because both leaves
  *   must have rows of equal lengths.
  * - Operations that would add, remove or reorder batch dimensions in any other way return #TDICT_ENOTSUP. Stacking
@@ -42,7 +42,7 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_ragged tdict_ragged;
 
-/** Selects the memory and the offsets of a new ragged leaf. */
+/** Options for creating a ragged leaf. */
 typedef struct tdict_ragged_options {
   size_t struct_size;
   tdict_dtype offsets_dtype; /**< TDICT_I64 (default) or TDICT_I32 */
@@ -125,7 +125,7 @@ TDICT_API void tdict_ragged_release(tdict_ragged *ragged);
 
 /** @brief Returns the elements of all rows, borrowed from the leaf. */
 TDICT_API tdict_tensor *tdict_ragged_values(const tdict_ragged *ragged);
-/** @brief Returns the offsets, borrowed from the leaf. Their elements must not be written. */
+/** @brief Returns the offsets, borrowed from the leaf. The program must not write the elements of the offsets. */
 TDICT_API const tdict_tensor *tdict_ragged_offsets(const tdict_ragged *ragged);
 /** @brief Returns the number of rows. */
 TDICT_API int64_t tdict_ragged_num_rows(const tdict_ragged *ragged);

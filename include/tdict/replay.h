@@ -16,7 +16,7 @@
  * call that writes holds the lock alone until all rows of the call are written. Each batch therefore shows each write
  * entirely or not at all. Two batches of an epoch may show different contents, because the rows of a batch are read
  * when the batch is fetched. A batch may be fetched up to `prefetch` batches before delivery. If the loader's option
- * `collate` or `pad` is set, only each single sample shows each write entirely or not at all.
+ * `collate` or `pad` is set, this rule holds for each sample instead of each batch.
  *
  * A program may write the tensors of the tree directly between tdict_replay_lock() and tdict_replay_unlock(). While a
  * loader uses the buffer, any other write to the tensors is a data race. The library calls no function of the program

@@ -1,4 +1,5 @@
-/* Declares schemas of trees. A schema describes a tree without its elements.
+/* Declares schemas of trees. A schema describes a tree without its elements. The root is the tree itself, and the other
+ * trees are below the root.
  *
  * A schema contains the keys of all trees in order, the batch sizes, the dtypes and shapes of tensors, and the type
  * names of objects. Devices, locks, strides and storages are not part of a schema, because they may differ between
@@ -44,10 +45,10 @@ typedef struct tdict_tree_schema tdict_tree_schema;
 /** @brief Creates the schema of a tree.
  *  @param[in]  tree  Borrowed for the call.
  *  @param[out] out   New schema with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_ESHAPE a tensor does not begin with the batch size of a tree above it; #TDICT_ENOTSUP a
- *          path has more than #TDICT_SCHEMA_MAX_DEPTH keys; #TDICT_EOVERFLOW the blob would have more than 2^31 - 1
- *          bytes; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. If the error is #TDICT_ESHAPE or #TDICT_ENOTSUP,
- *          err->path names the entry.
+ *  @return #TDICT_OK; #TDICT_ESHAPE a tensor does not begin with the batch size of a tree above the tensor;
+ *          #TDICT_ENOTSUP a path has more than #TDICT_SCHEMA_MAX_DEPTH keys; #TDICT_EOVERFLOW the blob would have more
+ *          than 2^31 - 1 bytes; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. If the error is #TDICT_ESHAPE or
+ *          #TDICT_ENOTSUP, err->path names the entry.
  *  @note Cost: O(keys below the tree). No element is read, and the call does not wait for transfers. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_export(const tdict_tree *tree, tdict_tree_schema **out,
                                                                 tdict_error *err);
@@ -67,7 +68,7 @@ typedef struct tdict_schema_entry {
   const char *key; /**< the last key of the path, unescaped */
   tdict_schema_kind kind;
   int32_t depth;             /**< 0 for the keys of the root */
-  int64_t parent;            /**< index of the entry of the tree that holds this entry; -1: the root */
+  int64_t parent;            /**< entry number of the tree that holds this entry; -1: the root */
   int32_t batch_ndim;        /**< length of `batch_size` */
   const int64_t *batch_size; /**< batch size of the entry if it is a tree, else of the tree that holds the entry */
   tdict_dtype dtype;         /**< dtype of a tensor; 0 for other entries */
@@ -162,13 +163,13 @@ static inline tdict_tree_schema_create_options tdict_tree_schema_create_options_
   o.batch_ndim = -1;
   return o;
 }
-/** @brief Creates a tree with the keys, batch sizes and tensors of a schema.
+/** @brief Creates a tree that has the given schema.
  *
  *  All tensors are views of one storage, in the order of the entries. The storage and each tensor begin on a multiple
  *  of 256 bytes. The tree has no device and is not locked.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_ENOTSUP the schema has an object; #TDICT_EINVAL a NULL pointer, an invalid batch size or
+ *  @return #TDICT_OK; #TDICT_ENOTSUP the schema has an object; #TDICT_EINVAL a NULL pointer, an invalid batch size, or
  *          too many dimensions; #TDICT_EOVERFLOW the tensors need more than 2^63 - 1 bytes; #TDICT_ENOMEM; the errors
  *          of tdict_tensor_empty(). If the error is about an entry, err->path names the entry. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema,

@@ -23,7 +23,7 @@
 TDICT_BEGIN_DECLS
 
 /** @brief Returns a tree of views with the batch size @p shape. The number of batch elements must not change.
- *  @param[in] shape  @p ndim sizes. At most one size may be -1; it is then computed from the other sizes.
+ *  @param[in] shape  @p ndim sizes. At most one size may be -1; this size is then computed.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the number of batch elements differs, or if the strides of a tensor allow no
  *          view (err->path names the tensor). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *tree, int ndim, const int64_t *shape,
@@ -31,7 +31,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *tree, int nd
 /** @brief Returns a tree like tdict_view(), but copies each tensor whose strides allow no view.
  *
  *  The copy of a host tensor is in plain host memory. The copy of a device tensor is in the memory of the device
- *  tensor. Copies are in C order. Cost: the copies. */
+ *  tensor. Copies are in C order. Cost: one copy of the elements of these tensors.
+ *  @return #TDICT_OK; #TDICT_ESHAPE if the number of batch elements differs; #TDICT_EWRONGDEVICE if a tensor to copy is
+ *          in device memory that the program owns; the errors of tdict_tensor_copy() (err->path names the tensor). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                      tdict_tree **out, tdict_error *err);
 /** @brief Joins the batch dimensions from @p first to @p last (inclusive) into one dimension. The tensors of the result
@@ -39,7 +41,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tree **out,
                                                      tdict_error *err);
 /** @brief Splits batch dimension @p dim into several dimensions. The tensors of the result are always views.
- *  @param[in] shape  @p ndim sizes. At most one size may be -1; it is then computed from the other sizes. */
+ *  @param[in] shape  @p ndim sizes. At most one size may be -1; this size is then computed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten(const tdict_tree *tree, int dim, int ndim, const int64_t *shape,
                                                        tdict_tree **out, tdict_error *err);
 /** @brief Inserts a batch dimension of one element. The new dimension is dimension @p dim of the result. */
@@ -82,7 +84,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *tree, int d
                                                    tdict_tree **trees, size_t *count, tdict_error *err);
 /** @brief Cuts dimension @p dim into pieces of @p size elements. The last piece may be shorter.
  *  @param[out] trees  The pieces; owned by the caller.
- *  @param[in,out] count  Before the call, the capacity of @p trees; afterwards, the number of pieces. An empty
+ *  @param[in,out] count  Before the call, the capacity of @p trees; after the call, the number of pieces. An empty
  *          dimension gives one empty piece.
  *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small, or @p size is below 1. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size,
@@ -96,13 +98,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree 
  *  may be fewer pieces than *@p count.
  *  @param[out] trees  The pieces; owned by the caller.
  *  @param[in,out] count  Before the call, the number of pieces wanted, which is also the capacity of @p trees;
- *          afterwards, the number of pieces.
+ *          after the call, the number of pieces.
  *  @return #TDICT_OK; #TDICT_EINVAL if *@p count is 0. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
                                                     tdict_error *err);
 /** @brief Returns one tree for each element of dimension @p dim. These trees do not have the dimension.
  *  @param[out] trees  The new trees; owned by the caller.
- *  @param[in,out] count  Before the call, the capacity of @p trees; afterwards, the number of trees.
+ *  @param[in,out] count  Before the call, the capacity of @p trees; after the call, the number of trees.
  *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
                                                     tdict_error *err);

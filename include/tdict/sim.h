@@ -1,7 +1,7 @@
-/* Declares simulated devices. A simulated device behaves like a GPU, but runs on any machine. If a program makes a
- * mistake that would fail on a GPU, the program also fails on a simulated device.
+/* Declares simulated devices. A simulated device behaves like a GPU, but runs on any machine. Many mistakes that fail
+ * on a GPU also fail on a simulated device.
  *
- * Device memory is not host memory: reading or writing a device address on the host is a segmentation fault.
+ * Device memory is not host memory: reading or writing a device address on the host causes a segmentation fault.
  * Streams are queues, and threads run the queued work. Copies from pinned memory are asynchronous: the destination
  * holds its old bytes until the copy finishes. The speed of a simulated device says nothing about the speed of a GPU.
  *

@@ -26,7 +26,7 @@ typedef enum tdict_status {
   TDICT_EOVERFLOW = 8,     /**< a size or value does not fit its type */
   TDICT_ELOCKED = 9,       /**< the tree is locked */
   TDICT_EREADONLY = 10,    /**< the storage may not be written */
-  TDICT_EWRONGDEVICE = 11, /**< a tensor is on a device that the call cannot use */
+  TDICT_EWRONGDEVICE = 11, /**< a tensor, memory or stream belongs to a device that the call cannot use */
   TDICT_ENODEVICE = 12,    /**< the device is not present; the message says why */
   TDICT_EDEVICE = 13,      /**< the device driver returned an error; tdict_error.native has its code */
   TDICT_ELOST = 14,        /**< the device was reset or lost */

@@ -1,21 +1,22 @@
-/* Declares transfers. A transfer moves a tree to a device, to the host, or into another tree.
+/* Declares transfers. A transfer copies a tree to a device, to the host, or into another tree.
  *
  * Lifetime. A call reads the keys and shapes of its source before the call returns. The transfer keeps the storages of
  * the source and of the result alive until their bytes are copied, even if the program releases both trees.
- * Host memory. While a copy reads a host storage, tdict_tensor_data() waits. While a copy writes a host storage, both
- * accessors wait. Pointers obtained before the transfer are not protected. Before you use such a pointer to write to
- * the source, call tdict_future_wait_source(). Device memory. Accessors of device tensors never wait. To order the work
- * of the program and transfers, use the option `after`, tdict_future_wait_on_stream() and tdict_record_stream(). Some
- * calls of the library read or write elements on a device, for example tdict_zero(), tdict_clone_deep() and
- * tdict_write_row(). Such a call first waits for the transfers that were started earlier on the same bytes. The work of
- * the call is complete when the call returns.
+ * Host memory. While a copy reads a host storage, tdict_tensor_data() waits. While a copy writes a host storage, the
+ * accessors tdict_tensor_data() and tdict_tensor_const_data() wait. The accessors do not protect pointers that the
+ * program obtained before the transfer. Before you write to the source through such a pointer, call
+ * tdict_future_wait_source().
+ * Device memory. Accessors of device tensors never wait. To order the work of the program and transfers, use the option
+ * `after`, tdict_future_wait_on_stream() and tdict_record_stream(). Some calls of the library read or write elements on
+ * a device, for example tdict_zero(), tdict_clone_deep() and tdict_write_row(). Such a call first waits for the
+ * transfers that were started earlier on the same bytes. The work of the call is complete when the call returns.
  * Order among transfers. Transfers conflict if they share bytes and at least one of them writes these bytes.
  * Conflicting transfers run in the order in which they were started. A transfer with hooks counts as started after its
  * hooks have run.
  * Failure. If a transfer fails or is cancelled, the bytes that the transfer had to write are lost. Accessors return
- * NULL for lost bytes, and no call of the library reads them. If several leaves share a storage, each leaf is lost or
- * valid independently of the others. A leaf is valid again after a transfer or another call has written all of its
- * bytes. There are two exceptions: a strided tensor of more than 2^20 rows, and a tensor whose bytes are written in
+ * NULL for lost bytes, and no call of the library reads lost bytes. If several leaves share a storage, each leaf is
+ * lost or valid independently of the others. A leaf is valid again after a transfer or another call has written all of
+ * its bytes. There are two exceptions: a strided tensor of more than 2^20 rows, and a tensor whose bytes are written in
  * more than 4096 separate parts. Such a tensor is valid again only after one call writes the tensor itself, or a
  * contiguous tensor that covers all of its bytes.
  * Objects. The hooks of an object's type move the object before the copies begin. Hooks of several objects run at the
@@ -76,8 +77,8 @@ typedef struct tdict_transfer_stats {
   size_t host_bytes;         /**< bytes copied from host memory to host memory */
   int64_t num_chunks;        /**< chunks that the work was divided into */
   size_t peak_staging_bytes; /**< largest part of the staging ring that this transfer held at once */
-  size_t peak_pinned_bytes;  /**< largest size of the context's pinned pool so far, live and cached */
-  int32_t num_threads;       /**< threads that copied; includes the caller if it copied */
+  size_t peak_pinned_bytes;  /**< largest number of live and cached bytes in the context's pinned pool so far */
+  int32_t num_threads;       /**< threads that copied, including the calling thread if this thread copied */
   int32_t mode;              /**< the tdict_mode that was used */
   int32_t pin_path;          /**< a tdict_pin_path, of the staging ring or of the pinned result */
   double plan_seconds, copy_seconds, wait_seconds; /**< time spent planning, copying on host threads, and waiting for
@@ -180,10 +181,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
  *
  *  The result has the keys, batch size and locks of @p src, and @p device as its device. The result shares every leaf
  *  that is already on @p device. If all leaves are shared and no hook runs, the call returns @p src itself, retained
- *  and unchanged. All other leaves become contiguous in one new storage, in tree order. Each leaf begins at a multiple
- *  of 256 bytes; bytes between leaves are unspecified. If several leaves are the same bytes of one storage, these bytes
- *  are copied once. Leaves on another device of the context are copied between the two devices, also if the leaves are
- *  strided. If the devices have a direct link, such copies use the link.
+ *  and unchanged. All other leaves are copied into one new storage, contiguous and in tree order. Each leaf begins at a
+ *  multiple of 256 bytes; bytes between leaves are unspecified. If several leaves are the same bytes of one storage,
+ *  these bytes are copied once. Leaves may be on another device of the context, and may be strided. If two devices have
+ *  a direct link, copies between the devices use the link.
  *  @param[in]  src     Borrowed. The transfer retains the storages of @p src until they are copied.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO means the default device of the
  *                      context. An index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is an error (#TDICT_EINVAL).
@@ -214,17 +215,17 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
 /** @brief Copies all tensors of @p src into the tensors of @p dst, and waits until the copies are done.
  *
  *  @p dst must have the keys, shapes and dtypes of @p src. @p dst may be locked. Addresses in @p dst do not change. Two
- *  tensors of @p dst may share bytes only if their sources share bytes in the same way. Strided tensors of @p dst may
- *  overlap only in part. If the strides of such tensors differ, or more than 16 other tensors begin between them, the
- *  call may not detect the overlap. The common bytes are then unspecified. If storages of @p dst overlap storages of @p
- *  src, the common bytes are unspecified.
+ *  tensors of @p dst may share bytes only if their sources share bytes in the same way. If strided tensors of @p dst
+ *  overlap only in part, the call may not detect the overlap. This can happen if the strides of the tensors differ, or
+ *  if more than 16 other tensors begin between the tensors. The common bytes are then unspecified. If storages of @p
+ *  dst overlap storages of @p src, the common bytes are unspecified.
  *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
  *  @return Errors of tdict_to_device(). In the following cases nothing is written, and err->path names the leaf:
  *          #TDICT_ENOTFOUND a key is missing in one of the trees; #TDICT_ETYPE; #TDICT_ESHAPE; #TDICT_EDTYPE;
  *          #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no `flatten`; #TDICT_EINVAL two tensors of @p dst are
  *          the same or share bytes, but have different sources (err->path names the second tensor).
- *  @note If a later step fails, the bytes of @p dst are lost until a later call writes them. Transfers that read lost
- *        bytes fail, including transfers that were started before the failure. */
+ *  @note If a later step fails, the bytes of @p dst are lost until a later call writes these bytes. Transfers that read
+ *        lost bytes fail, including transfers that were started before the failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
                                                            const tdict_tree *src, const tdict_transfer_options *options,
                                                            tdict_error *err);
@@ -256,15 +257,15 @@ TDICT_API bool tdict_is_pinned(const tdict_tree *tree);
 /** @brief Records that the work that is already queued on @p stream uses the tree.
  *
  *  The library does not free, reuse or overwrite any byte of the tree before this work is done. The bytes of an object
- *  are the tensors that `flatten` returns. The call never waits. If the call fails after the first storage is recorded,
- *  the recorded storages stay protected.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a
+ *  are the bytes of the tensors that `flatten` returns. The call never waits. If the call fails, the work may be
+ *  recorded for some of the storages only.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p tree is NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a
  *          context allocated on the stream's device or pinned for this device; #TDICT_ECAPTURE the stream is being
  *          captured; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_ENOMEM; the status that `flatten` returned. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream,
                                                            tdict_error *err);
 
-/** @brief Waits until the transfer has ended. May be called several times.
+/** @brief Waits until the transfer has ended. A program may call tdict_future_wait() several times.
  *  @param[out] out  NULL, or a new reference to the result, written on success only.
  *  @return #TDICT_OK; the error of the transfer, with the path of the leaf, on every call; #TDICT_ECANCELLED;
  *          #TDICT_EDEADLOCK a hook of this transfer waits for the transfer; #TDICT_EFORKED the process is a fork and
@@ -284,8 +285,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *futur
  *  @return Errors of tdict_future_wait(); #TDICT_EWRONGDEVICE the stream belongs to the cpu, to a device that the
  *          context does not have, or to another kind of device than the transfer used; #TDICT_ECAPTURE the stream is
  *          being captured; #TDICT_EDEVICE. The stream is checked first, even if the transfer has ended.
- *  @note If the transfer fails after this call has returned, tdict_future_wait() reports the failure. Accessors then
- *        return NULL. */
+ *  @note If the transfer fails after tdict_future_wait_on_stream() has returned, tdict_future_wait() reports the
+ *        failure. Accessors then return NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream,
                                                                    tdict_tree **out, tdict_error *err);
 /** @brief Waits until the program may write or free the source, also through pointers obtained before the transfer.
@@ -295,7 +296,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *fu
 /** @brief Asks the transfer to stop, and returns at once.
  *
  *  The transfer starts no new copies and no longer waits for slots of the staging ring. Copies in flight are completed.
- *  The transfer ends in the state CANCELLED, or DONE if the request came too late. NULL is allowed. */
+ *  The transfer ends in the state CANCELLED. If the transfer ended or failed before the request, its state does not
+ *  change. NULL is allowed. */
 TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *future);

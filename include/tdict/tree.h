@@ -121,8 +121,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const ch
 
 /** @brief Returns the tensor at a path.
  *
- *  If the key is missing, the message in @p err lists the most similar keys. This list takes tens of microseconds. To
- *  test for a key, call tdict_has(), or pass NULL for @p err.
+ *  If the key is missing, the message in @p err lists the most similar keys. Making this list takes tens of
+ *  microseconds. To test for a key, call tdict_has(), or pass NULL for @p err.
  *  @param[out] out  Borrowed from the tree. Written on success only.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path names a tree or an object, or leads through a tensor or
  *          an object; #TDICT_EINVAL an empty key, or a NULL pointer; #TDICT_ENOMEM.
@@ -173,12 +173,13 @@ TDICT_API int tdict_batch_ndim(const tdict_tree *tree);
 TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
 /** @brief Changes the batch size of a tree.
  *
- *  A tree below with fewer batch dimensions gets @p batch_size. A tree below whose batch size begins with @p batch_size
- *  keeps its batch size. If no tensor is below a tree, the tree gets @p batch_size in all other cases too. Parents are
- *  not checked: see the top of this header.
- *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or a tree below does not match, and
- *          err->path names the first mismatch; #TDICT_ELOCKED the tree, or a tree below that must change, is locked;
- *          #TDICT_ENOMEM.
+ *  The call also changes the trees below @p tree. If such a tree has fewer batch dimensions, the tree gets @p
+ *  batch_size. If the batch size of such a tree begins with @p batch_size, the tree is unchanged. In all other cases,
+ *  such a tree gets @p batch_size only if no tensor is below the tree. Parents are not checked: see the top of this
+ *  header.
+ *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or a tree below @p tree does not match,
+ *          and err->path names the first mismatch; #TDICT_ELOCKED @p tree, or a tree below @p tree that must change, is
+ *          locked; #TDICT_ENOMEM.
  *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_t *batch_size,
                                                             tdict_error *err);
@@ -187,8 +188,8 @@ TDICT_API bool tdict_get_device(const tdict_tree *tree, tdict_device *out);
 /** @brief Sets the device of a tree and of all trees below the tree. No tensor is moved.
  *  @param[in] device  Borrowed for the call. NULL removes the device.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a tensor is on another device, and err->path names the first such tensor;
- *          #TDICT_EINVAL @p device is invalid or @p tree is NULL; #TDICT_ELOCKED the tree, or a tree below that must
- *          change, is locked; #TDICT_ENOMEM.
+ *          #TDICT_EINVAL @p device is invalid or @p tree is NULL; #TDICT_ELOCKED @p tree, or a tree below @p tree that
+ *          must change, is locked; #TDICT_ENOMEM.
  *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const tdict_device *device, tdict_error *err);
 
@@ -200,13 +201,13 @@ TDICT_API void tdict_lock(tdict_tree *tree);
  *  @return #TDICT_OK; #TDICT_ELOCKED the tree is below a locked tree, and the program must unlock that tree instead;
  *          #TDICT_EINVAL @p tree is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);
-/** @brief Returns true if the tree itself or a tree above it is locked. */
+/** @brief Returns true if the tree itself or a tree above the tree is locked. */
 TDICT_API bool tdict_is_locked(const tdict_tree *tree);
 
 /** @brief Returns the number of keys of this node. Keys of child trees are not counted. */
 TDICT_API size_t tdict_num_keys(const tdict_tree *tree);
-/** @brief Returns the key number @p i of this node in insertion order, unescaped. The first key has number 0. Returns
- *  NULL if @p i is too large.
+/** @brief Returns key number @p i of this node in insertion order, unescaped. The first key has number 0. Returns NULL
+ *  if @p i is too large.
  *
  *  The text is borrowed until the tree changes. Cost: constant if no key was deleted, else O(keys of the node). */
 TDICT_API const char *tdict_key_at(const tdict_tree *tree, size_t i);
@@ -248,15 +249,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *tree, tdict_
                                                   tdict_error *err);
 
 /** @brief Returns the tensor, tree or object at the key that tdict_key_at() returns for @p i.
- *  @param[out] out  Written on success only. Its `path` is NULL and its `depth` is 0. The other members are borrowed
- *                   from the tree until the tree changes.
+ *  @param[out] out  Written on success only. The member `path` is NULL, and `depth` is 0. The other members are
+ *                   borrowed from the tree until the tree changes.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is tdict_num_keys() or more; #TDICT_EINVAL a NULL pointer.
  *  @note Cost: as tdict_key_at(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry_at(const tdict_tree *tree, size_t i, tdict_entry *out,
                                                           tdict_error *err);
 /** @brief Returns the tensor, tree or object at a path.
- *  @param[out] out  Written on success only. Its `path` is @p path. The other members are borrowed from the tree until
- *                   the tree changes.
+ *  @param[out] out  Written on success only. The member `path` is @p path. The other members are borrowed from the tree
+ *                   until the tree changes.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an
  *          empty key, or a NULL pointer; #TDICT_ENOMEM.
  *  @note Cost: as tdict_get(). */

@@ -7,8 +7,7 @@
  *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels
  *
  * and leaves the calling function. The calling function must have a tdict_error variable `err`, and pass `&err` to the
- * call.
- * If the calling function passes NULL instead, `err` must be zero. The macro then prints only the status.
+ * call. If the calling function passes NULL instead, `err` must be zero. The macro then prints only the status.
  *
  * If `err` is zero at the start, a function can return `err.status`, since a call writes `err` only on failure:
  *
@@ -25,7 +24,8 @@
  *     }
  *
  * If the program can continue after a failure, do not use the macros, and pass another tdict_error or NULL. In C++ a
- * goto must not skip the initialization of a variable. Declare variables at the top, or use TDICT_TRY_RETURN(). */
+ * goto must not skip the initialization of a variable. Declare variables at the top of the function, or use
+ * TDICT_TRY_RETURN(). */
 #ifndef TDICT_TRY_H
 #define TDICT_TRY_H
 

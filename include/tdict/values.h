@@ -58,9 +58,9 @@ typedef struct tdict_device {
 
 /** @brief Returns the device of host memory. */
 TDICT_API tdict_device tdict_cpu(void);
-/** @brief Returns the CUDA device with this index. */
+/** @brief Returns the CUDA device with index @p index. */
 TDICT_API tdict_device tdict_cuda(int index);
-/** @brief Returns the simulated device with this index. */
+/** @brief Returns the simulated device with index @p index. */
 TDICT_API tdict_device tdict_sim(int index);
 /** @brief Returns true if the devices have the same type and the same index. */
 TDICT_API bool tdict_device_equal(tdict_device a, tdict_device b);

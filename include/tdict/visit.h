@@ -29,6 +29,7 @@ typedef tdict_status (*tdict_leaf_visitor)(void *user, const tdict_leaves *at, t
 /** Makes a tensor from the tensors at one path. Stores a new reference in *@p out. If *@p out remains NULL, the result
  *  does not have the key. A maker returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_leaf_maker)(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err);
+/** Returns true if tdict_filter() must keep the tensor at a path. */
 typedef bool (*tdict_leaf_predicate)(void *user, const tdict_leaves *at);
 
 typedef struct tdict_visit_options {
@@ -57,8 +58,8 @@ static inline tdict_visit_options tdict_visit_options_default(void) {
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, there are no trees, or an option is out of range;
  *          #TDICT_ENOTFOUND if a key is missing in one of the trees; #TDICT_ETYPE if the entries at a key differ in
  *          kind; #TDICT_ENOTSUP if an object has no `flatten`; #TDICT_ENOMEM; the status that `flatten` or @p visit
- *          returned. If @p visit left err->path empty, the call sets err->path. All other errors are found before @p
- *          visit is called. */
+ *          returned. If @p visit left err->path empty, the call sets err->path to the path of the tensor. All other
+ *          errors are returned before @p visit is called. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_visit(const tdict_tree *const *trees, size_t count,
                                                    tdict_leaf_visitor visit, const tdict_visit_options *options,
                                                    tdict_error *err);
@@ -86,7 +87,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_filter(const tdict_tree *tree, tdic
 /** @brief Returns the number of trees between @p tree and its deepest tensor or object. Returns 0 if @p tree has no
  *  child. Children without tensors and objects do not count. Cost: O(keys below @p tree). */
 TDICT_API int tdict_depth(const tdict_tree *tree);
-/** @brief Returns true if there is no tensor and no object below @p tree. Trees below @p tree do not matter. Cost:
+/** @brief Returns true if there is no tensor and no object below @p tree. Empty trees below @p tree do not count. Cost:
  *  O(keys before the first tensor or object). */
 TDICT_API bool tdict_is_empty(const tdict_tree *tree);
 

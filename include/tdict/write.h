@@ -1,6 +1,6 @@
 /* Declares functions that write elements in place, and that merge trees.
  *
- * Functions that write in place change no keys, shapes and addresses, and accept locked trees. They check everything
+ * Functions that write in place do not change keys, shapes or addresses, and accept locked trees. They check everything
  * before they write the first byte. If such a function returns #TDICT_EDEVICE, the elements of the destination are
  * unspecified. Each write waits for the same transfers as tdict_tensor_copy(), and supports the same devices. A tensor
  * may be written to itself. If the source and the destination overlap in any other way, the result is unspecified. A
