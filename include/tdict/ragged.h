@@ -64,10 +64,10 @@ static inline tdict_ragged_options tdict_ragged_options_default(void) {
  *  @param[in] offsets  int64 or int32, of shape [number of rows + 1], on the device of @p values. The first offset must
  *          be 0. No offset may be less than the offset before it. The last offset must be the first size of @p values.
  *  @param[out] out  Owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if an argument is NULL, the first offset is not 0, an offset is less than the
- *          offset before it (the message has the index), or a transfer into @p offsets failed; #TDICT_ESHAPE if @p
- *          values has no dimension, @p offsets does not have one dimension of at least one element, or the last offset
- *          differs from the size of @p values; #TDICT_EDTYPE if @p offsets is neither int64 nor int32;
+ *  @return #TDICT_OK; #TDICT_EINVAL if an argument is NULL, or a transfer into @p offsets failed; #TDICT_EINVAL also if
+ *          the first offset is not 0, or an offset is less than the offset before it (the message has the index);
+ *          #TDICT_ESHAPE if @p values has no dimension, or @p offsets has another shape; #TDICT_ESHAPE also if the last
+ *          offset differs from the first size of @p values; #TDICT_EDTYPE if @p offsets is neither int64 nor int32;
  *          #TDICT_EWRONGDEVICE if the tensors are on different devices, or @p offsets is in device memory that the
  *          program owns; #TDICT_ENOMEM; #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_create(tdict_tensor *values, tdict_tensor *offsets,

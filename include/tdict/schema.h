@@ -138,10 +138,9 @@ TDICT_API size_t tdict_tree_schema_write(const tdict_tree_schema *schema, void *
  *  @param[out] out   New schema with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EFORMAT the bytes are not a blob (the message has the offset and the cause);
  *          #TDICT_ENOTSUP the blob has a later version; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
- *  @note For example, #TDICT_EFORMAT is returned for a key that a tree has twice, an unknown dtype, more than 16 batch
- *        dimensions, or a tensor of more than 32 dimensions. Other examples are a tensor whose bytes do not fit 63
- *        bits, bytes after the end, a path of more than #TDICT_SCHEMA_MAX_DEPTH keys, and a blob of more than 2^31 - 1
- *        bytes.
+ *  @note Examples of #TDICT_EFORMAT are a key that a tree has twice, an unknown dtype, and bytes after the end. A blob
+ *        that exceeds a limit also returns #TDICT_EFORMAT. The limits are 16 batch dimensions, 32 dimensions of a
+ *        tensor, 2^63 - 1 bytes of a tensor, #TDICT_SCHEMA_MAX_DEPTH keys of a path, and 2^31 - 1 bytes of a blob.
  *  @note Cost: O(bytes * log(keys)). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_read(const void *blob, size_t bytes, tdict_tree_schema **out,
                                                               tdict_error *err);

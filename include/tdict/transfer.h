@@ -125,11 +125,11 @@ typedef struct tdict_transfer_options {
   /** Patterns for entries that stay where they are: tensors, objects and whole child trees. Borrowed for the call. The
    *  result shares the kept tensors and objects. tdict_transfer_into() does not write kept entries. The destination
    *  must have the keys of kept entries; types, shapes and dtypes of kept entries are not compared.
-   *  A pattern is an escaped path. In a pattern, the key `*` stands for any one key. The key `**` stands for any number
-   *  of keys, also for none. Examples: "meta", "meta.*", "**.text". To match a star itself, write a backslash before
-   *  the star. A pattern that matches no entry has no effect. Patterns do not match the tensors inside an object.
-   *  A pattern is malformed if a key is empty, if a backslash at the end escapes nothing, or if a star is only a part
-   *  of a key. The call then returns #TDICT_EINVAL, with the pattern as err->path.
+   *  A pattern is an escaped path. In a pattern, the key `*` stands for any one key. The key `**` stands for zero or
+   *  more keys. Examples: "meta", "meta.*", "**.text". To match a star itself, write a backslash before the star. A
+   *  pattern that matches no entry has no effect. Patterns do not match the tensors inside an object.
+   *  For a malformed pattern, the call returns #TDICT_EINVAL, with the pattern as err->path. A pattern must not have an
+   *  empty key, a backslash at its end that escapes nothing, or a star that is only a part of a key.
    *  If a kept tensor is not on the target device, the trees of the result that contain this tensor have no device.
    *  If `num_keep` is not 0, a consolidated tree is copied leaf by leaf, and the result is not consolidated. Cost:
    *  each pattern is compared with the path of each entry. */
@@ -283,7 +283,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *futur
  *  the bytes are written.
  *  @param[out] out  NULL, or a new reference to the result, written on success only.
  *  @return Errors of tdict_future_wait(); #TDICT_EWRONGDEVICE the stream belongs to the cpu, to a device that the
- *          context does not have, or to another kind of device than the transfer used; #TDICT_ECAPTURE the stream is
+ *          context does not have, or to a kind of device that the transfer does not use; #TDICT_ECAPTURE the stream is
  *          being captured; #TDICT_EDEVICE. The stream is checked first, even if the transfer has ended.
  *  @note If the transfer fails after tdict_future_wait_on_stream() has returned, tdict_future_wait() reports the
  *        failure. Accessors then return NULL. */
@@ -301,7 +301,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *fu
 TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *future);
-/** @brief Returns the state of the transfer. Never waits, not even in a fork. */
+/** @brief Returns the state of the transfer. Never waits, also not in a forked process. */
 TDICT_API tdict_future_phase tdict_future_state(const tdict_future *future);
 /** @brief Writes the statistics of a transfer that has ended.
  *  @param[in,out] out  From tdict_transfer_stats_default(). At most out->struct_size bytes are written.

@@ -6,22 +6,22 @@
  * has changed a child.
  *
  * The program can change a child through a borrowed handle, and several trees can share a child. A change to a child is
- * checked against the batch size and device of that child only. The parents of the child are not checked, so a tensor
- * of the child may then no longer begin with the batch size of a parent. In this case, functions that use the parent's
- * batch size return TDICT_ESHAPE and change nothing; err->path names the tensor. Such functions are the functions of
- * tdict/index.h, tdict/shape.h and tdict/combine.h, tdict_flatten_keys(), tdict_dataset_from_tree() and
- * tdict_tree_schema_export(). Functions that do not use the parent's batch size still work. If all tensors of a child
- * begin with the parent's batch size, every function accepts the child. In results, the batch size of the child then
- * begins with the batch size of the parent.
+ * checked against the batch size and device of that child only. The parents of the child are not checked. After the
+ * change, the shape of a tensor in the child may no longer begin with the batch size of a parent. In this case,
+ * functions that use the parent's batch size return TDICT_ESHAPE and change nothing; err->path names the tensor. Such
+ * functions are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h, tdict_flatten_keys(),
+ * tdict_dataset_from_tree() and tdict_tree_schema_export(). Functions that do not use the parent's batch size still
+ * work. If all tensors of a child begin with the parent's batch size, every function accepts the child. In results, the
+ * batch size of the child then begins with the batch size of the parent.
  *
- * A path such as "next.obs.pixels" names nested keys. A dot or backslash that belongs to a key is written with a
- * backslash before it, so "h\\.0" in C source is the single key `h.0`. A key may contain all bytes except 0. An empty
- * key is an error.
+ * A path such as "next.obs.pixels" names nested keys. If a key contains a dot or a backslash, write a backslash before
+ * this character. In C source, "h\\.0" is the single key `h.0`. A key may contain all bytes except 0. An empty key is
+ * an error.
  *
  * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops a
  * reference. Thread rule: many threads may read a tree at the same time. While a thread writes a tree, no other thread
- * may use that tree. tdict_retain() and tdict_release() are thread-safe. Trees follow the rules of TensorDict 0.14,
- * except where this header says otherwise. */
+ * may use that tree. tdict_retain() and tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, except
+ * where this header says otherwise. */
 #ifndef TDICT_TREE_H
 #define TDICT_TREE_H
 

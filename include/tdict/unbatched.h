@@ -5,9 +5,9 @@
  * tdict_cat() and tdict_pad_sequence() share the tensor of the first tree. The tensors of all trees must have equal
  * dtypes, shapes and bytes. Otherwise these three functions return #TDICT_EINVAL.
  *
- * Other functions. Transfers and tdict_clone_deep() copy the tensor. For functions that visit, fill or compare
- * elements, the path of the tensor is the path of the leaf and the key `tensor`, such as `weights.tensor`. A function
- * that tdict_apply() calls may return a tensor of another shape.
+ * Other functions. Transfers and tdict_clone_deep() copy the tensor. Functions that visit, fill or compare elements see
+ * the tensor at the key `tensor` below the leaf, for example at the path `weights.tensor`. A function that
+ * tdict_apply() calls may return a tensor of another shape.
  *
  * Writes in place. The functions tdict_copy(), tdict_update_in_place() and tdict_transfer_into() write the elements.
  * Functions that write some elements of a tree, such as tdict_write_row() and tdict_stack_into(), require that both
