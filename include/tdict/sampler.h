@@ -1,6 +1,6 @@
-/* Declares samplers. A sampler determines the order in which a loader draws samples: it maps an epoch and a position to
- * the index of a sample. The index depends only on the options of the sampler, the epoch and the position. The index is
- * the same on every machine and for any number of workers.
+/* Declares samplers. A sampler determines the order in which a loader draws samples: for each position of each epoch,
+ * the sampler gives the index of a sample. The index depends only on the length and options of the sampler, the epoch
+ * and the position. The index is the same on every machine and for any number of workers.
  * Ownership: reference counted. Thread rule: any thread may call any function. */
 #ifndef TDICT_SAMPLER_H
 #define TDICT_SAMPLER_H
@@ -15,25 +15,27 @@ typedef struct tdict_sampler tdict_sampler;
 
 typedef enum tdict_sampler_kind {
   TDICT_SAMPLER_SEQUENTIAL,       /**< 0, 1, 2, ... in every epoch */
-  TDICT_SAMPLER_SHUFFLED,         /**< every index once, in a new random order in each epoch */
-  TDICT_SAMPLER_WITH_REPLACEMENT, /**< a random index at each position; all indices are equally likely */
-  TDICT_SAMPLER_WEIGHTED          /**< as WITH_REPLACEMENT, but probabilities are proportional to `weights` */
+  TDICT_SAMPLER_SHUFFLED,         /**< a random order of the indices, which is different in each epoch */
+  TDICT_SAMPLER_WITH_REPLACEMENT, /**< an independent random index at each position; all indices are equally likely */
+  TDICT_SAMPLER_WEIGHTED          /**< as WITH_REPLACEMENT, but the probabilities are proportional to `weights` */
 } tdict_sampler_kind;
 typedef struct tdict_sampler_options {
   size_t struct_size;
   int32_t kind; /**< a tdict_sampler_kind */
   uint64_t seed;
-  /** Samples of an epoch, before its last round is completed or left out (see `drop_uneven`); 0 (default): the
-   *  sampler's length. Must not exceed the length for SEQUENTIAL and SHUFFLED. */
+  /** Number of samples that all ranks together draw in an epoch, before `drop_uneven` is applied. 0 (default): the
+   *  `length` of tdict_sampler_create(). For SEQUENTIAL and SHUFFLED, the number must not exceed this length. */
   int64_t num_samples;
-  const double *weights; /**< WEIGHTED: an array of `num_weights` finite numbers of 0 or more, not all 0; copied */
-  /** This process takes the positions rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. */
+  const double *weights; /**< WEIGHTED: an array of `num_weights` numbers of 0 or more with a finite sum above 0; read
+                              during the call */
+  /** This process draws the positions rank, rank + world_size, rank + 2 * world_size and so on of each epoch. Default:
+   *  rank 0, world_size 1. */
   int32_t rank, world_size;
-  /** All ranks draw the same number of samples. If `num_samples` is not a multiple of `world_size`, the last round is
-   *  incomplete. true: leaves out the last round. false (default): completes the last round with the first samples of
-   *  the epoch. */
+  /** In each round, every rank draws one sample. If the number of samples is not a multiple of `world_size`, the last
+   *  round is incomplete. If `drop_uneven` is true, the last round is left out. If `drop_uneven` is false (default),
+   *  the first samples of the epoch complete the last round, and are drawn a second time. */
   bool drop_uneven;
-  int64_t num_weights; /**< WEIGHTED: the number of `weights`; must equal the length of the sampler */
+  int64_t num_weights; /**< WEIGHTED: the number of `weights`; must equal the `length` of tdict_sampler_create() */
 } tdict_sampler_options;
 static inline tdict_sampler_options tdict_sampler_options_default(void) {
   tdict_sampler_options o;
@@ -43,7 +45,7 @@ static inline tdict_sampler_options tdict_sampler_options_default(void) {
   return o;
 }
 
-/** @brief Creates a sampler of the indices 0 to @p length - 1.
+/** @brief Creates a sampler that draws from the indices 0 to @p length - 1.
  *  @param[in]  length   number of indices, 0 or more.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      a new reference; release it with tdict_sampler_release().
@@ -58,9 +60,9 @@ TDICT_API tdict_sampler *tdict_sampler_retain(const tdict_sampler *sampler);
 TDICT_API void tdict_sampler_release(tdict_sampler *sampler);
 /** @brief Returns the number of samples that this rank draws in an epoch. */
 TDICT_API int64_t tdict_sampler_length(const tdict_sampler *sampler);
-/** @brief Returns the index at a position of an epoch, in constant time. Returns -1 if the epoch is negative or has no
- *  such position.
- *  @param[in] position  0 to tdict_sampler_length() - 1; counts the samples of this rank only. */
+/** @brief Returns the index of the sample at a position of an epoch, in constant time. Returns -1 if @p epoch is
+ *  negative or @p position is out of range.
+ *  @param[in] position  0 to tdict_sampler_length() - 1. Positions count only the samples of this rank. */
 TDICT_API int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position);
 
 TDICT_END_DECLS

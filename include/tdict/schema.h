@@ -1,27 +1,33 @@
-/* Declares schemas of trees. A schema describes a tree without its elements.
+/* Declares schemas of trees. A schema describes a tree without its elements. The root is the tree itself, and the other
+ * trees are below the root.
  *
- * A schema has the keys of all nodes in order, the batch sizes, the dtypes and shapes of tensors, and the type names
- * of objects. Devices, locks, strides and storages are not part of a schema, because a receiver chooses its own. A
- * schema never changes. The struct tdict_schema of tdict/tree.h is another, simpler type: a list of fields of the
- * program.
+ * A schema contains the keys of all trees in order, the batch sizes, the dtypes and shapes of tensors, and the type
+ * names of objects. Devices, locks, strides and storages are not part of a schema, because they may differ between
+ * processes. A schema never changes. The struct tdict_schema of tdict/tree.h is another, simpler type: a list of fields
+ * that the program writes.
  *
- * A program can write a schema to a few bytes, called the blob, and read the blob in another process. No step loses
- * anything: if a schema is written, read, created as a tree and exported again, the new schema equals the first.
+ * A program can write a schema to a few bytes, called the blob, and read the blob in another process. The schema that
+ * is read equals the schema that was written. If the schema has no objects, the schema of a tree that
+ * tdict_tree_schema_create() creates is equal too.
  *
- * In a schema, the batch size of a child begins with the batch size of its parent. If a child of the exported tree has
- * another batch size and its tensors match the parent, the child takes the parent's batch size in the schema.
+ * In a schema, the batch size of a child begins with the batch size of its parent. The batch size of a child in the
+ * exported tree may differ. If the tensors of the child begin with the parent's batch size, the child has the parent's
+ * batch size in the schema.
  *
- * Format of a blob, version 1. An `int` is an unsigned number below 2^63 in LEB128, in its shortest form. A `text` is
- * one or more bytes other than 0, followed by a byte 0. `sizes` are an int n, followed by n ints.
+ * Format of a blob, version 1. An `int` is an unsigned number below 2^63, encoded in LEB128 with as few bytes as
+ * possible. A `text` is one or more bytes other than 0, followed by a byte 0. A list of `sizes` is an int n, followed
+ * by n ints.
  *
- * - The blob is "tdsc", the version (4 bytes, little-endian), the sizes of the batch, the entries, and 0x00.
- * - A tensor is 0x01, the key (a text), the dtype, and the sizes after the batch dimensions.
+ * - The blob is "tdsc", the version (4 bytes, little-endian), the batch size of the root (sizes), the entries of the
+ *   root, and 0x00.
+ * - A tensor is 0x01, the key (a text), the dtype, and the sizes of the dimensions after the batch dimensions.
  * - A dtype is its code (1 byte), bits (1 byte) and lanes (2 bytes, little-endian).
- * - A tree is 0x02, the key (a text), sizes, its entries, and 0x00. The sizes are those of its batch after the batch
- *   dimensions of the parent.
- * - An object is 0x03, the key (a text), and the name of its type (a text).
+ * - A tree is 0x02, the key (a text), the sizes, the entries of the tree, and 0x00. The sizes are the batch dimensions
+ *   that the tree has in addition to its parent.
+ * - An object is 0x03, the key (a text), and the name of the object's type (a text).
  *
- * Thread rule: all functions are thread-safe, but a tree that another thread writes must not be exported. */
+ * Thread rule: all functions are thread-safe. While tdict_tree_schema_export() reads a tree, no other thread may write
+ * the tree. */
 #ifndef TDICT_SCHEMA_H
 #define TDICT_SCHEMA_H
 
@@ -31,7 +37,7 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_tree_schema tdict_tree_schema;
 
-/** The largest number of keys on a path in a schema. */
+/** Maximum number of keys on a path in a schema. */
 #define TDICT_SCHEMA_MAX_DEPTH 1024
 /** The version of the blobs that this library writes. */
 #define TDICT_SCHEMA_VERSION 1
@@ -39,10 +45,10 @@ typedef struct tdict_tree_schema tdict_tree_schema;
 /** @brief Creates the schema of a tree.
  *  @param[in]  tree  Borrowed for the call.
  *  @param[out] out   New schema with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_ESHAPE a tensor does not begin with the batch size of a tree above it; #TDICT_ENOTSUP a
- *          path has more than #TDICT_SCHEMA_MAX_DEPTH keys; #TDICT_EOVERFLOW the blob would have more than 2^31 - 1
- *          bytes; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. For #TDICT_ESHAPE and #TDICT_ENOTSUP, err->path names
- *          the entry.
+ *  @return #TDICT_OK; #TDICT_ESHAPE a tensor does not begin with the batch size of a tree above the tensor;
+ *          #TDICT_ENOTSUP a path has more than #TDICT_SCHEMA_MAX_DEPTH keys; #TDICT_EOVERFLOW the blob would have more
+ *          than 2^31 - 1 bytes; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. If the error is #TDICT_ESHAPE or
+ *          #TDICT_ENOTSUP, err->path names the entry.
  *  @note Cost: O(keys below the tree). No element is read, and the call does not wait for transfers. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_export(const tdict_tree *tree, tdict_tree_schema **out,
                                                                 tdict_error *err);
@@ -62,7 +68,7 @@ typedef struct tdict_schema_entry {
   const char *key; /**< the last key of the path, unescaped */
   tdict_schema_kind kind;
   int32_t depth;             /**< 0 for the keys of the root */
-  int64_t parent;            /**< index of the tree that holds the entry; -1: the root */
+  int64_t parent;            /**< entry number of the tree that holds this entry; -1: the root */
   int32_t batch_ndim;        /**< length of `batch_size` */
   const int64_t *batch_size; /**< batch size of the entry if it is a tree, else of the tree that holds the entry */
   tdict_dtype dtype;         /**< dtype of a tensor; 0 for other entries */
@@ -81,9 +87,9 @@ TDICT_API size_t tdict_tree_schema_num_entries(const tdict_tree_schema *schema);
 TDICT_API size_t tdict_tree_schema_num_leaves(const tdict_tree_schema *schema);
 /** @brief Returns the number of objects. */
 TDICT_API size_t tdict_tree_schema_num_objects(const tdict_tree_schema *schema);
-/** @brief Returns entry @p i. The entries have the order of tdict_walk(): a tree comes before its children.
+/** @brief Writes entry @p i to @p out. The entries have the order of tdict_walk(): a tree comes before its children.
  *  @param[out] out  Written on success only.
- *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is not below tdict_tree_schema_num_entries(); #TDICT_EINVAL a NULL
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is tdict_tree_schema_num_entries() or more; #TDICT_EINVAL a NULL
  *          pointer. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_get_entry_at(const tdict_tree_schema *schema, size_t i,
                                                                       tdict_schema_entry *out, tdict_error *err);
@@ -93,8 +99,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_get_entry_at(const tdic
  *  @note Cost: O(length of the path). */
 TDICT_API size_t tdict_tree_schema_path(const tdict_tree_schema *schema, size_t i, char *buffer, size_t bytes);
 
-/** @brief Returns true if the schemas are equal: the same keys in the same order, kinds, batch sizes, dtypes, shapes
- *  and type names. Cost: O(bytes of the blobs). */
+/** @brief Returns true if the schemas are equal: the same keys in the same order, with the same kinds, batch sizes,
+ *  dtypes, shapes and type names. Cost: O(bytes of the blobs). */
 TDICT_API bool tdict_tree_schema_equal(const tdict_tree_schema *a, const tdict_tree_schema *b);
 /** The first difference between two schemas. */
 typedef struct tdict_schema_difference {
@@ -104,7 +110,7 @@ typedef struct tdict_schema_difference {
 } tdict_schema_difference;
 /** @brief Finds the first difference between two schemas, in the order of the entries.
  *  @param[out] out  If the schemas are equal, `differs` is false. Written on success only.
- *  @return #TDICT_OK whether the schemas differ or not; #TDICT_EINVAL a NULL pointer. */
+ *  @return #TDICT_OK, also if the schemas differ; #TDICT_EINVAL a NULL pointer. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_compare(const tdict_tree_schema *a, const tdict_tree_schema *b,
                                                                  tdict_schema_difference *out, tdict_error *err);
 
@@ -114,9 +120,9 @@ typedef struct tdict_hash128 {
 } tdict_hash128;
 /** @brief Returns the hash of a schema. Equal schemas have equal hashes, on every machine and in all later versions.
  *
- *  The hash is MurmurHash3_x64_128 with seed 0 of the blob of version 1 without its first 8 bytes. `lo` is the first
- *  word of the result of MurmurHash3, and `hi` the second. The hash does not protect against an attacker, who can make
- *  schemas with equal hashes; then use tdict_tree_schema_equal().
+ *  The hash is the MurmurHash3_x64_128 (seed 0) of the blob of version 1 without its first 8 bytes. `lo` is the first
+ *  word of the MurmurHash3 result, and `hi` is the second word. An attacker can make different schemas with equal
+ *  hashes. To compare schemas from untrusted sources, use tdict_tree_schema_equal().
  *  @note Cost: constant. The hash is computed when the schema is created. */
 TDICT_API tdict_hash128 tdict_tree_schema_hash(const tdict_tree_schema *schema);
 
@@ -126,15 +132,15 @@ TDICT_API tdict_hash128 tdict_tree_schema_hash(const tdict_tree_schema *schema);
 TDICT_API size_t tdict_tree_schema_write(const tdict_tree_schema *schema, void *buffer, size_t bytes);
 /** @brief Reads the blob of a schema. The bytes may come from an untrusted source.
  *
- *  Only the exact bytes that tdict_tree_schema_write() writes are accepted. Memory use is at most 50 bytes per byte
- *  of the blob, plus 1 KiB.
+ *  The call accepts only bytes that tdict_tree_schema_write() could have written. Memory use is at most 50 bytes per
+ *  byte of the blob, plus 1 KiB.
  *  @param[in]  blob  @p bytes bytes, borrowed for the call.
  *  @param[out] out   New schema with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_EFORMAT the bytes are not a blob, and the message names the offset and what was found;
+ *  @return #TDICT_OK; #TDICT_EFORMAT the bytes are not a blob (the message has the offset and the cause);
  *          #TDICT_ENOTSUP the blob has a later version; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
- *  @note #TDICT_EFORMAT includes: a key that is twice in a tree; an unknown dtype; more than 16 batch dimensions or 32
- *        dimensions; a tensor whose bytes do not fit 63 bits. The same error is returned for bytes after the end, a
- *        path of more than #TDICT_SCHEMA_MAX_DEPTH keys, and a blob of more than 2^31 - 1 bytes.
+ *  @note Examples of #TDICT_EFORMAT are a key that a tree has twice, an unknown dtype, and bytes after the end. A blob
+ *        that exceeds a limit also returns #TDICT_EFORMAT. The limits are 16 batch dimensions, 32 dimensions of a
+ *        tensor, 2^63 - 1 bytes of a tensor, #TDICT_SCHEMA_MAX_DEPTH keys of a path, and 2^31 - 1 bytes of a blob.
  *  @note Cost: O(bytes * log(keys)). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_read(const void *blob, size_t bytes, tdict_tree_schema **out,
                                                               tdict_error *err);
@@ -142,10 +148,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_read(const void *blob, 
 /** Options of tdict_tree_schema_create(). */
 typedef struct tdict_tree_schema_create_options {
   size_t struct_size;
-  int32_t batch_ndim;        /**< length of `batch_size`; -1 (default): the batch size of the schema is used */
-  bool is_uninitialized;     /**< true: the elements are unspecified; false (default): all elements are zero */
-  const int64_t *batch_size; /**< replaces the batch size of the root, in all trees and tensors; borrowed */
-  tdict_memory *memory;      /**< memory of the storage; NULL (default): plain host memory; borrowed */
+  int32_t batch_ndim;        /**< length of `batch_size`; -1 (default): use the batch size of the schema, and ignore
+                                  `batch_size` */
+  bool is_uninitialized;     /**< true: the elements are unspecified; false (default): all elements are 0 */
+  const int64_t *batch_size; /**< replaces the batch size of the root, also in all other trees and in tensors;
+                                  borrowed */
+  tdict_memory *memory;      /**< allocates the storage; NULL (default): plain host memory; borrowed */
 } tdict_tree_schema_create_options;
 static inline tdict_tree_schema_create_options tdict_tree_schema_create_options_default(void) {
   tdict_tree_schema_create_options o;
@@ -154,15 +162,15 @@ static inline tdict_tree_schema_create_options tdict_tree_schema_create_options_
   o.batch_ndim = -1;
   return o;
 }
-/** @brief Creates a tree as a schema describes it.
+/** @brief Creates a tree that has the given schema.
  *
  *  All tensors are views of one storage, in the order of the entries. The storage and each tensor begin on a multiple
  *  of 256 bytes. The tree has no device and is not locked.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_ENOTSUP the schema has an object; #TDICT_EINVAL a NULL pointer, an invalid batch size or
- *          too many dimensions; #TDICT_EOVERFLOW the tensors need more than 2^63 - 1 bytes; #TDICT_ENOMEM. Also
- *          returns the errors of the memory. err->path names the entry. */
+ *  @return #TDICT_OK; #TDICT_ENOTSUP the schema has an object; #TDICT_EINVAL a NULL pointer, an invalid batch size, or
+ *          too many dimensions; #TDICT_EOVERFLOW the tensors need more than 2^63 - 1 bytes; #TDICT_ENOMEM; the errors
+ *          of tdict_tensor_empty(). If the error is about an entry, err->path names the entry. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema,
                                                                 const tdict_tree_schema_create_options *options,
                                                                 tdict_tree **out, tdict_error *err);

@@ -1,20 +1,20 @@
-/* Changes the batch dimensions of a tree: views, reshapes, permutations and pieces.
+/* Declares functions that change the batch dimensions of a tree: views, reshapes, permutations and pieces.
  *
- * All other dimensions are unchanged, including additional batch dimensions of child trees. Results have the keys and
- * locks of the source tree, except that results of tdict_unbind() are not locked. Negative dimensions count from the
- * end. Objects are handled as tdict/object.h describes.
- * The tensors of a result are views that share storage with the source. Only tdict_reshape() and tdict_flatten() copy a
- * tensor if its strides allow no view.
- * Cost of each result: O(tensors + nodes), with one block allocated for all tensors and one block per node. No element
- * is read or copied, except where a function says so.
+ * All other dimensions are unchanged, including additional batch dimensions of children. Results have the keys and
+ * locks of the source tree. However, results of tdict_unbind() are not locked. Negative dimensions count from the end.
+ * Objects are handled as tdict/object.h describes.
+ * The tensors of a result are views that share storage with the source. If the strides of a tensor allow no view,
+ * tdict_reshape() and tdict_flatten() copy the tensor.
+ * Cost of each result: O(tensors + nodes). One block of memory is allocated for all tensors. No elements are read or
+ * copied, except where a function says so.
  * All functions return #TDICT_ENOMEM if memory is exhausted. They return #TDICT_EINVAL for NULL, an invalid dimension,
  * an invalid size, or a shape with more than TDICT_MAX_BATCH_NDIM dimensions. They return #TDICT_EOVERFLOW for sizes
- * that no tensor can have. They return #TDICT_ESHAPE if a child tree would have more than TDICT_MAX_BATCH_NDIM batch
+ * that no tensor can have. They return #TDICT_ESHAPE if a child would have more than TDICT_MAX_BATCH_NDIM batch
  * dimensions. tdict_unsqueeze() also returns #TDICT_ESHAPE if @p tree already has TDICT_MAX_BATCH_NDIM batch
- * dimensions. If a tensor of a child no longer begins with the batch size, all functions return #TDICT_ESHAPE. The
- * header tdict/tree.h explains this case.
+ * dimensions. If a tensor of a child no longer begins with the batch size of @p tree (see tdict/tree.h), all functions
+ * return #TDICT_ESHAPE.
  *
- * All functions work on every device. Thread rule: as in tdict/tree.h; a result is a separate tree. */
+ * All functions work on every device. Thread rule: as in tdict/tree.h; every result is a separate tree. */
 #ifndef TDICT_SHAPE_H
 #define TDICT_SHAPE_H
 
@@ -22,39 +22,41 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief Returns a tree of views with the batch size @p shape. The number of elements must not change.
- *  @param[in] shape  @p ndim sizes. At most one size may be -1; it is then computed from the other sizes.
- *  @return #TDICT_OK; #TDICT_ESHAPE if the number of elements differs, or if the strides of a tensor allow no view
- *          (err->path names the tensor). */
+/** @brief Returns a tree of views with the batch size @p shape. The number of batch elements must not change.
+ *  @param[in] shape  @p ndim sizes. At most one size may be -1; this size is then computed.
+ *  @return #TDICT_OK; #TDICT_ESHAPE if the number of batch elements differs, or if the strides of a tensor allow no
+ *          view (err->path names the tensor). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                   tdict_tree **out, tdict_error *err);
 /** @brief Returns a tree like tdict_view(), but copies each tensor whose strides allow no view.
  *
- *  A copy is in C order and in the memory of its source (plain host memory for host tensors). Cost: only the bytes
- *  of those tensors are copied. */
+ *  The copy of a host tensor is in plain host memory. The copy of a device tensor is in the memory of the device
+ *  tensor. Copies are in C order. Cost: one copy of the elements of these tensors.
+ *  @return #TDICT_OK; #TDICT_ESHAPE if the number of batch elements differs; #TDICT_EWRONGDEVICE if a tensor to copy is
+ *          in device memory that the program owns; the errors of tdict_tensor_copy() (err->path names the tensor). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                      tdict_tree **out, tdict_error *err);
-/** @brief Joins the batch dimensions from @p first to @p last (inclusive) into one dimension. Returns views or
- *  copies like tdict_reshape(), at the same cost. */
+/** @brief Joins the batch dimensions from @p first to @p last (inclusive) into one dimension. The tensors of the result
+ *  are views or copies as in tdict_reshape(), at the same cost. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tree **out,
                                                      tdict_error *err);
-/** @brief Splits one batch dimension into several; always returns views.
- *  @param[in] shape  @p ndim sizes. At most one size may be -1; it is then computed from the other sizes. */
+/** @brief Splits batch dimension @p dim into several dimensions. The tensors of the result are always views.
+ *  @param[in] shape  @p ndim sizes. At most one size may be -1; this size is then computed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten(const tdict_tree *tree, int dim, int ndim, const int64_t *shape,
                                                        tdict_tree **out, tdict_error *err);
-/** @brief Inserts a batch dimension of one element before dimension @p dim, or after the last dimension. */
+/** @brief Inserts a batch dimension of one element. The new dimension is dimension @p dim of the result. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unsqueeze(const tdict_tree *tree, int dim, tdict_tree **out,
                                                        tdict_error *err);
-/** If passed to tdict_squeeze(), every batch dimension of one element is removed. */
+/** Value for `dim` of tdict_squeeze(): removes every batch dimension of one element. */
 #define TDICT_EVERY_DIM INT32_MIN
-/** @brief Removes batch dimension @p dim if it has one element; otherwise the result has the same batch size as @p
- *  tree. */
+/** @brief Removes batch dimension @p dim if this dimension has one element. Otherwise the result has the same batch
+ *  size as @p tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *tree, int dim, tdict_tree **out,
                                                      tdict_error *err);
 /** @brief Expands the batch size to @p shape: repeats dimensions of one element, and adds new dimensions before the
- *  first.
+ *  first dimension.
  *
- *  Nothing is copied: several elements of the result are at the same address, so do not write to the result.
+ *  No elements are copied. Several elements of the result may be at the same address, so do not write to the result.
  *  @param[in] shape  @p ndim sizes; -1 keeps the size of a dimension. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_expand(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                     tdict_tree **out, tdict_error *err);
@@ -68,21 +70,21 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *tree, int
 TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *tree, int a, int b, tdict_tree **out,
                                                        tdict_error *err);
 
-/* tdict_split(), tdict_split_every(), tdict_chunks() and tdict_unbind() write new trees into an array of the caller.
- * `*count` is the capacity of the array before the call, and the number of new trees after the call. The array and
- * `*count` are written on success only.
+/* The functions tdict_split(), tdict_split_every(), tdict_chunks() and tdict_unbind() write new trees into an array of
+ * the caller. Before the call, `*count` is the capacity of the array. After the call, `*count` is the number of new
+ * trees. The array and `*count` are written on success only.
  * If the array is too small, the call returns #TDICT_EINVAL. */
 
-/** @brief Cuts dimension @p dim into pieces of the given sizes.
- *  @param[in] sizes  One size for each piece; their sum must be the size of the dimension.
+/** @brief Cuts dimension @p dim into pieces of given sizes.
+ *  @param[in] sizes  One size for each piece. The sum of the sizes must be the size of the dimension.
  *  @param[out] trees  The pieces; owned by the caller.
  *  @param[in,out] count  The number of @p sizes, which is also the number of pieces.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the sizes do not add up to the size of the dimension. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *tree, int dim, const int64_t *sizes,
                                                    tdict_tree **trees, size_t *count, tdict_error *err);
-/** @brief Cuts dimension @p dim into pieces of @p size elements; the last piece may be shorter.
+/** @brief Cuts dimension @p dim into pieces of @p size elements. The last piece may be shorter.
  *  @param[out] trees  The pieces; owned by the caller.
- *  @param[in,out] count  Before the call, the capacity of @p trees; afterwards, the number of pieces. An empty
+ *  @param[in,out] count  Before the call, the capacity of @p trees; after the call, the number of pieces. An empty
  *          dimension gives one empty piece.
  *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small, or @p size is below 1. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size,
@@ -96,13 +98,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree 
  *  may be fewer pieces than *@p count.
  *  @param[out] trees  The pieces; owned by the caller.
  *  @param[in,out] count  Before the call, the number of pieces wanted, which is also the capacity of @p trees;
- *          afterwards, the number of pieces.
- *  @return #TDICT_OK; #TDICT_EINVAL if @p count is 0. */
+ *          after the call, the number of pieces.
+ *  @return #TDICT_OK; #TDICT_EINVAL if *@p count is 0. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
                                                     tdict_error *err);
-/** @brief Returns one tree for every element of dimension @p dim, without that dimension.
+/** @brief Returns one tree for each element of dimension @p dim. These trees do not have the dimension.
  *  @param[out] trees  The new trees; owned by the caller.
- *  @param[in,out] count  Before the call, the capacity of @p trees; afterwards, the number of trees.
+ *  @param[in,out] count  Before the call, the capacity of @p trees; after the call, the number of trees.
  *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
                                                     tdict_error *err);

@@ -1,17 +1,17 @@
-/* Simulated devices follow the rules of a GPU and run on any machine. If a program breaks these rules, a simulated
- * device reproduces the failure.
+/* Declares simulated devices. A simulated device behaves like a GPU, but runs on any machine. Many mistakes that fail
+ * on a GPU also fail on a simulated device.
  *
- * Device memory is not host memory: reading or writing a device address on the host is a segmentation fault.
- * Streams are queues served by threads. Copies from pinned memory are asynchronous: the destination holds its old bytes
- * until the copy finishes. Timings measured on a simulated device say nothing about a GPU.
+ * Device memory is not host memory: reading or writing a device address on the host causes a segmentation fault.
+ * Streams are queues, and threads run the queued work. Copies from pinned memory are asynchronous: the destination
+ * holds its old bytes until the copy finishes. The speed of a simulated device says nothing about the speed of a GPU.
  *
- * A context has simulated devices if its options set `sim`, or if its device is tdict_sim(n). These devices belong to
- * one context: sim:0 of another context is a different device. A transfer returns #TDICT_EWRONGDEVICE if a
+ * A context has simulated devices if its options set `sim`, or if its device is tdict_sim(n). Each simulated device
+ * belongs to one context: sim:0 of another context is a different device. A transfer returns #TDICT_EWRONGDEVICE if a
  * tensor, the option `memory` or a stream belongs to a simulated device of another context. Copies without a context,
  * such as tdict_tensor_copy(), return #TDICT_EDEVICE in this case.
  *
- * In a forked child of the process that created the context, every function of this header fails at once. Functions
- * that return a status return #TDICT_EFORKED. Functions that return a pointer return NULL. */
+ * In a forked child of the process that created the context, no function of this header waits. Functions that return a
+ * status return #TDICT_EFORKED. tdict_sim_host_pointer() returns NULL. */
 #ifndef TDICT_SIM_H
 #define TDICT_SIM_H
 
@@ -26,10 +26,13 @@ typedef struct tdict_context tdict_context;
 typedef struct tdict_sim_options {
   size_t struct_size;
   int32_t num_devices; /**< 1 to 8; default 1 */
-  bool held;           /**< true: starts with all queues stopped, as after tdict_sim_hold() */
-  size_t memory_bytes; /**< memory of each device; default 16 GiB; pages are allocated at first use */
-  double h2d_bytes_per_second, d2h_bytes_per_second; /**< 0 (default): no limit */
-  int64_t latency_ns;                                /**< nanoseconds added to each copy, fill and launch; default 0 */
+  bool held;           /**< true: all queues are stopped at first, as after tdict_sim_hold() */
+  size_t memory_bytes; /**< memory of each device in bytes; default 16 GiB; the system allocates pages at their first
+                            use */
+  double h2d_bytes_per_second, d2h_bytes_per_second; /**< bandwidth of copies to and from the device; 0 (default): no
+                                                          limit */
+  int64_t latency_ns;                                /**< time in nanoseconds that is added to each copy, fill and
+                                                          launch; default 0 */
 } tdict_sim_options;
 static inline tdict_sim_options tdict_sim_options_default(void) {
   tdict_sim_options o;
@@ -40,14 +43,14 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
   return o;
 }
 
-/** @brief Stops all queues of the context's simulated devices. Operations can still be queued, but no operation
+/** @brief Stops all queues of the context's simulated devices. The program can still queue operations, but no operation
  *  finishes.
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
  *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err);
 /** @brief Lets up to @p count operations finish while the queues are stopped.
- *  Operations finish in the order in which they were queued, except that an operation in a blocked stream finishes
- *  later. Returns after @p count operations, or earlier if no other operation can run.
+ *  Operations finish in the order in which they were queued. If a stream waits for an event, the operations of other
+ *  streams can finish earlier. The call returns after @p count operations, or earlier if no other operation can run.
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL, @p count is negative, or the queues are not stopped;
  *          #TDICT_ENODEVICE the context has no simulated device; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err);
@@ -55,15 +58,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, in
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
  *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err);
-/** @brief Queues @p fn(@p user) on @p stream, as a kernel launch does. The function runs on a thread of the device. The
- *  function may call tdict_sim_host_pointer() to access device memory. It must not call any other function of this
- *  library.
- *  @return #TDICT_OK; #TDICT_EINVAL @p fn is NULL, or tdict_stream_create() did not create the stream on a simulated
- *          device; #TDICT_ENOMEM; #TDICT_EFORKED. */
+/** @brief Queues the call of @p fn on @p stream, as a kernel launch does. A thread of the device runs @p fn. To access
+ *  device memory, @p fn may call tdict_sim_host_pointer(). @p fn must not call any other function of this library.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p fn is NULL, or @p stream is not a stream that tdict_stream_create() created on a
+ *          simulated device; #TDICT_ENOMEM; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
                                                         tdict_error *err);
-/** @brief Returns a host pointer to the bytes of a simulated device address. Call tdict_sim_host_pointer() only in a
- *  function that tdict_sim_launch() runs. Accesses by other functions are not ordered with the device's work.
+/** @brief Returns the host address of the bytes at an address of simulated device memory. Call tdict_sim_host_pointer()
+ *  only in a function that tdict_sim_launch() queued. Other accesses are not ordered with the work of the device.
  *  @return Borrowed; NULL if @p device_address is not an address of the stream's device. */
 TDICT_API void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address);
 

@@ -18,7 +18,7 @@ typedef enum tdict_status {
   TDICT_OK = 0,
   TDICT_EINVAL = 1,        /**< an argument is invalid */
   TDICT_ENOMEM = 2,        /**< out of memory; the message names the kind of memory */
-  TDICT_ENOTFOUND = 3,     /**< there is no such key */
+  TDICT_ENOTFOUND = 3,     /**< there is no such key or entry */
   TDICT_EEXIST = 4,        /**< the key already exists */
   TDICT_ETYPE = 5,         /**< an entry has the wrong kind: tensor, tree or object */
   TDICT_ESHAPE = 6,        /**< shapes or batch sizes do not match */
@@ -26,29 +26,29 @@ typedef enum tdict_status {
   TDICT_EOVERFLOW = 8,     /**< a size or value does not fit its type */
   TDICT_ELOCKED = 9,       /**< the tree is locked */
   TDICT_EREADONLY = 10,    /**< the storage may not be written */
-  TDICT_EWRONGDEVICE = 11, /**< a tensor is on a device that the call cannot use */
+  TDICT_EWRONGDEVICE = 11, /**< a tensor, memory or stream belongs to a device that the call cannot use */
   TDICT_ENODEVICE = 12,    /**< the device is not present; the message says why */
   TDICT_EDEVICE = 13,      /**< the device driver returned an error; tdict_error.native has its code */
   TDICT_ELOST = 14,        /**< the device was reset or lost */
   TDICT_ECANCELLED = 15,   /**< the transfer was cancelled */
   TDICT_ETIMEDOUT = 16,    /**< the time limit has passed */
-  TDICT_EDEADLOCK = 17,    /**< the call would wait for itself */
+  TDICT_EDEADLOCK = 17,    /**< a hook waits for the transfer that runs the hook */
   TDICT_EFORKED = 18,      /**< this process is a fork of the process that created the context */
   TDICT_ECAPTURE = 19,     /**< the stream is being captured into a graph */
-  TDICT_ECHANGED = 20,     /**< a source was written while the transfer read it */
+  TDICT_ECHANGED = 20,     /**< data changed while a transfer or a loader read the data */
   TDICT_EHOOK = 21,        /**< a callback of the program returned an invalid status or an invalid result */
   TDICT_EIO = 22,          /**< a file could not be read or written */
-  TDICT_EFORMAT = 23,      /**< a file does not have the expected format */
+  TDICT_EFORMAT = 23,      /**< a file or a blob does not have the expected format */
   TDICT_ENOTSUP = 24       /**< this combination is not supported; the message names it */
 } tdict_status;
 
-/** The reason why a call failed. The size is 512 bytes in all versions. */
+/** Says why a call failed. The struct has 512 bytes in all versions. */
 typedef struct tdict_error {
   int32_t status; /**< a tdict_status */
   int32_t native; /**< error code of the driver, or errno; 0 if there is none */
-  /** Path of the leaf or key that failed, or the name of the file, or "". Long paths are cut in the middle. */
+  /** Path of the entry that caused the error, or name of the file, or "". Long paths are cut in the middle. */
   char path[248];
-  char message[256]; /**< one sentence: what was wanted and what was found */
+  char message[256]; /**< one sentence that names the cause: the value that was found, and the value that was wanted */
 } tdict_error;
 
 /** @brief Returns the name of a status, such as "TDICT_EINVAL". Returns "TDICT_?" for an unknown number.

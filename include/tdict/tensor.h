@@ -1,10 +1,11 @@
-/* Declares tensors. A tensor has an element type, a shape and strides, and uses a reference-counted storage.
+/* Declares tensors. A tensor has an element type, a shape and strides. The elements are in a storage: a block of bytes
+ * with a reference count, which several tensors can share.
  *
- * Shapes and strides are in elements. Strides may be zero or negative. The name of a size in bytes contains "bytes".
- * The dtype, shape and strides of a tensor never change; the elements may change. A function that creates a tensor
- * returns one reference; release it with tdict_tensor_release().
- * Thread rule: many threads may read a tensor, or one thread may write it. Retain and release are safe from any
- * thread. */
+ * Shapes and strides are in elements. Strides may be zero or negative. Names of sizes in bytes contain "bytes". The
+ * dtype, shape and strides of a tensor never change; the elements may change. A function that creates a tensor returns
+ * one reference. Release the reference with tdict_tensor_release().
+ * Thread rule: many threads may read a tensor at the same time. While a thread writes a tensor, no other thread may use
+ * that tensor. Retain and release are safe from any thread. */
 #ifndef TDICT_TENSOR_H
 #define TDICT_TENSOR_H
 
@@ -22,8 +23,8 @@ TDICT_BEGIN_DECLS
 #define TDICT_MAX_NDIM 32
 
 /** Expands to two arguments: the number of dimensions, and an array of sizes that is valid during the call.
- *  Example: `tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(128, 17), NULL, &t, &err)`. In C++ each size must be an
- *  int64_t or a constant. For a scalar pass `0, NULL` instead. */
+ *  Example: `tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(128, 17), NULL, &t, &err)`. In C++ each size must have the type
+ *  int64_t or be a constant. For a scalar pass `0, NULL` instead. */
 #ifdef __cplusplus
 #define TDICT_SHAPE(...)                                                \
   static_cast<int>(std::initializer_list<int64_t>{__VA_ARGS__}.size()), \
@@ -35,21 +36,23 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_tensor tdict_tensor;
 
-/** The program has page-locked the bytes. A transfer first asks the driver to confirm this. */
+/** Says that the program has page-locked the bytes. A transfer uses the bytes as pinned memory only if the driver
+ *  confirms the claim. */
 #define TDICT_DESC_PINNED 1u
-/** The bytes must not be written: tdict_tensor_data() returns NULL. */
+/** Says that the bytes must not be written. tdict_tensor_data() then returns NULL. */
 #define TDICT_DESC_READ_ONLY 2u
 
 /** Describes memory that the program owns. tdict_tensor_get_desc() fills the same struct. */
 typedef struct tdict_tensor_desc {
   size_t struct_size;
-  void *data; /**< address of the element with index 0 in every dimension, not always the lowest address */
+  void *data; /**< address of the element whose indices are all 0; with negative strides, other elements have lower
+                   addresses */
   tdict_device device;
   tdict_dtype dtype;
   int32_t ndim;
   const int64_t *shape;   /**< ndim sizes; borrowed */
   const int64_t *strides; /**< ndim strides in elements; NULL means C order; borrowed */
-  size_t storage_bytes;   /**< number of accessible bytes from `data` upwards; 0: the number that shape and strides
+  size_t storage_bytes;   /**< number of accessible bytes from `data` upwards; 0: as many bytes as shape and strides
                                need */
   uint32_t flags;         /**< TDICT_DESC_ bits */
 } tdict_tensor_desc;
@@ -61,8 +64,8 @@ static inline tdict_tensor_desc tdict_tensor_desc_default(void) {
   return v;
 }
 
-/** Selects `count` elements of one dimension, from index `start` in steps of `step`. A negative step selects backwards;
- *  a step of 0 is invalid. */
+/** Selects `count` elements of dimension `dim`: the indices start, start + step, start + 2 * step, and so on. The step
+ *  may be negative, but not 0. */
 typedef struct tdict_tensor_range {
   int32_t dim;
   int64_t start, count, step;
@@ -71,15 +74,15 @@ typedef struct tdict_tensor_range {
 /** @brief Creates a tensor in C order with unspecified elements.
  *  @param[in] shape  @p ndim sizes of zero or more. May be NULL if @p ndim is 0; the tensor then has one element.
  *  @param[in] memory  Borrowed. NULL for plain host memory, aligned to 256 bytes.
- *  @return #TDICT_OK; #TDICT_EINVAL for an invalid @p ndim or a negative size; #TDICT_EDTYPE for an unknown
- *          dtype; #TDICT_EOVERFLOW if the bytes do not fit 63 bits; #TDICT_ENOMEM; #TDICT_ENODEVICE if the device
- *          of the memory is not present; #TDICT_EDEVICE. */
+ *  @return #TDICT_OK; #TDICT_EINVAL for an invalid @p ndim or a negative size, or if @p out or a required @p shape is
+ *          NULL; #TDICT_EDTYPE for an unknown dtype; #TDICT_EOVERFLOW if the bytes do not fit 63 bits; #TDICT_ENOMEM;
+ *          #TDICT_ENODEVICE if the device of the memory is not present; #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_empty(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                           tdict_memory *memory, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor like tdict_tensor_empty(), and sets every byte to zero. Returns the same errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_zeros(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                           tdict_memory *memory, tdict_tensor **out, tdict_error *err);
-/** @brief Creates a tensor in plain host memory and fills it with copies of @p element.
+/** @brief Creates a tensor in plain host memory. Every element is a copy of the element at the address @p element.
  *  @return The same errors as tdict_tensor_empty(); also #TDICT_EINVAL if @p element is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                          const void *element, tdict_tensor **out, tdict_error *err);
@@ -89,21 +92,22 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_full(tdict_dtype dtype, int 
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                                const void *data, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor of one dimension with @p count values in plain host memory. Value i is start + i * step.
- *  Each value is computed in double and converted to @p dtype. For an integer dtype, the value is truncated toward
- *  zero.
+ *  Each value is computed in double and converted to @p dtype. If @p dtype is an integer type, the value is truncated
+ *  toward zero.
  *  @return The same errors as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types, and for
  *          types with several lanes; #TDICT_EOVERFLOW if an integer type cannot hold a value. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count,
                                                            tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor over memory of the program. Copies nothing.
- *  @param[in] release  Called once with @p user when the last reference to the memory is released; may be NULL. Tensors
- *          and running transfers hold references. The callback runs on the thread that drops this reference, which may
- *          be a pool thread, with no lock held. The callback may only call release functions. If this function fails,
- *          the callback is not called.
- *  @return #TDICT_OK; #TDICT_EINVAL for NULL data with elements, or an invalid device, size, struct_size or flag;
- *          #TDICT_EDTYPE; #TDICT_EOVERFLOW; #TDICT_ESHAPE if the strides reach outside `storage_bytes`, or below
- *          `data` while `storage_bytes` is not 0; #TDICT_ENOTSUP if the view is a longer struct that uses a field
- *          unknown to this library; #TDICT_ENOMEM. */
+ *  @param[in] release  Called once with @p user after the last reference to the memory is dropped; may be NULL. Tensors
+ *          and running transfers hold references. The callback runs on the thread that drops the last reference, which
+ *          may be a pool thread. No lock is held during the call. The callback may call only release functions of this
+ *          library. If tdict_tensor_from_data() fails, @p release is not called.
+ *  @return #TDICT_OK; #TDICT_EINVAL if @p view or @p out is NULL, `data` is NULL although there are elements, or a
+ *          device, size, struct_size or flag is invalid; #TDICT_EDTYPE for an unknown dtype; #TDICT_EOVERFLOW if the
+ *          bytes do not fit 63 bits or the address space; #TDICT_ESHAPE if `storage_bytes` is not 0 and the strides
+ *          reach outside these bytes; #TDICT_ENOTSUP if @p view sets a field that this library does not know;
+ *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_data(const tdict_tensor_desc *view,
                                                               void (*release)(void *user), void *user,
                                                               tdict_tensor **out, tdict_error *err);
@@ -127,77 +131,79 @@ TDICT_API const int64_t *tdict_tensor_strides(const tdict_tensor *tensor);
 TDICT_API int64_t tdict_tensor_numel(const tdict_tensor *tensor);
 /** @brief Returns the number of elements times the bytes of one element. The result does not depend on the strides. */
 TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *tensor);
-/** @brief Returns true if the elements are in C order without gaps. Dimensions of size 1 are ignored. A tensor
- *  without elements is contiguous. */
+/** @brief Returns true if the elements are in C order without gaps. The strides of dimensions of size 1 are ignored. A
+ *  tensor without elements is contiguous. */
 TDICT_API bool tdict_tensor_is_contiguous(const tdict_tensor *tensor);
-/** @brief Returns true if the tensor is in page-locked host memory: from tdict_pinned_memory(), or marked with
- *  #TDICT_DESC_PINNED. */
+/** @brief Returns true if the tensor is in page-locked host memory. This memory is from tdict_pinned_memory() or from
+ *  an allocator with `pinned` set, or is marked with #TDICT_DESC_PINNED. */
 TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *tensor);
 /** @brief Returns true if both tensors use the same storage. */
 TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b);
-/** @brief Returns the address of the first element for writing. Returns NULL for read-only storage, for a tensor
- *  without memory, and if a transfer into the elements has failed.
- *  If the tensor is in host memory, the call first waits until no transfer reads or writes the storage. If the tensor
- *  is on a device, the call does not wait. In a forked process, the call does not wait for threads of the parent
- *  process. */
+/** @brief Returns the address of the first element for writing. Returns NULL for a read-only storage, for a tensor
+ *  without memory, and if a transfer into the elements failed or was cancelled.
+ *  If the tensor is in host memory, the call first waits until no transfer and no work recorded by
+ *  tdict_record_stream() uses the storage. If the tensor is on a device, the call does not wait. In a forked process,
+ *  the call does not wait for threads of the parent process. */
 TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
 /** @brief Returns the address of the first element for reading. Returns NULL in the same cases as tdict_tensor_data(),
- *  except that read-only storage is allowed.
+ *  except that the storage may be read-only.
  *  If the tensor is in host memory, the call first waits until no transfer writes the storage. In a forked process, the
  *  call does not wait for threads of the parent process. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
-/** @brief Describes @p tensor. Shape and strides are borrowed from the tensor. `storage_bytes` is the number of bytes
- *  from `data` to the end of the storage. The function does not wait for transfers.
- *  @param[in,out] out  Initialized by tdict_tensor_desc_default(). At most its struct_size bytes are
- *          written. Nothing is written if its struct_size is invalid. */
+/** @brief Describes @p tensor in @p out. Shape and strides are borrowed from the tensor. `storage_bytes` is the number
+ *  of bytes from `data` to the end of the storage. The function does not wait for transfers.
+ *  @param[in,out] out  Initialized by tdict_tensor_desc_default(). At most out->struct_size bytes are written. If
+ *          out->struct_size is invalid, nothing is written. */
 TDICT_API void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_desc *out);
 
 /** @brief Creates a view with any shape and strides over the storage of @p tensor, with the same dtype.
  *  @param[in] layout  Only its ndim, shape and strides are used. Borrowed for the call.
  *  @param[in] offset  Distance in elements from the first element of @p tensor to the first element of the view; may be
  *          negative.
- *  @return #TDICT_OK; #TDICT_EINVAL; #TDICT_EOVERFLOW; #TDICT_ENOTSUP if @p layout uses a field unknown to
- *          this library; #TDICT_ESHAPE if the view would reach outside the storage; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL for NULL, or for an invalid ndim, size or struct_size; #TDICT_EOVERFLOW if the
+ *          layout does not fit 63 bits; #TDICT_ENOTSUP if @p layout sets a field that this library does not know;
+ *          #TDICT_ESHAPE if the view would reach outside the storage; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_as_strided(const tdict_tensor *tensor,
                                                                const tdict_tensor_desc *layout, int64_t offset,
                                                                tdict_tensor **out, tdict_error *err);
-/** @brief Creates a view of the elements of @p range. All other dimensions are unchanged.
- *  @return #TDICT_OK; #TDICT_EINVAL for a dimension that does not exist, a step of 0, or an element outside
- *          the dimension; #TDICT_ENOMEM. */
+/** @brief Creates a view of the elements that @p range selects. All other dimensions are unchanged.
+ *  @return #TDICT_OK; #TDICT_EINVAL for NULL, a dimension that does not exist, a step of 0, a negative count, or an
+ *          index outside the dimension; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_range *range,
                                                           tdict_tensor **out, tdict_error *err);
 /** @brief Creates a view whose dimension i is dimension @p order[i] of @p tensor.
  *  @param[in] order  @p ndim dimensions, each exactly once; may be NULL if @p ndim is 0.
- *  @return #TDICT_OK; #TDICT_EINVAL if @p tensor does not have @p ndim dimensions or @p order is not a permutation;
- *          #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, @p tensor does not have @p ndim dimensions, or @p order is
+ *          not a permutation; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order,
                                                             tdict_tensor **out, tdict_error *err);
 
-/** @brief Returns a tensor with the elements of @p tensor, in C order, in another shape. One size may be -1; it is then
- *  computed from the other sizes.
- *  The result is a view if strides can describe it, else a copy in C order. The copy is in the memory of @p tensor,
- *  or in plain host memory if the program owns the memory of @p tensor.
- *  @return #TDICT_OK; #TDICT_ESHAPE for another number of elements; #TDICT_EINVAL for NULL or an invalid
- *          size; #TDICT_EOVERFLOW for sizes that no tensor can have; errors of tdict_tensor_clone() if a copy is
- *          made; #TDICT_ENOMEM. */
+/** @brief Returns a tensor with the elements of @p tensor, in C order, in another shape. At most one size may be -1.
+ *  That size is then computed from the other sizes.
+ *  If strides can describe the new shape, the result is a view. Otherwise the result is a copy in C order. The copy is
+ *  in the memory of @p tensor, or in plain host memory if the program owns the memory of @p tensor.
+ *  @return #TDICT_OK; #TDICT_ESHAPE if the number of elements differs; #TDICT_EINVAL for NULL or an invalid size;
+ *          #TDICT_EOVERFLOW for sizes that no tensor can have; errors of tdict_tensor_clone() if a copy is made;
+ *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const int64_t *shape,
                                                             tdict_tensor **out, tdict_error *err);
 
-/** @brief Copies all elements from @p src to @p dst and returns after the copy is done. Both tensors must have the same
+/** @brief Copies all elements of @p src to @p dst, and returns after the copy is done. Both tensors must have the same
  *  dtype and shape; their strides may differ. Two device tensors must be on the same device. If the tensors overlap,
- *  the result is unspecified. The call first waits for transfers that write @p src or use @p dst, and for work on @p
- *  dst recorded by tdict_record_stream().
+ *  the result is unspecified. The call first waits for transfers that write @p src or use @p dst. It also waits for
+ *  work that tdict_record_stream() has recorded for @p dst.
  *  @return #TDICT_OK; #TDICT_ESHAPE or #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EREADONLY if @p dst is
- *          read-only; #TDICT_EWRONGDEVICE if the tensors are on two different devices other than the cpu, or if the
- *          device memory belongs to no context; #TDICT_EINVAL for NULL, or if a transfer into @p src has failed;
- *          #TDICT_EDEVICE, which leaves the elements of @p dst unspecified. */
+ *          read-only; #TDICT_EWRONGDEVICE if the tensors are on two different devices other than the cpu, or if device
+ *          memory belongs to the program and to no context; #TDICT_EINVAL for NULL, or if a transfer into @p src failed
+ *          or was cancelled; #TDICT_EDEVICE, which leaves the elements of @p dst unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /** @brief Creates a copy of @p tensor in C order in @p memory; NULL is plain host memory.
  *  @return The errors of tdict_tensor_empty() and tdict_tensor_copy(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory,
                                                           tdict_tensor **out, tdict_error *err);
-/** @brief Returns @p tensor with a new reference if it is contiguous, else a clone. The clone is in the memory of @p
- *  tensor, or in plain host memory if the program owns the memory of @p tensor.
+/** @brief Returns a contiguous tensor with the same elements. If @p tensor is contiguous, returns @p tensor with a new
+ *  reference. Otherwise returns a clone. The clone is in the memory of @p tensor, or in plain host memory if the
+ *  program owns the memory of @p tensor.
  *  @return The errors of tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out,
                                                                tdict_error *err);

@@ -1,34 +1,38 @@
-/* Declares transfers. A transfer moves a tree to a device, to the host, or into another tree.
+/* Declares transfers. A transfer copies a tree to a device, to the host, or into another tree.
  *
- * Lifetime. A call reads the structure of its source before it returns. The transfer keeps the storages of the source
- * and of the result alive until their bytes are copied, even if the program releases both trees.
- * Host memory. While a copy reads a host storage, tdict_tensor_data() waits. While a copy writes a host storage, both
- * accessors wait. A pointer obtained before the transfer is not protected: call tdict_future_wait_source() first.
- * Device memory. Accessors of device tensors never wait. Use the option `after`, tdict_future_wait_on_stream() and
- * tdict_record_stream() to order the program's work and transfers. Some calls of the library read or write elements on
- * a device, for example tdict_zero(), tdict_clone_deep() and tdict_write_row(). The library runs these calls after the
- * transfers that were started earlier on the same bytes. Their work is complete when they return.
- * Order among transfers. If transfers share bytes and at least one of them writes these bytes, they run in the order in
- * which they were started. In this order, a transfer with hooks counts as started when its hooks have run.
- * Failure. If a transfer fails or is cancelled, the bytes that the transfer should have written are lost. Accessors
- * return NULL for lost bytes, and no call of the library reads them. If several leaves share a storage, each leaf is
+ * Lifetime. A call reads the keys and shapes of its source before the call returns. The transfer keeps the storages of
+ * the source and of the result alive until their bytes are copied, even if the program releases both trees.
+ * Host memory. While a copy reads a host storage, tdict_tensor_data() waits. While a copy writes a host storage, the
+ * accessors tdict_tensor_data() and tdict_tensor_const_data() wait. The accessors do not protect pointers that the
+ * program obtained before the transfer. Before you write to the source through such a pointer, call
+ * tdict_future_wait_source().
+ * Device memory. Accessors of device tensors never wait. To order the work of the program and transfers, use the option
+ * `after`, tdict_future_wait_on_stream() and tdict_record_stream(). Some calls of the library read or write elements on
+ * a device, for example tdict_zero(), tdict_clone_deep() and tdict_write_row(). Such a call first waits for the
+ * transfers that were started earlier on the same bytes. The work of the call is complete when the call returns.
+ * Order among transfers. Transfers conflict if they share bytes and at least one of them writes these bytes.
+ * Conflicting transfers run in the order in which they were started. A transfer with hooks counts as started after its
+ * hooks have run.
+ * Failure. If a transfer fails or is cancelled, the bytes that the transfer had to write are lost. Accessors return
+ * NULL for lost bytes, and no call of the library reads lost bytes. If several leaves share a storage, each leaf is
  * lost or valid independently of the others. A leaf is valid again after a transfer or another call has written all of
- * its bytes. Two kinds of tensors are valid again only after a call writes the tensor itself, or a dense tensor that
- * covers all of its bytes. These are strided tensors of more than a million rows, and tensors rewritten in more than
- * 4096 separate parts.
- * Objects. Hooks of the object's type move an object before the copies begin. Hooks of several objects run at once.
- * `to_device` moves the object. If the type also has `pin_memory`, `to_device` receives the pinned object. If the type
- * has no hook for the transfer, the tensors that `flatten` returns are copied together with all other tensors. If the
- * type has none of these functions, the result holds the same object, and `num_objects_untouched` counts it. The result
+ * its bytes. There are two exceptions: a strided tensor of more than 2^20 rows, and a tensor whose bytes are written in
+ * more than 4096 separate parts. Such a tensor is valid again only after one call writes the tensor itself, or a
+ * contiguous tensor that covers all of its bytes.
+ * Objects. The hooks of an object's type move the object before the copies begin. Hooks of several objects run at the
+ * same time. The hook `to_device` moves the object. In mode NON_BLOCKING_PIN, a transfer to a device first calls the
+ * hook `pin_memory`, if the type has this hook. The hook `to_device` then receives the pinned object. If the type has
+ * no hook for the transfer, the tensors that `flatten` returns are copied together with all other tensors. If the type
+ * has no `flatten` either, the result holds the same object, and `num_objects_untouched` counts the object. The result
  * has objects of the same types at the same paths.
  * Consolidated trees, see tdict_consolidate(). The storage of a consolidated tree is copied as one block, and the
- * result is consolidated. tdict_transfer_into() copies one block if both trees are consolidated and have equal
- * structures. If the host side of a block is pinned and the block has at most 16 MiB, one driver copy moves the block.
- * A larger block is copied in pieces of 16 MiB. Byte counts of statistics include the padding between leaves. If a copy
- * fails, the error names no leaf. A consolidated tree below another tree is copied leaf by leaf, and its result is not
- * consolidated.
- * Cost. The time of a transfer grows linearly with the depth of the tree.
- * Thread rule: every call may be made from any thread. Several transfers run at once. */
+ * result is consolidated. If both trees are consolidated and have the same keys in the same order, and the same dtypes
+ * and shapes, tdict_transfer_into() copies one block too. If the host side of a block is pinned and the block has at
+ * most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16 MiB. The byte counts of the
+ * statistics include the padding between leaves. If the copy of a block fails, the error names no leaf. A consolidated
+ * tree below another tree is copied leaf by leaf, and its result is not consolidated.
+ * Cost. O(keys of all trees), plus the copies.
+ * Thread rule: every call may be made from any thread. Several transfers can run at the same time. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
 
@@ -48,7 +52,7 @@ typedef enum tdict_mode {
 
 /** Says how pinned memory was obtained. */
 typedef enum tdict_pin_path {
-  TDICT_PIN_NONE,        /**< no pinned memory was needed, or the leaves were pinned already */
+  TDICT_PIN_NONE,        /**< no pinned memory was needed, or all leaves were pinned already */
   TDICT_PIN_REGISTER,    /**< the library allocated pages and registered them with the driver */
   TDICT_PIN_DRIVER,      /**< the driver allocated the memory */
   TDICT_PIN_PAGEABLE,    /**< pinned memory was unavailable; the driver copied from ordinary memory */
@@ -60,20 +64,21 @@ typedef enum tdict_pin_path {
 typedef struct tdict_transfer_stats {
   size_t struct_size;
   int64_t num_leaves;        /**< tensors in the tree */
-  int64_t num_shared_leaves; /**< tensors that were not copied: already in place, kept, or the same bytes as another
-                                  leaf */
+  int64_t num_shared_leaves; /**< tensors that were not copied separately: already in place, kept, or the same bytes as
+                                  another leaf */
   /** num_objects: objects in the tree. num_objects_pinned: objects pinned by a hook or by flatten.
-   *  num_objects_untouched: objects kept as they are, because their type has no hook for this transfer. */
+   *  num_objects_untouched: objects that the result shares, because their type has no function for this transfer. */
   int64_t num_objects, num_objects_pinned, num_objects_untouched;
   size_t total_bytes;        /**< bytes that were copied */
-  size_t direct_bytes;       /**< bytes that one driver copy moved from or to pinned memory, or between devices */
+  size_t direct_bytes;       /**< bytes that driver copies moved directly from or to pinned memory, or between
+                                  devices */
   size_t staged_bytes;       /**< bytes copied through the staging ring */
   size_t pageable_bytes;     /**< bytes that driver copies read from ordinary memory */
   size_t host_bytes;         /**< bytes copied from host memory to host memory */
   int64_t num_chunks;        /**< chunks that the work was divided into */
   size_t peak_staging_bytes; /**< largest part of the staging ring that this transfer held at once */
-  size_t peak_pinned_bytes;  /**< largest size of the context's pinned pool so far, live and cached */
-  int32_t num_threads;       /**< threads that copied; includes the caller if it copied */
+  size_t peak_pinned_bytes;  /**< largest number of live and cached bytes in the context's pinned pool so far */
+  int32_t num_threads;       /**< threads that copied, including the calling thread if this thread copied */
   int32_t mode;              /**< the tdict_mode that was used */
   int32_t pin_path;          /**< a tdict_pin_path, of the staging ring or of the pinned result */
   double plan_seconds, copy_seconds, wait_seconds; /**< time spent planning, copying on host threads, and waiting for
@@ -92,38 +97,40 @@ static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
 typedef struct tdict_transfer_options {
   size_t struct_size;
   int32_t mode; /**< a tdict_mode */
-  /** Number of threads that copy. 0: the calling thread copies. n > 0: n threads of the context's pool; the pool must
-   *  have at least n threads. -1 (default): the library chooses. If the value is -1, the caller of a blocking call may
-   *  copy too. The call then makes progress even if the pool is busy. The caller does not copy for trees of 2048 leaves
-   *  or more, and in other cases that docs/engine.md lists. The modes BLOCKING and NON_BLOCKING use one thread. In a
-   *  blocking call, or if the value is 0, that thread is the caller. Otherwise that thread is a thread of the pool. */
+  /** Number of threads that copy. 0: the calling thread copies. n > 0: n threads of the context's pool copy; the pool
+   *  must have at least n threads. -1 (default): the library chooses. If the value is -1, the calling thread of a
+   *  blocking call may copy too. The call then makes progress even if all threads of the pool are busy. The calling
+   *  thread does not copy if 2048 leaves or more are copied, and in other cases that docs/engine.md lists. In the modes
+   *  BLOCKING and NON_BLOCKING, one thread copies. If the call is blocking or the value is 0, this thread is the
+   *  calling thread. Otherwise this thread is a thread of the pool. */
   int32_t num_threads;
-  /** Copies from and to devices wait for the work that is queued on this stream. NULL: copies from the host into new
-   *  device memory wait for nothing, and other copies wait for the device's legacy stream.
+  /** A stream. Copies from and to devices wait for the work that is queued on the stream at the time of the call. NULL
+   *  (default): copies from the host into new device memory wait for nothing, and other copies wait for the device's
+   *  legacy stream.
    *  Until the first copy has run, the transfer leaves up to an eighth of the staging ring free for other transfers.
    *  An _async call with num_threads 0 does not leave slots free.
-   *  The stream orders device memory only. Host threads read host sources at once. If a stream still writes a host
-   *  source, wait for that stream before the call. Host destinations are written after the work that
-   *  tdict_record_stream() recorded for them. */
+   *  The stream orders device memory only. Host threads read host sources without waiting for the stream. If a stream
+   *  still writes a host source, wait for that stream before the call. Host destinations are written after the work
+   *  that tdict_record_stream() recorded for them. */
   const tdict_stream *after;
-  tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL: the context's memory */
+  tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL (default): the context's
+                             memory */
   bool pinned_result;   /**< for results on the cpu: allocate pinned memory, on the NUMA node of the source's device */
-  bool strict_objects;  /**< true: fail with #TDICT_ENOTSUP if an object's type has no hook for this transfer */
-  /** true: hash host sources before and after the copies. If a source has changed, the transfer fails with
+  bool strict_objects;  /**< true: return #TDICT_ENOTSUP if an object's type has no function for this transfer */
+  /** true: host sources are hashed before and after the copies. If a source has changed, the transfer fails with
    *  #TDICT_ECHANGED and the leaf's path. The option costs two additional reads of the sources. */
   bool check_sources;
   tdict_transfer_stats *stats; /**< written when a blocking call succeeds. Must be NULL for _async calls: use
                                     tdict_future_get_stats() */
-  /** Patterns that name entries to keep where they are: tensors, objects and whole child trees. Borrowed for the
-   *  call. The result shares the kept tensors and objects. tdict_transfer_into() does not write kept entries. Its
-   *  destination must have the keys of kept entries; their types, shapes and dtypes are not compared.
-   *  A pattern is an escaped path. In a pattern, the key `*` stands for any one key. The key `**` stands for any
-   *  number of keys, including none. Examples: "meta", "meta.*", "**.text". To name a star itself, write a backslash
-   *  before the star. A pattern that matches no entry has no effect. Patterns do not match the tensors inside an
-   *  object.
-   *  A pattern is malformed if a key is empty, if a backslash at the end escapes nothing, or if a star is only a part
-   *  of a key. The call then returns #TDICT_EINVAL, with the pattern as err->path.
-   *  If a kept tensor is not on the device of the result, no tree that holds this tensor has a device.
+  /** Patterns for entries that stay where they are: tensors, objects and whole child trees. Borrowed for the call. The
+   *  result shares the kept tensors and objects. tdict_transfer_into() does not write kept entries. The destination
+   *  must have the keys of kept entries; types, shapes and dtypes of kept entries are not compared.
+   *  A pattern is an escaped path. In a pattern, the key `*` stands for any one key. The key `**` stands for zero or
+   *  more keys. Examples: "meta", "meta.*", "**.text". To match a star itself, write a backslash before the star. A
+   *  pattern that matches no entry has no effect. Patterns do not match the tensors inside an object.
+   *  For a malformed pattern, the call returns #TDICT_EINVAL, with the pattern as err->path. A pattern must not have an
+   *  empty key, a backslash at its end that escapes nothing, or a star that is only a part of a key.
+   *  If a kept tensor is not on the target device, the trees of the result that contain this tensor have no device.
    *  If `num_keep` is not 0, a consolidated tree is copied leaf by leaf, and the result is not consolidated. Cost:
    *  each pattern is compared with the path of each entry. */
   const char *const *keep;
@@ -161,65 +168,64 @@ typedef enum tdict_future_phase {
   TDICT_FUTURE_CANCELLED
 } tdict_future_phase;
 
-/** @brief Sets a leaf like tdict_set(). If the tensor is on another device than the tree, the call first moves it to
- *  the tree's device.
+/** @brief Sets the tensor at a path like tdict_set(). If the tree has a device and @p tensor is on another device, the
+ *  call first copies @p tensor to the tree's device.
  *
- *  In that case the tree holds the moved copy, whose data is complete on return. The cost is the cost of
- *  tdict_to_device() for one leaf.
- *  @return Errors of tdict_set() and tdict_to_device(), with err->path set to @p path. On failure nothing has
- *          changed. */
+ *  In this case the tree holds the copy, whose data is complete on return. The copy costs as much as tdict_to_device()
+ *  for one leaf.
+ *  @return Errors of tdict_set() and tdict_to_device(), with err->path set to @p path. On failure nothing changes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *path,
                                                     tdict_tensor *tensor, tdict_error *err);
 
-/** @brief Moves a tree to a device and waits until the data is there.
+/** @brief Copies a tree to a device, and waits until the copies are done.
  *
  *  The result has the keys, batch size and locks of @p src, and @p device as its device. The result shares every leaf
- *  that is already on @p device. If all leaves are shared, the call returns @p src itself, retained. All other leaves
- *  become contiguous in one new storage, in tree order. Each leaf begins at a multiple of 256 bytes; bytes between
- *  leaves are unspecified. If several leaves are the same bytes of one storage, these bytes are copied once. Leaves on
- *  another device of the context are copied from that device, even if they are strided. Such copies use the direct link
- *  between the devices if there is one.
- *  @param[in]  src     Borrowed. The transfer retains its storages until they are copied.
+ *  that is already on @p device. If all leaves are shared and no hook runs, the call returns @p src itself, retained
+ *  and unchanged. All other leaves are copied into one new storage, contiguous and in tree order. Each leaf begins at a
+ *  multiple of 256 bytes; bytes between leaves are unspecified. If several leaves are the same bytes of one storage,
+ *  these bytes are copied once. Leaves may be on another device of the context, and may be strided. If two devices have
+ *  a direct link, copies between the devices use the link.
+ *  @param[in]  src     Borrowed. The transfer retains the storages of @p src until they are copied.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO means the default device of the
- *                      context. If the index of the device cannot exist, such as {TDICT_DEVICE_CPU, 5}, the call
- *                      returns #TDICT_EINVAL.
+ *                      context. An index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is an error (#TDICT_EINVAL).
  *  @param[in]  options       NULL for the defaults.
  *  @param[out] out     A new reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an option is out of range; #TDICT_ENODEVICE the context has no such device;
  *          #TDICT_EWRONGDEVICE a leaf is on a device of another context, or the options name memory or a stream of
- *          another device; #TDICT_ECAPTURE `after` is being captured, which is checked first, even if nothing is to be
- *          copied; #TDICT_EINVAL with a path: the leaf's bytes are lost, because an earlier transfer into them failed;
- *          #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path; the status that a hook
- *          returned, or #TDICT_EHOOK, with the object's path. */
+ *          another device; #TDICT_ECAPTURE the stream `after` is being captured, even if nothing is to be copied;
+ *          #TDICT_EINVAL with a path: the bytes of the leaf are lost, because an earlier transfer into the leaf failed;
+ *          #TDICT_ENOTSUP `strict_objects` is true and an object has no function for the transfer; #TDICT_EFORKED;
+ *          #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path; the status that a hook returned, or
+ *          #TDICT_EHOOK, with the object's path. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src,
                                                        tdict_device device, const tdict_transfer_options *options,
                                                        tdict_tree **out, tdict_error *err);
-/** @brief Starts the transfer of tdict_to_device() and returns a future. The call does not wait until the data is
- *  there.
+/** @brief Starts the transfer of tdict_to_device() and returns a future. The call does not wait until the copies are
+ *  done.
  *
  *  The call returns after the work is planned and submitted to the pool. If num_threads is 0, the call returns after
  *  the last copy is queued. If a transfer copies only a few pinned leaves, up to 64 MiB in all, the call queues these
- *  copies itself. The pool queues the copies if the transfer must wait for another transfer, or if there are too many
- *  copies to queue without waiting.
+ *  copies itself. If the transfer must wait for another transfer, or if the copies cannot be queued without waiting, a
+ *  thread of the pool queues the copies.
  *  @param[out] out  A new future, released with tdict_future_release().
- *  @return Errors of tdict_to_device() that are found at once. The future reports all later errors. */
+ *  @return Errors of tdict_to_device() that are found before the call returns. The future reports all later errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src,
                                                              tdict_device device, const tdict_transfer_options *options,
                                                              tdict_future **out, tdict_error *err);
-/** @brief Copies all tensors of @p src into the tensors of @p dst and waits until the data is there.
+/** @brief Copies all tensors of @p src into the tensors of @p dst, and waits until the copies are done.
  *
  *  @p dst must have the keys, shapes and dtypes of @p src. @p dst may be locked. Addresses in @p dst do not change. Two
- *  tensors of @p dst may share bytes only if their sources share bytes in the same way. The call may not detect strided
- *  tensors that overlap only in part, if their strides differ or more than 16 other tensors begin between them. The
- *  common bytes of such tensors are then unspecified. If storages of @p dst overlap storages of @p src, the common
- *  bytes are unspecified.
+ *  tensors of @p dst may share bytes only if their sources share bytes in the same way. If strided tensors of @p dst
+ *  overlap only in part, the call may not detect the overlap. This can happen if the strides of the tensors differ, or
+ *  if more than 16 other tensors begin between the tensors. The common bytes are then unspecified. If storages of @p
+ *  dst overlap storages of @p src, the common bytes are unspecified.
  *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
- *  @return Errors of tdict_to_device(). Nothing is written in the following cases, and err->path names the leaf:
+ *  @return Errors of tdict_to_device(). In the following cases nothing is written, and err->path names the leaf:
  *          #TDICT_ENOTFOUND a key is missing in one of the trees; #TDICT_ETYPE; #TDICT_ESHAPE; #TDICT_EDTYPE;
- *          #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no flatten; #TDICT_EINVAL two tensors of @p dst are
- *          the same or share bytes, but have different sources: err->path names the second tensor.
- *  @note If a later step fails, the bytes of @p dst are lost until a later call writes them. Transfers that read lost
- *        bytes fail, including transfers that were started before the failure. */
+ *          #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no `flatten`; #TDICT_EINVAL two tensors of @p dst are
+ *          the same or share bytes, but have different sources (err->path names the second tensor).
+ *  @note If a later step fails, the bytes of @p dst are lost until a later call writes these bytes. Transfers that read
+ *        lost bytes fail, including transfers that were started before the failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
                                                            const tdict_tree *src, const tdict_transfer_options *options,
                                                            tdict_error *err);
@@ -231,79 +237,81 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *
 /** @brief Copies a tree into pinned host memory. The result shares leaves that are already pinned. All other leaves are
  *  copied into one new block.
  *  @param[out] out  A new reference, written on success only.
- *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a leaf is on a device, err->path names it; #TDICT_ENODEVICE the context has
- *          no device that could read pinned memory; #TDICT_EINVAL; #TDICT_ENOMEM pinned memory is exhausted. */
+ *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a leaf is on a device, and err->path names the leaf; #TDICT_ENODEVICE the
+ *          context has no device that can read pinned memory; #TDICT_EINVAL an option is invalid, or the bytes of a
+ *          leaf are lost; #TDICT_ENOMEM pinned memory is exhausted; the status that a hook returned. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src,
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);
 /** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
- *  @param[out] out  A new object of the type, owned by the caller. If the hook returned @p self or the type cannot pin,
- *                   @p out receives @p self.
+ *  @param[out] out  A new object of the type, owned by the caller. If the hook returned @p self, or if the type has no
+ *                   function for pinning, *@p out is @p self.
  *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL an argument is NULL, or tdict_set_object() does not accept the
  *           type. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
                                                         const tdict_pin_options *options, void **out, tdict_error *err);
-/** @brief Returns true if every host tensor of the tree is pinned, and every object whose type has `is_pinned` is
- *  pinned. Returns true for a tree that has neither host tensors nor such objects. */
+/** @brief Returns true if every host tensor of the tree is pinned, and `is_pinned` returns true for every object whose
+ *  type has this function. Returns true for a tree without host tensors and without such objects. */
 TDICT_API bool tdict_is_pinned(const tdict_tree *tree);
 
-/** @brief Records that the work queued on @p stream so far uses the tree.
+/** @brief Records that the work that is already queued on @p stream uses the tree.
  *
- *  The library does not free, reuse or overwrite any byte of the tree before that work is done. For an object, the
- *  tensors that its `flatten` returns are covered. Never waits.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a
- *          context allocated on the stream's device or pinned for this device; #TDICT_ECAPTURE; #TDICT_EDEVICE;
- *          #TDICT_ENOMEM. */
+ *  The library does not free, reuse or overwrite any byte of the tree before this work is done. The bytes of an object
+ *  are the bytes of the tensors that `flatten` returns. The call never waits. If the call fails, the work may be
+ *  recorded for some of the storages only.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p tree is NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a
+ *          context allocated on the stream's device or pinned for this device; #TDICT_ECAPTURE the stream is being
+ *          captured; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_ENOMEM; the status that `flatten` returned. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream,
                                                            tdict_error *err);
 
-/** @brief Waits until the transfer has ended. May be called several times.
- *  @param[out] out  NULL, or receives a new reference to the result, written on success only.
- *  @return #TDICT_OK; the error of the transfer with the path of the leaf, on every call; #TDICT_ECANCELLED;
+/** @brief Waits until the transfer has ended. A program may call tdict_future_wait() several times.
+ *  @param[out] out  NULL, or a new reference to the result, written on success only.
+ *  @return #TDICT_OK; the error of the transfer, with the path of the leaf, on every call; #TDICT_ECANCELLED;
  *          #TDICT_EDEADLOCK a hook of this transfer waits for the transfer; #TDICT_EFORKED the process is a fork and
  *          the transfer had not ended; #TDICT_EINVAL @p future is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err);
 /** @brief Waits like tdict_future_wait(), for at most @p timeout_ns nanoseconds.
- *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended and the program may wait again;
+ *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended (the program may wait again);
  *          #TDICT_EINVAL @p timeout_ns is negative. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdict_tree **out,
                                                              tdict_error *err);
-/** @brief Makes a stream wait for the transfer. The host waits only until every copy is queued.
+/** @brief Makes a stream wait for the transfer. The call itself waits only until every copy is queued.
  *
  *  If the transfer fits the staging ring, all copies are queued soon after the start. A larger transfer queues its last
- *  copy only shortly before the transfer ends. If the result is host memory, its accessors wait until the bytes are
- *  there.
- *  @param[out] out  NULL, or receives a new reference to the result.
- *  @return Errors of tdict_future_wait() if the transfer has ended; #TDICT_EWRONGDEVICE the stream belongs to the cpu,
- *          to a device that the context does not have, or to another kind of device than the transfer used;
- *          #TDICT_ECAPTURE the stream is being captured; #TDICT_EDEVICE. The stream is checked first, even if the
- *          transfer has ended.
- *  @note If the transfer fails after this call has returned, tdict_future_wait() reports the failure. Accessors then
- *        return NULL. */
+ *  copy only shortly before the transfer ends. If the result is in host memory, the accessors of its tensors wait until
+ *  the bytes are written.
+ *  @param[out] out  NULL, or a new reference to the result, written on success only.
+ *  @return Errors of tdict_future_wait(); #TDICT_EWRONGDEVICE the stream belongs to the cpu, to a device that the
+ *          context does not have, or to a kind of device that the transfer does not use; #TDICT_ECAPTURE the stream is
+ *          being captured; #TDICT_EDEVICE. The stream is checked first, even if the transfer has ended.
+ *  @note If the transfer fails after tdict_future_wait_on_stream() has returned, tdict_future_wait() reports the
+ *        failure. Accessors then return NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream,
                                                                    tdict_tree **out, tdict_error *err);
-/** @brief Waits until the source may be written or freed, also through pointers obtained before the transfer.
- *  @return Errors of tdict_future_wait(). The source may also be written or freed after a failure. */
+/** @brief Waits until the program may write or free the source, also through pointers obtained before the transfer.
+ *  @return Errors of tdict_future_wait(). After a failure of the transfer, the program may write or free the source
+ *          too. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err);
 /** @brief Asks the transfer to stop, and returns at once.
  *
  *  The transfer starts no new copies and no longer waits for slots of the staging ring. Copies in flight are completed.
- *  The transfer ends in the state CANCELLED, or DONE if the request came too late. NULL is allowed. */
+ *  The transfer ends in the state CANCELLED. If the transfer ended or failed before the request, its state does not
+ *  change. NULL is allowed. */
 TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *future);
-/** @brief Returns the state of the transfer. Never waits, not even in a fork. */
+/** @brief Returns the state of the transfer. Never waits, also not in a forked process. */
 TDICT_API tdict_future_phase tdict_future_state(const tdict_future *future);
 /** @brief Writes the statistics of a transfer that has ended.
  *  @param[in,out] out  From tdict_transfer_stats_default(). At most out->struct_size bytes are written.
- *  @return #TDICT_OK; #TDICT_EINVAL the transfer has not ended, an argument is NULL, or struct_size is not a size that
- *          a default function has written. */
+ *  @return #TDICT_OK; #TDICT_EINVAL the transfer has not ended, an argument is NULL, or out->struct_size is invalid. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_get_stats(const tdict_future *future, tdict_transfer_stats *out,
                                                               tdict_error *err);
 /** @brief Adds a reference and returns @p future. */
 TDICT_API tdict_future *tdict_future_retain(const tdict_future *future);
-/** @brief Drops a reference. A running transfer continues. NULL is allowed. An error that no call has reported is
- *  written to the context's log. */
+/** @brief Drops a reference. A running transfer continues. NULL is allowed. If the transfer failed and no call has
+ *  returned its error, the library writes the error to the context's log. */
 TDICT_API void tdict_future_release(tdict_future *future);
 
 TDICT_END_DECLS

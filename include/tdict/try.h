@@ -1,15 +1,15 @@
-/* Defines two macros for programs that print an error and return. tdict/tdict.h does not include this header; include
- * both to use the macros. The macros add nothing to the library's ABI.
+/* Defines two macros for programs that print an error and then leave the function. tdict/tdict.h does not include this
+ * header. To use the macros, include tdict/try.h too. The macros are not part of the library's ABI.
  *
  * Each macro takes a call that returns a tdict_status, and evaluates the call once. If the status is #TDICT_OK, nothing
  * else happens. Otherwise the macro prints one line to stderr, such as
  *
  *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels
  *
- * and leaves the function. The calling function must have a tdict_error variable `err`, and pass `&err` to the call.
- * If the call passes NULL instead, set `err` to zero first. The macros then print only the status.
+ * and leaves the calling function. The calling function must have a tdict_error variable `err`, and pass `&err` to the
+ * call. If the calling function passes NULL instead, `err` must be zero. The macro then prints only the status.
  *
- * A function can return `err.status`, since `err` is written only on failure:
+ * If `err` is zero at the start, a function can return `err.status`, since a call writes `err` only on failure:
  *
  *     tdict_status load(tdict_tree **out) {
  *       tdict_error err = {0};
@@ -23,8 +23,9 @@
  *       return (tdict_status)err.status;      (main: return err.status != TDICT_OK;)
  *     }
  *
- * If a failure is acceptable, do not use the macros, and pass another tdict_error or NULL. In C++ a goto must not skip
- * the initialization of a variable: declare variables at the top, or use TDICT_TRY_RETURN(). */
+ * If the program can continue after a failure, do not use the macros, and pass another tdict_error or NULL. In C++ a
+ * goto must not skip the initialization of a variable. Declare variables at the top of the function, or use
+ * TDICT_TRY_RETURN(). */
 #ifndef TDICT_TRY_H
 #define TDICT_TRY_H
 
@@ -43,11 +44,12 @@
     }                                                 \
   } while (0)
 
-/** @brief Evaluates a call. On failure prints the error with file and line, and jumps to the label `done`.
- *  Sets err.status, because a call that passes NULL for the error does not write `err`. */
+/** @brief Evaluates a call. If the call fails, prints the error with file and line, and jumps to the label `done`.
+ *  The macro also sets err.status to the status of the call. */
 #define TDICT_TRY(call) tdict_try_(call, goto done)
 
-/** @brief Evaluates a call. On failure prints the error like TDICT_TRY() and returns `value` from the function. */
+/** @brief Evaluates a call. If the call fails, prints the error like TDICT_TRY(), and returns `value` from the calling
+ *  function. */
 #define TDICT_TRY_RETURN(call, value) tdict_try_(call, return value)
 
 #endif

@@ -1,5 +1,5 @@
-/* Declares plain values: element types, devices and streams. These values are copied and own nothing. All functions in
- * this header are thread-safe. */
+/* Declares plain values: element types, devices and streams. These values own no memory, and a program may copy them.
+ * All functions of this header are thread-safe. */
 #ifndef TDICT_VALUES_H
 #define TDICT_VALUES_H
 
@@ -11,8 +11,8 @@
 
 TDICT_BEGIN_DECLS
 
-/** An element type. A tdict_dtype is one number that holds DLPack's type code, bits and lanes, so == and switch work
- *  with dtypes. The type codes are the values of DLDataTypeCode in DLPack's dlpack.h. */
+/** An element type: one number that contains the type code, bits and lanes of DLPack. Dtypes can be compared with ==
+ *  and used in a switch. The type codes are the values of DLDataTypeCode in DLPack's dlpack.h. */
 typedef uint32_t tdict_dtype;
 #define TDICT_DTYPE(code, bits, lanes) ((tdict_dtype)(code) | (tdict_dtype)(bits) << 8 | (tdict_dtype)(lanes) << 16)
 #define TDICT_I8 TDICT_DTYPE(0, 8, 1)
@@ -41,13 +41,13 @@ TDICT_API size_t tdict_dtype_bytes(tdict_dtype dtype);
 TDICT_API const char *tdict_dtype_name(tdict_dtype dtype);
 /** A buffer size that is sufficient for every text of tdict_dtype_format(). */
 #define TDICT_DTYPE_TEXT_BYTES 32
-/** @brief Writes a name such as "float32", or "float32 x 4" for four lanes. The text is cut to @p bytes, including
- *  the terminating 0.
+/** @brief Writes a name such as "float32", or "float32 x 4" for four lanes. The text, including the terminating 0, is
+ *  cut to @p bytes bytes.
  *  @return @p buffer. */
 TDICT_API char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes);
 
 /** Identifies a device. `type` is a DLPack device type (DLDeviceType). `index` is the number of the device among the
- *  devices of this type. */
+ *  devices of the same type, from 0. */
 typedef struct tdict_device {
   int32_t type, index;
 } tdict_device;
@@ -58,21 +58,22 @@ typedef struct tdict_device {
 
 /** @brief Returns the device of host memory. */
 TDICT_API tdict_device tdict_cpu(void);
-/** @brief Returns the CUDA device with this index. */
+/** @brief Returns the CUDA device with index @p index. */
 TDICT_API tdict_device tdict_cuda(int index);
-/** @brief Returns the simulated device with this index. */
+/** @brief Returns the simulated device with index @p index. */
 TDICT_API tdict_device tdict_sim(int index);
 /** @brief Returns true if the devices have the same type and the same index. */
 TDICT_API bool tdict_device_equal(tdict_device a, tdict_device b);
-/** @brief Parses "cpu", "cuda", "cuda:1", "sim", "sim:1" or "auto". If the text has no index, the index is 0.
+/** @brief Reads a device from a text: "cpu", "auto", "cuda", "sim", or a text with an index of up to 3 digits, such as
+ *  "cuda:1". If the text has no index, the index is 0.
  *  @param[out] out  Written only on success.
  *  @return #TDICT_OK; #TDICT_EINVAL for any other text, or if an argument is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error *err);
-/** @brief Writes a text such as "cuda:1", cut to @p bytes including the terminating 0.
+/** @brief Writes a text such as "cuda:1". The text, including the terminating 0, is cut to @p bytes bytes.
  *  @return @p buffer. */
 TDICT_API char *tdict_device_format(tdict_device device, char *buffer, size_t bytes);
 
-/** A stream of a device. For CUDA, `handle` is a cudaStream_t or CUstream; 0 is the legacy default stream. The
+/** A stream of a device. For CUDA, `handle` is a cudaStream_t or CUstream; NULL is the legacy default stream. The
  *  program owns the stream. */
 typedef struct tdict_stream {
   tdict_device device;
