@@ -47,7 +47,7 @@ static tdict_status check_context_options(const tdict_context_options *o, tdict_
   return TDICT_OK;
 }
 
-/* If the default device is a CUDA device, binds the pool's threads to its NUMA node. */
+/* Binds the pool's threads to the NUMA node of the default device, if this device is a CUDA device. */
 static void place_workers(tdict_context *c) {
   tdict_gpu *gpu;
   tdict_device device = tdict_devices_default(c->devices, NULL);
@@ -55,7 +55,8 @@ static void place_workers(tdict_context *c) {
   tdict_placement_apply(sysfs, gpu, c->pool, c->log);
 }
 
-/* Creates the parts in order of dependency. On failure the caller destroys the parts that exist. */
+/* Creates the parts of a context in order of their dependencies. On failure, the caller destroys the parts that
+ * exist. */
 static tdict_status create_parts(tdict_context *c, const tdict_context_options *o, tdict_driver *driver,
                                  tdict_error *err) {
   int threads = o->num_threads < 0 ? tdict_pool_default_size() : o->num_threads;
@@ -68,7 +69,7 @@ static tdict_status create_parts(tdict_context *c, const tdict_context_options *
   tdict_devices_config devices = {o, driver, tdict_driver_sim_open, c->pool, c->mark, c->log, sysfs};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
-  place_workers(c); /* call after tdict_devices_create(), which opens the GPU */
+  place_workers(c); /* after tdict_devices_create(), because that call opens the GPU */
   tdict_engine_config config = {c->devices, c->pool, o->staging_bytes,
                                 c->mark,    c->log,  o->tuning_file ? &tuning : NULL};
   return tdict_engine_create(&config, &c->engine, err);
@@ -98,11 +99,12 @@ tdict_status tdict_context_create(const tdict_context_options *options, tdict_co
 
 void tdict_context_destroy(tdict_context *context) {
   if (!context) return;
-  if (context->mark && tdict_forkmark_forked(context->mark)) { /* threads and devices belong to the parent process */
+  if (context->mark && tdict_forkmark_forked(context->mark)) { /* the threads and devices belong to the parent
+                                                                * process */
     free(context);
     return;
   }
-  /* Wait for transfers first: transfers use the log, the pool and the devices. */
+  /* Wait for transfers first, because transfers use the log, the pool and the devices. */
   if (context->engine) tdict_engine_wait(context->engine);
   if (context->log) tdict_log_close(context->log);
   tdict_pool_destroy(context->pool);

@@ -38,7 +38,7 @@ static tdict_status allocator_allocate(tdict_memory *memory, size_t bytes, tdict
 
 static void allocator_free(tdict_memory *memory, tdict_block *block, tdict_fence **fences, int num_fences) {
   allocator_memory *m = (allocator_memory *)memory;
-  /* Wait for all uses: the program may reuse the block at once. */
+  /* Wait for all uses, because the program may reuse the block at once. */
   for (int i = 0; i < num_fences; i++) {
     fences[i]->ops->wait(fences[i], INT64_MAX);
     fences[i]->ops->release(fences[i]);
@@ -49,7 +49,7 @@ static void allocator_free(tdict_memory *memory, tdict_block *block, tdict_fence
   m->allocator.release(m->allocator.user, block->data, block->bytes);
 }
 
-/* Copies by the operations of the gpu's memory, because the bytes are on the gpu. */
+/* Copies with the operation of the gpu's own memory, because the bytes are on the gpu. */
 static tdict_status allocator_copy(tdict_memory *memory, const tdict_rect *rect, tdict_direction direction,
                                    tdict_error *err) {
   tdict_memory *device = &((allocator_memory *)memory)->gpu->memory;

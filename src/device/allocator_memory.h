@@ -11,7 +11,7 @@
 tdict_status tdict_allocator_memory_create(const tdict_allocator *allocator, tdict_gpu *gpu, tdict_memory **out,
                                            tdict_error *err);
 /* Returns the gpu of a memory that calls the program's allocator, borrowed. Returns NULL if that memory is on the cpu,
- * and also NULL for every other kind of memory. */
+ * or if `memory` is of another kind. */
 tdict_gpu *tdict_gpu_of_allocator_memory(tdict_memory *memory);
 
 #endif

@@ -23,7 +23,7 @@ bool tdict_block_cache_pop(tdict_block_cache *c, size_t keep_bytes, int keep_cou
   return found;
 }
 
-/* Returns true if all uses of the block are done. Remembers that the event is done, so that a done event is not queried
+/* Returns true if all uses of the block are done. Stores that the event is done, so that this event is not queried
  * again. */
 static bool is_unused(tdict_driver *driver, tdict_kept_block *block) {
   if (!block->event || block->done) return true;
@@ -36,7 +36,8 @@ bool tdict_block_cache_take(tdict_block_cache *c, tdict_driver *driver, size_t b
   const size_t max_excess = bytes / 8; /* a much larger block would waste memory */
   int best = -1;
   pthread_mutex_lock(&c->lock);
-  for (int i = c->count - 1; i >= 0; i--) { /* newest first: of several blocks of one size, take the newest */
+  for (int i = c->count - 1; i >= 0; i--) { /* newest first, so that the newest of several blocks of one size is
+                                             * taken */
     tdict_kept_block *block = &c->blocks[i];
     if (block->bytes < bytes || block->bytes - bytes > max_excess) continue;
     if (best >= 0 && block->bytes >= c->blocks[best].bytes) continue;

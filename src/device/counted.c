@@ -1,5 +1,5 @@
-/* Counts the resources that are created through the driver's table and not yet destroyed. The driver's struct holds the
- * counts. Thread rule: see counted.h. */
+/* Counts the resources that were created through the driver's table and not destroyed yet. The driver's struct holds
+ * the counts. Thread rule: see counted.h. */
 #include "device/counted.h"
 
 /* Adds to the pinned bytes and raises the peak. Uses compare-exchange, because another thread may raise the peak

@@ -5,7 +5,7 @@
  *
  * The driver's enums are plain ints here: an int has the same size and calling convention. If TDICT_CUDA_HEADER_CHECK
  * is defined, cuda.h must be included first, and the enum types of cuda.h are used. The comparison of signatures is
- * then exact. Thread rule: none, the file holds declarations only. */
+ * then exact. Thread rule: none, because the file only contains declarations. */
 #ifndef TDICT_DEVICE_CUDA_API_H
 #define TDICT_DEVICE_CUDA_API_H
 
@@ -150,12 +150,12 @@ struct tdict_cuda_copy_hints {
   unsigned flags;
 };
 
-/* cuGetProcAddress, which finds all other entries. Its own symbol is cuGetProcAddress_v2. */
+/* cuGetProcAddress, which looks up all other entries. Its own symbol is cuGetProcAddress_v2. */
 typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function, int version, uint64_t flags,
                                                tdict_cuda_lookup_result *result);
 
 /* Lists every entry as X(field, name, version, symbol, parameters). `version` is the CUDA version that introduced this
- * form of the call (3020 is 3.2); cuGetProcAddress is asked for that version. `symbol` is the exported name of the same
+ * form of the call: 3020 means 3.2. cuGetProcAddress looks up this version. `symbol` is the exported name of the same
  * form. clang-format is off because clang-format would format the pointers as products. */
 /* clang-format off */
 #define TDICT_CUDA_ENTRIES(X)                                                                                 \

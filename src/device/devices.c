@@ -24,7 +24,7 @@ struct tdict_devices {
   const char *sysfs;    /* borrowed; may be NULL */
   tdict_device device;
   tdict_memory *pinned;
-  tdict_error no_pinned; /* why pinned memory is unavailable; status 0: it is available */
+  tdict_error no_pinned; /* why pinned memory is unavailable; status 0: pinned memory is available */
   pthread_mutex_t lock;  /* guards: gpus, absent, num_gpus, num_absent, cap_absent */
   tdict_gpu *gpus[MAX_GPUS];
   int num_gpus;
@@ -32,7 +32,7 @@ struct tdict_devices {
   int num_absent, cap_absent;
 };
 
-/* Opens the CUDA driver. A failure is not an error of the context. Its message is kept and reported if the program
+/* Opens the CUDA driver. A failure is not an error of the context. The message is stored, and reported if the program
  * requests a cuda device. */
 static void open_cuda(tdict_devices *d) {
 #if TDICT_CUDA
@@ -56,7 +56,7 @@ static tdict_status open_sim(tdict_devices *d, const tdict_devices_config *confi
   return config->open_sim(&o, &d->sim, err);
 }
 
-/* Opens both drivers, or uses the driver that the config contains. */
+/* Opens both drivers. If the config contains a driver, uses only that driver. */
 static tdict_status open_drivers(tdict_devices *d, const tdict_devices_config *config, tdict_error *err) {
   tdict_driver *driver = config->driver;
   if (!driver) {
@@ -74,7 +74,7 @@ static tdict_status open_drivers(tdict_devices *d, const tdict_devices_config *c
   return TDICT_OK;
 }
 
-/* Counts the drivers' devices, so that tdict_stream_check() can tell which streams are valid. */
+/* Counts the drivers' devices, so that tdict_stream_check() can recognize valid streams. */
 static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   int count = 0;
   tdict_cu result = TDICT_CU_SUCCESS;
@@ -90,7 +90,8 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount returned %d", result);
 }
 
-/* Chooses the default device and opens it. A cuda device that "auto" cannot open is treated as absent. */
+/* Chooses and opens the default device. If the option is "auto" and the cuda device cannot be opened, treats this
+ * device as absent. */
 static tdict_status open_default_device(tdict_devices *d, tdict_device requested, tdict_error *err) {
   tdict_gpu *gpu;
   if (requested.type != TDICT_DEVICE_AUTO) {
@@ -127,8 +128,8 @@ static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, t
   return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
 }
 
-/* Rounds the piece size up to a multiple of TDICT_PINNED_GRAIN. If the result overflows, returns 0 (no pieces), because
- * no block is that large. */
+/* Rounds the piece size up to a multiple of TDICT_PINNED_GRAIN. If the result overflows, returns 0, which means no
+ * pieces, because no block is that large. */
 static size_t round_piece_bytes(size_t wanted) {
   size_t rounded;
   return tdict_round_up(wanted, TDICT_PINNED_GRAIN, &rounded) ? rounded : 0;
@@ -159,7 +160,8 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
 void tdict_devices_destroy(tdict_devices *d) {
   if (!d) return;
   if (d->pinned) {
-    tdict_pinned_pool_forget_threads(d->pinned); /* a storage may keep the pinned pool longer than the threads exist */
+    tdict_pinned_pool_forget_threads(d->pinned); /* a storage may keep the pinned pool alive after the threads have
+                                                  * ended */
     d->pinned->ops->release(d->pinned);
   }
   for (int i = 0; i < d->num_absent; i++) d->absent[i]->ops->release(d->absent[i]);
@@ -176,14 +178,14 @@ void tdict_devices_destroy(tdict_devices *d) {
 tdict_device tdict_devices_default(const tdict_devices *d, tdict_error *why) {
   if (why && d->device.type != TDICT_DEVICE_CUDA) {
     *why = d->no_cuda;
-    why->status = TDICT_ENODEVICE; /* the driver may exist: opening its device may have failed */
+    why->status = TDICT_ENODEVICE; /* the driver may exist, and opening its device may have failed */
     if (!d->no_cuda.status)
       (void)!tdict_fail(why, TDICT_ENODEVICE, "a cuda device exists, but the options name another device");
   }
   return d->device;
 }
 
-/* Finds the driver of a device kind. Otherwise fails with the reason why the driver is absent. */
+/* Finds the driver for the type of a device. If the driver is absent, fails with the reason. */
 static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdict_driver **out, tdict_error *err) {
   const tdict_error *reason = NULL;
   if (device.type == TDICT_DEVICE_CUDA)
@@ -230,7 +232,7 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
 }
 
 /* Returns the memory of an absent device and creates it at the first request. The memory is kept, because callers
- * borrow the memory. Returns NULL if out of host memory. The caller holds the lock. */
+ * borrow the memory. Returns NULL if host memory is exhausted. The caller holds the lock. */
 static tdict_memory *find_or_create_absent(tdict_devices *d, tdict_device device, const tdict_error *why) {
   for (int i = 0; i < d->num_absent; i++)
     if (tdict_device_equal(d->absent[i]->device, device)) return d->absent[i];
@@ -246,8 +248,8 @@ static tdict_memory *find_or_create_absent(tdict_devices *d, tdict_device device
   return memory;
 }
 
-/* Returns the memory of a device in a forked child. Takes no lock: a thread that exists only in the parent may hold the
- * lock. In a forked child, every allocation from the memory of a gpu fails. */
+/* Returns the memory of a device in a forked child. Takes no lock, because a thread that exists only in the parent may
+ * hold the lock. In a forked child, every allocation from the memory of a gpu fails. */
 static tdict_memory *forked_memory(const tdict_devices *d, tdict_device device) {
   for (int i = 0; i < d->num_gpus; i++)
     if (tdict_device_equal(d->gpus[i]->memory.device, device)) return &d->gpus[i]->memory;

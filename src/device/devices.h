@@ -1,4 +1,4 @@
-/* Declares the devices of a context: its drivers, its gpus and their memories. A gpu is opened at its first use. Thread
+/* Declares the devices of a context: the drivers, the gpus and their memories. A gpu is opened at its first use. Thread
  * rule: every call except create and destroy is safe from any thread. */
 #ifndef TDICT_DEVICE_DEVICES_H
 #define TDICT_DEVICE_DEVICES_H
@@ -13,7 +13,8 @@ typedef struct tdict_devices tdict_devices;
 typedef struct tdict_devices_config {
   /* All fields are set. The call reads device, pinned_bytes, device_cache_bytes, pin_piece_bytes and sim. */
   const tdict_context_options *options;
-  tdict_driver *driver; /* retained; for tests, the only driver of the context. NULL: opens drivers as `options` says */
+  tdict_driver *driver; /* retained; for tests: the only driver of the context. NULL: the drivers that `options` asks
+                         * for are opened */
   /* Checks the options and opens the simulated driver. Called only if the context has simulated devices. If NULL, the
    * creation of such a context fails with TDICT_ENODEVICE. */
   tdict_status (*open_sim)(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
@@ -22,16 +23,16 @@ typedef struct tdict_devices_config {
   tdict_log *log;       /* retained; may be NULL */
   const char *sysfs;    /* root of sysfs, where NUMA nodes are looked up; NULL: no lookup. Must outlive the devices */
 } tdict_devices_config;
-/* Opens the drivers and the default device. Returns TDICT_ENODEVICE if the default device is absent; TDICT_EINVAL;
- * TDICT_ENOMEM; TDICT_EDEVICE. */
+/* Opens the drivers and the default device. Returns TDICT_ENODEVICE if the default device is absent. Other errors:
+ * TDICT_EINVAL, TDICT_ENOMEM, TDICT_EDEVICE. */
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err);
 void tdict_devices_destroy(tdict_devices *devices);
 /* Returns the default device. If the default device is not a cuda device, writes the reason to *why. `why` may be
  * NULL. */
 tdict_device tdict_devices_default(const tdict_devices *devices, tdict_error *why);
-/* Returns the gpu of a device, borrowed, and opens it at the first call. TDICT_DEVICE_AUTO means the default device.
- * TDICT_ENODEVICE the device is absent (the message gives the reason); TDICT_EINVAL the device is the cpu;
- * TDICT_EFORKED; TDICT_ENOMEM; TDICT_EDEVICE. */
+/* Returns the gpu of a device, borrowed. The first call opens the gpu. TDICT_DEVICE_AUTO means the default device.
+ * Returns TDICT_ENODEVICE if the device is absent; the message gives the reason. Returns TDICT_EINVAL if the device is
+ * the cpu. Other errors: TDICT_EFORKED, TDICT_ENOMEM, TDICT_EDEVICE. */
 tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdict_gpu **out, tdict_error *err);
 /* Returns the memory of a device: borrowed, never NULL. Every allocation from the memory of an absent device fails. */
 tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);
@@ -46,11 +47,11 @@ tdict_status tdict_devices_check_fork(const tdict_devices *devices, const char *
 /* Returns TDICT_ENODEVICE and the reason if pinned memory is unavailable because no device can read it. `what` begins
  * the message. */
 tdict_status tdict_devices_can_pin(const tdict_devices *devices, const char *what, tdict_error *err);
-/* The values that tdict_stream_check() compares a stream with. The struct is a copy, so a transfer can check a stream
- * after the transfer's context is destroyed. */
+/* The values with which tdict_stream_check() compares a stream. A transfer has a copy of this struct, so the transfer
+ * can check a stream after the context is destroyed. */
 typedef struct tdict_stream_range {
   int32_t num_cuda, num_sim; /* number of devices of each kind */
-  const tdict_driver *sim;   /* never dereferenced: compared with the address of the stream's driver */
+  const tdict_driver *sim;   /* only compared with the address of the stream's driver, never dereferenced */
   tdict_stream_owner sim_owner;
 } tdict_stream_range;
 /* Returns the range of streams that belong to these devices. */

@@ -1,5 +1,5 @@
-/* Declares the table of driver calls that a gpu uses. driver_cuda.c implements the table over libcuda, and src/sim
- * implements the table for a simulated GPU. A wrapper may implement the table over another driver.
+/* Declares the table of driver calls through which the library uses a GPU. driver_cuda.c implements the table over
+ * libcuda, and src/sim implements the table for a simulated GPU. A wrapper may implement the table over another driver.
  *
  * The table uses CUDA's terms, rules and result codes, as in NVIDIA's "CUDA Driver API" manual. Results are CUresult
  * codes: 0 is success. Handles are the driver's own pointers. Device addresses are `void *`; the host never
@@ -70,7 +70,7 @@ enum {
 enum { TDICT_CU_CAPTURE_GLOBAL = 0, TDICT_CU_CAPTURE_THREAD_LOCAL = 1, TDICT_CU_CAPTURE_RELAXED = 2 };
 enum { TDICT_CU_CAPTURE_STATUS_NONE = 0, TDICT_CU_CAPTURE_STATUS_ACTIVE = 1, TDICT_CU_CAPTURE_STATUS_INVALIDATED = 2 };
 
-/* What the driver knows about an address. */
+/* The properties of an address that the driver reports. */
 typedef struct tdict_cu_pointer {
   bool known;      /* false: the driver does not know the address, and the other fields are 0 */
   bool device;     /* true: device memory; false: page-locked host memory */
@@ -79,8 +79,9 @@ typedef struct tdict_cu_pointer {
   size_t range_bytes;
 } tdict_cu_pointer;
 
-/* The copy of a rectangle, like CUDA_MEMCPY2D. Pitches and width are bytes. A pitch is at least the width. */
+/* The direction of a copy. */
 typedef enum tdict_cu_kind { TDICT_CU_H2D, TDICT_CU_D2H, TDICT_CU_D2D } tdict_cu_kind;
+/* The copy of a rectangle, like CUDA_MEMCPY2D. Pitches and width are bytes. A pitch is at least the width. */
 typedef struct tdict_cu_rect {
   tdict_cu_kind kind;
   void *dst;
@@ -88,7 +89,7 @@ typedef struct tdict_cu_rect {
   size_t dst_pitch, src_pitch, width, height;
 } tdict_cu_rect;
 
-/* One contiguous copy of a batch, between page-locked host memory and a device. */
+/* One contiguous copy of a batch of copies, between page-locked host memory and a device. */
 typedef struct tdict_cu_line {
   void *dst;
   const void *src;
@@ -109,7 +110,7 @@ typedef struct tdict_driver_ops {
   tdict_cu (*device_total_bytes)(tdict_driver *d, int ordinal, size_t *bytes);
   tdict_cu (*device_attribute)(tdict_driver *d, int ordinal, int attribute, int *value);
   tdict_cu (*device_can_reach)(tdict_driver *d, int ordinal, int peer,
-                               int *can); /* *can is 1 if the device can access the peer's memory */
+                               int *can); /* writes 1 to *can if the device can access the peer's memory, else 0 */
 
   tdict_cu (*ctx_retain)(tdict_driver *d, int ordinal, tdict_cu_context *out); /* the device's primary context */
   tdict_cu (*ctx_release)(tdict_driver *d, int ordinal);
@@ -134,10 +135,13 @@ typedef struct tdict_driver_ops {
   tdict_cu (*host_free)(tdict_driver *d, void *host, size_t bytes); /* (ctx) `bytes` is the allocated size */
   tdict_cu (*host_register)(tdict_driver *d, void *host, size_t bytes, unsigned flags); /* (ctx) */
   tdict_cu (*host_unregister)(tdict_driver *d, void *host, size_t bytes);               /* (ctx) */
-  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* unknown address: SUCCESS */
+  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* returns SUCCESS for an
+                                                                                         * unknown address, too */
 
-  tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host, size_t bytes); /* (ctx) waits */
-  tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device, size_t bytes); /* (ctx) waits */
+  tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host,
+                       size_t bytes); /* (ctx) returns after the copy has ended */
+  tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device,
+                       size_t bytes); /* (ctx) returns after the copy has ended */
   tdict_cu (*copy_h2d_async)(tdict_driver *d, void *device, const void *host, size_t bytes,
                              tdict_cu_stream s); /* (ctx) */
   tdict_cu (*copy_d2h_async)(tdict_driver *d, void *host, const void *device, size_t bytes,
@@ -193,8 +197,8 @@ static inline tdict_driver *tdict_driver_innermost(tdict_driver *d) {
   return d;
 }
 
-/* Opens libcuda.so.1. *out holds one reference. TDICT_ENODEVICE the library is missing, older than 12.0, or has no
- * device (the message says which); TDICT_ENOMEM. */
+/* Opens libcuda.so.1. *out holds one reference. Returns TDICT_ENODEVICE if the library is missing, is older than CUDA
+ * 12.0, or has no device; the message gives the reason. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_driver_cuda_open(tdict_driver **out, tdict_error *err);
 
 #endif

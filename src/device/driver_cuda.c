@@ -1,5 +1,5 @@
-/* Implements the driver's table over NVIDIA's driver. It opens libcuda.so.1 at run time, looks up each entry in the
- * version that device/cuda_api.h names, and converts between the table's types and the driver's.
+/* Implements the driver's table over NVIDIA's driver. This file opens libcuda.so.1 at run time, and looks up each entry
+ * in the version that device/cuda_api.h names. The functions convert between the table's types and the driver's types.
  *
  * A driver is one reference-counted struct. The struct does not change after the driver is opened. Thread rule: safe
  * from any thread, as libcuda is. */
@@ -28,7 +28,8 @@ static tdict_cuda_stream to_cuda_stream(tdict_cu_stream stream) { return (tdict_
 static tdict_cuda_event to_cuda_event(tdict_cu_event event) { return (tdict_cuda_event)(void *)event; }
 static tdict_cuda_pool to_cuda_pool(tdict_cu_pool pool) { return (tdict_cuda_pool)(void *)pool; }
 
-/* Does not unload libcuda: the threads and exit handlers of libcuda would crash without their code. */
+/* Frees the struct, but does not unload libcuda. The threads and exit handlers of libcuda would crash without their
+ * code. */
 static void cuda_close(tdict_driver *d) { free(d); }
 
 static tdict_cu cuda_error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
@@ -199,7 +200,7 @@ static tdict_cu cuda_pointer(tdict_driver *d, const void *address, tdict_cu_poin
   int attributes[] = {TDICT_CUDA_POINTER_MEMORY_TYPE, TDICT_CUDA_POINTER_DEVICE_ORDINAL, TDICT_CUDA_POINTER_RANGE_START,
                       TDICT_CUDA_POINTER_RANGE_SIZE};
   void *values[] = {&type, &ordinal, &start, &bytes};
-  /* cuPointerGetAttributes succeeds for addresses that the driver does not know; cuPointerGetAttribute fails. */
+  /* cuPointerGetAttributes is used, because cuPointerGetAttribute fails for addresses that the driver does not know. */
   tdict_cu result = api_of(d)->pointer(4, attributes, values, to_cuda_address(address));
   if (result) return result;
   memset(out, 0, sizeof *out);
@@ -403,7 +404,8 @@ static const tdict_driver_ops cuda_ops = {
     .event_elapsed = cuda_event_elapsed,
 };
 
-/* Stores a symbol in a function pointer. ISO C has no cast for this; POSIX says both pointers have the same format. */
+/* Stores a symbol in a function pointer. ISO C has no cast from an object pointer to a function pointer. POSIX
+ * guarantees that both have the same format. */
 static void store_function(void *function, void *symbol) { memcpy(function, &symbol, sizeof symbol); }
 
 typedef struct entry {

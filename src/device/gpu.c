@@ -10,7 +10,8 @@
 #include "sched/spin.h"
 #include "tdict/context.h"
 
-/* Returns true for codes after which every call on the context fails: see CUresult in the driver's manual. */
+/* Returns true for codes after which every call on the context fails. CUresult in the driver's manual lists these
+ * codes. */
 static bool means_lost(tdict_cu result) {
   switch (result) {
   case 4:   /* deinitialized */
@@ -20,7 +21,7 @@ static bool means_lost(tdict_cu result) {
   case TDICT_CU_ILLEGAL_ADDRESS:
   case 702: /* a kernel ran too long */
   case 709: /* the context was destroyed */
-  case 710: /* an assertion of a kernel */
+  case 710: /* an assertion in a kernel failed */
   case 714: /* hardware stack error */
   case 715: /* illegal instruction */
   case 716: /* misaligned address */
@@ -48,8 +49,8 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
                            text);
 }
 
-/* Makes the gpu's context current. Capture mode "relaxed" allows calls such as cuMemHostRegister while another thread
- * of the program captures a graph. */
+/* Makes the gpu's context current, and sets capture mode "relaxed". This mode allows calls such as cuMemHostRegister
+ * while another thread of the program captures a graph. */
 static tdict_status push_context(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   tdict_cu result = d->ops->ctx_push(d, gpu->context);
@@ -79,7 +80,7 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
 }
 
 /* Enters a scope to free resources. Unlike tdict_gpu_enter(), this function also enters if the device is lost, and
- * retries a failed push once. Otherwise the resources would leak. */
+ * retries a failed push once. Without a scope, the resources would leak. */
 static void enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
@@ -104,7 +105,7 @@ void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
   if (block->event) tdict_gpu_give_event(gpu, block->event);
 }
 
-/* Destroys the resources that the gpu created. Frees kept blocks first, because freeing blocks queues work on
+/* Destroys the resources that the gpu has created. Frees kept blocks first, because freeing a block queues work on
  * free_stream. Call inside a scope. */
 static void destroy_resources(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
@@ -156,7 +157,8 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
   return TDICT_OK;
 }
 
-/* Returns the array with room for another pointer. Returns NULL if out of memory; the old array stays valid. */
+/* Returns the array with room for another pointer. If memory is exhausted, returns NULL, and the old array stays
+ * valid. */
 static void *grow_array(void *array, int count, int *cap) {
   if (count < *cap) return array;
   int wanted = *cap ? 2 * *cap : 16;
@@ -234,7 +236,8 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
   if (status != TDICT_OK) return status;
   status = tdict_gpu_record(gpu, event, after, err);
   if (status == TDICT_OK) status = tdict_gpu_stream_wait(gpu, stream, event, err);
-  tdict_gpu_give_event(gpu, event); /* later records of the event do not change the queued wait */
+  tdict_gpu_give_event(gpu, event); /* the wait is queued already, so later records of the event do not change the
+                                     * wait */
   return status;
 }
 
@@ -259,7 +262,7 @@ bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const voi
   bool own = pinned_by && pinned_by->driver == gpu->driver;
   if (own && in <= storage->bytes && bytes <= storage->bytes - in)
     return true; /* this driver pinned the whole storage, so no driver call is needed */
-  /* Walk over the registrations that cover the range. */
+  /* Check the registrations that cover the range, one after another. */
   for (size_t left = bytes;;) {
     tdict_cu_pointer p = {0};
     if (gpu->driver->ops->pointer(gpu->driver, (const void *)at, &p) != TDICT_CU_SUCCESS) return false;

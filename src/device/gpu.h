@@ -1,5 +1,6 @@
-/* Declares a GPU, which is built on a driver's table: its context, its memory, and its pooled streams and events. A gpu
- * is reference counted, and each storage in its memory holds a reference. Thread rule: safe from any thread. */
+/* Declares the struct of a GPU: its context, its memory, and its pooled streams and events. The functions call the
+ * driver through its table. A gpu is reference counted, and each storage in its memory holds a reference. Thread rule:
+ * safe from any thread. */
 #ifndef TDICT_DEVICE_GPU_H
 #define TDICT_DEVICE_GPU_H
 
@@ -33,7 +34,7 @@ struct tdict_gpu {
   tdict_log *log;                    /* retained; NULL: no log */
   _Atomic(uint64_t) peers_asked;     /* relaxed; bit n: allow_peer_access() ran for ordinal n */
   _Atomic(int32_t) lost;             /* relaxed; the driver's code if the device is lost, else 0 */
-  pthread_mutex_t lock;              /* guards: streams, events, their counts, counts, peak_live_bytes */
+  pthread_mutex_t lock;              /* guards: streams, events, their numbers, `counts`, peak_live_bytes */
   tdict_cu_stream *streams;          /* idle streams */
   int num_streams, cap_streams;
   tdict_cu_event *events; /* idle events */
@@ -41,7 +42,7 @@ struct tdict_gpu {
   tdict_memory_counts counts;
   size_t peak_live_bytes;
   pthread_mutex_t queue_lock;  /* held while a copy and its event are queued, see tdict_gpu_begin_queue() */
-  pthread_mutex_t bounce_lock; /* guards: bounce and its bytes, until the copies through it are done */
+  pthread_mutex_t bounce_lock; /* guards: `bounce` and its bytes. Held until the copies through this buffer are done */
   void *bounce;                /* pinned buffer of TDICT_GPU_BOUNCE_BYTES, allocated at first use */
 };
 
@@ -61,9 +62,9 @@ typedef struct tdict_gpu_scope {
   bool entered;
 } tdict_gpu_scope;
 /* Makes the gpu's context current on this thread and sets the thread's capture mode to relaxed. tdict_gpu_leave()
- * restores both, and does nothing if enter failed. Scopes nest. Every function below marked "inside a scope" must be
- * called between tdict_gpu_enter() and tdict_gpu_leave(). TDICT_EFORKED; TDICT_ELOST the device is lost;
- * TDICT_EDEVICE. */
+ * restores both, and does nothing if tdict_gpu_enter() failed. Scopes may be nested. Every function below marked
+ * "inside a scope" must be called between tdict_gpu_enter() and tdict_gpu_leave(). Returns TDICT_ELOST if the device is
+ * lost. Other errors: TDICT_EFORKED, TDICT_EDEVICE. */
 tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err);
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
 /* Converts a driver's code to a status. The error names `call` and the code. Returns TDICT_OK for TDICT_CU_SUCCESS,
@@ -78,7 +79,7 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream); /* the stream must have no pending work */
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err);
 void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event);
-/* Makes work queued on `stream` from now on wait for the work already queued on `after`. Call inside a scope. */
+/* Makes later work on `stream` wait for all work that is queued on `after` now. Call inside a scope. */
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
 
 /* The next four functions call the driver and convert its code with tdict_gpu_check(). Call them inside a scope. */
@@ -98,9 +99,10 @@ tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_eve
 /* Returns TDICT_ECAPTURE if the stream is being captured into a graph. `what` begins the message. Call inside a
  * scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
-/* Locks the gpu's queue lock, so that only one thread at a time queues copies. Otherwise threads would sleep on a lock
- * inside the driver. Returns false after a bounded wait. The caller then queues without the lock, so that a driver call
- * that hangs on one thread does not block the others. Pass the result to tdict_gpu_end_queue(). */
+/* Locks the gpu's queue lock, so that only one thread at a time queues copies. Without this lock, threads would sleep
+ * on a lock inside the driver. If the lock is not free after a short time, returns false. The caller then queues
+ * without the lock, so that a driver call that hangs on one thread does not block other threads. Pass the result to
+ * tdict_gpu_end_queue(). */
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);
 void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
 /* Queues the copy of a rectangle. Pitches may be negative. The host memory of the rectangle should be pinned. One
@@ -110,13 +112,13 @@ void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* Queues up to TDICT_CU_MOST_LINES contiguous copies between host and device. Uses one driver call if the driver
- * supports batches, because the gaps between copies are then shorter. Call inside a scope. Fails as
- * tdict_gpu_queue_rect() does. */
+ * supports batches, because the gaps between copies are then shorter. Call inside a scope. Returns the
+ * errors of tdict_gpu_queue_rect(). */
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err);
 /* Queues the copy of a rectangle from memory of `from`, another gpu of the same driver, to memory of `gpu`. The driver
- * copies over a link between the gpus if a link exists, else through host memory. If `from` is NULL, `gpu` itself is
- * meant. Call inside a scope. Fails as tdict_gpu_queue_rect() does. */
+ * copies over a link between the gpus if a link exists, else through host memory. NULL for `from` means `gpu` itself.
+ * Call inside a scope. Returns the errors of tdict_gpu_queue_rect(). */
 tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* Returns true if the gpu's copy engines can access all of [address, address + bytes): the range is pinned memory. The

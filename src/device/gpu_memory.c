@@ -23,12 +23,12 @@ static size_t get_pool_bytes(tdict_gpu *gpu) {
   return result == TDICT_CU_SUCCESS ? (size_t)held : 0;
 }
 
-/* Allocates a block that any stream may use at once. */
+/* Allocates a block from the driver's pool. Any stream may use the block at once. */
 static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   void *data;
   tdict_cu result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
-  if (result == TDICT_CU_OUT_OF_MEMORY) { /* queued frees may still hold memory: wait for these frees and retry */
+  if (result == TDICT_CU_OUT_OF_MEMORY) { /* queued frees may still hold memory, so wait for these frees and retry */
     tdict_gpu_free_kept(gpu, 0, 0);
     d->ops->stream_synchronize(d, gpu->free_stream);
     d->ops->pool_trim(d, gpu->pool, 0);
@@ -44,7 +44,7 @@ static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out,
   }
   tdict_status status = tdict_gpu_check(gpu, result, "cuMemAllocFromPoolAsync", err);
   if (status != TDICT_OK) return status;
-  /* Wait, so that any stream may use the block. The wait is short: this stream only allocates. */
+  /* Wait, so that any stream may use the block. The wait is short, because this stream only allocates. */
   status = tdict_gpu_check(gpu, d->ops->stream_synchronize(d, gpu->alloc_stream), "cuStreamSynchronize", err);
   if (status == TDICT_OK)
     *out = data;
@@ -93,7 +93,7 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
 
 /* Makes free_stream wait for the fences and releases them. If a fence cannot be queued on a stream, waits for the fence
  * here. *out is an event that is recorded after the pending uses, or NULL if no use is pending. Returns false if no
- * such event could be recorded: the block must then not be kept. */
+ * such event could be recorded. The block must then not be kept. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
   bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;
@@ -123,7 +123,7 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
  * Frees a block that is larger than limit_bytes. */
 static void keep_block(tdict_gpu *gpu, const tdict_kept_block *block, size_t limit_bytes) {
   bool fits = block->bytes <= limit_bytes, kept = false;
-  while (fits && !kept) { /* repeat: another thread may fill the list meanwhile */
+  while (fits && !kept) { /* repeat, because another thread may fill the list meanwhile */
     tdict_gpu_free_kept(gpu, limit_bytes - block->bytes, TDICT_KEPT_BLOCKS - 1);
     kept = tdict_block_cache_put(&gpu->kept, block, limit_bytes);
   }
@@ -147,8 +147,8 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
     tdict_gpu_free_block(gpu, &freed); /* needs no current context */
 }
 
-/* Lets two gpus access each other's pools. Tries this once for each `other`. A failure is ignored: copies that name
- * both contexts then go through the host. */
+/* Allows two gpus to access each other's pools. Tries this once for each `other`. A failure is ignored, because peer
+ * copies can go through the host. */
 static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
   uint64_t bit = other->ordinal < 64 ? (uint64_t)1 << other->ordinal : 0;
@@ -160,7 +160,8 @@ static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
     d->ops->pool_allow_peer(d, gpu->pool, other->ordinal);
 }
 
-/* Queues one copy of a rectangle or a line by one driver call. `from`: the other gpu whose memory is read, or NULL. */
+/* Queues a copy of a rectangle or a line with one driver call. `from` is the other gpu whose memory is read, or
+ * NULL. */
 static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, const tdict_cu_rect *r,
                                       tdict_cu_stream stream, tdict_error *err) {
   tdict_driver *d = gpu->driver;
@@ -189,9 +190,9 @@ static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, con
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
-/* Returns how many of the `bytes` bytes at a host address one copy can cover: the bytes up to the end of the
- * registration. If the memory is not registered, returns `bytes`. If the query fails, returns the bytes up to the next
- * address where a registration may end. */
+/* Returns how many of the `bytes` bytes at a host address one copy can cover. Returns the bytes up to the end of the
+ * registration that contains the address. If the memory is not registered, returns `bytes`. If the query fails, returns
+ * the bytes up to the next address where a registration may end. */
 static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) {
   uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
   tdict_cu_pointer p = {0};
@@ -219,7 +220,7 @@ static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdic
   return status;
 }
 
-/* Returns true if one driver call can copy the rectangle: its pitches are valid, and its host memory is in one
+/* Returns true if one driver call can copy the rectangle. The pitches must be valid, and the host memory must be in one
  * registration. */
 static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
   if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
@@ -230,7 +231,7 @@ static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rec
   return bytes_to_boundary(gpu, kind == TDICT_CU_H2D ? r->src : r->dst, extent) == extent;
 }
 
-/* Queues the rectangle as one copy if possible, else one copy for each row. */
+/* Queues the rectangle as one copy if possible. Otherwise queues a copy for each row. */
 static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *r,
                                     tdict_cu_stream stream, tdict_error *err) {
   if (r->height == 0) return TDICT_OK;
@@ -245,7 +246,7 @@ static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict
         &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width, r->height}, stream,
         err);
   tdict_status status =
-      TDICT_OK; /* copy row by row: a pitch is too small, negative or too large, or a registration ends inside the
+      TDICT_OK; /* copy row by row, because a pitch is invalid for the driver, or a registration ends inside the
                  * rectangle */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
     status = queue_contiguous(gpu, from, kind,
@@ -270,7 +271,8 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
 
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err) {
-  /* Each copy of a batch must lie in one registration. Otherwise queue the copies one by one. */
+  /* In a driver call for several copies, the host memory of each copy must be in one registration. If not, queue the
+   * copies one by one. */
   bool as_batch = count > 1;
   for (size_t i = 0; i < count && as_batch; i++) {
     const void *host = kind == TDICT_CU_H2D ? lines[i].src : lines[i].dst;
@@ -292,7 +294,7 @@ static tdict_status synchronize(tdict_gpu *gpu, tdict_cu_stream stream, tdict_er
   return tdict_gpu_check(gpu, gpu->driver->ops->stream_synchronize(gpu->driver, stream), "cuStreamSynchronize", err);
 }
 
-/* Copies a piece that fits the pinned buffer: to the buffer, then to the host memory. */
+/* Copies a piece that fits the pinned buffer, first to the buffer and then to the host memory. */
 static tdict_status copy_piece_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_stream stream, tdict_error *err) {
   tdict_rect to_bounce = *r;
   to_bounce.dst = gpu->bounce;
@@ -330,7 +332,8 @@ static tdict_status copy_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_s
   return status;
 }
 
-/* Copies on a separate stream and waits. The copy is ordered after the legacy stream, as cudaMemcpy is. */
+/* Copies on a separate stream and waits. The copy runs after the work that is queued on the legacy stream, as with
+ * cudaMemcpy. */
 static tdict_status copy_and_wait(tdict_gpu *gpu, const tdict_rect *r, tdict_direction direction, tdict_error *err) {
   tdict_cu_stream stream;
   tdict_status status = tdict_gpu_take_stream(gpu, &stream, err);
@@ -394,7 +397,7 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
     size_t live = gpu->counts.live_bytes;
     pthread_mutex_unlock(&gpu->lock);
     size_t held = get_pool_bytes(gpu);
-    if (held > live && held - live > keep_bytes) /* this check avoids an overflow of live + keep_bytes */
+    if (held > live && held - live > keep_bytes) /* after this check, live + keep_bytes cannot overflow */
       gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, live + keep_bytes);
   }
   tdict_gpu_leave(gpu, &scope);

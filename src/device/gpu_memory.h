@@ -1,5 +1,5 @@
-/* Declares the implementation of tdict_memory for a gpu. gpu_memory.c also defines the copy functions that gpu.h
- * declares. */
+/* Declares the implementation of tdict_memory for a gpu. gpu_memory.c also defines the functions of gpu.h that queue
+ * copies. */
 #ifndef TDICT_DEVICE_GPU_MEMORY_H
 #define TDICT_DEVICE_GPU_MEMORY_H
 

@@ -8,8 +8,8 @@
 #include "device/counted.h"
 #include "device/gpu_memory.h"
 
-/* Creates the pool. INTERNAL_DEPENDENCIES is off: otherwise the pool may reuse memory whose free is still queued, and
- * the allocation then waits for that free. */
+/* Creates the memory pool. INTERNAL_DEPENDENCIES is off, because the pool could otherwise reuse memory whose free is
+ * still queued. The allocation would then wait for that free. */
 static tdict_status create_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   int supported = 0;
@@ -57,7 +57,7 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   gpu->driver = tdict_driver_retain(driver);
   gpu->ordinal = ordinal;
   gpu->node = -1;
-  /* Query the device. After this point a failure releases the gpu. */
+  /* Query the device. From here on, a failure releases the gpu. */
   driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
   tdict_status status =
       tdict_gpu_check(gpu, driver->ops->ctx_retain(driver, ordinal, &gpu->context), "cuDevicePrimaryCtxRetain", err);

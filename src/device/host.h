@@ -7,11 +7,11 @@
 
 /* Returns ordinary host memory, aligned to 64 bytes. The memory is static: references are not counted. */
 tdict_memory *tdict_host_memory(void);
-/* Creates a memory from which every allocation fails with `reason`, which is copied. Returns one reference, or NULL if
- * out of memory. */
+/* Creates a memory from which every allocation fails with a copy of `reason`. The caller owns the one reference.
+ * Returns NULL if host memory is exhausted. */
 tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error *reason);
-/* Returns a static memory from which every allocation fails with TDICT_ENOMEM. Callers use this memory if
- * tdict_absent_memory_create() fails, or in a forked child. */
+/* Returns a static memory from which every allocation fails with TDICT_ENOMEM. Callers use this memory in a forked
+ * child, or if tdict_absent_memory_create() fails. */
 tdict_memory *tdict_no_memory(void);
 
 #endif

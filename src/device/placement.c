@@ -1,5 +1,5 @@
-/* Finds a GPU's NUMA node in sysfs and binds worker threads to it. Nothing is stored. See placement.h for the thread
- * rule. */
+/* Finds a GPU's NUMA node in sysfs and binds worker threads to the node's processors. The functions store nothing. See
+ * placement.h for the thread rule. */
 #include "device/placement.h"
 
 #include <stdio.h>

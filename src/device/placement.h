@@ -1,5 +1,5 @@
 /* Finds the NUMA node of a GPU and binds the threads of a pool to the node's processors. Processors that the process
- * may not use are left out. The library reads sysfs when a context is created and when a gpu is opened. These functions
+ * may not use are ignored. The library reads sysfs when a context is created and when a gpu is opened. These functions
  * store nothing. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_PLACEMENT_H
 #define TDICT_DEVICE_PLACEMENT_H

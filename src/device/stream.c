@@ -7,8 +7,8 @@
 
 enum { LAST_SPECIAL_HANDLE = 2 }; /* CU_STREAM_PER_THREAD. Handles up to this value are valid on every device. */
 
-/* Returns false if another simulated driver or device created the stream. `driver` may be closed: only its address is
- * compared. Returns true for cuda, because the CUDA driver checks handles itself. */
+/* Returns false if the stream belongs to another simulated driver or device. `driver` may be closed, because only its
+ * address is compared. Returns true for cuda, because the CUDA driver checks handles itself. */
 static bool handle_is_of_device(const tdict_driver *driver, tdict_stream_owner owner, tdict_stream s) {
   if (s.device.type != TDICT_DEVICE_SIM || !owner || (uintptr_t)s.handle <= LAST_SPECIAL_HANDLE) return true;
   int32_t ordinal;

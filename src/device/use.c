@@ -1,5 +1,5 @@
-/* A use implements tdict_fence by an event on a stream of the program. The fence can be polled, waited for, or queued
- * as a wait on another stream. See use.h for ownership and threads. */
+/* Implements uses. A use is a tdict_fence with an event on a stream of the program. The host can poll the fence or wait
+ * for the fence, and another stream can wait for the fence. See use.h for ownership and threads. */
 #include "device/use.h"
 
 #include <stdlib.h>
@@ -14,7 +14,8 @@ typedef struct use {
   tdict_cu_event event;
 } use;
 
-/* Treats an event whose query fails as done. Otherwise its waiters would never return. */
+/* Returns true if the event is done, and also if the query fails. Waiters would never return if a failed query counted
+ * as not done. */
 static bool use_poll(tdict_fence *fence) {
   use *u = (use *)fence;
   tdict_gpu_scope scope;

@@ -1,6 +1,7 @@
-/* Makes a batch: fetches its samples, collates them, pins the result or sends it to the device.
+/* Makes a batch: fetches its samples, collates the samples, and pins the batch or sends the batch to the device.
  * Ownership: the calling thread owns the slot and its contents during a call.
- * Thread rule: several threads at once, each with a different slot. The caller holds no lock. */
+ * Thread rule: several threads may call these functions at once, each with a different slot. The caller holds no
+ * lock. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,10 +15,10 @@
 #include "transfer/job.h"
 #include "tree/create_from.h"
 
-#define STOP_CHECK_NS 5000000 /* interval at which a worker that waits for a transfer checks if the loader stops */
+#define STOP_CHECK_NS 5000000 /* interval at which a worker that waits for a transfer checks whether the loader stops */
 
-/* Puts the index of the sample before the message of a dataset function. If `index` is -1, puts the number of the batch
- * there. Keeps the code of the operating system and the path. Returns `status`. */
+/* Puts the index of the sample before the message of a dataset function. If `index` is -1, uses the number of the batch
+ * instead. Keeps the code of the operating system and the path. Returns `status`. */
 static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot *slot, int64_t index,
                                        tdict_status status) {
   char text[sizeof slot->error.message];
@@ -39,9 +40,7 @@ static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot 
   return status;
 }
 
-/* Writes the indices of the batch's samples. For a stream these are consecutive numbers. The product cannot overflow:
- * tdict_loader_check_state() limits the positions of a stream, and in an epoch the product is below the number of
- * samples. */
+/* Writes the indices of the batch's samples. The indices of a stream are consecutive numbers. */
 static void find_indices(const tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_sampler *sampler = l->epoch.sampler;
   for (int64_t i = 0; i < slot->count; i++) {
@@ -94,8 +93,8 @@ static void release_samples(tdict_loader_slot *slot, int64_t count) {
   for (int64_t i = 0; i < count; i++) tdict_release(slot->samples[i]);
 }
 
-/* Fetches each sample as a tree. *num_fetched is the number of trees in `samples`, also on failure; the caller releases
- * them. */
+/* Fetches each sample as a tree. *num_fetched is the number of trees in `samples`, also after a failure. The caller
+ * releases these trees. */
 static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot, int64_t *num_fetched) {
   const tdict_dataset *d = &l->dataset;
   for (*num_fetched = 0; *num_fetched < slot->count; (*num_fetched)++) {
@@ -115,8 +114,8 @@ static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot, int6
   return TDICT_OK;
 }
 
-/* Returns TDICT_EINVAL if a batch has more tokens than max_tokens, because the dataset's `sample_length` returned other
- * lengths than the samples have. */
+/* Returns TDICT_EINVAL if a batch has more tokens than max_tokens. In this case the dataset's `sample_length` has
+ * returned a wrong length. */
 static tdict_status check_num_tokens(const tdict_loader *l, tdict_loader_slot *slot, int64_t num_tokens) {
   if (l->options.max_tokens == 0 || num_tokens <= l->options.max_tokens) return TDICT_OK;
   return tdict_fail(&slot->error, TDICT_EINVAL,
@@ -136,7 +135,7 @@ static tdict_status read_padded_lengths(const tdict_loader *l, tdict_loader_slot
   return check_num_tokens(l, slot, slot->count * slot->max_seqlen);
 }
 
-/* Makes the batch from its samples: by the program's function, by packing, by padding, or by stacking. */
+/* Makes the batch from its samples: with the program's function `collate`, by packing, by padding, or by stacking. */
 static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_tree *const *samples = (const tdict_tree *const *)slot->samples;
   tdict_join_options join = tdict_join_options_default();
@@ -170,8 +169,8 @@ static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
   return status;
 }
 
-/* Pins a batch that stays on the cpu. If the batch has objects, calls tdict_pin_memory() even if the tensors are
- * pinned, because only hooks can pin objects. */
+/* Pins a batch that stays on the cpu, if the option pin_memory is set. If the batch has objects, calls
+ * tdict_pin_memory() even if the tensors are pinned, because only hooks can pin objects. */
 static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
   if (!l->options.pin_memory || (tdict_is_pinned(slot->tree) && tdict_num_objects(slot->tree) == 0)) return TDICT_OK;
   tdict_tree *pinned;
@@ -182,8 +181,8 @@ static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
   return TDICT_OK;
 }
 
-/* Returns true if the worker can queue the whole transfer by itself. In that case the batch is in pinned memory, so no
- * bytes are staged, and no hook runs. Waking a pool thread would only add latency. */
+/* Returns true if the worker should queue the whole transfer without pool threads. In that case the batch is in pinned
+ * memory, so no bytes are staged, and no hook runs. Waking a pool thread would only add latency. */
 static bool needs_no_pool_thread(const tdict_loader *l, const tdict_loader_slot *slot) {
   return !l->options.collate && tdict_num_objects(slot->tree) == 0;
 }
@@ -195,7 +194,8 @@ static bool is_stopping_or_paused(tdict_loader *l) {
   return stops;
 }
 
-/* Stores a fence in `in_flight` and returns the fence that was stored there. The caller owns the result. */
+/* Stores a fence in `in_flight` and returns the fence that was stored there before. The caller owns the returned
+ * fence. */
 static tdict_fence *exchange_in_flight(tdict_loader *l, int index, tdict_fence *fence) {
   pthread_mutex_lock(&l->lock);
   tdict_fence *before = l->in_flight[index];
@@ -204,8 +204,8 @@ static tdict_fence *exchange_in_flight(tdict_loader *l, int index, tdict_fence *
   return before;
 }
 
-/* Waits until the oldest transfer has ended. Checks regularly if the loader stops, since a stuck device must not block
- * tdict_loader_destroy(). */
+/* Waits until the oldest transfer has ended. Checks regularly whether the loader stops, because a stuck device must not
+ * block tdict_loader_destroy(). */
 static void wait_for_oldest_transfer(tdict_loader *l, int index) {
   tdict_fence *oldest = exchange_in_flight(l, index, NULL);
   if (!oldest) return;
@@ -228,8 +228,8 @@ static void release_ended_transfers(tdict_loader *l) {
   for (int i = 0; i < count; i++) ended[i]->ops->release(ended[i]);
 }
 
-/* Starts the transfer of a batch. Only one worker sends at a time: two threads inside the driver would block each
- * other. At most TDICT_LOADER_MAX_IN_FLIGHT transfers run at once. */
+/* Starts the transfer of a batch. Only one worker sends at a time, because two threads inside the driver would block
+ * each other. At most TDICT_LOADER_MAX_IN_FLIGHT transfers run at once. */
 static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (needs_no_pool_thread(l, slot)) o.num_threads = 0;
@@ -242,7 +242,7 @@ static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   wait_for_oldest_transfer(l, index);
   slot->waited_ns = tdict_now_ns() - since;
 
-  /* Queue the copy, and remember its fence. */
+  /* Start the transfer, and store its fence. */
   tdict_status status = tdict_to_device_async(l->context, slot->tree, l->device, &o, &slot->future, &slot->error);
   if (status == TDICT_OK) {
     tdict_fence *fence = &slot->future->fence;

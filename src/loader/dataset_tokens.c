@@ -15,7 +15,7 @@ typedef struct token_source {
   int64_t num_files, window, step;
   tdict_dtype dtype;
   tdict_token_file *files;
-  int64_t *first_sample; /* for each file the index of its first sample, then the number of samples */
+  int64_t *first_sample; /* index of the first sample of each file; the last element is the number of all samples */
   tdict_field fields[2];
   tdict_schema schema;
 } token_source;
@@ -33,7 +33,7 @@ static int64_t tokens_length(void *self) {
 }
 static const tdict_schema *tokens_schema(void *self) { return &((token_source *)self)->schema; }
 
-/* Returns the file that holds a sample, by binary search. */
+/* Returns the number of the file that holds a sample. Uses a binary search. */
 static int64_t find_file(const token_source *s, int64_t index) {
   int64_t low = 0, high = s->num_files; /* first_sample[low] <= index < first_sample[high] */
   while (high - low > 1) {
@@ -53,7 +53,7 @@ static void widen_u16(const uint16_t *src, int64_t count, bool wide, void *dst) 
     for (int64_t i = 0; i < count; i++) ((int32_t *)dst)[i] = src[i];
 }
 
-/* Widens tokens to int64, or copies them to int32. Returns false if a token does not fit int32. */
+/* Widens tokens to int64, or copies the tokens to int32. Returns false if a token does not fit int32. */
 static bool widen_u32(const uint32_t *src, int64_t count, bool wide, void *dst) {
   uint32_t all_bits = 0;
   if (wide)
@@ -72,14 +72,14 @@ static bool widen_tokens(const tdict_token_file *file, int64_t begin, int64_t co
   return true;
 }
 
-/* The destination of a batch, and the kind of stores for each row. */
+/* The addresses to which a batch is written, and the kind of stores for each row. */
 typedef struct batch_writer {
   char *tokens, *targets;
   tdict_row_stores stores;
 } batch_writer;
 
-/* Writes one window. Non-temporal stores must cover whole cache lines, so tokens are first widened into a small buffer.
- * */
+/* Writes one window. Non-temporal stores must cover whole cache lines. Tokens are therefore first widened into a small
+ * buffer. */
 static bool write_tokens(const token_source *s, const tdict_token_file *file, int64_t begin, char *dst,
                          tdict_stream_kind stores) {
   enum { BUFFER_TOKENS = 256 };
@@ -142,7 +142,8 @@ static tdict_status check_token_options(const tdict_token_options *o, tdict_erro
   return TDICT_OK;
 }
 
-/* Maps all files, and numbers their samples. A window also needs the token after it, which is its last target. */
+/* Maps all files, and numbers their samples. A window also needs the token after the window, which is the last
+ * target. */
 static tdict_status open_token_files(token_source *s, const tdict_token_options *o, tdict_error *err) {
   s->files = calloc((size_t)o->num_paths, sizeof *s->files);
   s->first_sample = calloc((size_t)o->num_paths + 1, sizeof *s->first_sample);

@@ -14,15 +14,15 @@
 #include "tree/agree.h"
 
 static const char error_prefix[] = "dataset_from_tree";
-/* ROWS_PER_PASS: rows whose offsets are computed at once. MIN_STREAMED_BYTES: shorter rows are written through the
- * cache, since non-temporal stores need whole cache lines. */
+/* ROWS_PER_PASS: number of rows whose offsets are computed at once. MIN_STREAMED_BYTES: shorter rows are written with
+ * plain stores, because non-temporal stores need whole cache lines. */
 enum { MAX_ROW_NDIM = 6, ROWS_PER_PASS = 256, MIN_STREAMED_BYTES = 256 };
 
 typedef struct tree_source {
   tdict_tree *tree;
   int64_t length;
   size_t num_fields, capacity;
-  tdict_field *fields;   /* their paths are owned by this record */
+  tdict_field *fields;   /* the paths of the fields are owned, too */
   size_t *row_bytes;     /* bytes of a row of each field */
   bool has_strided_rows; /* true if at least one field has rows that are not contiguous */
   tdict_schema schema;
@@ -43,12 +43,15 @@ static bool is_row_contiguous(const tdict_tensor *t) {
   int64_t step = 1;
   for (int i = tdict_tensor_ndim(t) - 1; i > 0; i--) {
     if (shape[i] != 1 && strides[i] != step) return false;
-    if (!tdict_mul_i64(step, shape[i], &step)) return false; /* The shape of an empty tensor may overflow. */
+    if (!tdict_mul_i64(step, shape[i], &step))
+      return false; /* The product of an empty tensor's dimensions may
+                                                              * overflow. */
   }
   return true;
 }
 
-/* Checks a leaf of the tree and adds it to the table of fields. Called by tdict_walk() for each entry. */
+/* Checks a leaf of the tree and adds the leaf to the table of fields. tdict_walk() calls this function for each
+ * entry. */
 static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_error *err) {
   tree_source *s = user;
   if (entry->tree) return TDICT_OK;
@@ -70,14 +73,15 @@ static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_e
   if (s->num_fields == s->capacity)
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree was changed while it was read", error_prefix);
 
-  /* Describe its rows. */
+  /* Describe the tensor's rows. */
   tdict_field *field = &s->fields[s->num_fields];
   field->dtype = tdict_tensor_dtype(t);
   field->ndim = ndim;
   size_t bytes = tdict_dtype_bytes(field->dtype);
   for (int i = 0; i < ndim; i++) {
     field->shape[i] = tdict_tensor_shape(t)[i + 1];
-    if (!tdict_mul_size(bytes, (size_t)field->shape[i], &bytes)) /* Possible only if the tree has no samples. */
+    if (!tdict_mul_size(bytes, (size_t)field->shape[i], &bytes)) /* An overflow is possible only if the tree has no
+                                                                  * samples. */
       return tdict_fail(err, TDICT_EOVERFLOW, "%s: a sample's bytes do not fit 64 bits", error_prefix);
   }
   field->path = strdup(entry->path);
@@ -123,7 +127,7 @@ static tdict_status gather_field(const tree_source *s, size_t f, const int64_t *
   const char *src = tdict_tensor_const_data(from);
   char *dst = tdict_tensor_data(to);
   if (!src || !dst) return fail_missing(field, err);
-  int64_t pitch = 0; /* The stride of a single sample is meaningless. */
+  int64_t pitch = 0; /* The stride of a dimension of size 1 is meaningless. */
   if (s->length > 1) pitch = tdict_tensor_strides(from)[0] * (int64_t)tdict_dtype_bytes(field->dtype);
   tdict_row_stores stores = tdict_row_stores_choose(to, count, bytes);
   const int64_t plain = bytes < MIN_STREAMED_BYTES ? count : stores.tail_begin;
@@ -133,7 +137,7 @@ static tdict_status gather_field(const tree_source *s, size_t f, const int64_t *
   return TDICT_OK;
 }
 
-/* Copies samples one by one, with all their fields. Slower than gather_field(), but works for any strides. */
+/* Copies samples one by one, with all their fields. This is slower than gather_field(), but works for any strides. */
 static tdict_status write_strided_rows(const tree_source *s, const int64_t *indices, int64_t count, tdict_tree *batch,
                                        tdict_error *err) {
   tdict_status status = TDICT_OK;
@@ -173,7 +177,7 @@ tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset *out,
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension to take samples from", error_prefix);
   tree_source *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", error_prefix);
-  /* Clone the nodes, so that keys which the program changes later do not invalidate the checks made here. */
+  /* Clone the nodes, so that the program cannot change the keys after they were checked. */
   tdict_status status = tdict_clone(tree, &s->tree, err);
   if (status != TDICT_OK) {
     release_tree_source(s);

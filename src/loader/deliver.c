@@ -1,4 +1,4 @@
-/* Hands batches to the consumer in order. A batch belongs to the consumer after tdict_loader_next() has returned it.
+/* Delivers batches to the consumer in order. A batch belongs to the consumer after tdict_loader_next() has returned it.
  * Thread rule: one thread at a time. The loader's lock guards the fields that workers also use. */
 #include <stdint.h>
 #include <string.h>
@@ -39,8 +39,8 @@ static tdict_status fail_timed_out(const tdict_loader *l, const tdict_loader_slo
       (long long)(first + slot->num_requested - 1), (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
 }
 
-/* Waits until the slot is READY, or fills it on this thread if the loader has no workers. Returns TDICT_ETIMEDOUT after
- * the deadline. The caller holds the lock. */
+/* Waits until the slot is READY. If the loader has no workers, fills the slot on this thread. Returns TDICT_ETIMEDOUT
+ * after the deadline. The caller holds the lock. */
 static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int64_t deadline, tdict_error *err) {
   if (l->num_threads == 0) {
     while (slot->state == TDICT_SLOT_FREE)
@@ -61,8 +61,8 @@ static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int
 }
 
 /* Waits until the transfer of a READY slot has ended, and returns TDICT_ETIMEDOUT after the deadline. The slot is not
- * freed, so the call can be repeated. A failed transfer is reported later by deliver_tree(). The caller holds the lock.
- * The function releases the lock while waiting, since no worker touches a READY slot. */
+ * freed, so the call can be repeated. deliver_tree() reports a failed transfer later. The caller holds the lock. The
+ * function releases the lock while waiting, because no worker accesses a READY slot. */
 static tdict_status wait_for_device(tdict_loader *l, const tdict_loader_slot *slot, int64_t deadline,
                                     tdict_error *err) {
   if (!slot->future || deadline == INT64_MAX) return TDICT_OK;
@@ -77,8 +77,8 @@ static tdict_status wait_for_device(tdict_loader *l, const tdict_loader_slot *sl
 }
 
 /* Moves the contents of a READY slot to `out` and frees the slot. The caller holds the lock.
- * A stream may end in the middle of a batch. That batch is delivered first. The end of the epoch needs the next slot.
- * If no worker has begun the next slot, this function fills it. */
+ * A stream may end in the middle of a batch. That batch is delivered first. The next slot then delivers the end of the
+ * epoch. If no worker has begun the next slot, this function prepares that slot. */
 static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slot *out) {
   /* Move the contents out. */
   *out = *slot;
@@ -152,8 +152,8 @@ static int64_t get_deadline(const tdict_loader *l) {
   return l->options.timeout_ns ? tdict_deadline_ns(l->options.timeout_ns) : INT64_MAX;
 }
 
-/* Waits for the next batch and takes it. Begins the next epoch first if its beginning is due. If `waits_on_host` is true, also waits until the batch has arrived on the
- * device. */
+/* Waits for the next batch and takes the batch. First begins the next epoch if the previous epoch has ended. If
+ * `waits_on_host` is true, also waits until the batch has arrived on the device. */
 static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_loader_slot *out, tdict_error *err) {
   tdict_status status = tdict_loader_begin_epoch(l, err);
   if (status != TDICT_OK) return status;
@@ -167,7 +167,9 @@ static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_lo
     l->ready_sum += l->num_ready;
     l->num_calls++;
     status = wait_for_batch(l, slot, deadline, err);
-    if (l->num_threads == 0) deadline = get_deadline(l); /* Time spent fetching inline is not waiting. */
+    if (l->num_threads == 0)
+      deadline = get_deadline(l); /* The time in which this thread fetched does not count as
+                                                          * waiting. */
     if (status == TDICT_OK && waits_on_host) status = wait_for_device(l, slot, deadline, err);
     if (status == TDICT_OK) take_slot(l, slot, out);
   }
@@ -201,7 +203,8 @@ static void count_call(tdict_loader *l, int64_t began_ns, const tdict_loader_slo
   pthread_mutex_unlock(&l->lock);
 }
 
-/* Returns TDICT_EINVAL if the epoch had no batch. If `endless` is set, the caller would otherwise loop for ever. */
+/* Returns TDICT_EINVAL if the epoch had no batch. Without this check, the caller would loop for ever if `endless` is
+ * set. */
 static tdict_status check_epoch_had_batch(const tdict_loader *l, const tdict_loader_slot *end, tdict_error *err) {
   if (l->epoch.num_batches > 0 || end->position.batch > 0) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but the %s returned no batch in epoch %lld",
@@ -232,7 +235,8 @@ tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdic
   count_call(l, began, &slot, tree != NULL);
   if (status != TDICT_OK) return status;
 
-  /* Keep the batch until the next call, which records the work that the program queues now. */
+  /* Keep the batch until the next call. That call records the work that the program has queued on the stream until
+   * then. */
   if (stream && tree) {
     l->previous = tdict_retain(tree);
     l->previous_stream = *stream;

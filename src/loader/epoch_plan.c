@@ -13,7 +13,7 @@ typedef struct batch_list {
   const tdict_batch_limits *limits;
   tdict_batch_range *ranges;
   int64_t num_batches, capacity;
-  int64_t sum, longest; /* of the last batch */
+  int64_t sum, longest; /* sum and maximum of the lengths in the last batch */
 } batch_list;
 
 /* Returns true if a sample fits into the last batch. `length` is at most max_tokens. */
@@ -50,7 +50,7 @@ static tdict_status check_length(int64_t length, int64_t index, int64_t max_toke
   return TDICT_OK;
 }
 
-/* Divides the samples of all ranks into batches, in the order of the sampler. */
+/* Divides the samples of an epoch of all ranks into batches, in the order of the sampler. */
 static tdict_status divide_epoch(batch_list *list, const tdict_dataset *d, const tdict_sampler *sampler, int64_t epoch,
                                  tdict_error *err) {
   int64_t num_samples = tdict_sampler_get_order(sampler).num_samples;
@@ -65,7 +65,7 @@ static tdict_status divide_epoch(batch_list *list, const tdict_dataset *d, const
     if (length > list->longest) list->longest = length;
   }
 
-  /* Leave out the last batch if it is not full. */
+  /* If drop_last is set, leave out the last batch if that batch is not full. */
   if (!list->limits->drop_last || list->num_batches == 0) return TDICT_OK;
   int64_t count = list->ranges[list->num_batches - 1].count;
   int64_t tokens = list->limits->counts_padding ? count * list->longest : list->sum;
@@ -73,8 +73,9 @@ static tdict_status divide_epoch(batch_list *list, const tdict_dataset *d, const
   return TDICT_OK;
 }
 
-/* Gives this rank the batches rank, rank + world_size, ... of the list. All ranks get the same number of batches: the
- * first batches of the epoch complete the last round, or the last round is left out. */
+/* Gives this rank the batches rank, rank + world_size, ... of the list. All ranks get the same number of batches. If
+ * the last world_size batches are incomplete, the first batches of the epoch complete them, or this rest is left
+ * out. */
 static tdict_status take_rank(tdict_epoch_plan *plan, const batch_list *list, const tdict_sampler *sampler,
                               tdict_error *err) {
   tdict_sampler_order order = tdict_sampler_get_order(sampler);

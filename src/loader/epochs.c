@@ -1,5 +1,5 @@
 /* Determines the samples of an epoch: the length of the dataset and the sampler. If the length of the dataset varies,
- * each epoch begins with a call of tdict_loader_next(), and no batch of the epoch is prefetched before that call.
+ * each epoch begins with a call of tdict_loader_next(). No batch of the epoch is prefetched before that call.
  * Ownership: a tdict_loader_epoch owns a reference to its sampler.
  * Thread rule: see tdict/loader.h. The loader's lock is not held while a function of the dataset runs. */
 #include "base/error.h"
@@ -34,7 +34,7 @@ static tdict_status count_batches(const tdict_loader *l, tdict_loader_epoch *epo
   if (num_indices > epoch->dataset_length)
     return tdict_fail(err, TDICT_EINVAL, "loader: the sampler draws from %lld samples, but the dataset has %lld",
                       (long long)num_indices, (long long)epoch->dataset_length);
-  if (l->limits.max_tokens > 0) { /* The plan counts the batches. */
+  if (l->limits.max_tokens > 0) { /* The plan of the epoch determines the number of batches. */
     epoch->num_batches = l->epoch.num_batches;
     return TDICT_OK;
   }
@@ -86,7 +86,8 @@ tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *l, const tdict_lo
   if (state->batch > 0 && state->dataset_length > now)
     return tdict_fail(err, TDICT_EINVAL, "loader state: the epoch has %lld samples, but the dataset has %lld",
                       (long long)state->dataset_length, (long long)now);
-  /* The state of a stream has no length. tdict_loader_check_state() compares the state with any epoch, and fails. */
+  /* The length in a stream's state is negative. For such a state, tdict_loader_check_state() fails with any epoch, so
+   * the length 0 serves as well. */
   return tdict_loader_plan_epoch(l, state->dataset_length < 0 ? 0 : state->dataset_length, out, err);
 }
 

@@ -50,7 +50,7 @@ static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;
 }
 
-/* Copies the pack options, and checks that they have room for the largest batch. */
+/* Copies the pack options, and checks that num_tokens and num_sequences are large enough for the largest batch. */
 static tdict_status read_pack_options(tdict_loader *l, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
   if (!o->pack) return TDICT_OK;
@@ -111,7 +111,7 @@ static tdict_status plan_batches(tdict_loader *l, tdict_error *err) {
                     (long long)o->max_tokens, o->drop_last ? ", and drop_last is set" : "");
 }
 
-/* Finds the device that batches are delivered on, and the memory that host batches are allocated from. Batches for a
+/* Finds the device on which batches are delivered, and the memory in which batches are made on the host. Batches for a
  * GPU are always fetched into pinned memory, because only copies from pinned memory are asynchronous. */
 static tdict_status resolve_device(tdict_loader *l, tdict_error *err) {
   tdict_device given = l->options.device;
@@ -240,12 +240,12 @@ void tdict_loader_destroy(tdict_loader *l) {
   tdict_loader_stop_workers(l);
   if (tdict_loader_finish_previous(l, NULL) != TDICT_OK) tdict_release(l->previous);
   tdict_dataset d = l->dataset;
-  free_loader(l); /* Free batches before the dataset: batches may refer to memory of the dataset. */
+  free_loader(l); /* Batches are freed before the dataset, because batches may refer to memory of the dataset. */
   tdict_dataset_reset(&d);
 }
 
 int64_t tdict_loader_length(const tdict_loader *l) {
-  /* Without the lock if the number is constant, or if the lock belongs to the parent process. */
+  /* Read the number without the lock if the number is constant, or if the lock belongs to the parent process. */
   bool is_constant = !l->dataset.length_varies && l->limits.max_tokens == 0;
   if (is_constant || tdict_forkmark_forked(l->mark)) return l->epoch.num_batches;
   pthread_mutex_t *lock = (pthread_mutex_t *)&l->lock; /* The lock changes even for a const loader. */
@@ -258,7 +258,7 @@ int64_t tdict_loader_length(const tdict_loader *l) {
 tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
   tdict_status status =
-      tdict_forkmark_check(l->mark, "loader state", err); /* In a forked child the lock may never be unlocked. */
+      tdict_forkmark_check(l->mark, "loader state", err); /* In a forked child, the lock may stay locked for ever. */
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);
   tdict_loader_state s = tdict_loader_describe_state(l, &l->epoch, l->next_to_take);

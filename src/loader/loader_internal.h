@@ -1,7 +1,7 @@
-/* Defines the loader's private struct, and declares the functions that several files of the loader use.
- * Ownership: the loader owns its slots, its threads, the dataset and a reference to the sampler. A BUSY slot belongs to
- * the worker that fills it. A READY slot belongs to the consumer.
- * Thread rule: each field names the lock that guards it. The consumer is the thread that calls tdict_loader_next(). */
+/* Defines the loader's private struct, and declares the functions that several files of the loader use. Ownership: the
+ * loader owns its slots, its threads, the dataset and a reference to the sampler. A BUSY slot belongs to the worker
+ * that fills the slot. A READY slot belongs to the consumer.
+ * Thread rule: the comments of the fields name the locks. The consumer is the thread that calls tdict_loader_next(). */
 #ifndef TDICT_LOADER_INTERNAL_H
 #define TDICT_LOADER_INTERNAL_H
 
@@ -13,7 +13,7 @@
 #include "tdict/loader.h"
 #include "transfer/trace/trace.h"
 
-/* The position of a batch. The position after the last batch of an epoch is the end of that epoch. */
+/* The position of a batch. The position after the last batch of an epoch stands for the end of that epoch. */
 typedef struct tdict_batch_position {
   int64_t epoch, batch;
 } tdict_batch_position;
@@ -22,31 +22,33 @@ typedef struct tdict_batch_position {
 typedef struct tdict_loader_epoch {
   tdict_sampler *sampler; /* retained; NULL for a stream */
   int64_t dataset_length; /* -1 for a stream */
-  /* -1 for a stream. With max_tokens: in the epoch of the batch taken last; the consumer changes the number under the
-   * lock at any time */
+  /* -1 for a stream. If max_tokens is set: number of batches in the epoch of the batch that was taken last. The
+   * consumer then sets this field, under the lock, when the consumer takes a batch */
   int64_t num_batches;
 } tdict_loader_epoch;
 
 typedef enum tdict_loader_slot_state { TDICT_SLOT_FREE, TDICT_SLOT_BUSY, TDICT_SLOT_READY } tdict_loader_slot_state;
-/* A batch from the moment a worker begins it until the consumer takes it. The loader's lock guards the fields up to
- * `worker`. While the slot is BUSY, its worker owns `waited_ns` and the fields after `worker`. */
+/* Holds a batch from the time at which a worker begins the batch until the consumer takes the batch. The loader's lock
+ * guards the fields up to `worker`. While the slot is BUSY, its worker owns `waited_ns` and the fields after
+ * `worker`. */
 typedef struct tdict_loader_slot {
   tdict_loader_slot_state state;
   tdict_batch_position position;
   int64_t epoch_batches; /* number of batches in the epoch; -1: a stream */
-  int64_t first;         /* position of the first sample; with max_tokens among the samples of all ranks */
-  int64_t ticket;        /* batches begun before this batch, since the last tdict_loader_set_state() */
+  int64_t first;         /* position of the first sample among this rank's samples; if max_tokens is set, among the
+                          * samples of all ranks */
+  int64_t ticket;        /* number of batches begun before this batch, since the last tdict_loader_seek() */
   int64_t num_requested;
   int64_t began_ns;
-  int64_t waited_ns; /* time spent waiting to send; part of the time since began_ns */
+  int64_t waited_ns; /* time in which the worker waited before sending; part of the time since began_ns */
   int32_t worker;
-  int64_t count;        /* samples in the batch; less than num_requested if a stream ended */
+  int64_t count;        /* number of samples in the batch; less than num_requested if a stream ended */
   bool ends_epoch;      /* true: the epoch ends after the samples of this slot; count may be 0 */
   tdict_tree *tree;     /* the batch in host memory, or NULL */
   tdict_future *future; /* the transfer of the batch to the device, or NULL */
   size_t bytes;
-  int64_t num_tokens;   /* of a packed or padded batch: the sum of the lengths; else 0 */
-  int64_t max_seqlen;   /* of a packed or padded batch: the largest length; else 0 */
+  int64_t num_tokens;   /* packed or padded batch: sum of the samples' lengths; else 0 */
+  int64_t max_seqlen;   /* packed or padded batch: largest length of a sample; else 0 */
   tdict_status status;  /* the result of the whole batch */
   tdict_error error;    /* set if status is not TDICT_OK */
   int64_t *indices;     /* array of batch_size elements */
@@ -75,9 +77,9 @@ struct tdict_loader {
   tdict_device device;
   tdict_memory *memory;   /* allocates host batches; NULL: pageable memory */
   tdict_tracer *tracer;   /* borrowed from the engine */
-  const tdict_pool *pool; /* borrowed; the tracer uses the pool to find the track of a thread */
+  const tdict_pool *pool; /* borrowed; the tracer uses the pool to distinguish pool threads from other threads */
   int32_t depth;          /* number of slots */
-  int32_t num_threads;    /* threads that were started */
+  int32_t num_threads;    /* number of threads that were started */
   tdict_loader_worker *workers;
   tdict_loader_slot *slots;
 
@@ -85,18 +87,20 @@ struct tdict_loader {
    * worker with a BUSY slot read `epoch` without the lock. */
   tdict_loader_epoch epoch;
 
-  pthread_mutex_t send_lock; /* guards: num_sent; lets one worker send at a time; taken before `lock` */
+  pthread_mutex_t send_lock; /* guards: num_sent; held by the one worker that sends; taken before `lock` */
   int64_t num_sent;          /* the next transfer is stored in in_flight[num_sent % TDICT_LOADER_MAX_IN_FLIGHT] */
 
-  pthread_mutex_t lock;                               /* guards: the slots' states and all fields up to num_calls */
+  pthread_mutex_t lock;                               /* guards: the slots as described above, and all fields up to
+                                                       * num_calls */
   tdict_fence *in_flight[TDICT_LOADER_MAX_IN_FLIGHT]; /* retained: the latest transfers; NULL: none */
   pthread_cond_t can_begin;                           /* signalled if a batch may begin or the loader stops */
   pthread_cond_t batch_done;                          /* signalled if a slot became READY; uses the monotonic clock */
   pthread_cond_t can_fetch;                           /* signalled if num_fetched changed and the dataset is in_order */
-  int64_t num_begun, num_taken;                       /* batches since the last tdict_loader_set_state() */
+  int64_t num_begun, num_taken;                       /* numbers of batches since the last tdict_loader_seek() */
   int64_t num_fetched;                                /* ticket of the batch that an in_order dataset fetches next */
   tdict_batch_position next_to_begin, next_to_take;
-  tdict_epoch_plan plan;   /* with max_tokens: the plan of the epoch of next_to_begin, or a plan out of date; owned */
+  tdict_epoch_plan plan;   /* owned; if max_tokens is set: the plan for the epoch of next_to_begin, or an outdated
+                            * plan */
   size_t prefetched_bytes; /* number of bytes in READY slots */
   size_t last_batch_bytes; /* size of the batch that was completed last */
   int32_t num_busy, num_ready;
@@ -120,18 +124,19 @@ struct tdict_loader {
 
 /* batch.c */
 
-/* Fetches, collates, pins and sends the batch of a BUSY slot. Writes the result to the slot. Call without the lock. */
+/* Fetches and collates the batch of a BUSY slot, and pins the batch or sends the batch to the device. Writes the result
+ * to the slot. Call without the lock. */
 void tdict_loader_fill_slot(tdict_loader *loader, tdict_loader_slot *slot);
 /* Releases the batch of a slot, cancels its transfer and makes the slot FREE. */
 void tdict_loader_empty_slot(tdict_loader_slot *slot);
 
 /* saved_state.c */
 
-/* Returns the public state for a position of an epoch: the position, and every setting that the order of samples
- * depends on. */
+/* Returns the public state for a position of an epoch. The state holds the position, and every setting that the order
+ * of samples depends on. */
 tdict_loader_state tdict_loader_describe_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
                                                tdict_batch_position position);
-/* Returns TDICT_EINVAL if the state belongs to a loader with another order, or the number of its epoch is invalid. */
+/* Returns TDICT_EINVAL if the state belongs to a loader with another order of samples, or if its epoch is invalid. */
 tdict_status tdict_loader_check_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
                                       const tdict_loader_state *state, tdict_error *err);
 /* Returns TDICT_EINVAL if an epoch of `num_batches` does not have the batch of the state. */
@@ -140,11 +145,12 @@ tdict_status tdict_loader_check_batch(const tdict_loader *loader, int64_t num_ba
 
 /* epochs.c */
 
-/* Makes an epoch over `length` samples; -1 for a stream. The caller owns the epoch's reference to its sampler. Checks
- * the sampler against the length. */
+/* Makes an epoch over `length` samples. `length` is -1 for a stream. The caller owns the epoch's reference to its
+ * sampler. Checks that the sampler's indices are below the length. */
 tdict_status tdict_loader_plan_epoch(const tdict_loader *loader, int64_t length, tdict_loader_epoch *out,
                                      tdict_error *err);
-/* Makes the epoch of a saved state. If the dataset's length varies, the epoch has the length in the state. */
+/* Makes the epoch of a saved state. If the dataset's length varies, the epoch uses the length that the state
+ * contains. */
 tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *loader, const tdict_loader_state *state,
                                            tdict_loader_epoch *out, tdict_error *err);
 /* Replaces the epoch of the loader, and takes over the reference of `epoch`. The caller holds the lock, and no slot is
@@ -160,9 +166,9 @@ tdict_status tdict_loader_begin_epoch(tdict_loader *loader, tdict_error *err);
 tdict_status tdict_loader_start_workers(tdict_loader *loader, tdict_error *err);
 /* Stops and joins the threads. */
 void tdict_loader_stop_workers(tdict_loader *loader);
-/* Returns true if the next batch needs no plan, or the plan exists. Otherwise makes the plan and returns false, and the
- * caller must check again whether a batch may begin. The caller holds the lock. The function releases the lock while
- * planning. */
+/* Returns true if the next batch needs no plan, or if the plan exists. Otherwise makes the plan and returns false. The
+ * caller must then check again whether a batch may begin. The caller holds the lock. The function releases the lock
+ * while planning. */
 bool tdict_loader_plan_next(tdict_loader *loader);
 /* Begins the next batch and fills its slot on the calling thread. The plan must exist. The caller holds the lock. The
  * function releases the lock while fetching. Adds the time since `since_ns` to the idle time. */
@@ -172,7 +178,7 @@ void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_
 void tdict_loader_seek(tdict_loader *loader, tdict_batch_position to);
 /* Records the number of ready batches on the timeline. The caller holds the lock. */
 void tdict_loader_trace_ready(const tdict_loader *loader);
-/* Returns the position that follows `position` in an epoch of `num_batches`. The end of an epoch is followed by the
+/* Returns the position that follows `position` in an epoch of `num_batches`. After the end of an epoch, this is the
  * first batch of the next epoch. */
 tdict_batch_position tdict_loader_next_position(int64_t num_batches, tdict_batch_position position);
 static inline bool tdict_loader_is_stream(const tdict_loader *loader) { return !loader->epoch.sampler; }

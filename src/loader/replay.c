@@ -1,5 +1,5 @@
 /* Implements replay buffers. A buffer owns a shallow clone of its tree, and a dataset of that tree, which copies rows.
- * Thread rule: see tdict/replay.h. Fetches share the lock of the rows, and each writer has the lock alone. */
+ * Thread rule: see tdict/replay.h. Fetches hold `lock` for reading, and writers hold `lock` for writing. */
 #include "tdict/replay.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@
 struct tdict_replay {
   atomic_long references;
   tdict_tree *tree;      /* a shallow clone of the program's tree */
-  tdict_dataset dataset; /* of all rows of the tree, filled or not */
+  tdict_dataset dataset; /* the dataset of all rows of the tree, filled or not */
   const tdict_schema *schema;
   int64_t capacity;
 
@@ -23,7 +23,7 @@ struct tdict_replay {
    * `lock`. POSIX does not define whether a rwlock prefers its writers. */
   pthread_mutex_t entrance;
   pthread_rwlock_t lock;          /* guards: the elements of the tree, next_row */
-  int64_t next_row;               /* the row that is appended next */
+  int64_t next_row;               /* the next append writes to this row */
   _Atomic(int64_t) length, total; /* changed by the writer that holds `lock`, and read by any thread */
 };
 
@@ -95,8 +95,8 @@ void tdict_replay_release(tdict_replay *r) {
   free_replay(r);
 }
 
-/* Checks a tensor of the rows. Waits here for transfers into the tensor, so that no writer waits for a device under the
- * lock. tdict_index_set() checks dtypes and shapes. */
+/* Checks a tensor of the rows. Waits for transfers into the tensor here, so that no writer waits for a device while the
+ * writer holds the lock. tdict_index_set() checks dtypes and shapes. */
 static tdict_status check_tensor(const tdict_tensor *t, tdict_error *err) {
   char name[32];
   if (!tdict_is_on_host(t))
@@ -124,8 +124,8 @@ static tdict_status check_rows(const tdict_replay *r, const tdict_tree *rows, td
   return TDICT_OK;
 }
 
-/* Writes rows that continue at row 0 after the last row. One call writes both parts, since a call for each part could
- * fail after the first part was written. */
+/* Writes rows that reach the end of the buffer and continue at row 0. One call writes both parts, because the second of
+ * two calls could fail after the first part was written. */
 static tdict_status write_around_end(tdict_replay *r, const tdict_tree *rows, int64_t count, tdict_error *err) {
   int64_t *positions = malloc((size_t)count * sizeof *positions);
   if (!positions) return tdict_fail(err, TDICT_ENOMEM, "replay: no host memory for %lld positions", (long long)count);
@@ -209,7 +209,7 @@ static tdict_status fetch_filled_rows(void *self, const int64_t *indices, int64_
   return status;
 }
 
-/* Copies a row, since a view would show later writes. */
+/* Returns a copy of a row, because a view would show later writes. */
 static tdict_status fetch_filled_row(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
   tdict_replay *r = self;
   tdict_tree *row = NULL;

@@ -1,8 +1,7 @@
 /* Chooses the stores that write the rows of a batch. A device reads a cache line slowly while the line is in the
  * private cache of the core that wrote it. The lines of earlier rows have moved to the shared cache, which a device
- * reads faster than memory. So only the last rows of a pinned tensor are written by non-temporal stores, which bypass
- * the caches.
- * Owns no data. Thread rule: pure functions, thread-safe. */
+ * reads faster than memory. Therefore only the last rows of a pinned tensor are written with non-temporal stores, which
+ * bypass the caches. The functions own no data. Thread rule: thread-safe. */
 #ifndef TDICT_LOADER_ROW_STORES_H
 #define TDICT_LOADER_ROW_STORES_H
 
@@ -18,7 +17,7 @@ typedef struct tdict_row_stores {
   int64_t tail_begin;          /* first row of the tail; earlier rows use plain stores */
 } tdict_row_stores;
 
-/* Returns the stores for `rows` rows of `row_bytes` bytes each, in the memory of `leaf`. */
+/* Returns the kinds of stores for `rows` rows of `row_bytes` bytes each, in the memory of `leaf`. */
 static inline tdict_row_stores tdict_row_stores_choose(const tdict_tensor *leaf, int64_t rows, size_t row_bytes) {
   tdict_row_stores s = {TDICT_STREAM_PLAIN, rows};
   if (!tdict_tensor_is_pinned(leaf) || row_bytes == 0) return s;
@@ -27,7 +26,7 @@ static inline tdict_row_stores tdict_row_stores_choose(const tdict_tensor *leaf,
   s.tail_begin = tail_rows < (size_t)rows ? rows - (int64_t)tail_rows : 0;
   return s;
 }
-/* Returns the stores for one row. */
+/* Returns the kind of stores for one row. */
 static inline tdict_stream_kind tdict_row_stores_at(const tdict_row_stores *s, int64_t row) {
   return row < s->tail_begin ? TDICT_STREAM_PLAIN : s->tail_kind;
 }

@@ -12,8 +12,8 @@
 #include "loader/sampler_order.h"
 #include "loader/shuffle.h"
 
-/* A column of an alias table (Walker's method, filled as Vose describes). A draw that hits column i returns i with
- * probability own_share / 2^64, otherwise `other`. */
+/* A column of an alias table (Walker's method, filled as Vose describes). A draw that selects column i returns i with
+ * probability own_share / 2^64, and returns `other` otherwise. */
 typedef struct alias_column {
   uint64_t own_share;
   int64_t other;
@@ -22,8 +22,8 @@ typedef struct alias_column {
 struct tdict_sampler {
   atomic_long references;
   int64_t length;                  /* indices are 0 to length - 1 */
-  int64_t num_samples;             /* the option of the program */
-  int64_t num_drawn, num_per_rank; /* positions in an epoch of all ranks, and of this rank */
+  int64_t num_samples;             /* value of the option num_samples */
+  int64_t num_drawn, num_per_rank; /* number of positions in an epoch, of all ranks together and of one rank */
   int32_t kind, rank, world_size;
   bool drop_uneven;
   uint64_t seed, weights_hash;
@@ -100,7 +100,7 @@ static void fill_alias_table(tdict_sampler *s, const double *weights, double sum
   }
 }
 
-/* Allocates and fills the alias table, and hashes it for saved states. */
+/* Allocates and fills the alias table, and computes its hash for saved states. */
 static tdict_status build_alias_table(tdict_sampler *s, const double *weights, tdict_error *err) {
   double sum = 0;
   if (s->length == 0) return TDICT_OK;
@@ -195,7 +195,7 @@ tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
 int64_t tdict_sampler_draw(const tdict_sampler *sampler, int64_t epoch, int64_t draw) {
   if (sampler->kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
 
-  /* The kinds below draw at random, by a function of seed, epoch and position. */
+  /* The kinds below draw at random. The result depends only on the seed, the epoch and the position. */
   uint64_t key = tdict_mix(sampler->seed, (uint64_t)epoch);
   if (sampler->kind == TDICT_SAMPLER_SHUFFLED) {
     tdict_shuffle p = tdict_shuffle_make((uint64_t)sampler->length, key);
@@ -209,7 +209,7 @@ int64_t tdict_sampler_draw(const tdict_sampler *sampler, int64_t epoch, int64_t 
 
 int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position) {
   if (epoch < 0 || position < 0 || position >= sampler->num_per_rank) return -1;
-  /* The sum is unsigned, since it may exceed INT64_MAX. The sum is less than num_drawn + 2 * world_size. */
+  /* The sum is unsigned, because it may exceed INT64_MAX. The sum is less than num_drawn + 2 * world_size. */
   uint64_t position_of_all = (uint64_t)position * (uint64_t)sampler->world_size + (uint64_t)sampler->rank;
   return tdict_sampler_draw(sampler, epoch, (int64_t)(position_of_all % (uint64_t)sampler->num_drawn));
 }

@@ -1,6 +1,6 @@
 /* Creates and checks saved states of a loader. A saved state holds the position and the settings that the order of
  * samples depends on. If the settings of a state differ from the loader's settings, the call fails and the message
- * names the difference. Owns no data. Thread rule: pure functions, thread-safe. */
+ * names the difference. The functions own no data. Thread rule: thread-safe. */
 #include "base/error.h"
 #include "loader/loader_internal.h"
 #include "loader/sampler_order.h"
@@ -51,7 +51,7 @@ static const char *sampler_name(int32_t kind) {
 }
 
 /* Returns TDICT_EINVAL if the two states differ in a setting that changes the order of samples. The rank is not
- * compared, since one state serves all ranks. */
+ * compared, because all ranks can use one saved state. */
 static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_loader_state *mine, tdict_error *err) {
   const struct {
     const char *what;

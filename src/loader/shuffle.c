@@ -1,8 +1,8 @@
 /* Computes random permutations without a table, by a Feistel network over the cells of a rectangle. The rectangle is a
  * little larger than the range. A result outside the range is permuted again until the result is inside the range. The
- * numbers of the range are therefore permuted. This method is cycle walking (Black and Rogaway, "Ciphers with arbitrary
- * finite domains", 2002).
- * Owns no data. Thread rule: pure functions, thread-safe. */
+ * results are therefore a permutation of the range. This method is called cycle walking (Black and Rogaway, "Ciphers
+ * with arbitrary finite domains", 2002).
+ * The functions own no data. Thread rule: thread-safe. */
 #include "loader/shuffle.h"
 
 enum { ROUNDS = 8 };
@@ -36,8 +36,8 @@ tdict_shuffle tdict_shuffle_make(uint64_t count, uint64_t key) {
   return (tdict_shuffle){count, width, (count + width - 1) / width, key};
 }
 
-/* Permutes the cells of the rectangle. Each round adds a keyed hash of one coordinate to the other, modulo its range.
- * */
+/* Permutes the cells of the rectangle. Each round adds a keyed hash of one coordinate to the other coordinate, modulo
+ * the range of the other coordinate. */
 static uint64_t permute_cell(const tdict_shuffle *p, uint64_t i) {
   uint64_t left = i % p->width, right = i / p->width;
   for (uint64_t round = 0; round < ROUNDS; round += 2) {

@@ -21,7 +21,7 @@ static tdict_status fail_token_io(const char *path, const char *verb, tdict_erro
   return tdict_error_at(err, TDICT_EIO, path);
 }
 
-/* Maps the whole file. An empty file is not mapped, since mmap() fails for a length of 0. */
+/* Maps the whole file. An empty file is not mapped, because mmap() fails for a length of 0. */
 static tdict_status map_token_file(tdict_token_file *file, int fd, const char *path, tdict_error *err) {
   struct stat info;
   if (fstat(fd, &info) != 0) return fail_token_io(path, "inspected", err);

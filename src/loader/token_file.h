@@ -1,4 +1,4 @@
-/* A file of token ids, mapped into memory. The struct owns its mapping.
+/* Maps files of token ids into memory. The struct owns its mapping.
  * Thread rule: several threads may read an open file. */
 #ifndef TDICT_LOADER_TOKEN_FILE_H
 #define TDICT_LOADER_TOKEN_FILE_H
@@ -17,7 +17,7 @@ typedef struct tdict_token_file {
 } tdict_token_file;
 
 /* Opens and maps a file. `format` is a tdict_token_format. Returns TDICT_EIO if the file cannot be read. Returns
- * TDICT_EFORMAT if its size or header is wrong. In both cases err->path is `path`. */
+ * TDICT_EFORMAT if the size or the header of the file is wrong. In both cases err->path is `path`. */
 tdict_status tdict_token_file_open(tdict_token_file *out, const char *path, int32_t format, tdict_error *err);
 /* Unmaps the file. A second call does nothing. */
 void tdict_token_file_close(tdict_token_file *file);

@@ -1,7 +1,8 @@
-/* The loader's worker threads, and the order in which they begin batches. Each batch has a ticket: the number of
- * batches begun before it since the last tdict_loader_seek(). The batch with ticket t uses slot t % depth.
- * Ownership: a worker owns the slot that it has begun until it marks the slot READY.
- * Thread rule: the loader's lock guards tickets and slot states. It is released while a dataset function runs. */
+/* Runs the loader's worker threads, and determines the order in which workers begin batches. Each batch has a ticket:
+ * the number of batches begun before this batch since the last tdict_loader_seek(). The batch with ticket t uses slot t
+ * % depth. Ownership: a worker owns a slot from the begin of the batch until the worker marks the slot READY.
+ * Thread rule: the loader's lock guards tickets and slot states. The lock is released while a function of the dataset
+ * runs. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -16,8 +17,8 @@ tdict_batch_position tdict_loader_next_position(int64_t num_batches, tdict_batch
 }
 
 /* Returns true if a slot is free and the prefetched batches are below prefetch_bytes. The size of a BUSY batch is
- * unknown, so the size of the last complete batch is the estimate. One prefetched batch is always allowed, since a
- * batch larger than the limit could otherwise never begin. */
+ * unknown, so the size of the last complete batch serves as an estimate. One prefetched batch is always allowed,
+ * because a batch larger than the limit could otherwise never begin. */
 static bool may_begin_batch(const tdict_loader *l) {
   if (l->is_paused || l->is_planning || l->epoch_ended || l->awaits_epoch || l->failure.status != 0) return false;
   int64_t ahead = l->num_begun - l->num_taken;
@@ -46,7 +47,8 @@ bool tdict_loader_plan_next(tdict_loader *l) {
   return false;
 }
 
-/* Returns the samples of the batch at a position. The count is 0 at the end of an epoch. */
+/* Returns the samples of the batch at a position. The count is 0 at the end of an epoch. The number of the first sample
+ * cannot overflow, because tdict_loader_check_batch() limits the batches of saved states. */
 static tdict_batch_range get_range(const tdict_loader *l, tdict_batch_position position) {
   if (l->limits.max_tokens > 0) return tdict_epoch_plan_at(&l->plan, position.batch);
   int64_t first = position.batch * l->options.batch_size;
@@ -85,7 +87,9 @@ static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   l->next_to_begin = tdict_loader_next_position(slot->epoch_batches, l->next_to_begin);
   if (slot->ends_epoch && l->dataset.length_varies) l->awaits_epoch = true;
   l->num_busy++;
-  if (may_begin_batch(l)) pthread_cond_signal(&l->can_begin); /* Taking a batch wakes only one worker. */
+  if (may_begin_batch(l))
+    pthread_cond_signal(&l->can_begin); /* taking a batch woke only one worker, so wake another
+                                                               * worker here */
   return slot;
 }
 
@@ -93,8 +97,8 @@ void tdict_loader_trace_ready(const tdict_loader *l) {
   tdict_trace_note(l->tracer, l->pool, TDICT_RANGE_READY, tdict_now_ns(), (size_t)l->num_ready);
 }
 
-/* Marks a slot READY and wakes the consumer. Wakes all waiters, since tdict_loader_seek() waits for the same condition
- * variable. */
+/* Marks a slot READY and wakes the consumer. Wakes all waiters, because tdict_loader_seek() waits for the same
+ * condition variable. */
 static void finish_batch(tdict_loader *l, tdict_loader_slot *slot) {
   l->stats.fetch_seconds += (double)(tdict_now_ns() - slot->began_ns - slot->waited_ns) * 1e-9;
   l->stats.idle_seconds += (double)slot->waited_ns * 1e-9;
@@ -124,7 +128,7 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   l->stats.idle_seconds += (double)(slot->began_ns - since_ns) * 1e-9;
   wait_to_fetch(l, slot);
   if (l->epoch_ended &&
-      tdict_loader_is_stream(l)) { /* The stream ended in an earlier batch, so do not read it again. */
+      tdict_loader_is_stream(l)) { /* the stream ended in an earlier batch, so do not read the stream again */
     slot->ends_epoch = true;
     slot->count = 0;
   }
@@ -139,7 +143,7 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   finish_batch(l, slot);
 }
 
-/* Runs a worker thread: fills one batch after the other until the loader stops. */
+/* Runs a worker thread, which fills one batch after another until the loader stops. */
 static void *run_worker(void *user) {
   tdict_loader_worker *worker = user;
   tdict_loader *l = worker->loader;

@@ -6,7 +6,7 @@
 
 #include "sim/entries.h"
 
-/* The sum of all flags that CUDA accepts. These are PORTABLE, DEVICEMAP and WRITECOMBINED for an allocation, and
+/* The sums of all flags that CUDA accepts. The flags are PORTABLE, DEVICEMAP and WRITECOMBINED for an allocation, and
  * PORTABLE, DEVICEMAP, IOMEMORY and READ_ONLY for a registration. */
 enum { HOST_ALLOC_FLAGS = 7, HOST_REGISTER_FLAGS = 15 };
 
@@ -126,7 +126,8 @@ tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes,
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
   if (result == TDICT_CU_SUCCESS && !is_pool(d, pool)) result = TDICT_CU_INVALID_VALUE;
-  /* Memory is reused only after its free has run, so the allocation need not be queued on the stream. */
+  /* The simulated device reuses memory only after its free has run, so the allocation need not be queued on the
+   * stream. */
   if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(pool->space, pool, bytes, pool->ordinal, out);
   tdict_sim_unlock(d);
   return result;
@@ -153,7 +154,7 @@ tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_st
   if (result == TDICT_CU_SUCCESS) {
     op->memory = address;
     op->work.dst_use.space = &owner->space;
-    range->free_queued = true; /* set before the push: the operation may run at once */
+    range->free_queued = true; /* set before the push, because the operation may run at once */
     result = tdict_sim_push(stream, op);
     if (result != TDICT_CU_SUCCESS) tdict_sim_ranges_find(&owner->space.live, address)->free_queued = false;
   }
@@ -190,8 +191,8 @@ tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
   return result;
 }
 
-/* Adds page-locked host memory, unless it overlaps other page-locked memory or device addresses. Call with the driver's
- * lock held. */
+/* Adds page-locked host memory. Returns an error if the memory overlaps other page-locked memory or device addresses.
+ * Call with the driver's lock held. */
 static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
   tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};
   if (range.start + bytes < range.start) return TDICT_CU_INVALID_VALUE;
@@ -235,7 +236,7 @@ tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, u
 }
 
 /* Removes page-locked host memory and waits for all queued work, as the CUDA driver does in practice. Returns false if
- * no such memory starts at the address. Call with the driver's lock held. */
+ * no such memory begins at the address. Call with the driver's lock held. */
 static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
   tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
   if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;

@@ -1,4 +1,4 @@
-/* Implements the contexts of the simulated driver: each thread has a stack of current contexts and a capture mode.
+/* Implements the contexts of the simulated driver. Each thread has a stack of current contexts and a capture mode.
  *
  * A thread's state is allocated when the state first differs from the initial state. The state is recycled when it
  * equals the initial state again, so no cleanup is needed when the thread ends. The driver owns all states and frees
@@ -20,7 +20,7 @@ struct tdict_sim_thread {
 
 static tdict_sim_thread *find_thread(tdict_sim_driver *d) { return pthread_getspecific(d->thread_key); }
 
-/* Returns the calling thread's state and creates it if needed. Returns NULL if out of memory. */
+/* Returns the calling thread's state. Creates the state if the thread has none. Returns NULL if memory is exhausted. */
 static tdict_sim_thread *find_or_create_thread(tdict_sim_driver *d) {
   tdict_sim_thread *thread = find_thread(d);
   if (thread) return thread;
@@ -75,7 +75,7 @@ tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal) {
   return ordinal >= 0 && ordinal < d->num_devices ? &d->devices[ordinal] : NULL;
 }
 
-/* Takes no lock: only the calling thread writes its stack. */
+/* Takes no lock, because only the calling thread writes its stack. */
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d) {
   const tdict_sim_thread *thread = find_thread(d);
   return thread && thread->depth > 0 ? thread->stack[thread->depth - 1] : NULL;
@@ -86,7 +86,7 @@ tdict_cu tdict_sim_ctx_retain(tdict_driver *base, int ordinal, tdict_cu_context 
   tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
   if (!device) return TDICT_CU_INVALID_DEVICE;
   tdict_sim_lock(d);
-  /* Start the threads at the first use: a device that is never used costs no threads. */
+  /* Start the threads at the first use, so that a device that is never used needs no threads. */
   tdict_cu result = tdict_sim_engines_start(device);
   if (result == TDICT_CU_SUCCESS) {
     device->context_refs++;

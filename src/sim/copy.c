@@ -1,13 +1,14 @@
-/* Implements the copy and fill entries of the simulated driver's table. A copy of pinned memory is queued with the
- * addresses of both sides. The pageable source of an asynchronous copy is first copied to a buffer, inside the call. A
- * call that copies to a pageable destination returns after the copy has ended. Thread rule: safe from any thread. */
+/* Implements the copy and fill entries of the simulated driver's table. A copy from or to pinned memory is queued with
+ * the addresses of the source and the destination. The pageable source of an asynchronous copy is first copied to a
+ * buffer, inside the call. A call that copies to a pageable destination returns after the copy has ended. Thread rule:
+ * safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "sim/entries.h"
 
-/* Computes the bytes from the first byte of a rectangle to its last. Returns false on overflow. */
+/* Computes the number of bytes from the first to the last byte of a rectangle. Returns false on overflow. */
 static bool get_extent(size_t pitch, size_t width, size_t height, size_t *out) {
   size_t rows;
   return tdict_mul_size(pitch, height - 1, &rows) && tdict_add_size(rows, width, out);
@@ -26,7 +27,7 @@ static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t b
 }
 
 /* Returns true if a copy of `device` may access the range. Other devices need permission to access memory of a pool.
- * They may always access memory of mem_alloc(). */
+ * All devices may access memory of mem_alloc(). */
 static bool has_access(const tdict_sim_device *device, const tdict_sim_device *owner, const tdict_sim_range *range) {
   return owner == device || !range->pool || (range->pool->allowed_peers >> device->ordinal & 1);
 }
@@ -47,7 +48,7 @@ static tdict_cu check_device(tdict_sim_driver *d, const tdict_sim_device *device
   return TDICT_CU_SUCCESS;
 }
 
-/* Returns a contiguous copy of a pageable source, to be freed by the caller. NULL if out of memory. */
+/* Returns a contiguous copy of a pageable source. The caller frees the copy. Returns NULL if memory is exhausted. */
 static void *copy_source(const tdict_cu_rect *r) {
   size_t bytes;
   char *buffer = tdict_mul_size(r->width, r->height, &bytes) ? malloc(bytes) : NULL;
@@ -62,8 +63,8 @@ typedef struct copy_devices {
   const tdict_sim_device *dst, *src;
 } copy_devices;
 
-/* Checks the rectangle and fills op->work. Sets *pageable if its host memory is not page-locked. Call with the driver's
- * lock held. */
+/* Checks the rectangle and fills op->work. Sets *pageable to true if the host memory is not page-locked, else to false.
+ * Call with the driver's lock held. */
 static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_devices devices, tdict_sim_op *op,
                              bool *pageable) {
   tdict_sim_work *w = &op->work;
@@ -85,7 +86,7 @@ static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_d
     result = check_device(d, devices.dst, r->dst, dst_bytes, &w->dst_use, &w->dst);
   }
   if (result != TDICT_CU_SUCCESS) return result;
-  /* Check the source. A buffered source was checked before it was copied. */
+  /* Check the source. A source that was copied to the buffer is checked already. */
   if (op->buffer) {
     w->src = op->buffer;
     w->src_pitch = r->width;
@@ -103,7 +104,7 @@ static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_d
   return result;
 }
 
-/* Queues the operation, and waits for it if `blocking`. Call with the driver's lock held. */
+/* Queues the operation. If `blocking` is true, waits until the operation is done. Call with the driver's lock held. */
 static tdict_cu queue_op(tdict_sim_driver *d, tdict_sim_stream *stream, tdict_sim_op *op, bool blocking) {
   tdict_sim_device *device = stream->device;
   tdict_cu result = tdict_sim_push(stream, op);
@@ -135,7 +136,7 @@ static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_de
   tdict_cu result = resolve_current(d, current, handle, &stream);
   if (result == TDICT_CU_SUCCESS) result = prepare_copy(d, r, devices, op, &pageable);
   if (result == TDICT_CU_SUCCESS && pageable && r->kind == TDICT_CU_H2D && !blocking) {
-    /* Copy the source without the lock, then check again: other threads may have freed memory or the stream. */
+    /* Copy the source without the lock, then check again, because other threads may have freed memory or the stream. */
     tdict_sim_unlock(d);
     op->buffer = copy_source(r);
     tdict_sim_lock(d);

@@ -165,7 +165,7 @@ static void close_driver(tdict_driver *base) {
   free(d);
 }
 
-/* Takes no driver and no lock: a stream's device and driver are constant. */
+/* Takes no lock, because the device and the driver of a stream are constant. */
 static const tdict_driver *stream_owner(const void *handle, int32_t *ordinal) {
   const tdict_sim_stream *stream = handle;
   if (!tdict_sim_is_stream(stream)) return NULL;
@@ -227,7 +227,8 @@ static const tdict_driver_ops sim_ops = {
     .event_elapsed = tdict_sim_event_elapsed,
 };
 
-/* Opens a device. Its engines start when a context is retained. Returns false if the address space is unavailable. */
+/* Opens a device. The device's engines start when its context is retained. Returns false if the address space is not
+ * available. */
 static bool open_device(tdict_sim_driver *d, int32_t ordinal, const pthread_condattr_t *monotonic) {
   tdict_sim_device *device = &d->devices[ordinal];
   if (!tdict_sim_space_open(&device->space, d->options.memory_bytes)) return false;
@@ -286,9 +287,10 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
 void tdict_driver_sim_hold(tdict_driver *base) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
-  if (!d->held) d->hold_number++; /* after a function has run, its engine compares this number to detect a hold */
+  if (!d->held) d->hold_number++; /* an engine compares this number after it has run a function, to detect a new hold */
   d->held = true;
-  /* Wait until no bytes move, so that memory does not change after the call. Another thread may resume meanwhile. */
+  /* Wait until no bytes are copied, so that memory does not change after the call. Another thread may resume
+   * meanwhile. */
   while (d->held && d->num_copying) tdict_sim_wait_change(d);
   tdict_sim_unlock(d);
 }
@@ -298,7 +300,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   int64_t now = tdict_now_ns();
   tdict_sim_lock(d);
   for (int32_t i = 0; d->held && i < d->num_devices; i++)
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) /* the simulated time of held work starts now */
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) /* the simulated time of held work begins now */
       if (d->devices[i].engines[k].free_ns < now) d->devices[i].engines[k].free_ns = now;
   d->held = false;
   tdict_sim_engines_wake(d);
@@ -325,7 +327,7 @@ tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_erro
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (count < 0) return tdict_fail(err, TDICT_EINVAL, "sim: a step of %lld, wanted 0 or more", (long long)count);
   tdict_sim_lock(d);
-  while (d->held && d->stepping) tdict_sim_wait_change(d); /* one step at a time */
+  while (d->held && d->stepping) tdict_sim_wait_change(d); /* only one thread at a time may step */
   if (!d->held) {
     tdict_sim_unlock(d);
     return tdict_fail(err, TDICT_EINVAL, "sim: a step, but nothing is held");
@@ -335,7 +337,7 @@ tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_erro
     tdict_sim_engine *engine;
     tdict_sim_op *op = find_next(d, &engine);
     if (!op) break;
-    /* Let one engine finish its work and wait for the end, so that steps keep the order of queueing. */
+    /* Let one engine finish its work, and wait for the end of that work, so that steps keep the order of queueing. */
     engine->may_finish = true;
     pthread_cond_signal(&engine->wake);
     tdict_sim_wait_op(d, op);
@@ -386,6 +388,6 @@ void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address) {
   const tdict_sim_stream *known = stream.handle;
   if (stream.device.type != TDICT_DEVICE_SIM || !tdict_sim_is_stream(known)) return NULL;
   if (tdict_forkmark_forked(known->device->driver->mark)) return NULL; /* the bytes belong to the parent process */
-  const tdict_sim_space *space = &known->device->space; /* constant once a stream exists, so no lock is needed */
+  const tdict_sim_space *space = &known->device->space; /* constant after the device is opened, so no lock is needed */
   return tdict_sim_space_has(space, device_address) ? tdict_sim_space_bytes(space, device_address) : NULL;
 }

@@ -1,5 +1,5 @@
-/* Implements the engines of the simulated driver. These threads wait for the simulated duration of work, stop while the
- * driver is held, and copy the bytes. See queue.h for ownership and threads. */
+/* Implements the engines of the simulated driver. An engine's thread waits for the simulated duration of work, stops
+ * while the driver is held, and copies the bytes. See queue.h for ownership and threads. */
 #include "sim/engine.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@ void tdict_sim_engines_wake(tdict_sim_driver *d) {
     for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) pthread_cond_signal(&d->devices[i].engines[k].wake);
 }
 
-/* Sleeps for the simulated duration of the work. The duration starts when the work could start, not when this thread
- * woke. Late wakeups therefore do not add up. */
+/* Sleeps for the simulated duration of the work. The duration begins when the work could begin, not when this thread
+ * woke up. Late wakeups therefore do not add up. */
 static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_driver *d = engine->device->driver;
   int64_t duration_ns = d->options.latency_ns;
@@ -72,7 +72,7 @@ static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
     op->work.fn(op->work.user);
     tdict_sim_lock(d);
     if (hold_number != d->hold_number)
-      wait_while_held(engine); /* a hold began while the function ran, so wait for a step or a resume */
+      wait_while_held(engine); /* a hold began while the function ran, so wait for a step or for the end of the hold */
     return;
   }
   void *buffer = op->buffer;

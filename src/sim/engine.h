@@ -5,7 +5,8 @@
 
 #include "sim/queue.h"
 
-/* Starts the threads of a device's engines that are not running. OUT_OF_MEMORY if a thread cannot be created. */
+/* Starts the threads of a device's engines that have no thread yet. Returns OUT_OF_MEMORY if a thread cannot be
+ * created. */
 tdict_cu tdict_sim_engines_start(tdict_sim_device *device);
 /* Stops and joins the threads of all engines. All work must be done. Call without the driver's lock. */
 void tdict_sim_engines_stop(tdict_sim_driver *d);

@@ -67,7 +67,8 @@ bool tdict_sim_space_open(tdict_sim_space *space, size_t capacity) {
   size_t span, total;
   memset(space, 0, sizeof *space);
   if (!tdict_round_up(capacity, PAGE_BYTES, &span) || !tdict_mul_size(span, 2, &total)) return false;
-  /* Reserve both halves protected, then open the second half. NORESERVE: pages are allocated at first use. */
+  /* Reserve both halves without access, then allow access to the second half. NORESERVE: pages are allocated at first
+   * use. */
   void *base = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return false;
   if (mprotect((char *)base + span, span, PROT_READ | PROT_WRITE) != 0) {
@@ -86,13 +87,13 @@ void tdict_sim_space_close(tdict_sim_space *space) {
   memset(space, 0, sizeof *space);
 }
 
-/* The first test relies on unsigned wraparound: an address below base gives a large number. */
+/* The first test relies on unsigned wraparound, by which an address below base gives a large number. */
 bool tdict_sim_space_overlaps(const tdict_sim_space *space, const void *address, size_t bytes) {
   uintptr_t start = (uintptr_t)address, base = (uintptr_t)space->base;
   return start - base < 2 * space->span || (base > start && base - start < bytes);
 }
 
-/* Finds the lowest gap of `rounded` bytes. Returns false if no gap is large enough. */
+/* Finds the lowest gap of at least `rounded` bytes. Returns false if no gap is large enough. */
 static bool find_gap(const tdict_sim_space *space, size_t rounded, uintptr_t *out) {
   uintptr_t at = (uintptr_t)space->base;
   for (size_t i = 0; i < space->live.count; i++) {
@@ -134,7 +135,7 @@ void tdict_sim_pool_trim(tdict_sim_pool *pool, size_t keep_bytes) {
   pool->reserved = keep;
 }
 
-/* The pool keeps freed bytes in its cache, up to its threshold. */
+/* If the allocation is from a pool, the pool keeps the freed bytes reserved, up to its threshold. */
 void tdict_sim_space_free(tdict_sim_space *space, void *start) {
   tdict_sim_range *range = tdict_sim_ranges_find(&space->live, start);
   size_t rounded = tdict_align(range->bytes, ALIGN_BYTES);

@@ -1,8 +1,9 @@
 /* Declares sorted tables of address ranges, the memory of a simulated device, and its pools.
  *
- * A device's memory is one mapping of twice its size. The first half is protected and gives the device addresses. The
- * second half holds the bytes. Host code that accesses a device address therefore causes a segmentation fault. A space
- * owns its mapping and its table of live ranges. Thread rule: no function locks; the driver's lock guards all data. */
+ * A device's memory is one mapping of twice its size. The first half is protected, and its addresses are the device
+ * addresses. The second half holds the bytes. Host code that accesses a device address therefore causes a segmentation
+ * fault. A space owns its mapping and its table of live ranges. Thread rule: the functions take no lock. The caller
+ * holds the driver's lock, which guards all data. */
 #ifndef TDICT_SIM_MEMORY_H
 #define TDICT_SIM_MEMORY_H
 
@@ -14,8 +15,8 @@ typedef struct tdict_cu_pool tdict_sim_pool;
 typedef struct tdict_sim_range {
   uintptr_t start;
   size_t bytes;         /* the requested bytes, not rounded */
-  uint64_t id;          /* number that is never used again, so that a reused address is recognized */
-  tdict_sim_pool *pool; /* the pool from which the memory was allocated, else NULL */
+  uint64_t id;          /* unique number, by which a reused address is recognized */
+  tdict_sim_pool *pool; /* the pool from which the memory was allocated, or NULL */
   int32_t ordinal;      /* the owning device */
   bool free_queued;     /* true: the free is queued, so new calls must not use the range */
   bool mapped;          /* true: the driver allocated this host memory; false: the program registered it */
@@ -31,7 +32,7 @@ typedef struct tdict_sim_ranges {
 tdict_sim_range *tdict_sim_ranges_find(const tdict_sim_ranges *ranges, const void *address);
 /* Returns true if a byte of [address, address + bytes) is in a range. */
 bool tdict_sim_ranges_overlap(const tdict_sim_ranges *ranges, const void *address, size_t bytes);
-/* Inserts a copy of the range, which must not overlap another. Returns false if out of memory. */
+/* Inserts a copy of the range, which must not overlap another range. Returns false if memory is exhausted. */
 bool tdict_sim_ranges_insert(tdict_sim_ranges *ranges, const tdict_sim_range *range);
 void tdict_sim_ranges_remove(tdict_sim_ranges *ranges, const tdict_sim_range *range);
 void tdict_sim_ranges_reset(tdict_sim_ranges *ranges);
@@ -66,11 +67,11 @@ struct tdict_cu_pool {
   uint64_t magic;
   tdict_driver *driver;
   tdict_sim_space *space;
-  tdict_sim_pool *next; /* in the driver's list */
+  tdict_sim_pool *next; /* the next pool in the driver's list */
   int32_t ordinal;
   uint32_t allowed_peers; /* bit n: copies of device n may access this pool's memory */
-  bool destroyed;         /* the struct is freed with its last allocation */
-  uint64_t reuse[3];      /* the three REUSE attributes: stored without effect */
+  bool destroyed;         /* true: the struct is freed together with the pool's last allocation */
+  uint64_t reuse[3];      /* values of the three REUSE attributes, which have no effect */
   uint64_t threshold;     /* maximum number of freed bytes that the pool keeps reserved */
   size_t reserved, used;  /* bytes */
 };

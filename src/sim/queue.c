@@ -73,8 +73,8 @@ void tdict_sim_stream_end(tdict_sim_stream *stream) {
   if (!stream->head) free_stream(stream);
 }
 
-/* Adds the stream to the list of streams whose head may be able to run. The list avoids deep recursion, because a
- * finished operation may unblock a long chain of streams. */
+/* Adds the stream to the list of streams whose head may be able to run. A finished operation may unblock a long chain
+ * of streams. The list avoids a deep recursion over this chain. */
 static void add_runnable(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
   if (stream->is_runnable) return;
@@ -83,7 +83,8 @@ static void add_runnable(tdict_sim_stream *stream) {
   d->runnable = stream;
 }
 
-/* Removes a finished operation from the head of the stream and unblocks the waits for it. */
+/* Removes a finished operation from the head of the stream, and unblocks the operations that wait for the finished
+ * operation. */
 static void remove_head(tdict_sim_stream *stream) {
   tdict_sim_op *op = stream->head;
   tdict_sim_driver *d = stream->device->driver;
@@ -104,7 +105,7 @@ static void remove_head(tdict_sim_stream *stream) {
   tdict_sim_op_release(op);
 }
 
-/* Gives work that can start to its engine, in the order of queueing. */
+/* Gives work that can start to its engine. The engine's list is sorted by the order of queueing. */
 static void push_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_op **at = &engine->head; /* at most one operation for each stream, so the list is short */
   while (*at && (*at)->seq < op->seq) at = &(*at)->link;
@@ -141,7 +142,7 @@ static void run_heads(tdict_sim_stream *stream) {
   if (!op && stream->destroyed) free_stream(stream);
 }
 
-/* Runs the heads of all streams in the list, until no stream can make progress. */
+/* Runs the heads of all streams in the list `runnable`, until no stream can make progress. */
 static void run_runnable(tdict_sim_driver *d) {
   while (d->runnable) {
     tdict_sim_stream *stream = d->runnable;
@@ -175,7 +176,7 @@ static void append_op(tdict_sim_stream *stream, tdict_sim_op *op) {
   if (op->kind >= TDICT_SIM_OP_COPY) d->num_pending++;
 }
 
-/* Appends a wait for another operation. Returns false if out of memory. */
+/* Appends a wait for another operation. Returns false if memory is exhausted. */
 static bool append_wait(tdict_sim_stream *stream, tdict_sim_op *after) {
   tdict_sim_op *wait = tdict_sim_op_new(TDICT_SIM_OP_WAIT);
   if (!wait) return false;
@@ -186,7 +187,7 @@ static bool append_wait(tdict_sim_stream *stream, tdict_sim_op *after) {
 }
 
 /* Appends the waits between the legacy stream and the blocking streams. The legacy stream waits for all blocking
- * streams, and each blocking stream waits for the legacy stream. Returns false if out of memory. */
+ * streams, and each blocking stream waits for the legacy stream. Returns false if memory is exhausted. */
 static bool append_legacy_waits(tdict_sim_stream *stream) {
   tdict_sim_device *device = stream->device;
   tdict_sim_op *last = device->legacy.tail;
@@ -210,8 +211,8 @@ tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op) {
   const tdict_sim_options *o = &d->options;
   bool timed = o->latency_ns > 0 || o->h2d_bytes_per_second > 0 || o->d2h_bytes_per_second > 0;
   if (timed)
-    op->ready_ns = tdict_now_ns(); /* if no rate or latency is set, the time is unused, so skip the system
-                                             * call */
+    op->ready_ns = tdict_now_ns(); /* if no rate and no latency is set, the time is not needed, and the system call is
+                                    * saved */
   bool queued = append_legacy_waits(stream);
   if (queued) append_op(stream, op);
   add_runnable(stream);
@@ -244,8 +245,8 @@ void tdict_sim_wait_stream(tdict_sim_stream *stream) {
     uint64_t seq = d->next_seq;
     while (has_ops_up_to(device, true, seq)) tdict_sim_wait_change(d);
   } else if (stream->tail) {
-    tdict_sim_wait_op(d, stream->tail); /* wait for the operation and not the stream, because another thread may free
-                                         * the stream */
+    tdict_sim_wait_op(d, stream->tail); /* wait for the operation and not for the stream, because another thread may
+                                         * free the stream */
   }
 }
 

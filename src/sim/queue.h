@@ -1,10 +1,10 @@
 /* Declares the streams, operations and engines of the simulated driver, and the driver's own struct.
  *
  * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, call). When a
- * marker reaches the head of a stream, the current thread executes the marker. A wait stays at the head until its
- * operation is done. Work is done by an engine's thread. Each device has one engine for copies to the device, one for
- * copies to the host, and one for all other work. An engine moves all bytes of a copy together, when the simulated time
- * of the copy has passed.
+ * marker reaches the head of a stream, the current thread executes the marker. A wait stays at the head until the
+ * operation that it waits for is done. Work is done by an engine's thread. Each device has one engine for copies to the
+ * device, one for copies to the host, and one for all other work. An engine moves all bytes of a copy together, when
+ * the simulated time of the copy has passed.
  *
  * An operation is reference counted. The operation's stream holds a reference, and so does the event that the operation
  * records. Waiting operations and waiting threads hold references, too. Thread rule: the driver's lock guards
@@ -36,7 +36,7 @@ typedef enum tdict_sim_op_kind {
   TDICT_SIM_OP_WAIT,   /* waits until another operation is done */
   TDICT_SIM_OP_RECORD, /* records an event, which stores the current time */
   TDICT_SIM_OP_FREE,   /* frees device memory */
-  TDICT_SIM_OP_COPY,   /* COPY and later kinds are work, not markers */
+  TDICT_SIM_OP_COPY,   /* copies bytes. COPY and the kinds below are work, not markers */
   TDICT_SIM_OP_FILL,
   TDICT_SIM_OP_CALL
 } tdict_sim_op_kind;
@@ -62,7 +62,8 @@ typedef struct tdict_sim_work {
 struct tdict_sim_op {
   int64_t refs;
   int32_t kind, engine;
-  bool started; /* true: given to an engine, or in the `blocked` list of the operation that must be done first */
+  bool started; /* true: the operation was given to an engine, or is in the `blocked` list of the operation that must be
+                 * done first */
   bool done;
   uint64_t seq; /* number in the order of queueing, unique among all streams */
   tdict_sim_stream *stream;
@@ -71,7 +72,7 @@ struct tdict_sim_op {
   tdict_sim_op *blocked; /* list of waits at the head of other streams for this operation */
   tdict_sim_op *after;   /* WAIT: the operation that must be done first; retained */
   void *memory;          /* FREE: the start of the allocation; its space is in work.dst_use */
-  void *buffer;          /* malloc'd copy of a pageable source */
+  void *buffer;          /* owned; copy of a pageable source, or NULL */
   int64_t ready_ns;      /* simulated time at which the operation starts; unused if no rate or latency is set */
   int64_t finish_ns;     /* simulated time at which the operation ends */
   int64_t done_ns;       /* RECORD: real time at which the record was done */
@@ -86,7 +87,7 @@ struct tdict_cu_stream {
   uint64_t seen_seq;             /* this stream waits for all operations of the legacy stream up to this number */
   uint64_t legacy_seen_seq;      /* the legacy stream waits for all operations of this stream up to this number */
   int64_t clock_ns;              /* simulated time at which the last operation ended */
-  tdict_sim_stream *prev, *next; /* of the device */
+  tdict_sim_stream *prev, *next; /* links of the device's list */
   tdict_sim_stream *next_runnable;
 };
 enum { TDICT_SIM_STREAM_MAGIC = 0x7364737 };
@@ -96,14 +97,14 @@ struct tdict_cu_event {
   tdict_sim_device *device;
   bool timing;
   tdict_sim_op *record;         /* the latest record, retained; or NULL */
-  tdict_sim_event *prev, *next; /* of the device */
+  tdict_sim_event *prev, *next; /* links of the device's list */
 };
 enum { TDICT_SIM_EVENT_MAGIC = 0x7364765 };
 
 typedef struct tdict_sim_engine {
   tdict_sim_device *device;
   pthread_t thread;
-  pthread_cond_t wake; /* signaled for new work, a step, a resume or a close; CLOCK_MONOTONIC */
+  pthread_cond_t wake; /* signalled for new work, a step, a resume or a close; uses CLOCK_MONOTONIC */
   bool running, idle;  /* running: the engine has a thread. idle: the thread waits for work */
   bool may_finish;     /* true: a step lets the current work finish while the driver is held */
   tdict_sim_op *head;  /* work that can start, sorted by seq */
@@ -128,13 +129,13 @@ struct tdict_cu_context {
 enum { TDICT_SIM_MAX_DEVICES = 8 };
 
 struct tdict_sim_driver {
-  tdict_driver base; /* first */
+  tdict_driver base; /* first member, so that a tdict_driver * is also a tdict_sim_driver * */
   tdict_sim_options options;
   tdict_forkmark *mark;     /* retained; constant. Stored here because tdict_sim_launch() has no context parameter */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */
   pthread_mutex_t lock;     /* guards all later fields and everything that these fields point to */
-  pthread_cond_t changed;   /* signaled when an operation is done or a count or flag below changes */
-  int64_t num_waiting;      /* threads that wait for `changed` */
+  pthread_cond_t changed;   /* signalled when an operation is done, or when a count or flag below changes */
+  int64_t num_waiting;      /* number of threads that wait for `changed` */
   bool held, stepping, closing;
   uint64_t hold_number; /* number of holds so far */
   int64_t num_copying;  /* number of engines that are copying bytes */
@@ -161,22 +162,24 @@ void tdict_sim_wait_change(tdict_sim_driver *d);
 /* Wakes all threads in tdict_sim_wait_change(). */
 void tdict_sim_changed(tdict_sim_driver *d);
 
-/* Creates an operation with one reference. Returns NULL if out of memory. */
+/* Creates an operation with one reference. Returns NULL if memory is exhausted. */
 tdict_sim_op *tdict_sim_op_new(tdict_sim_op_kind kind);
 tdict_sim_op *tdict_sim_op_retain(tdict_sim_op *op);
 void tdict_sim_op_release(tdict_sim_op *op); /* NULL is allowed */
 
 /* Queues an operation on a stream. First queues the waits for the legacy stream that CUDA's rules require. The caller
- * keeps its reference. OUT_OF_MEMORY: the operation is not queued. Some waits may be queued, which is harmless. */
+ * keeps its reference. Returns OUT_OF_MEMORY if the operation is not queued. Some waits may then be queued, which is
+ * harmless. */
 tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op);
 /* Waits until the operation is done. */
 void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op);
 
 /* Returns true if the stream has unfinished work. Work of all blocking streams counts as work of the legacy stream. */
 bool tdict_sim_stream_busy(const tdict_sim_stream *stream);
-/* Waits until the work that is queued now on the stream is done. The legacy stream includes all blocking streams. */
+/* Waits until the work that is queued on the stream now is done. For the legacy stream, also waits for the work of all
+ * blocking streams. */
 void tdict_sim_wait_stream(tdict_sim_stream *stream);
-/* Waits until the work that is queued now on all streams of the device is done. */
+/* Waits until the work that is queued on all streams of the device now is done. */
 void tdict_sim_wait_device(tdict_sim_device *device);
 
 /* Adds a stream to its device. */

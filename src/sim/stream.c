@@ -71,7 +71,7 @@ tdict_cu tdict_sim_stream_wait_event(tdict_driver *base, tdict_cu_stream handle,
   if (!op) return TDICT_CU_OUT_OF_MEMORY;
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
-  /* Like CUDA: an event that was never recorded makes no stream wait. */
+  /* As in CUDA, a stream does not wait for an event that was never recorded. */
   if (result == TDICT_CU_SUCCESS && event->record && !event->record->done) {
     op->after = tdict_sim_op_retain(event->record);
     result = tdict_sim_push(stream, op);
@@ -125,7 +125,7 @@ tdict_cu tdict_sim_event_destroy(tdict_driver *base, tdict_cu_event event) {
     event->device->events = event->next;
   if (event->next) event->next->prev = event->prev;
   event->device->num_events--;
-  tdict_sim_op_release(event->record); /* operations that wait for the record hold their own references */
+  tdict_sim_op_release(event->record); /* operations that wait for this record hold their own references */
   event->magic = 0;
   tdict_sim_unlock(d);
   free(event);

@@ -97,7 +97,7 @@ static tdict_status pin_in_tree(tdict_context *c, tdict_tree *wrapper, tdict_box
   int64_t slot = tdict_keys_find(pinned->keys, "object", 6);
   tdict_box *pinned_box = tdict_leaf_box(pinned->leaves[slot]);
   *out = pinned_box->self;
-  pinned_box->kept = true; /* the caller owns the struct from here on, so the box must not free it */
+  pinned_box->kept = true; /* the caller owns the struct now, so the box must not free the struct */
   tdict_release(pinned);
   return TDICT_OK;
 }
@@ -114,7 +114,7 @@ tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, vo
   if (status != TDICT_OK) return status;
   status = tdict_box_create(type, self, &box, err);
   if (status == TDICT_OK) {
-    /* The caller owns `self`. The box must not free it. */
+    /* The box must not free `self`, because the caller owns `self`. */
     box->kept = true;
     status = pin_in_tree(context, wrapper, box, options, out, err);
     tdict_box_release(box);
@@ -161,13 +161,13 @@ tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *
                                : "tensor");
   tdict_status status = tdict_place_find(&place, tree, path, "set_to", err);
   if (status != TDICT_OK) return status;
-  /* A simulated device of another context may have the same name, so the condition also compares the owner of the
-   * storage. */
+  /* A simulated device of another context may have the same name. The condition therefore also checks that the storage
+   * belongs to this context. */
   const bool moves =
       place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
                                  !tdict_devices_own_storage(tdict_context_devices(context), tensor->storage));
   const tdict_device device = place.node->device;
-  if (moves) status = tdict_place_check_lock(&place, err); /* fail before any bytes are copied if the tree is locked */
+  if (moves) status = tdict_place_check_lock(&place, err); /* if the tree is locked, fail before any bytes are copied */
   tdict_place_reset(&place);
   if (status != TDICT_OK) return status;
   if (!moves) return tdict_set(tree, path, tensor, err);

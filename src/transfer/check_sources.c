@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tensor/layout.h"
 
-/* Mixes a word into a hash. The hash is not cryptographic: only accidental changes are detected. */
+/* Mixes a word into a hash. The hash is not cryptographic, because it must detect only accidental changes. */
 static uint64_t mix_hash(uint64_t h, uint64_t word) {
   h = (h ^ word) * 0x9e3779b97f4a7c15u;
   return h ^ h >> 29;
@@ -48,7 +48,8 @@ static bool is_on_host(const tdict_item *item) { return item->src->storage->devi
 /* A consolidated tree has one item, but a hash for each leaf, so that an error can name the leaf. */
 static uint32_t count_hashes(const tdict_plan *p) { return p->whole ? (uint32_t)p->whole->num_leaves : p->num_items; }
 
-/* Returns the hash of leaf or item number i. Returns 0 if it is on a device. */
+/* Returns the hash of item number i, or of leaf number i if the tree is consolidated. Returns 0 if the bytes are on a
+ * GPU. */
 static uint64_t hash_nth(const tdict_plan *p, uint32_t i) {
   const tdict_item *item = &p->items[p->whole ? 0 : i];
   if (!is_on_host(item)) return 0;

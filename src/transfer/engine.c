@@ -35,8 +35,8 @@ void tdict_engine_destroy(tdict_engine *e) {
   if (!e) return;
   tdict_tracer_reset(&e->tracer);
   for (int i = 0; i < e->num_rings; i++) {
-    /* Destroying a ring calls the driver, so the GPU's context must be current. Entering the context may fail if the
-     * device is lost. */
+    /* Destroying a ring calls the driver, so the GPU's context must be current. If the device is lost, entering the
+     * context may fail, and the ring is destroyed nevertheless. */
     tdict_gpu *gpu = e->rings[i]->gpu;
     tdict_gpu_scope scope;
     (void)!tdict_gpu_enter(gpu, &scope, NULL);
@@ -52,7 +52,7 @@ void tdict_engine_destroy(tdict_engine *e) {
   free(e);
 }
 
-#define MAX_SPARE_BYTES ((size_t)32 << 20) /* about 300,000 leaves; a larger plan is freed */
+#define MAX_SPARE_BYTES ((size_t)32 << 20) /* enough for about 300,000 leaves; a larger plan is freed */
 
 void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {
   pthread_mutex_lock(&e->lock);

@@ -25,16 +25,16 @@ typedef struct tdict_engine_config {
 
 typedef struct tdict_engine {
   tdict_engine_config config;
-  tdict_tuning tuning; /* measuring programs may change the table while no transfer starts or runs */
+  tdict_tuning tuning; /* a program that measures tables may change this field while no transfer starts or runs */
   size_t slot_bytes;   /* bytes of a slot in each ring */
   size_t num_slots;
   tdict_stream_kind best_stores; /* the result of tdict_stream_best() */
-  /* guards num_live and spare_plan. Also guards num_pending, dependents and finished of every transfer */
+  /* guards num_live and spare_plan, and the fields num_pending, dependents and finished of every transfer */
   pthread_mutex_t lock;
   pthread_cond_t idle;
   int64_t num_live;
-  tdict_plan
-      spare_plan; /* memory of an ended transfer's plan, for reuse: touching new pages costs more than filling them */
+  /* memory of an ended transfer's plan. Reusing this memory avoids page faults, which cost more than filling a plan */
+  tdict_plan spare_plan;
   pthread_mutex_t ring_lock; /* guards: rings, num_rings. Held while a ring is created */
   tdict_ring *rings[TDICT_MAX_RINGS];
   int num_rings;
@@ -43,17 +43,18 @@ typedef struct tdict_engine {
 } tdict_engine;
 
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
-void tdict_engine_wait(tdict_engine *engine);    /* returns after all running transfers have ended */
+void tdict_engine_wait(tdict_engine *engine);    /* waits until all transfers that were started have ended */
 void tdict_engine_destroy(tdict_engine *engine); /* call tdict_engine_wait() first; NULL is allowed */
 /* Returns the ring of a GPU, borrowed. The first call for a GPU creates the ring. Call inside a scope of the GPU.
- * TDICT_ENOMEM, TDICT_EDEVICE. */
+ * Errors: TDICT_ENOMEM, TDICT_EDEVICE. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
-/* Returns how the memory of a GPU's ring was obtained: a tdict_pinned_way, -1 if the memory is not pinned, 0 if the GPU
- * has no ring. */
+/* Returns how the memory of a GPU's ring was pinned, as a tdict_pinned_way. Returns -1 if the memory is not pinned, and
+ * 0 if the GPU has no ring. */
 int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);
-/* tdict_engine_take_plan() moves the spare plan memory into *out, which may be empty. tdict_engine_give_plan()
- * clears a plan and keeps the plan's memory for the next transfer. If the memory is too large, frees the memory. */
+/* Moves the spare plan to *out. If there is no spare plan, *out is empty. */
 void tdict_engine_take_plan(tdict_engine *engine, tdict_plan *out);
+/* Clears a plan and keeps its memory as the spare plan. Frees the memory if the spare plan is at least as large, or if
+ * the memory exceeds 32 MiB. */
 void tdict_engine_give_plan(tdict_engine *engine, tdict_plan *plan);
 /* Returns the context's engine. src/context.c defines this function. */
 tdict_engine *tdict_context_engine(const tdict_context *context);

@@ -1,7 +1,7 @@
 /* Ends a transfer: fills in the statistics, releases the sources, and launches the transfers that wait for the ended
  * transfer. See finish.h for threads.
- * A transfer that has begun releases everything except its result here. If a transfer never began, job.c releases
- * everything. */
+ * A transfer that has begun releases its sources, marks, uses, wait events and arena here. job.c releases the rest, and
+ * everything of a transfer that never began. */
 #include "transfer/finish.h"
 
 #include <stdlib.h>
@@ -76,8 +76,8 @@ static void fill_stats(tdict_future *t) {
   s->total_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
 }
 
-/* Gives the tail events back to their GPUs. The caller holds error_lock, so no thread queues a wait for these events
- * now. The copies have ended, so no later waiter needs the events. */
+/* Returns the tail events to their GPUs. The caller holds error_lock, so no thread queues a wait for these events now.
+ * The copies have ended, so no later waiter needs the events. */
 static void give_tails(tdict_future *t) {
   TDICT_ASSERT(tdict_lock_is_held(&t->error_lock));
   for (int i = 0; i < t->num_workers; i++) {
@@ -103,7 +103,7 @@ static void update_lost_bytes(const tdict_future *t) {
   }
 }
 
-/* The number of tensors of one slab that follow each other. One atomic operation releases them together. */
+/* Consecutive sources that were allocated in one slab. One atomic operation releases all `count` tensors. */
 typedef struct releasing {
   tdict_slab *slab;
   int64_t count;
@@ -114,8 +114,8 @@ static void release_slab(releasing *r) {
 }
 
 /* Removes the mark of a source and releases the source. `early` is true if the transfer still runs. If `early` is true
- * and the program owns the memory, returns false and keeps the source. The program's release callback must not run in
- * the middle of a transfer. */
+ * and the program owns the memory, keeps the source and returns false. The program's release callback must not be
+ * called while the transfer runs. */
 static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;
@@ -134,7 +134,7 @@ static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasi
   return true;
 }
 
-/* The mark of one item also protects the next items if they have the same storage. The nodes of these items have no
+/* If consecutive items have one storage, only the first of these items has a mark. The nodes of the other items have no
  * fence. A mark that protects several items is removed when the transfer ends. */
 void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
   tdict_plan *p = &t->plan;
@@ -178,7 +178,8 @@ static void release_sources(tdict_future *t) {
   p->borrows = true; /* the plan retains no source any more */
 }
 
-/* Releases everything except the result. Releases may call functions of the program, so no lock is held. */
+/* Releases the sources, the marks, the uses, the wait events, the plan and the arena. Releasing may call functions of
+ * the program, so no lock is held. */
 static void release_all(tdict_future *t) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, t->begin_ns, t->plan.total_bytes);
   give_wait_events(t);
@@ -195,7 +196,8 @@ static void release_all(tdict_future *t) {
   if (t->mirror) tdict_release(t->mirror);
   t->mirror = NULL;
   tdict_storage_release(t->arena);
-  t->arena = NULL; /* the result is kept even after a failure: wait_on_stream may be returning it */
+  t->arena = NULL; /* the result is kept even after a failure, because tdict_future_wait_on_stream() may be returning
+                    * the result */
 }
 
 void tdict_transfer_finish(tdict_future *t) {
@@ -210,7 +212,7 @@ void tdict_transfer_finish(tdict_future *t) {
   give_tails(t);
   pthread_mutex_unlock(&t->error_lock);
   if (!t->skips_stats) fill_stats(t);
-  /* Mark lost bytes before setting `finished`: after that, other transfers read which bytes are lost. */
+  /* Mark lost bytes before setting `finished`, because other transfers then read which bytes are lost. */
   if (t->marked) update_lost_bytes(t);
   /* Collect the transfers that wait for this transfer. */
   pthread_mutex_lock(&e->lock);
@@ -231,7 +233,7 @@ void tdict_transfer_finish(tdict_future *t) {
     TDICT_ASSERT(waiting->num_pending > 0);
     bool ready = --waiting->num_pending == 0;
     pthread_mutex_unlock(&e->lock);
-    if (ready) tdict_transfer_launch(waiting); /* may free `waiting`, which owns d: use neither afterwards */
+    if (ready) tdict_transfer_launch(waiting); /* this call may free `waiting`, which owns d */
   }
   tdict_transfer_release(t);
   pthread_mutex_lock(&e->lock);

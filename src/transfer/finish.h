@@ -1,7 +1,7 @@
 /* Ends a transfer. Also releases sources early, while the transfer still runs. Thread rule: the last worker ends a
- * transfer, or the starting thread if it builds the result last. If no copy begins after the hooks, the thread that
- * called tdict_hooks_begin_copies() ends the transfer. The thread that filled a chunk calls
- * tdict_transfer_chunk_read(). */
+ * transfer. If the workers end before the result is built, the starting thread ends the transfer. If no copy begins
+ * after the hooks, the thread in tdict_hooks_begin_copies() ends the transfer. The thread that queued the copy of a
+ * slot calls tdict_transfer_chunk_read(). */
 #ifndef TDICT_TRANSFER_FINISH_H
 #define TDICT_TRANSFER_FINISH_H
 
@@ -10,14 +10,14 @@
 /* Ends a transfer: removes the transfer's marks, opens the transfer's latches, and launches the transfers that waited.
  * May free the transfer. */
 void tdict_transfer_finish(tdict_future *transfer);
-/* Delays the end until tdict_transfer_built(), which the starting thread calls after it has built the result. Call
+/* Delays the transfer's end until the starting thread has built the result and calls tdict_transfer_built(). Call
  * before the transfer begins. */
 void tdict_transfer_will_build(tdict_future *transfer);
 void tdict_transfer_built(tdict_future *transfer);
 /* Ends a transfer that has nothing to copy. */
 void tdict_transfer_end_at_once(tdict_future *transfer);
-/* Releases the sources that lie completely in the chunk. Call after the chunk's bytes were copied into a slot. Does
- * nothing if check_sources is set, because the sources are hashed again later. */
+/* Releases the sources of items that lie completely in the chunk. Call after the chunk's bytes were copied into a slot.
+ * Does nothing if the option check_sources is set, because the sources are hashed again later. */
 void tdict_transfer_chunk_read(tdict_future *transfer, const tdict_chunk *chunk);
 
 #endif

@@ -17,8 +17,8 @@ tdict_future *tdict_future_retain(const tdict_future *future) {
   return t;
 }
 
-/* Drops the result together with the last handle, if the transfer has ended. Otherwise the result could live a little
- * longer, because the worker that ended the transfer may still hold a reference. */
+/* Drops the result with the last handle, if the transfer has ended. The last reference may be dropped later, because
+ * the worker that ended the transfer may still hold a reference. */
 void tdict_future_release(tdict_future *future) {
   if (!future || tdict_forkmark_forked(future->mark)) return;
   if (atomic_fetch_sub_explicit(&future->handles, 1, memory_order_acq_rel) == 1 &&
@@ -53,8 +53,8 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  /* Run the deferred tail (see run/worker.h) here if no pool thread has begun it. The caller then need not wait until a
-   * pool thread wakes up. */
+  /* Run the deferred tail (see run/worker.h) here if no pool thread has begun it. The calling thread then need not wait
+   * until a pool thread wakes up. */
   if (future->deferred_tail) tdict_deferred_tail_run(future);
   if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));
   tdict_transfer_wait(future, &future->ended, INT64_MAX);
@@ -80,12 +80,12 @@ tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
 }
 
 /* Makes the stream wait for the tail events of all workers. The caller holds error_lock, and the outcome is not final
- * yet. After the outcome is final, finish.c has given the tail events back. */
+ * yet. When the outcome becomes final, finish.c returns the tail events to their GPUs. */
 static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_gpu *stream_gpu; /* the stream's device. Handle 0 is the legacy stream of the current device */
   tdict_gpu_scope scope;
   TDICT_ASSERT(tdict_lock_is_held(&f->error_lock));
-  if (!f->gpu) return TDICT_OK; /* a worker that copied only between host memories has no tail event */
+  if (!f->gpu) return TDICT_OK; /* if the transfer uses no GPU, no worker has a tail event */
   tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &stream_gpu, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(stream_gpu, &scope, err);
@@ -106,7 +106,7 @@ static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdi
   if (s.device.type != f->gpu->memory.device.type)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, which the transfer did not use", what,
                       tdict_device_format(s.device, name, sizeof name));
-  /* if the device is lost, the transfer's own error says more */
+  /* a lost device is no error here, because the transfer's own error says more */
   if (tdict_gpu_enter(f->gpu, &scope, NULL) == TDICT_OK) status = tdict_gpu_refuse_capture(f->gpu, s.handle, what, err);
   tdict_gpu_leave(f->gpu, &scope);
   return status == TDICT_ELOST ? TDICT_OK : status;
@@ -123,7 +123,8 @@ tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stre
     tdict_transfer_wait(future, &future->ended, INT64_MAX);
   if (tdict_transfer_is_open(future, &future->ended)) return return_outcome(future, out, err);
   pthread_mutex_lock(&future->error_lock);
-  /* The transfer may have ended meanwhile and returned its tail events. error_lock makes the check reliable. */
+  /* The transfer may have ended meanwhile. While error_lock is held, the outcome cannot become final, so the tail
+   * events stay valid. */
   bool ended = future->outcome_is_final;
   if (!ended) status = queue_tail_waits(future, stream, err);
   if (!ended && status == TDICT_OK && out) {

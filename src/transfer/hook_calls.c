@@ -1,5 +1,6 @@
-/* Implements the public calls for hooks, which read the hook's context and target, and move or pin a tensor. A hook
- * belongs to the transfer that runs it. Thread rule: only the thread that runs the hook may call these functions. */
+/* Implements the public calls for hooks. These calls return the hook's context, device, memory and stream, and pin or
+ * move a tensor. The argument of a hook belongs to the transfer that runs the hook. Thread rule: only the thread that
+ * runs the hook may call these functions. */
 #include "base/error.h"
 #include "tdict/transfer.h"
 #include "transfer/hooks.h"

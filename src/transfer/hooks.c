@@ -8,7 +8,8 @@
 #include "transfer/finish.h"
 #include "transfer/order.h"
 
-/* The hooks that a thread runs, innermost first. The pool stores a pointer to the list as the thread's data. */
+/* A list of the hooks that a thread is running, innermost first. The pool stores a pointer to the list as the thread's
+ * data. */
 typedef struct frame {
   const tdict_future *transfer;
   struct frame *outer;
@@ -24,7 +25,7 @@ typedef struct tdict_hooks {
   tdict_context *context;
   tdict_device device;
   tdict_gpu *gpu;
-  _Atomic(uint32_t) num_unfinished; /* acq_rel: hooks that have not ended; the last hook begins the copies */
+  _Atomic(uint32_t) num_unfinished; /* acq_rel: number of steps that have not ended; the last step begins the copies */
   uint32_t count;
   hook_task tasks[];
 } tdict_hooks;
@@ -90,7 +91,8 @@ static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
   return status;
 }
 
-/* Pins and moves one object. A failure between the two hooks releases the pinned object. */
+/* Runs the hooks of one step: pin_memory, to_device, or both. If both hooks are wanted, the pinned object is released
+ * at the end, also after a failure. */
 static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_error *err) {
   const tdict_type *type = step->box->type;
   tdict_hook hook = {t, t->hooks->context, tdict_cpu(), true, t->hooks->gpu, NULL};
@@ -106,7 +108,7 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
     moved = NULL;
   }
   if (status == TDICT_OK && step->move) {
-    /* Move the pinned object. */
+    /* Move the pinned object, or the original object if no pin_memory ran. */
     hook.device = t->hooks->device;
     hook.pins = false;
     status = call_hook(TDICT_HOOK_OF(type, to_device), "to_device", &hook, &moved, err);
@@ -156,7 +158,7 @@ static void run_hook_task(tdict_task *task) {
     if (status != TDICT_OK) tdict_transfer_fail_at(t, own_task->step->path, &err);
   }
   if (atomic_fetch_sub_explicit(&t->hooks->num_unfinished, 1, memory_order_acq_rel) != 1) return;
-  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* if on_caller is set, the starting thread begins the copies */
+  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* otherwise the starting thread begins the copies */
 }
 
 void tdict_hooks_run(tdict_future *t) {
@@ -171,7 +173,7 @@ void tdict_hooks_run(tdict_future *t) {
     if (here)
       run_hook_task(&h->tasks[i].task);
     else
-      tdict_pool_submit(pool, &h->tasks[i].task); /* do not use the transfer after the last submit, because the transfer
-                                                   * may be freed */
+      tdict_pool_submit(pool, &h->tasks[i].task); /* the transfer must not be used after the last submit, because the
+                                                   * transfer may be freed */
   }
 }

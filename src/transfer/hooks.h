@@ -1,6 +1,7 @@
-/* Runs the hooks of objects before the copies of a transfer begin. A step belongs to its plan. While hooks run, one
- * thread accesses each step. Thread rule: the starting thread calls prepare and run. Hooks run on pool threads, or on
- * the starting thread if on_caller is set. */
+/* Runs the hooks of objects before the copies of a transfer begin. A step is a tdict_object_step: it says which hooks
+ * of an object run. The plan owns the steps. While hooks run, only one thread accesses a step. Thread rule: the
+ * starting thread calls tdict_hooks_prepare() and tdict_hooks_run(). Hooks run on pool threads, or on the starting
+ * thread if on_caller is set. */
 #ifndef TDICT_TRANSFER_HOOKS_H
 #define TDICT_TRANSFER_HOOKS_H
 
@@ -17,15 +18,17 @@ struct tdict_hook {
   tdict_cu_stream stream; /* NULL until the hook first calls tdict_hook_stream() */
 };
 
-/* Finds the hooks to run in the transfer's plan. Hooks may use `context`. TDICT_ENOMEM. */
+/* Prepares a task for each step of the plan that runs hooks. The hooks receive `context` and `device` in their
+ * argument. Errors: TDICT_ENOMEM. */
 tdict_status tdict_hooks_prepare(tdict_future *transfer, tdict_context *context, tdict_device device, tdict_error *err);
-/* Runs the hooks. On the pool, the last hook also begins the copies. If on_caller is set, the hooks run on the calling
- * thread. The calling thread then calls tdict_hooks_begin_copies(). */
+/* Runs the hooks. If on_caller is set, the hooks run on the calling thread, which then calls
+ * tdict_hooks_begin_copies(). Otherwise the hooks run on pool threads, and the thread of the last hook begins the
+ * copies. */
 void tdict_hooks_run(tdict_future *transfer);
 /* Puts the objects that the hooks returned into the result and begins the copies. If there is nothing to copy, or a
  * hook has failed, ends the transfer and returns false. */
 bool tdict_hooks_begin_copies(tdict_future *transfer);
-/* Returns true if the calling thread runs a hook of this transfer. */
+/* Returns true if the calling thread is running a hook of this transfer. */
 bool tdict_hooks_is_inside(const tdict_future *transfer);
 
 #endif

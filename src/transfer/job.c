@@ -8,11 +8,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* A waiting pool thread looks for other tasks at least this often. */
+/* While a pool thread waits for a transfer, the thread looks for other tasks once in this interval. */
 enum { HELP_EVERY_NS = 200000 };
 
-/* A forked child has no other threads, and a thread of the parent may hold the latch's lock. The child therefore reads
- * the count without locking. */
+/* A forked child has no other threads. A thread of the parent may have held the latch's lock when the child was forked.
+ * The child therefore reads the count without locking. */
 bool tdict_transfer_is_open(const tdict_future *t, tdict_latch *latch) {
   return tdict_forkmark_forked(t->mark) ? latch->count == 0 : tdict_latch_is_zero(latch);
 }
@@ -70,7 +70,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   return TDICT_OK;
 }
 
-/* Writes an error that no call has returned to the log. */
+/* Logs the transfer's error if no call has returned the error. Cancelling is not logged. */
 static void log_unreported_error(const tdict_future *f) {
   const tdict_error *e = &f->error;
   if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->error_was_reported, memory_order_relaxed))
@@ -86,7 +86,7 @@ void tdict_transfer_release(tdict_future *f) {
   TDICT_ASSERT(!f->marked);
   log_unreported_error(f);
   if (f->traced.recording) tdict_trace_leave(&f->traced, f->begin_ns, f->plan.total_bytes);
-  /* otherwise the engine has already taken the plan's memory */
+  /* if all capacities are 0, the engine has already taken the plan's memory */
   if (f->plan.cap_items || f->plan.cap_leaves || f->plan.cap_objects) tdict_plan_reset(&f->plan);
   for (int i = 0; i < f->num_wait_events; i++) tdict_gpu_give_event(f->wait_events[i].gpu, f->wait_events[i].event);
   for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
@@ -123,7 +123,7 @@ static void store_first_error(tdict_future *t, uint32_t leaf, const char *path, 
   atomic_store_explicit(&t->failed, true, memory_order_relaxed);
 }
 
-/* Only the leaf's number is stored here. Its path is looked up at the end, because another thread may still be building the
+/* Only the leaf's number is stored here. finish.c looks up the path, because another thread may still be building the
  * tree. */
 void tdict_transfer_fail(tdict_future *t, uint32_t item, const tdict_error *error) {
   tdict_transfer_fail_leaf(t, item < t->plan.num_items ? t->plan.items[item].leaf : UINT32_MAX, error);

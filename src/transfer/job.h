@@ -1,9 +1,9 @@
 /* Defines the struct of a transfer: its plan, its settings, its order among transfers, its first error and its
- * references. The same struct is also the public future of the transfer. It is also the fence in the marks on the
- * storages that the transfer reads and writes.
- * Fields are grouped by the file that works with them. This file does not know how a transfer is ordered, run or
- * ended: see order.h, run/worker.h and finish.h.
- * Thread rule: one thread fills in a transfer until the transfer begins. After that, each field says what guards it. */
+ * references. The program sees this struct as the future of the transfer. Storages see this struct as a fence. Fields
+ * are grouped by the file that uses the fields. See order.h for the order, run/worker.h for the work, and finish.h for
+ * the end of a transfer.
+ * Thread rule: only the starting thread uses the fields until the transfer begins. After that, the comments of the
+ * fields name the guards. */
 #ifndef TDICT_TRANSFER_JOB_H
 #define TDICT_TRANSFER_JOB_H
 
@@ -13,7 +13,7 @@
 
 enum { TDICT_MAX_WAIT_EVENTS = 16 };
 
-/* The work of a transfer on one thread, see run/worker.h. */
+/* The work of one thread on a transfer, see run/worker.h. */
 typedef struct tdict_worker {
   tdict_task task; /* first member, because the pool passes a pointer to the task to the task's function */
   tdict_future *transfer;
@@ -30,23 +30,24 @@ typedef struct tdict_dependent {
   struct tdict_dependent *next;
 } tdict_dependent;
 
-/* An event of the program's streams. The transfer's copies wait for the event before they access the device. */
+/* An event recorded on a stream of the program. All copies of the transfer that access a device wait for the event. */
 typedef struct tdict_wait_event {
   tdict_gpu *gpu;
   tdict_cu_event event;
 } tdict_wait_event;
 
 struct tdict_future {
-  tdict_fence fence; /* first: storages see the transfer as a fence */
+  tdict_fence fence; /* first member, so that a pointer to the fence is also a pointer to the transfer */
 
   /* References */
-  _Atomic(int64_t) refs;    /* the program's handles, attached fences and the work itself */
-  _Atomic(int64_t) handles; /* acq_rel: number of references that the program holds. The release of the last handle
-                             * drops the result */
+  _Atomic(int64_t) refs;    /* counts the program's handles, references to `fence`, and one reference for the work */
+  _Atomic(int64_t) handles; /* acq_rel: number of references that the program holds. If the transfer has ended,
+                             * releasing the last handle drops `result` */
 
   /* The parts of the context that the transfer uses */
-  tdict_engine *engine; /* must not be used after the transfer has ended, because the context may be destroyed */
-  tdict_pool *pool;     /* the engine's pool; may be destroyed after the transfer has ended */
+  tdict_engine *engine; /* must not be used after the transfer has ended, because the program may then destroy the
+                         * context */
+  tdict_pool *pool;     /* the engine's pool; must not be used after the transfer has ended */
   tdict_forkmark *mark; /* mark and log: retained */
   tdict_log *log;
   tdict_stream_range streams; /* devices whose streams may wait for the transfer */
@@ -55,9 +56,10 @@ struct tdict_future {
   tdict_plan plan;
   tdict_storage *arena;     /* retained; the storage of all new leaves, or NULL */
   tdict_tree *result;       /* retained; returned to the caller after success */
-  tdict_tree *mirror;       /* retained; error paths are looked up in this tree. NULL: in `result` */
+  tdict_tree *mirror;       /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in
+                             * `result` */
   const tdict_tree *source; /* borrowed until the starting call returns; error paths are looked up in this tree if
-                             * `result` is NULL */
+                             * `mirror` and `result` are NULL */
 
   /* Settings. They do not change after the transfer begins. */
   int32_t mode;
@@ -66,10 +68,11 @@ struct tdict_future {
   int64_t spin_ns;           /* a thread that waits for the transfer's end spins for this time before it sleeps */
   uint32_t num_parts;        /* maximum number of parts of a chunk; threads fill the parts in parallel */
   int num_helpers;           /* threads that may help the starting thread to mark many sources */
-  bool places_while_marking; /* true for many items: the thread that marks an item also sets its dst_data */
+  bool places_while_marking; /* true if the transfer has many items: the thread that marks an item's source also sets
+                              * the item's dst_data */
   bool on_caller;            /* true: the starting thread is the first worker, and pool threads are the other workers */
-  /* on_caller becomes false if the transfer must wait for another transfer. Both flags are final after the transfer has
-   * begun */
+  /* true: on_caller becomes false if the transfer must wait for another transfer. Neither flag changes after the
+   * transfer has begun */
   bool on_caller_if_ready;
   bool is_pin_memory; /* the call is tdict_pin_memory() */
   bool caller_waits;  /* the starting call blocks until the transfer has ended, so no stream can wait for the
@@ -80,7 +83,7 @@ struct tdict_future {
   /* Events and uses that copies wait for */
   tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
   int num_wait_events;
-  tdict_fence **uses; /* retained: recorded uses of the bytes that the transfer writes. Copies wait for these uses */
+  tdict_fence **uses; /* retained: recorded uses of storages that the transfer writes. Copies wait for these uses */
   uint32_t num_uses;
 
   /* The order among transfers, see order.c */
@@ -98,17 +101,18 @@ struct tdict_future {
   /* Optional parts */
   /* owned, one for each item or leaf, see check_sources.h. NULL: sources are not checked */
   uint64_t *hashes;
-  struct tdict_hooks *hooks; /* owned: hooks.h. NULL: the tree has no objects */
-  /* owned: run/worker.h. NULL: every worker waits for its copies itself */
+  struct tdict_hooks *hooks; /* owned, see hooks.h. NULL: no hook must run */
+  /* owned, see run/worker.h. NULL: every worker waits for its copies itself */
   struct tdict_deferred_tail *deferred_tail;
-  /* owned, one for each chunk: run/chunk_parts.h. NULL: every chunk has one part */
+  /* owned, one for each chunk, see run/chunk_parts.h. NULL: every chunk has one part */
   struct tdict_chunk_parts *chunk_parts;
-  struct tdict_batch *batch;  /* owned: run/batch.h. NULL: each copy is queued at once */
+  struct tdict_batch *batch;  /* owned, see run/batch.h. NULL: each copy is queued at once */
   pthread_mutex_t batch_lock; /* guards: the copies in the batch. Held while the driver queues these copies */
 
   /* Progress of the workers */
   tdict_latch queued; /* counts workers that still queue copies */
-  /* relaxed: a worker could not record its tail, so waiters wait for `ended`. The latch `queued` orders this flag */
+  /* relaxed: a worker could not record its tail, so a stream cannot wait for its copies. The latch `queued` makes the
+   * store visible */
   _Atomic(bool) missing_tail_event;
   _Atomic(uint32_t) next_part; /* relaxed: a ticket counter for parts of chunks */
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
@@ -119,19 +123,20 @@ struct tdict_future {
   _Atomic(bool) first_copy_done; /* relaxed: a copy has ended, so no stream blocks the transfer */
 
   /* The first error */
-  _Atomic(bool) failed;             /* relaxed: a hint that workers should stop. error_lock guards the error itself */
+  _Atomic(bool) failed;             /* relaxed: tells workers to stop. error_lock guards the error itself */
   _Atomic(bool) error_was_reported; /* relaxed: true if a call has returned the error. The error is then not logged */
-  /* guards: error, error_leaf, the two flags below, and the workers' tails until the outcome is final */
+  /* guards: error, error_leaf, outcome_is_final, result_was_returned, and the workers' tails until the outcome is
+   * final */
   pthread_mutex_t error_lock;
   tdict_error error; /* status 0: no error */
   /* the number of the leaf that the error names. UINT32_MAX: the error names no leaf, or its path is set already */
   uint32_t error_leaf;
-  bool outcome_is_final;    /* true: the outcome is final, and later errors and cancels are ignored */
-  bool result_was_returned; /* true: the program has the result and may change the result, so no path is looked up
-                             * there */
+  bool outcome_is_final;    /* true: later errors and cancels are ignored */
+  bool result_was_returned; /* true: the program has received `result` and may change the tree, so no path is looked up
+                             * in `result` */
 
   /* State after the end */
-  tdict_latch ended; /* after this latch has opened, no field changes */
+  tdict_latch ended; /* open after the transfer has ended */
   int64_t begin_ns;
   tdict_traced traced;
   tdict_transfer_stats stats;
@@ -140,23 +145,24 @@ struct tdict_future {
   tdict_worker workers[];
 };
 
-/* Creates an empty transfer with room for its workers. *out has one reference and one handle. TDICT_ENOMEM. */
+/* Creates an empty transfer with room for its workers. *out has one reference, which is a handle. Errors:
+ * TDICT_ENOMEM. */
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err);
 /* Drops a reference that is not a handle of the program. The last reference frees the transfer. */
 void tdict_transfer_release(tdict_future *f);
-/* Stores the error if it is the first error of the transfer. `item` is the item whose leaf the error names, or
- * UINT32_MAX. The item of a consolidated tree names no leaf. */
+/* Stores the error if the transfer has no error yet, and tells the workers to stop. The error names the leaf of item
+ * number `item`. UINT32_MAX or the item of a consolidated tree: the error names no leaf. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
-/* Stores an error like tdict_transfer_fail(), for a leaf by its number in tree order. */
+/* Stores an error like tdict_transfer_fail(). The error names leaf number `leaf` in tree order. */
 void tdict_transfer_fail_leaf(tdict_future *transfer, uint32_t leaf, const tdict_error *error);
-/* Stores an error like tdict_transfer_fail(), but with a known path instead of an item. */
+/* Stores an error like tdict_transfer_fail(). The error names `path`, which may be empty. */
 void tdict_transfer_fail_at(tdict_future *transfer, const char *path, const tdict_error *error);
 /* Returns true if an error was stored or the transfer was cancelled. The returned value may be out of date, so use it
  * only to stop early. */
 static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
   return atomic_load_explicit(&transfer->failed, memory_order_relaxed);
 }
-/* Returns true if the latch is open. May be called in a forked child. */
+/* Returns true if the latch is open. A forked child may call this function. */
 bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
 /* Waits for a latch of the transfer until a deadline, and returns true if the latch is open. A pool thread runs other
  * tasks meanwhile, because the work that opens the latch may be queued after the task of the waiting thread. */

@@ -1,5 +1,6 @@
-/* Orders transfers. Each transfer attaches marks to the storages that it reads and writes. A transfer that finds
- * marks of earlier transfers waits until these have ended. See order.h for ownership and threads. */
+/* Orders transfers. Each transfer attaches marks to the storages that the transfer reads and writes. A transfer that
+ * finds conflicting marks of earlier transfers waits until these transfers have ended. See order.h for ownership and
+ * threads. */
 #include "transfer/order.h"
 
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 
 enum { FOREIGN_WAIT_NS = 1000000 };
 
-/* Returns the number of the first leaf of a consolidated source whose bytes are lost, else UINT32_MAX. Bytes between the
- * leaves may be lost: nobody reads them. */
+/* Returns the number of the first leaf of a consolidated source whose bytes are lost, else UINT32_MAX. Bytes between
+ * leaves may be lost, because no program reads these bytes. */
 static uint32_t find_lost_inside(const tdict_consolidated *whole) {
   tdict_storage *storage = whole->bytes->storage;
   for (uint32_t i = 0; i < whole->num_leaves && tdict_storage_has_lost(storage); i++) {
@@ -23,7 +24,7 @@ static uint32_t find_lost_inside(const tdict_consolidated *whole) {
   return UINT32_MAX;
 }
 /* Returns the number of the first leaf whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer
- * may still write the sources. */
+ * can still write the sources. */
 static uint32_t find_lost(const tdict_future *t) {
   if (t->plan.whole) return find_lost_inside(t->plan.whole);
   for (uint32_t i = 0; i < t->plan.num_items; i++)
@@ -42,7 +43,7 @@ static tdict_status refuse_lost(tdict_error *err) {
 
 void tdict_transfer_launch(tdict_future *t) {
   TDICT_ASSERT(t->num_pending == 0 && !t->finished);
-  /* if no earlier transfer existed, mark_and_order() has already checked the sources */
+  /* if the transfer waited for no other transfer, mark_and_order() has already checked the sources */
   uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX;
   tdict_error err = {0};
   if (lost != UINT32_MAX) {
@@ -57,8 +58,8 @@ void tdict_transfer_launch(tdict_future *t) {
   if (on_caller) tdict_latch_down(&t->may_start);
 }
 
-/* Prepares the marks on written storages. Neighbouring items of a storage share a mark. The marks on sources are in the
- * plan. */
+/* Prepares the marks on written storages. Consecutive items in one storage share a mark. The marks on sources are in
+ * the plan. */
 static tdict_status make_marks(tdict_future *t, tdict_error *err) {
   tdict_plan *p = &t->plan;
   const uint32_t most = p->writes_existing ? p->num_items : 1;
@@ -83,7 +84,7 @@ typedef struct conflict_search {
   tdict_fence *foreign;
 } conflict_search;
 
-/* Collects a recorded use of bytes that this transfer writes. */
+/* Adds a recorded use to `uses` of the transfer, and retains the use. */
 static void gather_use(void *user, tdict_fence *use) {
   conflict_search *g = user;
   tdict_future *t = g->self;
@@ -106,7 +107,7 @@ static tdict_status gather_uses(tdict_future *t, tdict_error *err) {
   return g.no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the uses it waits for") : TDICT_OK;
 }
 
-/* Collects an unfinished transfer of this engine that uses the same bytes. */
+/* If the fence is an unfinished transfer of this engine, adds the transfer to waits_for. */
 static void gather_conflict(void *user, tdict_fence *fence) {
   conflict_search *g = user;
   tdict_future *t = g->self, *awaited = (tdict_future *)fence;
@@ -127,7 +128,8 @@ static void gather_conflict(void *user, tdict_fence *fence) {
   t->waits_for[t->num_waits_for++] = (tdict_dependent){.waiting = t, .awaited = awaited};
 }
 
-/* Stores the first fence that belongs to another engine in g->foreign. */
+/* If the fence is not a transfer of this engine, stores the fence in g->foreign. Only the first such fence is
+ * stored. */
 static void find_foreign(void *user, tdict_fence *fence) {
   conflict_search *g = user;
   bool foreign = fence->ops != g->self->fence.ops || ((tdict_future *)fence)->engine != g->self->engine;
@@ -136,18 +138,17 @@ static void find_foreign(void *user, tdict_fence *fence) {
   g->foreign = fence;
 }
 
-/* Waits for the fence, but for a limited time only: the other transfer may also have seen the marks of this transfer
- * and be removing its own marks. On a pool thread, runs a queued task instead if there is one. */
+/* Waits for the fence, at most FOREIGN_WAIT_NS. The time is limited, because the transfer of the other engine may wait
+ * for this transfer meanwhile. On a pool thread, runs a queued task instead, if the pool has a task. */
 static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
   if (!tdict_pool_is_worker(t->pool) || !tdict_pool_help(t->pool, NULL))
     foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_WAIT_NS));
   foreign->ops->release(foreign);
 }
 
-/* Collects the unfinished transfers of this engine that conflict with a mark, then attaches the mark to its storage.
- * Used for a storage that may have other marks. Looks for fences of other engines
- * after attaching. If two engines mark a storage at the same time, at least one of them then sees the mark of the
- * other. */
+/* Attaches a mark to a storage that may have other marks. Adds conflicting transfers of this engine to waits_for. Looks
+ * for fences of other engines after attaching the mark. If two engines mark a storage at the same time, at least one
+ * engine then sees the mark of the other engine. */
 static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
   tdict_storage_each_conflict(node->storage, node->writes, gather_conflict, g);
   tdict_storage_attach(node);
@@ -156,11 +157,11 @@ static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
 
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
-/* The state of threads that mark sources in parallel. These threads skip a source whose storage already has a mark, and
- * leave the fence of its node NULL. mark_sources() then marks these sources. */
+/* The state of threads that mark sources in parallel. If a source's storage already has a mark, these threads skip the
+ * source and leave `fence` of its node NULL. mark_sources() then marks the skipped sources. */
 typedef struct marking {
   tdict_future *self;
-  _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop makes the stores visible */
+  _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop makes the stores visible to the caller */
 } marking;
 
 static void mark_stretch(void *user, long n) {
@@ -178,7 +179,7 @@ static void mark_stretch(void *user, long n) {
     if (!node->storage) continue;
     node->fence = fence;
     if (tdict_storage_attach_first(node)) {
-      /* read after attaching: a writer records lost bytes before it removes its mark */
+      /* read after attaching the mark: an earlier writer records lost bytes before removing its own mark */
       lost |= tdict_storage_has_lost(node->storage);
       continue;
     }
@@ -204,7 +205,8 @@ static void mark_sources(tdict_future *t, conflict_search *g) {
     if (!node->storage || node->fence) continue;
     node->fence = &t->fence;
     mark_with_conflicts(node, g);
-    g->lost |= tdict_storage_has_lost(node->storage); /* an earlier writer may have failed meanwhile */
+    g->lost |= tdict_storage_has_lost(node->storage); /* an earlier writer may have failed since mark_stretch() read
+                                                       * this flag */
   }
 }
 
@@ -217,10 +219,10 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
   for (uint32_t i = 0; i < num_writes; i++) tdict_storage_detach(&t->writes[i]);
 }
 
-/* Attaches the marks and collects the transfers to wait for. The caller holds the engine's lock; pool threads that help
- * to mark sources do not take this lock. The order cannot include transfers of other contexts. If a transfer of another
- * context uses the same bytes, removes all marks and returns a new reference to that transfer's fence in *foreign. The
- * caller waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost. */
+/* Attaches the marks, and stores the transfers to wait for in waits_for. The caller holds the engine's lock. Pool
+ * threads that help to mark sources do not take this lock. The order cannot include transfers of other contexts. If a
+ * transfer of another context conflicts, removes all marks and returns a new reference to that transfer's fence in
+ * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost. */
 static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock) && !t->marked);
   conflict_search g = {.self = t};
@@ -231,7 +233,7 @@ static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict
   uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
     if (!tdict_storage_attach_first(&t->writes[writes])) mark_with_conflicts(&t->writes[writes], &g);
-  /* Undo the marks on failure. */
+  /* Remove the marks after a failure or a conflict with another context. */
   *foreign = g.foreign;
   if (g.no_memory || g.foreign || lost != UINT32_MAX) tdict_transfer_unmark(t, writes);
   if (g.no_memory) {
@@ -279,7 +281,7 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
     if (!foreign) break;
     wait_for_foreign(t, foreign);
   }
-  /* other threads may have seen the marks of this transfer and wait for its end */
+  /* other threads may have seen the marks of this transfer and may wait for its end */
   if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended);
   return status;
 }

@@ -1,23 +1,22 @@
-/* Orders transfers that share bytes. The engine's lock guards which transfer waits for which. Thread rule: the starting
- * thread begins a transfer. If the transfer waits for other transfers, the thread that ends the last of these transfers
- * launches the waiting transfer. */
+/* Orders transfers that use the same storages. The engine's lock guards the order. Thread rule: the starting thread or
+ * the thread of the last hook begins a transfer. If the transfer waits for other transfers, the thread that ends the
+ * last of these transfers launches the waiting transfer. */
 #ifndef TDICT_TRANSFER_ORDER_H
 #define TDICT_TRANSFER_ORDER_H
 
 #include "transfer/job.h"
 
 /* Attaches the transfer's marks to its storages. Launches the transfer at once if it waits for no other transfer.
- * Otherwise the transfer is launched when the last awaited transfer ends. The caller has set the plan, the wait events
- * and the workers' tasks. On failure no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted, or
+ * Otherwise the transfer is launched when the last awaited transfer ends. Call after the plan, the wait events and the
+ * workers' tasks are set. After a failure, no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted, or
  * TDICT_EINVAL if a source's bytes are lost. */
 tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
-/* Submits the transfer's tasks, or lets the starting thread work. Call when the transfer waits for no earlier
- * transfer. */
+/* Submits the workers' tasks to the pool. If on_caller is set, the starting thread does the work of the first worker
+ * instead. Call when the transfer waits for no earlier transfer. */
 void tdict_transfer_launch(tdict_future *transfer);
-/* Removes the first num_writes marks on written storages, and all marks on sources that finish.c has not removed
- * yet. */
+/* Removes the first num_writes marks on written storages. If `marked` is false, also removes the marks on sources. */
 void tdict_transfer_unmark(tdict_future *transfer, uint32_t num_writes);
-/* Adds the reference of the transfer's work, and counts the transfer as running. The caller holds the engine's lock. */
+/* Adds a reference for the transfer's work, and counts the transfer in num_live. The caller holds the engine's lock. */
 void tdict_transfer_count_live(tdict_future *transfer);
 
 #endif

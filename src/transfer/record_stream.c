@@ -17,7 +17,8 @@ typedef tdict_status (*storage_fn)(void *user, tdict_storage *s, tdict_error *er
 
 static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user, tdict_error *err);
 
-/* Visits the storages of the tensors that an object's flatten returns. Other objects have no known storages. */
+/* Visits the storages of the tensors that the hook `flatten` of an object returns. If the type has no such hook, the
+ * object has no known storages. */
 static tdict_status each_object_storage(const tdict_box *box, storage_fn fn, void *user, tdict_error *err) {
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err) = TDICT_HOOK_OF(box->type, flatten);
   tdict_tree *flat = NULL;
@@ -35,7 +36,7 @@ static tdict_status each_object_storage(const tdict_box *box, storage_fn fn, voi
   return status;
 }
 
-/* Visits the storage of every tensor. Neighbours that share a storage are visited once. */
+/* Visits the storage of every tensor. Consecutive tensors that share a storage cause one visit. */
 static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, true);
@@ -59,7 +60,7 @@ typedef struct gpu_search {
   tdict_stream stream;
   tdict_gpu *gpu;
 } gpu_search;
-/* Stores the first GPU of the tree that the stream belongs to. */
+/* If the stream belongs to the GPU of the storage, stores this GPU. Only the first such GPU is stored. */
 static tdict_status note_stream_gpu(void *user, tdict_storage *s, tdict_error *err) {
   gpu_search *f = user;
   (void)err;
@@ -76,7 +77,7 @@ tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream, td
   if (!tree) return tdict_fail(err, TDICT_EINVAL, "record_stream: tree is NULL");
   gpu_search f = {stream, NULL};
   char name[32];
-  /* Find the GPU first: a wrong stream must record nothing. */
+  /* Find the GPU before any use is added, because a wrong stream must record nothing. */
   tdict_status status = each_storage(tree, note_stream_gpu, &f, err);
   if (status != TDICT_OK) return status;
   if (!f.gpu)

@@ -1,5 +1,5 @@
-/* Starts a transfer: checks the options, makes the plan, chooses threads, builds the result, and begins. The starter
- * lives for one call; the future owns everything else.
+/* Starts a transfer: checks the options, makes the plan, chooses threads, builds the result, and begins the transfer.
+ * The struct `starter` lives for one call; the future owns everything else.
  * Thread rule: see start.h. */
 #include "transfer/start.h"
 
@@ -22,12 +22,12 @@
 #include "transfer/run/worker.h"
 
 enum { MAX_READERS = 15 };
-/* If a plan has at least this many items, several threads place the items. */
+/* Several threads set the destination addresses of items only if a plan has at least this many items. */
 enum { MANY_ITEMS = 8192 };
-/* Reading this many leaves takes longer than waking threads. */
+/* If a tree has at least this many entries, waking threads takes less time than reading the tree. */
 enum { MANY_LEAVES = 2048 };
 
-/* The state of starting one transfer. The struct lives for one call. */
+/* The state of one tdict_start_transfer() call. */
 typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
@@ -59,7 +59,7 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Checks the option `after` even if no leaf must be copied, so that a wrong stream always fails. */
+/* Checks the option `after` even if no leaf must be copied, so that a wrong stream is always an error. */
 static tdict_status check_after(const starter *s, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
   tdict_gpu *gpu;
@@ -130,7 +130,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
   return status;
 }
 
-/* Records an event on `stream`, for which the transfer's copies on this device wait. One event for each device is
+/* Records an event on `stream` and adds the event to the transfer's wait events. One event for each device is
  * sufficient. */
 static tdict_status add_wait_event(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
   for (int i = 0; i < t->num_wait_events; i++)
@@ -156,8 +156,8 @@ static tdict_status add_after_event(const starter *s, tdict_future *t, const tdi
   return status == TDICT_OK ? add_wait_event(t, gpu, after->handle, err) : status;
 }
 
-/* Records the events that copies wait for. Copies from the host into new device memory need no events, because no
- * queued work can use new memory. */
+/* Records the transfer's wait events. If the option `after` is NULL, copies from the host into new device memory need
+ * no events, because no queued work can use new memory. */
 static tdict_status make_wait_events(const starter *s, tdict_future *t, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
   if (after) return add_after_event(s, t, after, err);
@@ -174,15 +174,16 @@ static tdict_status make_wait_events(const starter *s, tdict_future *t, tdict_er
   return status;
 }
 
-/* Returns the NUMA node for a pinned result: the node of the first device that writes to it, or -1. */
+/* Returns the NUMA node of the first GPU that writes to a new host result, or -1. The result's memory should be on this
+ * node. */
 static int find_memory_node(const tdict_plan *p) {
   for (uint32_t i = 0; p->reads_device && i < p->num_items; i++)
     if (p->items[i].gpu) return p->items[i].gpu->node;
   return -1;
 }
 
-/* Returns the GPU with which streams are checked: the first GPU that copies, else the target's GPU. Returns NULL if the
- * transfer uses no GPU. */
+/* Returns the first GPU that copies, else the target's GPU, or NULL if the transfer uses no GPU.
+ * tdict_future_wait_on_stream() compares its stream with this GPU. */
 static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
   tdict_gpu *gpu = NULL;
   for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
@@ -216,13 +217,13 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
 }
 
 /* Returns true if the result can be built while threads copy. Returns false if the tree has objects, because the
- * objects that hooks return are put into the result. */
+ * objects that hooks return are put into the result before copies begin. */
 static bool builds_during_copies(const starter *s, const tdict_future *t) {
   bool threads = !t->on_caller || t->num_workers > 1;
   return threads && !t->result && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
 }
 
-/* Builds the result while threads copy. The transfer fails if the result cannot be built. */
+/* Builds the result while threads copy. If the result cannot be built, the transfer fails. */
 static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_error why;
   tdict_status status = make_result(s, t, &why);
@@ -235,7 +236,7 @@ static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict
   return status;
 }
 
-/* Returns true if every leaf is in place. The result is then the source tree itself. */
+/* Returns true if no leaf must be copied and no hook must run. The result is then the source tree itself. */
 static bool is_already_there(const starter *s) {
   tdict_device tree_device;
   if (s->start->dst || s->plan.num_items > 0) return false;
@@ -245,8 +246,8 @@ static bool is_already_there(const starter *s) {
   return s->start->pin || (tdict_get_device(s->start->src, &tree_device) && tdict_device_equal(tree_device, s->device));
 }
 
-/* Returns true if one thread can queue all copies without waiting. A lane waits after TDICT_DIRECT_IN_FLIGHT driver
- * copies, and a strided copy may need any number of driver copies. */
+/* Returns true if one thread can queue all copies without waiting. Up to TDICT_DIRECT_IN_FLIGHT chunks are queued
+ * without waiting. A strided leaf may need any number of driver copies. */
 static bool is_queued_without_waiting(const tdict_plan *plan) {
   bool plain = true;
   for (uint32_t i = 0; i < plan->num_items && plain; i++) plain = plan->items[i].src_plain && plan->items[i].dst_plain;
@@ -274,7 +275,7 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
 }
 
 /* Does the work of the first worker on the starting thread if on_caller is set. If the transfer had to wait for another
- * transfer, on_caller may have become false, and a pool thread does this work. */
+ * transfer, on_caller may have become false. A pool thread then does this work. */
 static void work_on_caller(tdict_future *t, bool returns_early) {
   if (!t->on_caller) return;
   (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);
@@ -294,7 +295,7 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
   const bool returns_early = t->on_caller && !s->start->caller_waits && !tdict_pool_is_worker(s->engine->config.pool);
   if (returns_early && !tdict_deferred_tail_create(t))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to pass its end to the pool");
-  if (t->hooks) { /* the future reports all later errors */
+  if (t->hooks) { /* after this point, errors are returned by the future and not by this call */
     const bool here = t->on_caller;
     tdict_hooks_run(t);
     if (here && tdict_hooks_begin_copies(t)) work_on_caller(t, returns_early);
@@ -310,7 +311,8 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
   return status;
 }
 
-/* Chooses threads and chunks. Wakes the pool threads early, while the calling thread prepares the transfer. */
+/* Chooses threads and chunks. Wakes the pool threads now, so that they are awake when the calling thread has prepared
+ * the transfer. */
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
@@ -359,8 +361,8 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   return TDICT_OK;
 }
 
-/* Wakes pool threads while this tree is read. This transfer probably needs the same number of threads as the last
- * transfer. */
+/* Wakes as many pool threads as the last transfer used, because this transfer probably needs as many. The threads wake
+ * up while the caller reads the tree. */
 static void wake_helpers(const tdict_engine *e) {
   int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
   if (count > 0) tdict_pool_wake(e->config.pool, count);

@@ -6,19 +6,19 @@
 #include "tdict/transfer.h"
 
 typedef struct tdict_start {
-  const char *what; /* name of the public call, for messages */
+  const char *what; /* name of the public call, used in error messages */
   const tdict_tree *src;
   tdict_tree *dst;                /* the destination of tdict_transfer_into(); NULL in all other calls */
-  tdict_device device;            /* the target of tdict_to_device(); TDICT_DEVICE_AUTO means the context's default
+  tdict_device device;            /* the target, if `dst` is NULL; TDICT_DEVICE_AUTO means the context's default
                                    * device */
   tdict_transfer_options options; /* all fields are set */
   bool caller_waits;              /* true if the public call blocks until the transfer has ended */
-  bool pin;                       /* true for pin_memory. The result keeps the device of the source tree. A leaf on a
-                                   * device is an error. */
+  bool pin;                       /* true for tdict_pin_memory(): the result has the same tree device as the source, and
+                                   * a leaf on a GPU is an error */
 } tdict_start;
 
-/* Starts a transfer and returns a new future. The transfer is then running or has already ended. Returns the errors of
- * the public transfer calls. */
+/* Starts a transfer and returns a new future. When the function returns, the transfer waits for earlier transfers,
+ * runs, or has ended. Returns the errors of the public transfer calls. */
 tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *start, tdict_future **out,
                                   tdict_error *err);
 

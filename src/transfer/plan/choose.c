@@ -1,9 +1,8 @@
-/* Chooses threads and chunks from the plan and the tuning table. Pure functions. See choose.h for ownership and
- * threads. */
+/* Chooses threads and chunks from the plan and the tuning table. See choose.h for ownership and threads. */
 #include "transfer/plan/choose.h"
 
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
-/* above this size, the time to wake a waiting caller is negligible */
+/* in larger transfers, the time to wake a waiting caller is negligible */
 #define SPIN_MAX_BYTES ((size_t)80 << 20)
 
 /* Returns the bytes of pinned leaves that tdict_plan_pack() will probably send through slots. The result is only an
@@ -63,7 +62,7 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   const tdict_pool *pool = r->pool;
   const bool on_worker = tdict_pool_is_worker(pool);
   const int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
-  /* only driver copies: more threads would only wait for each other */
+  /* in the other modes the driver makes nearly all copies, so more threads would only wait for each other */
   bool single_threaded = r->mode != TDICT_MODE_NON_BLOCKING_PIN;
   bool has_hooks = num_hooked(r->plan) > 1;
   bool builds_result = r->plan->num_items >= MANY_ITEMS; /* the caller builds the result while other threads copy */
@@ -82,9 +81,9 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   c->spin_ns = cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
 }
 
-/* Adjusts the chunk size. If the calling thread of an _async call makes the copies, the transfer needs one slot for
- * each chunk. If all chunks may have the same size, the chunks are made equal. Otherwise one thread could end with a
- * small chunk while another thread copies a large chunk. */
+/* Adjusts the chunk size. If the calling thread of an _async call makes the copies, enlarges the chunks, because the
+ * transfer then needs one slot for each chunk. If first_bytes equals chunk_bytes, makes all chunks equal. Without this
+ * rule, one thread could copy a large chunk at the end while another thread has only a small chunk. */
 static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
   if (c->on_caller && !r->caller_waits) {
@@ -96,8 +95,8 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
   bool is_even = c->row.first_bytes >= c->row.chunk_bytes;
   size_t line_bytes = r->plan->line_bytes - r->plan->total_bytes + bytes; /* includes the padding between leaves */
   bool pages =
-      find_direction(r->plan) == TDICT_TUNING_OUT_NEW; /* chunks are whole huge pages, so that one thread touches each
-                                                        * page */
+      find_direction(r->plan) == TDICT_TUNING_OUT_NEW; /* true: the sizes in the tuning table are kept, so that each
+                                                        * page is usually touched by one thread */
   if (is_even && !pages && line_bytes > c->row.chunk_bytes) {
     size_t count = (line_bytes + c->row.chunk_bytes - 1) / c->row.chunk_bytes;
     c->row.chunk_bytes = ((line_bytes + count - 1) / count + step - 1) / step * step;
@@ -105,8 +104,9 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
   if (is_even) c->row.first_bytes = c->row.chunk_bytes;
 }
 
-/* Chooses how many parts a slot has. Threads fill a slot together if the link would wait long for the first slot. In
- * a longer transfer each thread fills its own slots, which costs less. */
+/* Chooses the number of parts of a chunk. In a small transfer, several threads fill one slot together, because the link
+ * would otherwise wait long for the first slot. In a larger transfer each thread fills its own slots, which takes less
+ * time in total. */
 static uint32_t choose_parts(const tdict_choice_request *r, size_t bytes, const tdict_choice *c) {
   if (c->num_workers < 2 || find_direction(r->plan) != TDICT_TUNING_IN || bytes > SPIN_MAX_BYTES) return 1;
   return tdict_parts_of_bytes(c->row.chunk_bytes);

@@ -1,5 +1,5 @@
-/* Chooses the threads and the chunk size of a transfer, from the options, the plan and the tuning table. Pure
- * functions. */
+/* Chooses the threads and the chunk size of a transfer, from the options, the plan and the tuning table. The functions
+ * keep no state and are thread-safe. */
 #ifndef TDICT_TRANSFER_PLAN_CHOOSE_H
 #define TDICT_TRANSFER_PLAN_CHOOSE_H
 
@@ -15,22 +15,22 @@ typedef struct tdict_choice_request {
   size_t num_slots;
   int32_t num_threads; /* value of the option num_threads; -1: the tuning table determines the number */
   int32_t mode;        /* never TDICT_MODE_AUTO */
-  bool caller_waits;   /* the call blocks until the transfer has ended */
+  bool caller_waits;   /* true: the public call blocks until the transfer has ended */
 } tdict_choice_request;
 typedef struct tdict_choice {
-  tdict_tuning_row row; /* chunk_bytes is at most the engine's slot size */
+  tdict_tuning_row row; /* if the transfer uses slots, chunk_bytes is at most the slot size */
   int num_workers;
   uint32_t num_parts; /* maximum number of parts of a slot; threads fill the parts in parallel */
-  bool on_caller;     /* the calling thread is the first worker */
-  /* on_caller is valid only if this thread can queue all copies without waiting and the transfer waits for no other
-   * transfer */
+  bool on_caller;     /* true: the calling thread is the first worker */
+  /* true: on_caller must become false if the copies cannot be queued without waiting, or if the transfer must wait for
+   * another transfer */
   bool on_caller_if_ready;
   int64_t spin_ns;
 } tdict_choice;
 
 /* Below this size, handing out a part of a chunk costs more than filling the part. */
 #define TDICT_PART_BYTES ((size_t)32 << 10)
-/* Returns how many parts a chunk of `bytes` bytes is divided into: one for each 32 KiB, at most 8. */
+/* Returns the number of parts of a chunk of `bytes` bytes: one part for each 32 KiB, rounded, from 1 to 8. */
 static inline uint32_t tdict_parts_of_bytes(size_t bytes) {
   enum { MOST = 8 };
   const size_t count = (bytes + TDICT_PART_BYTES / 2) / TDICT_PART_BYTES;

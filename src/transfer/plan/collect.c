@@ -17,18 +17,20 @@
 
 enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 
-/* The state of a collection; lives for one call. */
+/* The state of one tdict_plan_collect() call. */
 typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
-  tdict_same_bytes same;     /* table of leaves, to find leaves that cover the same bytes */
-  bool table_in_use;         /* a leaf had gaps, or did not begin after all earlier leaves of its storage, so all items
-                              * are in the table */
-  int misses;                /* attempts in a row that found no uniform leaf */
-  const tdict_storage *last; /* the storage checked last by is_pinned(), and the result */
+  tdict_same_bytes same;     /* table that finds leaves that cover the same bytes */
+  bool table_in_use;         /* true: items are in the table `same`, because a leaf had gaps, or did not begin after all
+                              * earlier leaves of its storage */
+  int misses;                /* number of consecutive attempts of the fast path that found no uniform leaf */
+  const tdict_storage *last; /* the storage that is_pinned() checked last. last_gpu and last_pinned are the GPU and the
+                              * result */
   tdict_gpu *last_gpu;
   bool last_pinned;
-  tdict_device found_device; /* the device looked up last and its GPU; NULL: no lookup yet */
+  tdict_device found_device; /* the device that was looked up last. found_gpu is its GPU, or NULL before the first
+                              * lookup */
   tdict_gpu *found_gpu;
   tdict_uniform uniform;          /* state of the fast path for uniform leaves */
   const tdict_tree *reached_node; /* the node that was checked last. is_reached_once is true if only one path leads to
@@ -36,12 +38,13 @@ typedef struct collector {
   bool is_reached_once;
   const tdict_tree *reached_dst; /* the destination's node that was checked last; dst_is_reached_once is the result */
   bool dst_is_reached_once;
-  uintptr_t dst_end; /* end of the last destination that other tensors may share */
+  uintptr_t dst_end; /* end address of the last destination whose memory other tensors may share */
   tdict_slab *slab;  /* the slab to which slab_count references must still be added */
   int64_t slab_count;
   size_t flat_depth; /* the cursor's depth at the root of the current flattened object; 0: in no such object */
   size_t kept_depth; /* the cursor's depth at the root of the current child tree that is kept; 0: in no such tree */
-  /* an entry at a smaller depth may end such an object or tree, or may match a pattern. 0: no such entry */
+  /* is_kept() checks only entries at a smaller depth. Such an entry may follow the flattened object or the kept tree,
+   * or may match a pattern. 0: no entry is checked */
   size_t watch_depth;
 } collector;
 
@@ -59,7 +62,7 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
   return true;
 }
 
-/* Makes room for `more` items and leaves. On failure the plan's contents are unchanged. */
+/* Makes room for `more` items and leaves. On failure, the plan's items and leaves are unchanged. */
 static bool reserve_items(tdict_plan *p, uint32_t more) {
   size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
   if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
@@ -82,9 +85,9 @@ static bool reserve_items(tdict_plan *p, uint32_t more) {
   return true;
 }
 
-/* Returns true if the GPU can read the tensor directly. The flags of the storage are not sufficient: the memory
- * may be pinned by another driver, or the program's claim may be false. The last result is kept, because neighbouring
- * leaves often share a storage. */
+/* Returns true if the GPU can read the tensor directly. The flags of the storage are not sufficient: the memory may be
+ * pinned by another driver, or the program's claim may be false. The last result is stored, because consecutive leaves
+ * often share a storage. */
 static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
@@ -110,7 +113,7 @@ static tdict_status find_device_gpu(collector *c, tdict_device device, tdict_gpu
   return status == TDICT_ENODEVICE ? TDICT_EWRONGDEVICE : status;
 }
 
-/* Returns the GPU of a storage. */
+/* Returns the GPU of a storage. Returns TDICT_EWRONGDEVICE if the storage is on a device of another context. */
 static tdict_status find_storage_gpu(collector *c, const tdict_storage *s, tdict_gpu **out, tdict_error *err) {
   char name[32];
   if (!tdict_devices_own_storage(c->request->devices, s))
@@ -139,7 +142,7 @@ static void choose_way_out(collector *c, tdict_item *item) {
   item->way = pinned && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
 }
 
-/* Chooses the way to copy an item, and the GPU that copies it. */
+/* Chooses the way of an item, and the GPU that copies the item. */
 static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, tdict_error *err) {
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
@@ -188,7 +191,7 @@ static inline void retain_source(collector *c, tdict_tensor *t) {
   c->slab_count++;
 }
 
-/* Appends the item to the line. */
+/* Appends the item to the plan and to the line. */
 static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err) {
   tdict_plan *p = c->plan;
   size_t end;
@@ -218,8 +221,8 @@ static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   return !r->want_pinned || tdict_tensor_is_pinned(t);
 }
 
-/* Returns true if only one path leads to the current leaf's node: each node on the path has one reference. Then no
- * other leaf of the tree can be the same tensor. */
+/* Returns true if only one path leads to the current leaf's node: each node on the path has one reference. In that case
+ * no other leaf of the tree can be the same tensor. */
 static inline bool node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
   if (c->reached_node == top->node) return c->is_reached_once;
@@ -228,8 +231,8 @@ static inline bool node_is_reached_once(collector *c, const tdict_cursor *cursor
   return c->is_reached_once;
 }
 
-/* Enters a subtree. Records whether several paths lead to the subtree, so that its leaves need not check all levels
- * above. */
+/* Enters a child tree. Records whether several paths lead to the child tree, so that its leaves need not check all
+ * levels above. */
 static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree *other) {
   if (!tdict_cursor_enter(cursor, node)) return false;
   tdict_frame *top = &cursor->frames[cursor->depth - 1];
@@ -239,7 +242,8 @@ static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree 
   return true;
 }
 
-/* Puts all items into the table, if this leaf does not begin after all earlier leaves of its storage. */
+/* Puts all items into the table if this leaf does not begin after all earlier leaves of its storage. Does nothing if
+ * the table is in use already. */
 static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error *err) {
   if (c->table_in_use || tdict_same_bytes_follows(&c->same, t)) return TDICT_OK;
   for (uint32_t i = 0; i < c->plan->num_items; i++)
@@ -301,8 +305,8 @@ static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
 }
 
 /* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. If each destination begins
- * at or after the end of the previous destination, no two overlap. A destination whose memory is not shared does not
- * overlap with any other destination. */
+ * at or after the end of the previous destination, no destinations overlap. A destination whose memory is not shared
+ * does not overlap with any other destination. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;
@@ -312,7 +316,7 @@ static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_t
   c->dst_end = end;
 }
 
-/* Collects a leaf for transfer_into: every leaf is copied to its counterpart. */
+/* Collects a leaf for transfer_into, which copies every leaf to its counterpart. */
 static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict_tensor *src, tdict_leaf other,
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);
@@ -335,7 +339,7 @@ static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor 
   return TDICT_OK;
 }
 
-/* Chooses what to do with an object. Prefers hooks for the transfer to flatten. */
+/* Chooses how to transfer an object. The hooks pin_memory and to_device are preferred to the hook flatten. */
 static void choose_action(const collector *c, tdict_object_step *step) {
   const tdict_type *type = step->box->type;
   const tdict_plan_request *r = c->request;
@@ -355,8 +359,8 @@ static bool reserve_node(collector *c, const tdict_tree *node) {
   return reserve_items(c->plan, node->keys->num_live);
 }
 
-/* Retains all sources that were collected so far. Hooks are code of the program and may release tensors that the caller
- * keeps alive. */
+/* Retains all sources that were collected so far, and all later sources. Hooks are code of the program and may release
+ * tensors that the caller keeps alive. */
 static void end_borrowing(tdict_plan *p) {
   for (uint32_t i = 0; i < p->num_items && p->borrows; i++) tdict_tensor_retain(p->items[i].src);
   p->borrows = false;
@@ -386,7 +390,8 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   tdict_status status = add_step(c, cursor, box, err);
   if (status != TDICT_OK) return status;
   tdict_object_step *step = &c->plan->objects[c->plan->num_objects - 1];
-  if (tdict_box_has_fixed_elements(box)) /* in host memory and never moved, so the result shares the object */
+  if (tdict_box_has_fixed_elements(box)) /* the elements are in host memory and are never moved, so the result shares
+                                          * the object */
     return c->request->dst ? tdict_box_keep("transfer_into", other, box, true, err) : TDICT_OK;
   if (step->action == TDICT_OBJECT_KEEP) {
     c->plan->num_untouched++;
@@ -399,8 +404,7 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   status = c->request->dst ? tdict_flatten_pair(box, other, &step->flat, &other_flat, err)
                            : tdict_flatten_object(box, &step->flat, err);
   if (status == TDICT_OK && other_flat) status = tdict_destination_check_keys(cursor, step->flat, other_flat, err);
-  if (status == TDICT_OK && other_flat) { /* the step keeps the destination's tensors alive as long as the source's
-                                           * tensors */
+  if (status == TDICT_OK && other_flat) { /* the step keeps the destination's tensors alive while the tree is read */
     step->moved = other_flat;
   } else if (other_flat) {
     tdict_release(other_flat);
@@ -450,8 +454,8 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   return reserve_node(c, child) && enter_node(cursor, child, matching) ? TDICT_OK : fail_plan_memory(err);
 }
 
-/* Collects an entry that stays where it is, and all entries below it. tdict_transfer_into() only checks that the
- * destination has the key. */
+/* Collects an entry that is not copied, because the entry or a tree above matches a pattern of `keep`. For
+ * tdict_transfer_into(), only checks that the destination has the key. */
 static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, tdict_leaf leaf, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
@@ -464,7 +468,8 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
     p->num_shared++;
     p->keeps_elsewhere |= !tdict_device_equal(t->storage->device, r->device);
     if (p->num_leaves == p->cap_leaves && !reserve_items(p, 1)) return fail_plan_memory(err);
-    p->item_of_leaf[p->num_leaves++] = TDICT_SHARED; /* not by note_leaf(), which the compiler inlines in one place */
+    p->item_of_leaf[p->num_leaves++] = TDICT_SHARED; /* note_leaf() is not called here, because the compiler inlines
+                                                      * note_leaf() only while there is one call */
     return TDICT_OK;
   }
   if (!child) {
@@ -480,8 +485,8 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
   return TDICT_OK;
 }
 
-/* Returns true if the current entry stays where it is. Notes the end of a flattened object or kept tree. Tensors of
- * objects match no pattern. */
+/* Returns true if the current entry is not copied, because of a pattern of `keep`. Also detects the end of a flattened
+ * object or of a kept tree. Tensors of objects match no pattern. */
 static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   const tdict_keep *keep = c->request->keep;
   if (cursor->depth < c->flat_depth) c->flat_depth = 0;
@@ -490,8 +495,9 @@ static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   return c->kept_depth || (keep && !c->flat_depth && tdict_keep_matches(keep, cursor));
 }
 
-/* Collects a consolidated tree as one item: the bytes of its storage. Sets *done to false if its leaves must be collected
- * one by one, also to report an error with the path of a leaf. */
+/* Collects a consolidated tree as one item, the bytes of its storage, and sets *done to true. If the leaves must be
+ * collected one by one, returns TDICT_OK without changing *done. If the tree cannot be copied, the leaves are collected
+ * one by one, too, so that the error has the path of a leaf. */
 static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
@@ -533,7 +539,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   c.watch_depth = request->keep ? SIZE_MAX : 0;
   memset(plan, 0, sizeof *plan);
   if (request->spare) {
-    /* Reuse the memory of an ended plan. */
+    /* Reuse the memory of an earlier plan. */
     *plan = *request->spare;
     memset(request->spare, 0, sizeof *request->spare);
   }

@@ -7,26 +7,26 @@
 #include "transfer/plan/keep.h"
 #include "transfer/plan/plan.h"
 
-/* The conditions under which leaves are collected. */
+/* The arguments of tdict_plan_collect(). */
 typedef struct tdict_plan_request {
   tdict_devices *devices;
   tdict_device device;   /* the target device; not used if `dst` is set */
-  tdict_gpu *gpu;        /* the target's GPU; NULL: the GPU is looked up */
+  tdict_gpu *gpu;        /* the target's GPU; NULL: the GPU is looked up if needed */
   const tdict_tree *dst; /* the destination of tdict_transfer_into(); else NULL */
   bool want_pinned;      /* the result is pinned host memory, so host leaves that are not pinned are copied */
   bool host_only;        /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
   bool strict_objects;   /* an object without a hook for this transfer is an error */
-  int32_t mode;          /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
+  int32_t mode;          /* a tdict_mode, but never TDICT_MODE_AUTO */
   /* the caller keeps the tree alive until the transfer has ended, so sources are not retained */
   bool borrows;
   tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
-  const tdict_keep *keep; /* entries that stay where they are; NULL: none */
+  const tdict_keep *keep; /* entries that are not copied; NULL: no such entries */
   tdict_plan *spare;      /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
-/* Reads the tree into a plan: each leaf that is not shared becomes an item with its way. Errors name the leaf. On
- * failure the plan is empty. */
+/* Reads the tree into a plan. Each leaf that must be copied becomes an item with its way. A consolidated tree becomes
+ * one item. An error names the path of its leaf. After a failure, the plan is empty. */
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err);
 

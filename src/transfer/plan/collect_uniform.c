@@ -1,13 +1,14 @@
-/* Reads uniform leaves into a plan, by several threads if there are many. See collect_uniform.h for ownership and
- * threads. */
+/* Reads uniform leaves into a plan. Several threads read a node that has many leaves. See collect_uniform.h for
+ * ownership and threads. */
 #include "transfer/plan/collect_uniform.h"
 
 #include "base/checked.h"
 #include "tensor/layout.h"
 
-/* Numbers of leaves: the minimum for reading with several threads, and the minimum and maximum of a stretch. */
+/* Several threads read at least PARALLEL_LEAVES leaves, divided into at most MAX_STRETCHES stretches. A stretch
+ * normally has LEAST_STRETCH to MOST_STRETCH leaves. */
 enum { PARALLEL_LEAVES = 512, LEAST_STRETCH = 200, MOST_STRETCH = 2048, MAX_STRETCHES = 64 };
-/* Waking one or two threads takes longer than reading a few leaves. */
+/* Fewer than FEW_HELPERS helpers are woken only for PARALLEL_BY_FEW leaves or more, because they save little time. */
 enum { FEW_HELPERS = 3, PARALLEL_BY_FEW = 8192 };
 
 static inline bool is_plain(const tdict_tensor *t) {
@@ -18,8 +19,8 @@ static inline bool is_plain(const tdict_tensor *t) {
 }
 bool tdict_uniform_is_plain(const tdict_tensor *t) { return is_plain(t); }
 
-/* Returns true if the leaf is copied through slots. The caller has checked that no other tensor uses the storage. So a
- * small pinned leaf cannot be part of a larger driver copy. */
+/* Returns true for a leaf in ordinary memory, and for a small pinned leaf that is packed into slots. The caller checks
+ * that no other tensor uses the storage. A small pinned leaf therefore cannot be part of a larger driver copy. */
 static inline bool uses_slots(const tdict_uniform *m, const tdict_storage *s) {
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return true;
   return m->packs_pinned && s->bytes < TDICT_SMALL_DIRECT_BYTES;
@@ -34,7 +35,8 @@ static inline bool is_uniform(const tdict_uniform *m, tdict_leaf leaf) {
          atomic_load_explicit(&s->refs, memory_order_relaxed) == 1 && is_plain(t);
 }
 
-/* Adds a uniform leaf at offset *line and sets *line to the leaf's end. Returns false if the leaf is not uniform. */
+/* Adds a uniform leaf as item `n`, at the next multiple of 256 from *line, and sets *line to the leaf's end. `number`
+ * is the leaf's number. Returns false if the leaf is not uniform. */
 static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uint32_t n, uint32_t number,
                                     size_t *line) {
   if (!is_uniform(m, leaf)) return false;
@@ -59,10 +61,10 @@ static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uin
   return true;
 }
 
-/* A part of a node's leaves, read by one thread. The begin of the stretch on the line is guessed as if all leaves had
- * the size of the first leaf. join_stretches() corrects a wrong guess. */
+/* Consecutive leaves of a node that one thread reads. The thread needs to know where the stretch begins on the line.
+ * The begin is guessed as if all leaves had the size of the first leaf. join_stretches() corrects a wrong guess. */
 typedef struct stretch {
-  uint32_t first, count, done; /* numbers of leaves */
+  uint32_t first, count, done; /* number of the first leaf, number of leaves, number of leaves that were read */
   size_t begin, end;           /* offsets on the line */
   size_t bytes, num_dims;
 } stretch;
@@ -110,7 +112,7 @@ static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
   return true;
 }
 
-/* Guesses where a stretch begins: a multiple of 256, or 0 on overflow. */
+/* Guesses the offset on the line at which a stretch begins. Returns a multiple of 256, or 0 if the offset overflows. */
 static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
   const tdict_tensor *t = tdict_leaf_tensor(first_leaf);
   size_t each, before, line, begin;
@@ -121,8 +123,8 @@ static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_
   return begin;
 }
 
-/* Reads all leaves from the frame's slot on, in stretches. Returns false and undoes everything if a leaf is not
- * uniform. */
+/* Reads all leaves from the frame's slot on, in stretches. If a leaf is not uniform, leaves the plan unchanged and
+ * returns false. */
 static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_t end) {
   tdict_plan *plan = m->plan;
   stretch stretches[MAX_STRETCHES];
@@ -154,8 +156,8 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
   return true;
 }
 
-/* Returns true if helpers are worth waking. After a failed attempt in this node, helpers are worth waking only for very
- * many leaves. */
+/* Returns true if several threads should read the rest of the node. With few helpers, or after a failed attempt in this
+ * node, this needs at least PARALLEL_BY_FEW leaves. */
 static bool is_worth_helpers(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
   const uint32_t leaves = end - frame->slot;
   const bool few = m->num_helpers < FEW_HELPERS || m->mixed_node == frame->node;

@@ -1,7 +1,8 @@
 /* Collects uniform leaves fast. A uniform leaf is in C order in ordinary host memory. Only the tree references the
  * leaf, and the leaf is copied to one GPU. A small pinned leaf that is packed into slots is uniform, too. No other leaf
  * can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. The struct
- * belongs to one tdict_plan_collect() call. Thread rule: only the thread of that call uses the struct. */
+ * belongs to one tdict_plan_collect() call. Thread rule: only the thread of that call changes the struct, and helping
+ * threads read the struct. */
 #ifndef TDICT_TRANSFER_PLAN_COLLECT_UNIFORM_H
 #define TDICT_TRANSFER_PLAN_COLLECT_UNIFORM_H
 
@@ -13,16 +14,16 @@ typedef struct tdict_uniform {
   tdict_plan *plan;
   tdict_gpu *to;     /* borrowed; NULL: no leaf of this collection is uniform */
   uint8_t way;       /* a tdict_way */
-  bool packs_pinned; /* small pinned leaves are packed into slots, too */
+  bool packs_pinned; /* true: small pinned leaves are packed into slots, too */
   tdict_pool *pool;
   int num_helpers;
   const tdict_tree *mixed_node; /* the last node in which helpers found a leaf that is not uniform */
 } tdict_uniform;
 
-/* How many leaves ahead the records of leaves are prefetched. */
+/* Prefetch distances, in leaves. */
 enum { TDICT_LOOK_FAR = 16, TDICT_LOOK_NEAR = 8 };
-/* Prefetches the records of the leaves that follow `slot`. The records of a large tree are scattered over memory.
- * Waiting for each cache line would cost more than all other work. */
+/* Prefetches the tensors and storages of leaves that follow `slot`. In a large tree these structs are scattered over
+ * memory. Waiting for each cache line would take longer than all other work. */
 static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint32_t end) {
   if (slot + TDICT_LOOK_FAR < end) {
     const char *far = tdict_leaf_pointer(node->leaves[slot + TDICT_LOOK_FAR]);
@@ -33,7 +34,7 @@ static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint3
     const tdict_tensor *near = tdict_leaf_tensor(node->leaves[slot + TDICT_LOOK_NEAR]);
     const tdict_storage *storage = near ? near->storage : NULL;
     __builtin_prefetch(storage, 1);
-    if (storage) __builtin_prefetch(&storage->flags, 1); /* half of the time, this field is on the next cache line */
+    if (storage) __builtin_prefetch(&storage->flags, 1); /* the field may be on the next cache line */
   }
 }
 

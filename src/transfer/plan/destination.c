@@ -1,5 +1,5 @@
-/* Compares a source with its destination, leaf by leaf, or as two consolidated trees. See destination.h for ownership and
- * threads. */
+/* Compares a source with its destination, leaf by leaf or as two consolidated trees. See destination.h for ownership
+ * and threads. */
 #include "transfer/plan/destination.h"
 
 #include <string.h>
@@ -48,16 +48,16 @@ tdict_status tdict_destination_check_keys(tdict_cursor *cursor, const tdict_tree
   return TDICT_OK;
 }
 
-/* Returns true if the tensors have the same dtype, shape and place. */
+/* Returns true if the tensors have the same dtype and shape, and begin at the same offset of their storages. */
 static bool tensors_match(const tdict_tensor *a, const tdict_tensor *b) {
   if (!a || !b || a->dtype != b->dtype || a->ndim != b->ndim) return false;
   if (memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims) != 0) return false;
-  /* an empty tensor needs no place */
+  /* an empty tensor has no bytes, so its offset does not matter */
   return a->numel == 0 ||
          (uintptr_t)a->data - (uintptr_t)a->storage->data == (uintptr_t)b->data - (uintptr_t)b->storage->data;
 }
 
-/* Returns the leaf of `other` with the key of the cursor's current leaf, or 0. */
+/* Returns the leaf of `other` with the key of the cursor's current leaf, or 0 if `other` has no such key. */
 static tdict_leaf find_other(const tdict_cursor *cursor, const tdict_tree *other) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
   const tdict_key *key = tdict_cursor_key(cursor);

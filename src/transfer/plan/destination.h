@@ -1,5 +1,6 @@
-/* Compares the source of tdict_transfer_into() with its destination. Borrows the trees. A cursor walks the source. The mark
- * of each frame is the node of the destination. Thread rule: no thread may change the trees during a call. */
+/* Compares the source of tdict_transfer_into() with its destination. Borrows the trees. A cursor walks the source. The
+ * field `mark` of each frame is the address of the destination's node. Thread rule: no thread may change the trees
+ * during a call. */
 #ifndef TDICT_TRANSFER_PLAN_DESTINATION_H
 #define TDICT_TRANSFER_PLAN_DESTINATION_H
 
@@ -7,10 +8,11 @@
 
 /* Returns TDICT_EDTYPE, TDICT_ESHAPE or TDICT_EREADONLY if `src` cannot be copied into `dst`. */
 tdict_status tdict_destination_check_leaf(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err);
-/* Returns the destination's leaf with the same key as the current leaf, or TDICT_ENOTFOUND. */
+/* Finds the destination's entry with the key of the cursor's current entry. Returns TDICT_ENOTFOUND if the destination
+ * has no such key. */
 tdict_status tdict_destination_find(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err);
-/* Returns TDICT_ENOTFOUND if the destination has more keys than the source. If the numbers are equal, a missing key is
- * found when the source's leaves are matched. */
+/* Returns TDICT_ENOTFOUND if the destination has more keys than the source. If the numbers of keys are equal,
+ * tdict_destination_find() detects a missing key. */
 tdict_status tdict_destination_check_keys(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
                                           tdict_error *err);
 /* Returns true if two consolidated trees have the same keys, dtypes and shapes, and each tensor begins at the same

@@ -1,4 +1,4 @@
-/* Flattens objects for a plan: calls the flatten of their types. The caller owns the trees that are returned.
+/* Flattens objects for a plan with the hook `flatten` of their types. The caller owns the trees that are returned.
  * Thread rule: no thread may change the objects during a call. */
 #ifndef TDICT_TRANSFER_PLAN_FLATTEN_H
 #define TDICT_TRANSFER_PLAN_FLATTEN_H
@@ -6,11 +6,12 @@
 #include "tree/box.h"
 #include "tree/node.h"
 
-/* Returns the tensors of an object whose type has a flatten. Returns the error of the hook, or TDICT_EHOOK. */
+/* Writes to *out the tree that the object's hook `flatten` returns. The type must have this hook. Returns the error of
+ * the hook, or TDICT_EHOOK if the hook returned no tree. */
 tdict_status tdict_flatten_object(const tdict_box *box, tdict_tree **out, tdict_error *err);
-/* Writes to *flat and *other_flat the trees of an object and of its counterpart `other` in the destination. For an object
- * of a built-in type, both trees have only the tensors that a write may change. Returns TDICT_ETYPE if the counterpart
- * does not have the type of the object. On failure *flat may be set; the caller releases *flat. */
+/* Flattens an object to *flat, and its counterpart `other` in the destination to *other_flat. For an object of a
+ * built-in type, both trees have only the tensors that a write may change. Returns TDICT_ETYPE if the counterpart does
+ * not have the type of the object. On failure *flat may be set; the caller releases *flat. */
 tdict_status tdict_flatten_pair(const tdict_box *box, tdict_leaf other, tdict_tree **flat, tdict_tree **other_flat,
                                 tdict_error *err);
 

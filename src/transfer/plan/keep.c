@@ -13,16 +13,16 @@
 typedef enum keep_kind { KEEP_KEY, KEEP_ANY_KEY, KEEP_ANY_KEYS } keep_kind;
 /* A part of a pattern: a key, `*` or `**`. */
 typedef struct keep_part {
-  const char *key; /* unescaped, not ended by 0; in `text` of the patterns */
+  const char *key; /* points into `text`; unescaped, without a zero byte at the end */
   size_t length;
   keep_kind kind;
 } keep_part;
 
 struct tdict_keep {
   size_t count;      /* number of patterns */
-  size_t *ends;      /* for each pattern, the end of its parts */
+  size_t *ends;      /* for each pattern, the index after its last part in `parts` */
   char *text;        /* the unescaped keys */
-  keep_part parts[]; /* of all patterns, one after another */
+  keep_part parts[]; /* the parts of all patterns, one pattern after another */
 };
 
 /* Allocates room for the parts of all patterns. A pattern has at most as many parts as bytes. */
@@ -53,7 +53,7 @@ static bool has_star(const char *begin, const char *end) {
   return false;
 }
 
-/* Reads the parts of one pattern. *text is the place for the next key. */
+/* Reads the parts of one pattern. Writes the keys to *text and advances *text. */
 static tdict_status read_pattern(tdict_keep *keep, size_t first, tdict_path *path, char **text, tdict_error *err) {
   size_t at = first;
   do {
@@ -111,8 +111,8 @@ static bool part_matches(const keep_part *part, const tdict_cursor *cursor, size
   return key->length == part->length && memcmp(key->name, part->key, part->length) == 0;
 }
 
-/* Matches parts and keys from the left. If they differ, the last `**` takes one key more, and the rest is matched again.
- */
+/* Returns true if the pattern matches the cursor's path. Matches parts and keys from the left. If a part and a key
+ * differ, the last `**` covers one more key, and the parts after this `**` are matched again. */
 static bool pattern_matches(const keep_part *part, const keep_part *end, const tdict_cursor *cursor) {
   const keep_part *after_stars = NULL;
   size_t level = 0, retry = 0;

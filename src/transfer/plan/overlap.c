@@ -1,5 +1,5 @@
-/* Finds overlapping destinations: sorts them by address, so that overlapping leaves are neighbours or nearly so. See
- * overlap.h for ownership and threads. */
+/* Finds overlapping destinations. Sorts the destinations by address, and compares each destination with the preceding
+ * destinations. See overlap.h for ownership and threads. */
 #include "transfer/plan/overlap.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "transfer/plan/result.h"
 
-enum { COMPARED_BEFORE = 16 }; /* number of preceding leaves with which a leaf with gaps is compared */
+enum { COMPARED_BEFORE = 16 }; /* number of preceding destinations with which a destination is compared */
 
 typedef struct span {
   uintptr_t begin, end; /* addresses */
@@ -59,8 +59,8 @@ static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
          memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims) == 0 && have_same_strides(a, b);
 }
 
-/* Returns true if both items write the same value to each common byte. Their sources must be one tensor, or be at
- * the same distance as the destinations. */
+/* Returns true if both items write the same value to each byte that both items write. Their sources must be the same
+ * view, or be at the same distance as the destinations. */
 static bool have_same_source(const tdict_item *a, const tdict_item *b) {
   if (a->src->storage != b->src->storage) return false;
   if (is_same_view(a->dst, b->dst)) return is_same_view(a->src, b->src);
@@ -68,7 +68,7 @@ static bool have_same_source(const tdict_item *a, const tdict_item *b) {
          have_same_strides(a->src, a->dst) && have_same_strides(b->src, b->dst);
 }
 
-/* Returns TDICT_EINVAL if two spans share bytes and have different sources. */
+/* Returns TDICT_EINVAL if the destinations of two spans share bytes and their sources differ. */
 static tdict_status check_spans(const tdict_plan *plan, const span *x, const span *y, const tdict_tree *mirror,
                                 tdict_error *err) {
   const tdict_item *a = &plan->items[x->item < y->item ? x->item : y->item];

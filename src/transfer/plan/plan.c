@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Releases the tensors of all items. Neighbours of the same slab are released by one atomic operation. */
+/* Releases the tensors of all items. One atomic operation releases consecutive sources that are in the same slab. */
 static void release_tensors(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items && !plan->borrows;) {
     const tdict_tensor *first = plan->items[i++].src;
@@ -87,7 +87,7 @@ void tdict_plan_pack(tdict_plan *plan) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
     end = tdict_plan_run_end(plan, i);
-    /* Remember a run that covers all items, so that its end is known without comparing items. */
+    /* Store whether one run covers all items. tdict_plan_run_end() then need not compare items. */
     plan->is_one_run = i == 0 && end == plan->num_items;
     size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
     if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
@@ -122,17 +122,16 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at) {
   return low;
 }
 
-/* Returns the bytes of the next chunk: a quarter of the bytes before `at` or after `at`, whichever are fewer, within
- * [low, high]. Small first chunks start the device early.
- * Small last chunks keep all threads busy until the end. */
+/* Returns the bytes of the next chunk, from `low` to `high`. The chunk gets a quarter of the bytes before `at` or of
+ * the bytes after `at`, whichever is less. Small first chunks start the device early. Small last chunks keep all
+ * threads busy until the end. */
 static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high) {
   size_t before = at - whole.begin, after = whole.end - at;
   size_t piece = (before < after ? before : after) / 4 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return piece < low ? low : piece > high ? high : piece;
 }
 
-/* Cuts an interval of the line into chunks of `low` to `high` bytes. The item whole.first contains the begin of the
- * interval. */
+/* Cuts an interval of the line into chunks of `low` to `high` bytes. The interval begins in item number whole.first. */
 static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
@@ -149,7 +148,8 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
   return status;
 }
 
-/* Returns the end of the items that share slots with `first`: neighbours with the same way and GPU. */
+/* Returns the number of the first item after `first` that has another way or GPU. The items before that item may share
+ * slots. */
 static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   uint32_t end = tdict_plan_is_uniform(plan) ? plan->num_items : first + 1;
   while (end < plan->num_items && plan->items[end].way == plan->items[first].way &&
@@ -158,7 +158,8 @@ static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   return end;
 }
 
-/* Returns the end of the runs that are queued together with the run from `first` to `end`. */
+/* Returns the number of the item after the runs that are queued in one chunk. The first of these runs is from `first`
+ * to `end`. */
 static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) {
   const tdict_item *a = &plan->items[first];
   if (plan->one_by_one || a->kind == TDICT_CU_D2D) return end;
@@ -176,8 +177,8 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
-    /* A pageable copy is not divided. Direct copies have chunks of up to 16 MiB. Copies through slots have chunks of up
-     * to chunk_bytes. */
+    /* A pageable copy is not divided. A chunk of direct copies has up to 16 MiB. All other chunks have up to
+     * chunk_bytes. */
     bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
     bool direct = item->way == TDICT_WAY_DIRECT;
     end = whole ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);

@@ -1,17 +1,17 @@
-/* Builds the tree that a transfer returns: it has the source's keys, and new leaves that are allocated from one slab.
- * See result.h for ownership and threads. */
+/* Builds the tree that a transfer returns. The tree has the source's keys. The new leaves are allocated in one slab,
+ * which is one allocation for many tensors. See result.h for ownership and threads. */
 #include "transfer/plan/result.h"
 
 #include "base/error.h"
 #include "tree/cursor.h"
 
-/* The state of a build; lives for one call. */
+/* The state of building one tree. */
 typedef struct builder {
   const tdict_plan *plan;
   tdict_slab *slab;
   tdict_storage *arena; /* NULL: no leaf is new */
   const tdict_device *device;
-  bool mirror; /* true: the new tree is a mirror, which has the source's leaves and has flattened objects as trees */
+  bool mirror; /* true: the new tree is a mirror, see tdict_result_mirror() */
   uint32_t leaf, object;
 } builder;
 
@@ -27,10 +27,10 @@ static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
   return tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
 }
 
-/* How many leaves ahead the records of leaves are prefetched. */
+/* Prefetch distance, in leaves. */
 enum { LOOK_AHEAD = 8 };
-/* Makes the tensors from the frame's slot on, up to the first leaf that is not a tensor, and moves the frame there.
- * The tensors' records are scattered over memory, so they are prefetched. */
+/* Makes the tensors from the frame's slot on, up to the first leaf that is not a tensor, and moves the frame to that
+ * leaf. Prefetches the source tensors, which are scattered over memory. */
 static void make_leaves(builder *b, tdict_frame *top) {
   const tdict_tree *node = top->node;
   tdict_leaf *places = ((tdict_tree *)top->mark)->leaves;
@@ -57,8 +57,8 @@ static tdict_status make_result_node(const builder *b, const tdict_tree *like, t
   return status;
 }
 
-/* Returns the tensors of the next object if the build enters that object like a tree, else NULL. Skips the leaves of an
- * object that is kept. */
+/* Returns the flattened tree of the next object, or NULL if the object is not entered like a tree. Skips the leaves of
+ * an object that is kept. */
 static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
   *step = &b->plan->objects[b->object++];
   if (b->mirror || (*step)->action == TDICT_OBJECT_FLAT) return (*step)->flat;
@@ -66,7 +66,8 @@ static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
   return NULL;
 }
 
-/* Handles an object of the source. *child is the tree to enter and *made its counterpart, or NULL. */
+/* Sets the place of an object in the new tree. If the object is entered like a tree, writes the object's flattened tree
+ * to *child, and a new node for this tree to *made. Otherwise sets *child to NULL. */
 static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, tdict_tree **child, tdict_tree **made,
                                 tdict_error *err) {
   tdict_object_step *step;
@@ -81,7 +82,7 @@ static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, 
   if (b->mirror)
     *place = tdict_leaf_of_tree(*made);
   else
-    step->moved = *made; /* passed to unflatten after all its leaves are made */
+    step->moved = *made; /* passed to the hook unflatten after all leaves of this tree are made */
   return TDICT_OK;
 }
 
@@ -116,7 +117,7 @@ static tdict_status fill_nodes(builder *b, const tdict_tree *src, tdict_tree *re
   return status;
 }
 
-/* Calls unflatten to make an object from the moved tensors. */
+/* Calls the hook unflatten to make an object from the new tensors. */
 static tdict_status unflatten_object(tdict_object_step *step, tdict_error *err) {
   const tdict_type *type = step->box->type;
   void *returned = NULL;
@@ -146,7 +147,7 @@ static tdict_status unflatten_objects(const tdict_plan *plan, tdict_error *err) 
   return status;
 }
 
-/* Locks the nodes of the result whose originals were locked directly. */
+/* Locks each node of the result whose source node is locked. Locking a node also locks the nodes below. */
 static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result, tdict_error *err) {
   if (tdict_node_is_locked(src)) {
     tdict_lock(result);
@@ -173,7 +174,8 @@ static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result,
   return status;
 }
 
-/* Makes the result of a consolidated tree consolidated. An empty tree that is in place keeps its storage. */
+/* Makes the result of a consolidated tree consolidated. If the tree has no leaves, the result shares the source's
+ * storage. */
 static tdict_status keep_consolidated(const builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
   const tdict_consolidated *whole = b->plan->whole;
   if (whole) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);
@@ -204,7 +206,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   tdict_status status = make_result_node(b, src, &result, err);
   if (status != TDICT_OK) return status;
   status = fill_nodes(b, src, result, err);
-  if (b->slab) /* needed after a failure, too: the release of the tree drops these references */
+  if (b->slab) /* also needed after a failure, because releasing the tree drops these references */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
   if (status == TDICT_OK && !b->mirror) status = unflatten_objects(b->plan, err);
   if (status == TDICT_OK && b->device && b->plan->keeps_elsewhere) status = clear_devices(b, result, err);

@@ -30,13 +30,13 @@ bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t) {
 
 static size_t hash_slot(const tdict_same_bytes *same, const tdict_tensor *t) {
   uint64_t x = (uint64_t)(uintptr_t)t->data * 0x9e3779b97f4a7c15u;
-  /* Use the upper half of the product: the low bits of an address are often zero, and mix badly. */
+  /* Use the upper half of the product, because the low bits of an address are often zero. */
   return (size_t)(x >> 32) & (same->cap - 1);
 }
 
 static bool are_same_bytes(const tdict_tensor *a, const tdict_tensor *b) {
   if (a->storage != b->storage || a->data != b->data || tdict_tensor_nbytes(a) != tdict_tensor_nbytes(b)) return false;
-  /* Two leaves in C order cover the same bytes for any shapes. Otherwise dtype, shape and strides must be equal. */
+  /* If both leaves are in C order, their shapes may differ. If not, dtype, shape and strides must be equal. */
   bool a_plain = tdict_layout_is_contiguous(a->ndim, a->dims, tdict_tensor_dims_strides(a));
   bool b_plain = tdict_layout_is_contiguous(b->ndim, b->dims, tdict_tensor_dims_strides(b));
   if (a_plain && b_plain) return true;

@@ -1,5 +1,5 @@
-/* Finds leaves that cover exactly the same bytes of one storage, so that these bytes are copied once. One call owns the
- * table. Thread rule: one thread uses a table. */
+/* Finds leaves that cover exactly the same bytes of one storage, so that these bytes are copied once. The table belongs
+ * to one tdict_plan_collect() call. Thread rule: only the thread of this call uses the table. */
 #ifndef TDICT_TRANSFER_PLAN_SAME_BYTES_H
 #define TDICT_TRANSFER_PLAN_SAME_BYTES_H
 
@@ -13,22 +13,23 @@ typedef struct tdict_same_bytes {
   const tdict_tensor **tensors;
   size_t cap, count; /* cap is a power of two, or 0 */
   const tdict_storage
-      /* storages whose leaves were passed in the order of their addresses; the last storage is the current storage */
+      /* storages for which tdict_same_bytes_follows() has returned true; the last of these is the current storage */
       *runs[TDICT_SAME_BYTES_RUNS];
   int num_runs;
   uintptr_t run_end;
 } tdict_same_bytes;
 
 /* Returns true if the leaf is in C order and begins after all leaves of its storage that were passed to this function.
- * No earlier leaf then covers the same bytes. After the function has returned false, all leaves must be added to the
+ * No earlier leaf then covers the same bytes. May also return false for other leaves, because only
+ * TDICT_SAME_BYTES_RUNS storages are remembered. After the function has returned false, all leaves must be added to the
  * table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
 /* If an item covers the same bytes as `t`, writes the item's number to *place. Otherwise leaves *place unchanged. */
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
-/* Returns true if no other tensor can hold these bytes: the tensor and its storage have one reference each. */
+/* Returns true if no other tensor can use the tensor's bytes: the tensor and its storage have one reference each. */
 bool tdict_same_bytes_is_unshared(const tdict_tensor *t);
-/* Adds the tensor of an item to the table. Returns false if out of memory. */
+/* Adds the tensor of an item to the table. Returns false if memory is exhausted. */
 bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item);
 void tdict_same_bytes_reset(tdict_same_bytes *same);
 

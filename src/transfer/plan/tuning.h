@@ -1,6 +1,7 @@
-/* Declares the tuning table, which gives the number of threads, the bytes of a chunk and the kind of stores for each
- * size of a transfer. Each direction has its own rows. A context uses the built-in table unless it has a tuning file. A
- * table is plain data and owns no memory. Thread rule: no thread may write a table while others read it. */
+/* Declares the tuning table. For each size of a transfer, the table gives the number of threads, the bytes of a chunk
+ * and the kind of stores. Each direction has its own rows. A context uses the built-in table unless it has a tuning
+ * file. A table is plain data and owns no memory. Thread rule: no thread may write a table while other threads read the
+ * table. */
 #ifndef TDICT_TRANSFER_PLAN_TUNING_H
 #define TDICT_TRANSFER_PLAN_TUNING_H
 
@@ -23,12 +24,14 @@ typedef enum tdict_tuning_direction {
 /* One row: settings for transfers of up to up_to_bytes. Rows are in rising order. */
 typedef struct tdict_tuning_row {
   size_t up_to_bytes; /* SIZE_MAX in the last row */
-  size_t chunk_bytes; /* maximum number of bytes of one copy: a multiple of 256. Reduced to the slot size if slots are
+  size_t chunk_bytes; /* maximum number of bytes of a chunk, a multiple of 256. Reduced to the slot size if slots are
                        * smaller */
-  size_t first_bytes; /* bytes of the first chunks: a multiple of 256, at most chunk_bytes. Later chunks grow */
+  size_t first_bytes; /* bytes of the first chunks, a multiple of 256 and at most chunk_bytes. Later chunks are
+                       * larger */
   int32_t workers;    /* number of threads, at least 1. Includes the caller if the caller works */
-  int32_t slots;      /* maximum number of slots that a thread has in flight, at least 1 */
-  int32_t streaming;  /* 1: fill slots with stores that bypass the cache */
+  int32_t slots;      /* maximum number of slots that a thread holds, at least 1. Ignored if all chunks fit into the
+                       * ring, or if several threads fill a slot */
+  int32_t streaming;  /* 1: threads copy with stores that bypass the cache */
   int32_t caller;     /* 1: the caller of a blocking call works as one of the threads */
   /* microseconds that a thread spins before it sleeps, while it waits for the transfer's end. Ignored above 80 MiB and
    * if there are fewer than three processors */
@@ -42,7 +45,7 @@ typedef struct tdict_tuning {
 
 /* Returns the built-in table. */
 tdict_tuning tdict_tuning_default(void);
-/* Checks a table. TDICT_EINVAL names the row and the field. */
+/* Checks a table. Returns TDICT_EINVAL if a field is invalid; the message then names the row and the field. */
 tdict_status tdict_tuning_check(const tdict_tuning *tuning, tdict_error *err);
 /* Returns the row for a transfer of `bytes` bytes, from a table that was checked. */
 const tdict_tuning_row *tdict_tuning_find(const tdict_tuning *tuning, tdict_tuning_direction direction, size_t bytes);

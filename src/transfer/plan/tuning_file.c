@@ -48,7 +48,7 @@ static tdict_status read_number(const reader *r, const char *word, size_t most, 
   return TDICT_OK;
 }
 
-/* Checks one row with the rules for whole tables, by a table that has only this row. */
+/* Checks one row with tdict_tuning_check(), in a table that has only this row for the direction `in`. */
 static tdict_status check_file_row(const reader *r, tdict_tuning_row row, tdict_error *err) {
   tdict_tuning table = tdict_tuning_default();
   tdict_error why;
@@ -137,7 +137,7 @@ static void add_missing(reader *r) {
 }
 
 static tdict_status read_end(reader *r, tdict_error *err) {
-  r->line++; /* errors then name the line after the last line */
+  r->line++; /* the errors below name the line after the last line */
   add_missing(r);
   if (!r->versioned) return fail_line(r, err, "wanted 'tdict-tuning %d', found the end", TDICT_TUNING_VERSION);
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {

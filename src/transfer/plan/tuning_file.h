@@ -17,13 +17,13 @@
 
 enum { TDICT_TUNING_VERSION = 1, TDICT_TUNING_MACHINE = 256 };
 
-/* Reads a table. machine: NULL, or receives at most TDICT_TUNING_MACHINE bytes, "" if the file names no machine.
- * TDICT_EIO the file cannot be read; TDICT_EFORMAT the file has a wrong format; the message names the file, the line,
- * and the wanted and found text.
- * Writes nothing on failure. */
+/* Reads a table from a file. If `machine` is not NULL, writes the machine's name to `machine`, at most
+ * TDICT_TUNING_MACHINE bytes. The name is empty if the file names no machine. Returns TDICT_EIO if the file cannot be
+ * read. Returns TDICT_EFORMAT if the file has a wrong format; the message then names the file, the line, and the wanted
+ * and found text. Writes nothing on failure. */
 tdict_status tdict_tuning_read(const char *path, tdict_tuning *out, char *machine, tdict_error *err);
-/* Writes a table to a file. An existing file is replaced. TDICT_EIO the file cannot be written; TDICT_EINVAL the
- * machine's name has a line end or is too long, or the table is invalid. */
+/* Writes a table to a file. An existing file is replaced. Returns TDICT_EIO if the file cannot be written. Returns
+ * TDICT_EINVAL if the table is invalid, or if the machine's name contains a line end or is too long. */
 tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, const char *machine, tdict_error *err);
 
 #endif

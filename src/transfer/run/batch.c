@@ -25,15 +25,15 @@ tdict_status tdict_batch_create(tdict_future *t, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Locks the batch. Spins before sleeping, because the lock is held only while copies are queued. */
+/* Locks the batch. Spins before sleeping, because no thread holds the lock for long. */
 static void lock_batch(tdict_future *t) {
   if (!tdict_spin_try(&t->batch_lock)) pthread_mutex_lock(&t->batch_lock);
 }
 static void unlock_batch(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
 
-/* Returns true if more copies may be gathered. Copies are gathered while the batch before the last batch has not ended,
- * because the link is then busy. Gathered copies take at most 3/16 of the slots. Two batches in flight and a third that
- * is gathered then leave 14 of 32 slots for up to twelve threads. */
+/* Returns true if more copies may be gathered. Copies are gathered while two batches are in flight, because the link is
+ * then busy. A batch holds at most 3/16 of the slots. Two batches in flight and the batch that is being gathered then
+ * leave 14 of 32 slots for up to twelve threads. */
 static bool may_gather(const tdict_future *t, tdict_gpu *gpu) {
   const tdict_batch *b = t->batch;
   const size_t part = t->engine->num_slots * 3 / 16;
@@ -57,8 +57,8 @@ static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream
   return status;
 }
 
-/* Clears the batch. The slots belong to their lanes again. If the batch was not queued, the lanes' threads see that
- * the transfer has failed. */
+/* Empties the batch, and allows the lanes to query the slots' events. If the copies were not queued, the transfer has
+ * failed, and the lanes check for the failure. */
 static void clear_batch(tdict_batch *b) {
   for (int i = 0; i < b->count; i++) atomic_store_explicit(&b->slots[i]->posted, false, memory_order_release);
   b->count = 0;
@@ -74,7 +74,7 @@ static tdict_status queue_batch(tdict_future *t, tdict_batch_stream *s, tdict_er
     b->previous_event = b->last_event;
     b->last_event = b->slots[b->count - 1]->event;
   } else {
-    (void)!tdict_gpu_sync_stream(s->gpu, s->stream, NULL); /* some copies may be in flight without an event */
+    (void)!tdict_gpu_sync_stream(s->gpu, s->stream, NULL); /* some copies may be in flight without a recorded event */
     tdict_transfer_fail(t, b->items[0], err);
   }
   clear_batch(b);
@@ -91,7 +91,7 @@ tdict_status tdict_batch_post(tdict_future *t, tdict_batch_stream *s, tdict_slot
   b->lanes[b->count] = s->lane;
   b->lines[b->count] = *line;
   b->items[b->count++] = item;
-  /* Relaxed: only this thread reads the flag before another thread clears it, and the lock orders the clearing. */
+  /* Relaxed: until another thread clears the flag, only this thread reads the flag. The lock orders the clearing. */
   atomic_store_explicit(&slot->posted, true, memory_order_relaxed);
   if (!may_gather(t, s->gpu)) status = queue_batch(t, s, err);
   unlock_batch(t);

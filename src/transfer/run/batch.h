@@ -1,33 +1,34 @@
-/* Declares batches. A batch is a set of copies of several slots that the driver queues together. Each submission costs
- * the link some microseconds, regardless of its number of copies. So while the link is busy, copies are gathered. A
- * batch is queued if the batch before the last batch has ended, or if the batch is full. A batch is also queued if a
- * thread is about to wait for a slot in the batch, or has no more work. A slot belongs to the lane that added the
- * slot's copy. A transfer has at most one batch, for one GPU. Thread rule: one thread creates the batch while no other
- * thread works. Any worker may call the other functions, inside a scope of the GPU. */
+/* Declares batches. A batch is a set of slots of one transfer whose copies are queued together. Each submission costs
+ * the link some microseconds, regardless of its number of copies. Therefore copies are gathered while the link is busy.
+ * A batch is queued if at most one earlier batch is still in flight, or if the batch is full. A batch is also queued if
+ * a thread is about to wait for a slot in the batch, or has no more work. A slot belongs to the lane that added the
+ * slot's copy. A transfer has at most one batch, for one GPU. Thread rule: the starting thread creates the batch before
+ * the transfer begins. Any worker may call the other functions, inside a scope of the GPU. */
 #ifndef TDICT_TRANSFER_RUN_BATCH_H
 #define TDICT_TRANSFER_RUN_BATCH_H
 
 #include "transfer/job.h"
 #include "transfer/run/ring.h"
 
-/* TDICT_BATCH_MOST: maximum number of copies in a batch. TDICT_BATCH_CHUNKS: transfers with fewer chunks have no
+/* TDICT_BATCH_MOST: maximum number of copies in a batch. TDICT_BATCH_CHUNKS: a transfer with fewer chunks has no
  * batch */
 enum { TDICT_BATCH_MOST = 8, TDICT_BATCH_CHUNKS = 4 };
 
 /* Copies that wait to be queued. The transfer's batch_lock guards all fields from `count` on. */
 typedef struct tdict_batch {
-  const tdict_gpu *gpu; /* lanes of other devices queue their copies at once */
+  const tdict_gpu *gpu; /* lanes on other GPUs queue their copies at once */
   tdict_cu_kind kind;
   int count;
   tdict_slot *slots[TDICT_BATCH_MOST];
   const void *lanes[TDICT_BATCH_MOST]; /* the owners of the slots; used only for comparisons */
   tdict_cu_line lines[TDICT_BATCH_MOST];
-  uint32_t items[TDICT_BATCH_MOST]; /* the first item of each chunk, named in the error if queueing fails */
-  /* events of slots, recorded after the last two batches; NULL: no such batch */
+  uint32_t items[TDICT_BATCH_MOST]; /* the first item of each chunk. If queueing fails, the error names items[0] */
+  /* events that were recorded after the last batch and after the batch before that; owned by slots; NULL: no such
+   * batch */
   tdict_cu_event last_event, previous_event;
 } tdict_batch;
 
-/* The stream on which the calling thread queues. */
+/* The stream of the calling thread, on which batches are queued. */
 typedef struct tdict_batch_stream {
   tdict_gpu *gpu;
   tdict_cu_stream stream;
@@ -36,23 +37,25 @@ typedef struct tdict_batch_stream {
 } tdict_batch_stream;
 
 /* Creates the batch of a transfer that copies through slots. Other transfers get no batch. Call for transfers of at
- * least TDICT_BATCH_CHUNKS chunks. TDICT_ENOMEM. */
+ * least TDICT_BATCH_CHUNKS chunks. Errors: TDICT_ENOMEM. */
 tdict_status tdict_batch_create(tdict_future *transfer, tdict_error *err);
 /* Returns true if the batch accepts copies of this kind on this GPU. */
 static inline bool tdict_batch_accepts(const tdict_batch *batch, const tdict_gpu *gpu, tdict_cu_kind kind) {
   return batch->gpu == gpu && batch->kind == kind;
 }
-/* Adds the copy of a slot, which is queued now or later. `item` names the leaf in an error. TDICT_EDEVICE: queueing
- * failed. The transfer has then failed, and no copy of the batch is in flight. */
+/* Adds the copy of a slot to the batch, and queues the batch if no more copies may be gathered. `item` is the first
+ * item of the slot's chunk. Returns TDICT_EDEVICE if queueing failed. The transfer has then failed, and no copy of the
+ * batch is in flight. */
 tdict_status tdict_batch_post(tdict_future *transfer, tdict_batch_stream *stream, tdict_slot *slot,
                               const tdict_cu_line *line, uint32_t item, tdict_error *err);
 /* Returns true if no copy waits in the batch. */
 bool tdict_batch_is_empty(tdict_future *transfer);
-/* Queues all copies of the batch. TDICT_EDEVICE as for tdict_batch_post(). */
+/* Queues all copies of the batch. Returns TDICT_EDEVICE like tdict_batch_post(). */
 tdict_status tdict_batch_flush(tdict_future *transfer, tdict_batch_stream *stream, tdict_error *err);
 /* Drops all copies of the batch. Call only if the transfer has failed. */
 void tdict_batch_discard(tdict_future *transfer);
-/* Returns true while the slot's copy is in the batch. Its event is not recorded yet and must not be queried. */
+/* Returns true while the slot's copy waits in a batch. The slot's event is then not recorded yet and must not be
+ * queried. */
 static inline bool tdict_batch_holds(const tdict_slot *slot) {
   return slot && atomic_load_explicit(&slot->posted, memory_order_acquire);
 }

@@ -38,7 +38,7 @@ uint32_t tdict_chunk_parts_count(const tdict_future *t, const tdict_chunk *chunk
 }
 
 tdict_chunk tdict_chunk_part_at(const tdict_future *t, const tdict_chunk *chunk, uint32_t n) {
-  /* All parts but the last are equal and a multiple of 256. */
+  /* All parts except the last part have the same size, a multiple of 256 bytes. */
   const size_t step = (size_t)tdict_chunk_parts_count(t, chunk) * TDICT_LEAF_ALIGNMENT;
   const size_t each = (chunk->end - chunk->begin + step - 1) / step * TDICT_LEAF_ALIGNMENT;
   tdict_chunk part = {.begin = chunk->begin + n * each, .end = chunk->begin + (n + 1) * each, .first = chunk->first};
@@ -51,9 +51,9 @@ static tdict_slot *load_slot(tdict_chunk_parts *parts) {
   return atomic_load_explicit(&parts->slot, memory_order_acquire);
 }
 
-/* Waits for the slot of a chunk. The slot is usually set within microseconds, so spins first. If the slot is still not
- * set, the ring may be full. Then returns this lane's finished slots and sleeps, so that the thread of the first part
- * can get a slot. */
+/* Waits for the slot of a chunk. The slot is usually set within microseconds, so this function spins first. If the slot
+ * is still not set, the ring may be full. This function then returns the lane's finished slots, so that the thread of
+ * the first part can take a slot, and sleeps. */
 static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};
@@ -80,7 +80,7 @@ tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, 
   }
   tdict_status status = tdict_lane_take_slot(lane, out, err);
   if (status != TDICT_OK || !*out) return status;
-  /* Stop counting the slot before other threads see the slot, because any lane may then queue the slot's copy. */
+  /* Stop counting the slot before other threads can see the slot, because any lane may then queue the slot's copy. */
   tdict_lane_hand_over(lane);
   atomic_store_explicit(&parts->slot, *out, memory_order_release);
   return TDICT_OK;

@@ -1,4 +1,4 @@
-/* Implements a lane, which queues copies on its stream, tracks these copies until they end, and holds their slots. See
+/* Implements lanes. A lane queues copies on its stream, tracks these copies until they end, and holds their slots. See
  * lane.h for ownership and threads. */
 #include "transfer/run/lane.h"
 
@@ -9,7 +9,7 @@
 #include "transfer/run/batch.h"
 #include "transfer/run/pieces.h"
 
-/* Counts slots for the statistics and updates the peak. */
+/* Adds `by` to the number of slots that the lane holds, and updates the statistics. */
 static void count_slots(tdict_lane *lane, int by) {
   tdict_future *t = lane->worker->transfer;
   lane->held += by;
@@ -47,7 +47,7 @@ tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chu
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   if (!lane->gpu || t->batch->gpu != lane->gpu || tdict_batch_is_empty(t)) return TDICT_OK;
-  tdict_status status = tdict_lane_begin(lane, err); /* this call may wait, so do not hold the batch's lock here */
+  tdict_status status = tdict_lane_begin(lane, err); /* this call may wait, so the batch's lock must not be held */
   if (status != TDICT_OK) return status;
   tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
   status = tdict_batch_flush(t, &stream, err);
@@ -55,8 +55,8 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Finds the ring on the first request for a slot, so that a transfer without slots creates no ring. Divides the slots
- * among the workers, so that each worker has two slots if there are enough. */
+/* Finds the ring when the lane first requests a slot, so that a transfer without slots creates no ring. Sets how many
+ * slots the lane may hold: an equal share of the ring, but at most as many as the tuning table allows. */
 static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (lane->ring) return TDICT_OK;
   const tdict_future *t = lane->worker->transfer;
@@ -65,7 +65,8 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   int slots = lane->ring->num_slots, each = slots / t->num_workers, most = t->row.slots;
   lane->depth = each < 1 ? 1 : each > most ? most : each;
   if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->chunk_parts)
-    lane->depth = TDICT_LANE_DEPTH; /* all chunks fit into the ring, or lanes queue slots that other lanes took */
+    lane->depth = TDICT_LANE_DEPTH; /* no limit: all chunks fit into the ring, or lanes queue slots that other lanes
+                                     * took */
   return TDICT_OK;
 }
 
@@ -102,7 +103,8 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot) {
     lane->spare = slot;
 }
 
-/* Removes the oldest flight, whose copy has ended: copies its slot to the host if needed, or returns its event. */
+/* Removes the oldest flight, whose copy has ended. Copies the slot to the host leaves if needed. If the flight has no
+ * slot, returns its event to the GPU. */
 static void retire_oldest(tdict_lane *lane, bool abandon) {
   TDICT_ASSERT(lane->count > 0);
   tdict_flight *f = &lane->flights[lane->first];
@@ -131,7 +133,7 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
-  /* After a failure the slot's batch may not have been queued, so the slot has no valid bytes. */
+  /* After a failure, the slot's copy may not have been queued, so the slot may contain invalid bytes. */
   if (status == TDICT_OK)
     retire_oldest(lane, f->out && tdict_transfer_has_failed(t));
   else
@@ -152,15 +154,16 @@ tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err) {
 }
 
 /* Returns how many slots to leave free for other transfers. While a stream may block this transfer, 1/8 of the ring
- * stays free for transfers that can run. Returns 0 if the call returns after all copies are queued, because such a call
- * needs a slot for each chunk. */
+ * stays free for other transfers. Returns 0 if the transfer has a deferred tail, because the starting thread then needs
+ * a slot for each chunk. */
 static int slots_to_keep_free(const tdict_lane *lane) {
   const tdict_future *t = lane->worker->transfer;
   if (t->deferred_tail || (t->num_wait_events == 0 && t->num_uses == 0)) return 0;
   return atomic_load_explicit(&t->first_copy_done, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
 }
 
-/* Returns true for the first request of a transfer. The first request may take the last free slots of the ring. */
+/* Returns true for the first request for a slot in a transfer. The first request may take the last free slots of the
+ * ring. */
 static bool is_first_request(tdict_future *t) {
   return !atomic_load_explicit(&t->slot_was_requested, memory_order_relaxed) &&
          !atomic_exchange_explicit(&t->slot_was_requested, true, memory_order_relaxed);
@@ -170,8 +173,8 @@ static tdict_status take_from_ring(tdict_lane *lane, bool first, bool wait, tdic
   return tdict_ring_take(lane->ring, first ? 0 : slots_to_keep_free(lane), wait, &lane->spare, err);
 }
 
-/* Takes a slot of the ring as the spare. A lane without slots waits for a slot until its transfer fails. A lane that
- * holds slots does not wait here: the lane gets the slots back when its copies end. */
+/* Takes a slot of the ring as the spare. A lane without slots waits until a slot is free or the transfer has failed. A
+ * lane that holds slots does not wait here, because its slots become free when its copies end. */
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const bool wait = lane->held == 0, first = wait && is_first_request(t);
@@ -188,7 +191,7 @@ static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
 
 tdict_status tdict_lane_take_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
-  /* Prefer a free slot of the ring. If there is none, wait for the lane's own copies. */
+  /* Prefer a free slot of the ring. If no slot is free, wait for the lane's own copies. */
   if (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
   if (status == TDICT_OK && !lane->spare && lane->held < lane->depth) status = take_spare(lane, err);
   while (!lane->spare && lane->count > 0 && status == TDICT_OK) status = wait_oldest(lane, err);
@@ -236,7 +239,7 @@ tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const 
   if (status != TDICT_OK) return status;
   status = tdict_gpu_record(lane->gpu, event, lane->stream, err);
   if (status != TDICT_OK) {
-    (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* a copy without an event may be using the slot */
+    (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* the copy has no event and may still use the slot */
     if (slot)
       tdict_lane_keep_slot(lane, slot);
     else
@@ -254,8 +257,8 @@ tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Drops all flights of a failed transfer. Copies of its slots may be on the streams of other lanes, so each event is
- * waited for. */
+/* Drops all flights of a failed transfer. Copies of the lane's slots may be on the streams of other lanes, so this
+ * function waits for the event of each slot. */
 static void end_flights(tdict_lane *lane) {
   if (lane->worker->transfer->batch) tdict_batch_discard(lane->worker->transfer);
   for (; lane->count > 0; retire_oldest(lane, true))
@@ -265,7 +268,7 @@ static void end_flights(tdict_lane *lane) {
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) {
   if (!lane->gpu) return TDICT_OK;
   tdict_status status = abandon ? TDICT_OK : tdict_lane_wait_all(lane, err);
-  /* Otherwise every copy has an event, and all events were waited for. */
+  /* If this condition is false, every copy had an event, and tdict_lane_wait_all() has waited for all events. */
   if (abandon || lane->has_untracked_copies || status != TDICT_OK) {
     tdict_error later;
     tdict_status sync_status = tdict_lane_synchronize(lane, &later);
@@ -283,8 +286,8 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) 
   return status;
 }
 
-/* Pauses the lane. Slots that a copy still reads are returned with their events. So no thread that needs a slot
- * waits for the thread that resumes the lane. */
+/* Returns slots that a copy still reads to the ring as busy slots. A thread that needs a slot then need not wait until
+ * another thread resumes the lane. */
 void tdict_lane_pause(tdict_lane *lane) {
   int kept = 0;
   for (int i = 0; i < lane->count; i++) {
@@ -302,10 +305,10 @@ void tdict_lane_pause(tdict_lane *lane) {
   tdict_gpu_leave(lane->gpu, &lane->scope);
 }
 
-/* A failure is ignored here, because a later driver call on the lane reports the failure. */
+/* Ignores a failure, because a later driver call on the lane reports the failure. */
 void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &lane->scope, NULL); }
 
-/* A failure here is not an error: waiters then wait for the end of the transfer. */
+/* A failure is no error of the transfer, because waiters can wait for the end of the transfer instead. */
 bool tdict_lane_record_tail(tdict_lane *lane) {
   tdict_worker *w = lane->worker;
   tdict_cu_event event;

@@ -1,16 +1,17 @@
-/* Copies the pieces of leaves in a chunk between leaves, slots and devices. See pieces.h for ownership and threads. */
+/* Copies the pieces of a chunk between leaves and slots, and queues copies between slots and devices. See pieces.h for
+ * ownership and threads. */
 #include "transfer/run/pieces.h"
 
 #include <string.h>
 
 #include "tensor/layout.h"
 
-/* Large copies are made in pieces of this size. For larger sizes memmove itself may use stores that bypass the cache,
+/* Each memmove copies at most this many bytes. For larger sizes memmove itself may use stores that bypass the cache,
  * but the tuning table must choose the stores. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
-/* Prefetch distance of a thread that fills a slot. A core prefetches little by itself, and never across a page
- * border. A multiple of 256. */
+/* Prefetch distance in bytes of a thread that fills a slot, a multiple of 256. A core prefetches little by itself, and
+ * never across a page border. */
 enum { AHEAD = 4096 };
 
 typedef struct piece {
@@ -35,8 +36,8 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_
   return false;
 }
 
-/* Copies with memmove, because the buffers may overlap. The result is then unspecified, but the behaviour is
- * defined. */
+/* Copies with memmove, because the buffers may overlap. If they overlap, the copied bytes are unspecified, but the
+ * behaviour is defined. */
 static void copy_bytes(char *dst, const char *src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
@@ -48,7 +49,8 @@ static tdict_status copy_host_rect(void *user, const tdict_rect *rect, tdict_err
   return TDICT_OK;
 }
 
-/* Subtracts from an address as an integer, because the first element of a leaf may be outside the slot. */
+/* Subtracts from an address as an integer. A leaf may begin before the slot, and pointer arithmetic outside the slot
+ * would be undefined. */
 static void *shift_back(const void *address, size_t back) { return (void *)((uintptr_t)address - back); }
 
 static void init_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bool use_src) {
@@ -64,14 +66,14 @@ static void copy_strided(const tdict_item *item, bool use_dst, bool use_src, con
   (void)!tdict_pair_walk(&pair, part, copy_host_rect, NULL, NULL);
 }
 
-/* Returns the end of the padding: the next leaf's alignment or the slot's end. */
+/* Returns the end of the padding: the next multiple of the leaf alignment, but at most `end`. */
 static size_t padded_end(size_t filled, size_t end) {
   size_t next = (filled + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return next < end ? next : end;
 }
 
-/* Copies a contiguous piece into the slot and writes zeros up to `padded`. Prefetches the following piece while the
- * last bytes are copied. */
+/* Copies a contiguous piece into the slot. Pads the piece with zeros to `padded` bytes. Prefetches the following piece
+ * while the last bytes are copied. */
 static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *following) {
   char *dst = slot + p->at;
   const char *src = p->item->src_data + p->begin, *next = NULL;
@@ -100,7 +102,7 @@ void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char 
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
 
-/* Copies with the given stores, or with memmove if the buffers overlap. */
+/* Copies with stores of the given kind, or with memmove if the buffers overlap. */
 static void copy_with_stores(tdict_stream_kind stores, char *dst, const char *src, size_t bytes) {
   bool apart = (uintptr_t)dst + bytes <= (uintptr_t)src || (uintptr_t)src + bytes <= (uintptr_t)dst;
   if (stores == TDICT_STREAM_PLAIN || !apart)
@@ -150,11 +152,11 @@ static tdict_status queue_rect_out(void *user, const tdict_rect *rect, tdict_err
   return tdict_gpu_queue_rect(q->gpu, TDICT_CU_D2H, rect, q->stream, err);
 }
 
-/* A stretch: one contiguous copy between `device` and the slot at offset `at`. */
+/* One contiguous copy between the address `device` and the offset `at` of the slot. */
 typedef struct stretch {
   char *device;
   size_t at, bytes;
-  bool open_ended; /* the bytes up to the next leaf on the device belong to no tensor */
+  bool open_ended; /* true: on the device, the bytes between the stretch and the next leaf belong to no tensor */
   const tdict_storage *storage;
   uint32_t item; /* the first item of the stretch */
 } stretch;
@@ -172,7 +174,7 @@ static tdict_status queue_stretch(tdict_pieces_queue *q, tdict_cu_kind kind, con
   return tdict_gpu_queue_rect(q->gpu, kind, &line, q->stream, err);
 }
 
-/* Returns true if `next` continues the stretch on both sides. */
+/* Returns true if one copy can cover both stretches: `next` follows `s` on the device and in the slot. */
 static bool extends(const stretch *s, const stretch *next) {
   if (!s->bytes || next->storage != s->storage) return false;
   if ((uintptr_t)next->device - (uintptr_t)s->device != next->at - s->at) return false;
@@ -203,7 +205,7 @@ bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *s
     run.bytes = next.at + next.bytes - run.at;
     run.open_ended = next.open_ended;
     if (!arena) continue;
-    /* a new result has the layout of the line, so one copy covers the chunk */
+    /* a new result has the layout of the line, so one copy covers the whole chunk */
     run.bytes = chunk->end - chunk->begin - run.at;
     break;
   }

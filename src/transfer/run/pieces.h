@@ -6,7 +6,7 @@
 #include "base/stream_copy.h"
 #include "transfer/plan/plan.h"
 
-/* Fills the slot with the chunk's leaves, which are on the host, by stores of the given kind. Bytes between leaves
+/* Copies the chunk's leaves, which are on the host, into the slot with stores of the given kind. Bytes between leaves
  * become zero. */
 void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores);
 /* Copies the slot to the destinations of the chunk's leaves, which are on the host. */
@@ -16,7 +16,8 @@ void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_s
 /* Writes one byte to each page of the chunk's destinations in a new host result, so that page faults happen before
  * the bytes arrive. */
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
-/* If one copy between the slot and the device is enough for the chunk, writes the copy to *out and returns true. */
+/* Writes the copy between the slot and the device to *out if one copy is enough for the chunk. Otherwise returns
+ * false. */
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out);
 /* The arguments of tdict_pieces_submit(). */
 typedef struct tdict_pieces_queue {
@@ -25,8 +26,8 @@ typedef struct tdict_pieces_queue {
   char *slot;
   uint32_t item;
 } tdict_pieces_queue;
-/* Queues copies between the slot and the device, as few as the layout allows. On failure, queue->item is the leaf that
- * the error names. */
+/* Queues copies between the slot and the device, as few as the layout allows. On failure, queue->item is the number of
+ * the item whose leaf the error names. */
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *queue,
                                  tdict_error *err);
 

@@ -1,4 +1,4 @@
-/* Implements the staging ring by a list of idle slots and a list of slots that a copy may still use. See ring.h for
+/* Implements the staging ring with a list of idle slots and a list of slots that a copy may still use. See ring.h for
  * ownership and threads. */
 #include "transfer/run/ring.h"
 
@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* A ring normally has 32 slots. Because a slot has 4 KiB to 4 MiB, a very small ring has fewer slots, and a large ring
- * has more. */
+/* A ring normally has 32 slots. A slot has 4 KiB to 4 MiB, so a very small ring has fewer slots, and a large ring has
+ * more slots. */
 enum { WANTED_SLOTS = 32, SLOT_STEP = 4096 };
 #define MAX_SLOT_BYTES ((size_t)4 << 20)
 
@@ -51,7 +51,7 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
   pthread_condattr_destroy(&attributes);
   ring->gpu = gpu;
   ring->pinner = tdict_gpu_pinner(gpu, pool);
-  /* the memory may be pinned in pieces, because only the library copies from the ring */
+  /* the memory may be pinned in pieces, because only the library queues copies from or to the ring */
   if (!ring->pinner.piece) ring->pinner.piece = TDICT_PINNED_PIECE;
   ring->slot_bytes = tdict_ring_slot_bytes(staging_bytes);
   ring->num_slots = (int)(staging_bytes / ring->slot_bytes < 4096 ? staging_bytes / ring->slot_bytes : 4096);
@@ -96,7 +96,7 @@ static tdict_slot *pop_idle(tdict_ring *ring) {
 }
 
 /* Moves busy slots whose copies have ended to the idle list, until more than keep_free slots are idle. If the driver
- * cannot query an event, waits for the event. The caller holds the lock. TDICT_EDEVICE. */
+ * cannot query an event, waits for the event. The caller holds the lock. Errors: TDICT_EDEVICE. */
 static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&ring->lock));
   tdict_slot *before = NULL, *next;
@@ -116,8 +116,8 @@ static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *e
   return TDICT_OK;
 }
 
-/* Waits until a slot is returned, or for a short time: no thread signals the end of a copy or the failure of a
- * transfer. */
+/* Waits until a slot is returned, but only for a short time. No thread signals the end of a copy or the failure of a
+ * transfer, so the caller must check again. */
 static void wait_briefly(tdict_ring *ring) {
   enum { COPY_NS = 50000, FAILURE_NS = 2000000 };
   const int64_t until = tdict_now_ns() + (ring->oldest_busy ? COPY_NS : FAILURE_NS);

@@ -1,5 +1,5 @@
 /* Does the work of a thread on a transfer. The thread handles one chunk at a time. A chunk is copied through a slot to
- * or from the device, by one driver copy, or on the host. See worker.h for ownership and threads. */
+ * or from the device, by driver copies, or on the host. See worker.h for ownership and threads. */
 #include "transfer/run/worker.h"
 
 #include <stdlib.h>
@@ -18,8 +18,8 @@ typedef struct tdict_claim {
   uint32_t part;
 } tdict_claim;
 
-/* Queues the copy between the slot and the device. A single copy goes into the transfer's batch, if the transfer has a
- * batch. Several copies are queued immediately. */
+/* Queues the copies between the slot and the device. If one copy is enough and the transfer has a batch for this GPU,
+ * adds the copy to the batch. Otherwise queues the copies at once. */
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
@@ -44,7 +44,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   tdict_gpu_end_queue(lane->gpu, locked);
   (void)tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (submitted) return status;
-  (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* some copies of the slot may be in flight */
+  (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* some copies of the slot may already be in flight */
   tdict_lane_keep_slot(lane, slot);
   return status;
 }
@@ -88,14 +88,14 @@ static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *erro
   return status;
 }
 
-/* Touches the pages of a new result while the copy runs. Smaller results have few pages, which are mostly mapped
- * already. */
+/* Touches the pages of a large new host result while the copy runs. Smaller results have few pages, which are mostly
+ * mapped already. */
 #define TOUCH_BYTES ((size_t)4 << 20)
 static void touch_new(const tdict_future *t, const tdict_chunk *chunk) {
   if (t->plan.line_bytes >= TOUCH_BYTES && t->arena && !t->arena->memory) tdict_pieces_touch(&t->plan, chunk);
 }
 
-/* Queues a copy from the device into a slot. The slot is copied to the host when its flight is retired. */
+/* Queues a copy from the device into a slot. The lane copies the slot to the host leaves after this copy has ended. */
 static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *error_item, tdict_error *err) {
   tdict_slot *slot = NULL;
   tdict_status status = tdict_lane_begin(lane, err);
@@ -106,7 +106,7 @@ static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32
   return status;
 }
 
-/* A copy between device memories; the lane's GPU owns the destination. */
+/* A copy between device memories. The lane's GPU owns the destination. */
 typedef struct device_copy {
   tdict_lane *lane;
   tdict_gpu *from;
@@ -119,7 +119,7 @@ static tdict_status find_source_gpu(const tdict_lane *lane, const tdict_item *it
   return tdict_devices_gpu(lane->worker->transfer->engine->config.devices, item->src->storage->device, out, err);
 }
 
-/* Queues the runs of a chunk between host and device with one call. */
+/* Queues the copies of a chunk between host and device with one call. Each copy covers one run of items. */
 static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_plan *p = &lane->worker->transfer->plan;
   tdict_cu_line lines[TDICT_CU_MOST_LINES];
@@ -137,7 +137,7 @@ static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict
   return tdict_gpu_queue_lines(lane->gpu, (tdict_cu_kind)p->items[chunk->first].kind, lines, count, lane->stream, err);
 }
 
-/* Queues a copy between device memories. Strided leaves are copied as rectangles. */
+/* Queues the copy of a chunk between device memories. Strided leaves are copied as rectangles. */
 static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
   device_copy b = {.lane = lane};
@@ -162,7 +162,7 @@ static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *ch
   return tdict_pair_walk(&pair, &part, queue_between, &b, err);
 }
 
-/* Small copies share an event, up to this many bytes in all, because an event costs as much as a small copy. */
+/* Copies share one event until they reach this many bytes, because an event costs as much as a small copy. */
 #define EVENT_BYTES ((size_t)1 << 20)
 
 static tdict_status record_unrecorded(tdict_lane *lane, tdict_error *err) {
@@ -173,8 +173,8 @@ static tdict_status record_unrecorded(tdict_lane *lane, tdict_error *err) {
   return last && status == TDICT_OK ? tdict_lane_record_flight(lane, NULL, last, false, err) : status;
 }
 
-/* Ends a series of copies whose event is not recorded yet. If the caller waits and nothing else is in flight,
- * synchronizing the stream is cheaper than an event. */
+/* Records the event of the last copies, or synchronizes the stream. Synchronizing is cheaper than an event if the
+ * caller waits and no other copy of the lane is in flight. */
 static tdict_status end_unrecorded(tdict_lane *lane, tdict_error *err) {
   if (!lane->unrecorded || !lane->worker->transfer->caller_waits || lane->count > 0)
     return record_unrecorded(lane, err);
@@ -183,7 +183,7 @@ static tdict_status end_unrecorded(tdict_lane *lane, tdict_error *err) {
   return tdict_lane_synchronize(lane, err);
 }
 
-/* Queues a chunk that needs no slot. */
+/* Queues the copies of a chunk that needs no slot. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_lane_begin(lane, err);
@@ -242,8 +242,8 @@ static void wait_for_uses(const tdict_future *t) {
   for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->wait(t->uses[i], INT64_MAX);
 }
 
-/* Claims the next part or the next whole chunk. Returns false at the end. Parts are claimed in order, so the first
- * part of a chunk has a thread before any later part. */
+/* Claims the next part of a chunk, or the next whole chunk. Returns false if no chunk is left. Parts are claimed in
+ * order, so the first part of a chunk is claimed before any other part. */
 static bool claim_next(tdict_future *t, tdict_claim *out) {
   for (;;) {
     uint32_t n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed), chunk = n / t->num_parts;
@@ -270,7 +270,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_wait_all(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, error_item, err);
   }
-  /* Queue the gathered copies, and record the last events. */
+  /* Queue the copies that wait in the batch, and record the last events. */
   if (status == TDICT_OK && t->batch && !tdict_transfer_has_failed(t) &&
       (status = tdict_lane_flush(lane, err)) != TDICT_OK)
     tdict_transfer_fail(t, UINT32_MAX, err);
@@ -278,7 +278,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   if (status == TDICT_OK && (status = end_unrecorded(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
   if (!t->caller_waits && lane->gpu && !tdict_lane_record_tail(lane))
     atomic_store_explicit(&t->missing_tail_event, true, memory_order_relaxed);
-  if (!t->caller_waits) tdict_latch_down(&t->queued); /* otherwise no thread can wait for `queued` */
+  if (!t->caller_waits) tdict_latch_down(&t->queued); /* if the caller waits, no thread can wait for `queued` */
   return status;
 }
 
@@ -295,7 +295,7 @@ static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   bool abandon = status != TDICT_OK || tdict_transfer_has_failed(t);
   status = tdict_lane_close(lane, abandon, &err);
   if (status != TDICT_OK) tdict_transfer_fail(t, UINT32_MAX, &err);
-  worker->cpu_ns += cpu_now(t) - cpu; /* the close still copies slots to the host */
+  worker->cpu_ns += cpu_now(t) - cpu; /* tdict_lane_close() may still have copied slots to the host */
   if (atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel) == 1) tdict_transfer_finish(t);
 }
 
@@ -315,7 +315,7 @@ void tdict_work_with_others(tdict_worker *worker) {
   tdict_error err = {0};
   int64_t cpu = cpu_now(t);
   tdict_status status = claim_chunks(&lane, &err);
-  /* Remove the tasks of workers that have not begun, because no chunk is left for these workers. */
+  /* Remove the tasks of workers that have not begun, because these workers have nothing to do. */
   for (int i = 1; i < t->num_workers; i++) {
     if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
     tdict_latch_down(&t->queued);
@@ -330,7 +330,7 @@ struct tdict_deferred_tail {
                     * a reference of the transfer */
   tdict_lane lane;
   tdict_status status;
-  _Atomic(bool) offered; /* acquire/release: the thread that sets this flag to false runs the tail */
+  _Atomic(bool) offered; /* acq_rel: the thread that sets this flag to false runs the deferred tail */
 };
 
 bool tdict_deferred_tail_create(tdict_future *t) {

@@ -1,5 +1,5 @@
-/* Does the work of a thread on a transfer: claims chunks, fills slots, queues copies and empties slots. A worker's lane
- * belongs to one thread at a time. Thread rule: one thread calls the functions of a worker. Any thread may call
+/* Does the work of a thread on a transfer: claims chunks, fills slots, queues copies and copies slots to host leaves. A
+ * worker's lane belongs to one thread at a time. Thread rule: one thread runs a worker. Any thread may call
  * tdict_deferred_tail_run(). */
 #ifndef TDICT_TRANSFER_RUN_WORKER_H
 #define TDICT_TRANSFER_RUN_WORKER_H
@@ -9,17 +9,19 @@
 /* Copies chunks until no chunk is left, then waits for the copies of this worker. The last worker ends the transfer.
  * `task` is the task of a tdict_worker. */
 void tdict_work(tdict_task *task);
-/* Works like tdict_work() on the starting thread. Then removes the tasks of workers that have not begun from the
- * pool. */
+/* Does the work of tdict_work() on the starting thread. When no chunk is left, removes from the pool the tasks of
+ * workers that have not begun. */
 void tdict_work_with_others(tdict_worker *worker);
-/* The wait for the copies of a worker that has returned early. */
+/* The work that is left when a worker returns early: to wait for its copies and to close its lane. */
 typedef struct tdict_deferred_tail tdict_deferred_tail;
-bool tdict_deferred_tail_create(tdict_future *transfer); /* returns false if out of memory; freed with the transfer */
-/* Works on the starting thread and returns when the last copy is queued. The deferred tail then waits for the copies. A
- * pool thread runs the deferred tail, unless a thread that waits for the transfer runs it first. The deferred tail is
- * allocated in advance, so that no allocation can fail after copies are queued. */
+bool tdict_deferred_tail_create(tdict_future *transfer); /* returns false if memory is exhausted; the deferred tail is
+                                                          * freed with the transfer */
+/* Does the work of a worker on the starting thread, and returns when the last copy is queued. The deferred tail then
+ * waits for the copies. A pool thread runs the deferred tail, unless a thread that waits for the transfer runs the
+ * deferred tail first. Call tdict_deferred_tail_create() before, so that no allocation can fail after copies are
+ * queued. */
 void tdict_work_and_return(tdict_worker *worker);
-/* Runs the deferred tail on this thread, if the transfer has one and no other thread has begun to run it. */
+/* Runs the deferred tail on this thread, if the transfer has a deferred tail that no other thread has begun to run. */
 void tdict_deferred_tail_run(tdict_future *transfer);
 
 #endif

@@ -6,7 +6,8 @@
 
 #include "transfer/trace/ranges.h"
 
-/* Names begin with the library's name, because profilers show the ranges of all libraries together. */
+/* Begins a range. The name begins with the library's name, because profilers show the ranges of all libraries
+ * together. */
 void tdict_range_push(tdict_range range) {
   static const char *const names[TDICT_NUM_RANGES] = {"tdict plan",  "tdict copy",         "tdict submit",
                                                       "tdict wait",  "tdict hook",         "tdict transfer",

@@ -1,7 +1,7 @@
 /* Declares the kinds of work that a timeline shows. NVIDIA's profilers can show the same kinds as ranges. If NVTX is
  * absent at build time, ranges are empty macros. If NVTX is present but no profiler runs, a range only loads and tests
- * one variable. The file owns no state. Thread rule: one thread pushes and pops a range; the ranges of a thread must be
- * nested. */
+ * one variable. This file keeps no state. Thread rule: the same thread pushes and pops a range. The ranges of a thread
+ * must be nested. */
 #ifndef TDICT_TRANSFER_TRACE_RANGES_H
 #define TDICT_TRANSFER_TRACE_RANGES_H
 
@@ -12,8 +12,8 @@ typedef enum tdict_range {
   TDICT_RANGE_WAIT,
   TDICT_RANGE_HOOK,
   TDICT_RANGE_TRANSFER, /* on a thread: the whole transfer; on a stream: one copy */
-  TDICT_RANGE_FETCH,    /* a loader's batch: fetched, collated, passed to the engine */
-  TDICT_RANGE_READY,    /* not work, but a number: the batches that a loader holds ready */
+  TDICT_RANGE_FETCH,    /* a loader fetches and collates a batch, and starts its transfer */
+  TDICT_RANGE_READY,    /* not a kind of work: the number of batches that a loader holds ready */
   TDICT_NUM_RANGES
 } tdict_range;
 static inline const char *tdict_range_name(tdict_range range) {

@@ -99,8 +99,8 @@ static tdict_slice *take_slice(tdict_recording *r) {
   return &r->slices[n];
 }
 
-/* Numbers workers and callers separately. The id is stored last: a reader that sees the id also sees the other
- * fields. */
+/* Fills in a new track. Workers and callers are numbered separately. The id is stored last, so a reader that sees the
+ * id also sees the other fields. */
 static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool *pool) {
   track->worker = tdict_pool_is_worker(pool);
   track->number =
@@ -108,8 +108,8 @@ static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool 
   atomic_store_explicit(&track->id, (int32_t)gettid(), memory_order_release);
 }
 
-/* Returns the calling thread's track, or -1 if there are too many. The tracks are a hash table with the thread as the
- * key. No track is ever removed. */
+/* Returns the index of the calling thread's track, or -1 if all tracks belong to other threads. The tracks are a hash
+ * table with the thread as the key. No track is ever removed. */
 static int find_track(tdict_recording *r, const tdict_pool *pool) {
   uintptr_t self = (uintptr_t)pthread_self();
   size_t first = (size_t)((self >> 12) * 2654435761u);
@@ -167,7 +167,7 @@ static bool create_timing_event(tdict_gpu *gpu, tdict_cu_event *out) {
   return tdict_counted_timing_event_create(gpu->driver, out) == TDICT_CU_SUCCESS;
 }
 
-/* Reads the device's and the host's clock at nearly the same time, by an event on an idle stream. Never waits. */
+/* Records an event on an idle stream and reads the host's clock at nearly the same time. Never waits. */
 static void set_base(tdict_trace_gpu *g) {
   tdict_cu_stream idle;
   tdict_cu_event event = NULL;
@@ -184,7 +184,8 @@ static void set_base(tdict_trace_gpu *g) {
     destroy_event(g->gpu, event);
 }
 
-/* Returns the GPU's index in the recording, or -1 if there are too many or its clock cannot be read. */
+/* Returns the GPU's index in the recording. Returns -1 if the recording has too many GPUs, or if the GPU's clock could
+ * not be read. */
 static int find_traced_gpu(tdict_recording *r, tdict_gpu *gpu) {
   int found = -1;
   pthread_mutex_lock(&r->lock);
@@ -211,13 +212,13 @@ tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_
   s->stream = stream;
   s->begin_ns = tdict_now_ns();
   bool good = index >= 0;
-  if (good) s->gpu = index; /* from here on the recording destroys the slice's events */
+  if (good) s->gpu = index; /* the recording now destroys the slice's events */
   if (good) good = create_timing_event(gpu, &s->from) && create_timing_event(gpu, &s->to);
   if (good) good = tdict_gpu_record(gpu, s->from, stream, NULL) == TDICT_OK;
   return good ? s : NULL; /* an incomplete slice is counted as unfinished */
 }
 
-/* If the event fails, the slice is never complete, and the file does not contain the slice. */
+/* If the event cannot be recorded, the slice stays incomplete and is not written to the file. */
 void tdict_trace_close(tdict_slice *s, tdict_gpu *gpu) {
   if (tdict_gpu_record(gpu, s->to, s->stream, NULL) != TDICT_OK) return;
   atomic_store_explicit(&s->complete, true, memory_order_release);
@@ -287,7 +288,7 @@ tdict_status tdict_trace_write_to(tdict_context *context,
   return status;
 }
 
-/* The sink for files. A short write is an I/O error. */
+/* Writes text to a file. Returns TDICT_EIO if not all bytes were written. */
 static tdict_status write_file(void *user, const char *text, size_t bytes) {
   return fwrite(text, 1, bytes, user) == bytes ? TDICT_OK : TDICT_EIO;
 }

@@ -1,10 +1,11 @@
-/* Records what transfers do. A recording is reference counted. The engine holds the last recording. Each transfer that
- * began during a recording holds that recording until the transfer ends. A recording owns its slices and the driver
- * events in them, and retains their GPUs.
+/* Records what transfers do and when. A recording consists of slices. A slice is an interval of time in which a thread
+ * did one kind of work, or a stream made a copy. A recording is reference counted. The engine holds the last recording.
+ * Each transfer that began during a recording holds that recording until the transfer ends. A recording owns its slices
+ * and their driver events, and retains the GPUs.
  *
- * A ticket counter hands out slices of one array, and slices are never returned. Therefore no thread waits, and the
- * memory is bounded. Thread rule: safe from any thread. Until a slice is complete, only the thread that took the slice
- * may access it. */
+ * A ticket counter hands out the slices of one array, and slices are never returned. Therefore no thread waits for a
+ * slice, and the memory is bounded. Thread rule: safe from any thread. Until a slice is complete, only the thread that
+ * took the slice may access it. */
 #ifndef TDICT_TRANSFER_TRACE_TRACE_H
 #define TDICT_TRANSFER_TRACE_TRACE_H
 
@@ -29,7 +30,7 @@ typedef struct tdict_tracer {
 } tdict_tracer;
 void tdict_tracer_init(tdict_tracer *tracer, const tdict_forkmark *mark);
 void tdict_tracer_reset(tdict_tracer *tracer);
-/* Returns the context's tracer. Defined in context.c. */
+/* Returns the context's tracer. src/context.c defines this function. */
 tdict_tracer *tdict_context_tracer(const tdict_context *context);
 
 /* The state that a transfer needs to add slices to a recording. */
@@ -38,7 +39,7 @@ typedef struct tdict_traced {
   uint32_t number;
   const tdict_pool *pool; /* the timeline shows the threads of this pool as workers */
 } tdict_traced;
-/* Adds a transfer to the recording, if the recording is still on. */
+/* Makes a transfer part of the tracer's recording, if the recording is still on. */
 void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer, const tdict_pool *pool);
 /* Adds the slice of the whole transfer, from begin_ns to now, and releases the recording. A second call does
  * nothing. */
@@ -48,7 +49,8 @@ void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes);
  * of bytes. For TDICT_RANGE_READY, `value` is the number of batches. Does nothing if no recording is on. */
 void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value);
 
-/* Adds a slice of the calling thread, from begin_ns to now. The transfer must be recorded. */
+/* Adds a slice of the calling thread that belongs to the transfer, from begin_ns to now. The transfer must be
+ * recorded. */
 void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes);
 
 /* Returns true if the statistics contain the time of this phase. */

@@ -1,5 +1,5 @@
-/* Writes a recording as a timeline in Chrome's "Trace Event Format", which Perfetto reads, too. Times are
- * microseconds since the recording began. The writer owns its data for one call.
+/* Writes a recording as a timeline in Chrome's "Trace Event Format", which Perfetto reads, too. Times are microseconds
+ * since the recording began. The struct writer lives for one call.
  * Leaves out slices that are not complete, because another thread may still write them.
  * Thread rule: see trace.h. */
 #include <inttypes.h>
@@ -15,14 +15,14 @@ enum { HOST_PID = 1, FIRST_GPU_PID = 10, FIRST_WORKER_TID = 1000, MAX_STREAMS = 
 
 typedef struct stream_track {
   tdict_cu_stream stream;
-  double last_us; /* end of its last slice */
+  double last_us; /* end of the stream's last slice */
 } stream_track;
 
 typedef struct writer {
   tdict_recording *r;
   tdict_trace_sink write;
   void *user;
-  tdict_status status;             /* the first status that was not OK */
+  tdict_status status;             /* the first status of `write` that was not TDICT_OK */
   int64_t num_slices, num_written; /* slices taken, and slices written */
   bool comma;
   int num_streams;
@@ -125,8 +125,8 @@ static void put_host_slices(writer *w) {
   }
 }
 
-/* Reads when a copy ran, in the time of the host's clock. The shift of the GPU's slices is not applied yet. Returns
- * false if the copy has not ended. */
+/* Reads when a copy began and ended, and converts the times to the host's clock. The caller must still add the result
+ * of find_shift(). Returns false if the copy has not ended. */
 static bool read_times(const writer *w, const tdict_trace_gpu *g, const tdict_slice *s, slice_place *p) {
   float after_ms, took_ms;
   if (tdict_gpu_elapsed(g->gpu, g->base, s->from, &after_ms, NULL) != TDICT_OK) return false;
@@ -211,8 +211,8 @@ tdict_status tdict_recording_write(tdict_recording *r, tdict_trace_sink write, v
   w->r = r;
   w->write = write;
   w->user = user;
-  /* acquire before reading tracks and GPUs: see recording.h */
-  /* Slices taken later are left out. */
+  /* acquire before reading tracks and GPUs, see recording.h */
+  /* Slices that are taken later are not written. */
   int64_t taken = atomic_load_explicit(&r->next, memory_order_acquire);
   w->num_slices = taken < r->capacity ? taken : r->capacity;
   pthread_mutex_lock(&r->lock);
