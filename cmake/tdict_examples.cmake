@@ -1,5 +1,6 @@
-# Examples. Each examples/*.c is a program of one file (safety also has a file of device calls). It takes the name of a
-# device and returns 0. CTest runs it on the simulated device. Each examples/*.cu is built if nvcc exists, and runs on a GPU.
+# Examples. Each examples/*.c and *.cpp is a program of one file (safety also has a file of device calls). It takes the
+# name of a device and returns 0. CTest runs it on the simulated device. The *.cpp are built if a C++ compiler exists. Each
+# examples/*.cu is built if nvcc exists, and runs on a GPU.
 
 function(tdict_add_example name)
   add_executable(example_${name} ${ARGN})
@@ -15,7 +16,16 @@ function(tdict_list_gpu_example name)
 endfunction()
 
 find_package(Threads REQUIRED)
-file(GLOB example_files CONFIGURE_DEPENDS examples/*.c)
+include(CheckLanguage)
+check_language(CXX)
+set(cxx_examples)
+if(CMAKE_CXX_COMPILER)
+  enable_language(CXX)
+  set(cxx_examples examples/*.cpp)
+else()
+  message(STATUS "No C++ compiler: the examples in C++ are not built")
+endif()
+file(GLOB example_files CONFIGURE_DEPENDS examples/*.c ${cxx_examples})
 foreach(file ${example_files})
   cmake_path(GET file STEM name)
   tdict_add_example(${name} ${file})
@@ -76,7 +86,6 @@ endif()
 if(NOT TDICT_CUDA OR TDICT_SANITIZE)
   return()
 endif()
-include(CheckLanguage)
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
   message(STATUS "No CUDA compiler: the examples consumer and graph are not built")
@@ -97,6 +106,12 @@ foreach(file ${cuda_example_files})
     set_tests_properties(example_${name}@cuda PROPERTIES LABELS "example;cuda" SKIP_RETURN_CODE 77 TIMEOUT 300)
   endif()
   tdict_list_gpu_example(${name})
+endforeach()
+# nvcc compiles the C++ headers in all standards.
+foreach(standard 11 17 20)
+  add_library(consumer_cpp_${standard} OBJECT examples/consumer_cpp.cu)
+  target_compile_options(consumer_cpp_${standard} PRIVATE -std=c++${standard} -Xcompiler=-Wall,-Wextra,-Wshadow $<$<BOOL:${TDICT_WERROR}>:-Werror=all-warnings>)
+  target_link_libraries(consumer_cpp_${standard} PRIVATE tdict::tdict)
 endforeach()
 add_library(train_lm_cuda STATIC ${trainer}/model_cuda.cu)
 set_target_properties(train_lm_cuda PROPERTIES CUDA_STANDARD 14 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF

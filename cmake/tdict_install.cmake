@@ -4,7 +4,7 @@
 include(CMakePackageConfigHelpers)
 set(tdict_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tdict)
 
-install(DIRECTORY include/tdict DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/tdict DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(
   TARGETS ${tdict_asked}
   EXPORT tdict-targets

@@ -311,7 +311,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_get_stats(const tdict_future
 /** @brief Adds a reference and returns @p future. */
 TDICT_API tdict_future *tdict_future_retain(const tdict_future *future);
 /** @brief Drops a reference. A running transfer continues. NULL is allowed. If the transfer failed and no call has
- *  returned its error, the library writes the error to the context's log. */
+ *  written its error to a tdict_error, the library writes the error to the context's log. */
 TDICT_API void tdict_future_release(tdict_future *future);
 
 TDICT_END_DECLS

@@ -29,11 +29,14 @@ void tdict_future_release(tdict_future *future) {
   tdict_transfer_release(future);
 }
 
-/* Returns the error of an ended transfer, or a new reference to its result. A returned error is not logged later. */
+/* Returns the error of an ended transfer, or a new reference to its result. An error that is written to *err is not
+ * logged later. */
 static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_error *err) {
   if (f->error.status) {
-    atomic_store_explicit(&f->error_was_reported, true, memory_order_relaxed);
-    if (err) *err = f->error;
+    if (err) {
+      atomic_store_explicit(&f->error_was_reported, true, memory_order_relaxed);
+      *err = f->error;
+    }
     return (tdict_status)f->error.status;
   }
   if (out) *out = tdict_retain(f->result);

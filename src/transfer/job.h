@@ -124,7 +124,7 @@ struct tdict_future {
 
   /* The first error */
   _Atomic(bool) failed;             /* relaxed: tells workers to stop. error_lock guards the error itself */
-  _Atomic(bool) error_was_reported; /* relaxed: true if a call has returned the error. The error is then not logged */
+  _Atomic(bool) error_was_reported; /* relaxed: true if the program has the error, which is then not logged */
   /* guards: error, error_leaf, outcome_is_final, result_was_returned, and the workers' tails until the outcome is
    * final */
   pthread_mutex_t error_lock;

@@ -40,6 +40,7 @@ FAULTS = [
     ("sizes", "src/base/error.h", SEVEN, "tdict_planted has 7 parameters"),
     ("sizes", "src/base/error.h", "struct s { void (*planted)(int, int, int, int, int, int, int); };\n", "planted has 7 parameters"),
     ("headers", "include/tdict/status.h", "size_t planted(tdict_tree *td);\n", "does not compile alone as c99"),
+    ("cxx_headers", "include/tdict/hpp/result.hpp", "inline void planted() { throw 1; }\n", "c++11 -fno-exceptions"),
     ("headers", "include/tdict/status.h", "static inline int planted(int class) { return class; }\n", "does not compile alone as c++11"),
     ("headers", "include/tdict/status.h", "#ifndef __cplusplus\n#include <stdatomic.h>\n#endif\n", "holds atomics"),
     ("headers", "include/tdict/status.h", "#if 0\n#include <cuda.h>\n#endif\n", "holds a CUDA header"),

@@ -89,7 +89,7 @@ def check_columns(report, where, text):
 def main():
     root = source.root_argument()
     report = source.Report("sizes")
-    code = source.files(root, "include/**/*.h", "src/**/*.[ch]", "tests/**/*.[ch]", "tests/**/*.cpp", "bench/**/*.[ch]",
+    code = source.files(root, "include/**/*.h", "include/**/*.hpp", "src/**/*.[ch]", "tests/**/*.[ch]", "tests/**/*.cpp", "bench/**/*.[ch]",
                         "examples/**/*.[ch]")
     others = source.files(root, "tests/**/*.py", "scripts/*", "cmake/*", ".ci/*", "**/CMakeLists.txt")
     others = [file for file in others if "build" not in file.relative_to(root).parts]

@@ -20,9 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tdict/tdict.h"
+
+TDICT_BEGIN_DECLS
+#include <cmocka.h> /* for C++ too */
 
 void td_register(const char *name, void (*run)(void));
 #define TD_CASE(name)                                                                             \
@@ -48,7 +49,8 @@ void td_fill_random(void *bytes, size_t count, uint64_t seed);
 /* Checks a status with its message shown on failure. */
 #define td_ok(call)                                                                                  \
   do {                                                                                               \
-    tdict_error td_error_ = {0};                                                                     \
+    tdict_error td_error_;                                                                           \
+    memset(&td_error_, 0, sizeof td_error_);                                                         \
     tdict_error *err = &td_error_;                                                                   \
     tdict_status td_status_ = (call);                                                                \
     if (td_status_ != TDICT_OK)                                                                      \
@@ -69,4 +71,5 @@ extern tdict_error td_last_error;
       fail_msg("%s: the message '%s' does not hold '%s'", #call, err->message, (text));                  \
   } while (0)
 
+TDICT_END_DECLS
 #endif

@@ -1,0 +1,63 @@
+/* Defines move-only handles that own what the C interface creates.
+ *
+ * A handle has the size of a pointer. Its destructor releases or destroys the pointer. A moved-from handle is empty. A
+ * handle made from a raw pointer takes over the caller's reference; raw() lends the pointer to C functions. */
+#ifndef TDICT_HPP_HANDLE_HPP
+#define TDICT_HPP_HANDLE_HPP
+
+#include "tdict/hpp/result.hpp"
+
+TDICT_HPP_BEGIN
+
+/** Owns a T, which `End` releases or destroys. `Base` holds the pointer, and has the functions of a borrowed T. */
+template <class T, void (*End)(T *), class Base> class owner : public Base {
+public:
+  typedef T raw_type;
+  owner() noexcept : Base(nullptr) {}
+  explicit owner(T *taken) noexcept : Base(taken) {}
+  owner(owner &&other) noexcept : Base(other.detach()) {}
+  owner &operator=(owner &&other) noexcept {
+    if (this != &other) reset(other.detach());
+    return *this;
+  }
+  owner(const owner &) = delete;
+  owner &operator=(const owner &) = delete;
+  ~owner() { End(this->raw_); }
+
+  /** Releases the pointer and takes over another one. */
+  void reset(T *taken = nullptr) noexcept {
+    T *old = this->raw_;
+    this->raw_ = taken;
+    End(old);
+  }
+  /** Returns the pointer and leaves the handle empty. The caller then owns the reference. */
+  T *detach() noexcept {
+    T *raw = this->raw_;
+    this->raw_ = nullptr;
+    return raw;
+  }
+};
+
+/** Borrows a T, as a plain pointer does: copies are free, and the owner must live longer. */
+template <class T> class borrowed {
+public:
+  typedef T raw_type;
+  borrowed(T *raw) noexcept : raw_(raw) {}
+  T *raw() const noexcept { return raw_; }
+  explicit operator bool() const noexcept { return raw_ != nullptr; }
+
+protected:
+  T *raw_;
+};
+
+/* Types whose functions are called through tdict::call() and tdict::run(). */
+typedef owner<tdict_memory, tdict_memory_release, borrowed<tdict_memory>> memory_handle;
+typedef owner<tdict_ragged, tdict_ragged_release, borrowed<tdict_ragged>> ragged;
+typedef owner<tdict_lazy_stack, tdict_lazy_stack_release, borrowed<tdict_lazy_stack>> lazy_stack;
+typedef owner<tdict_tree_schema, tdict_tree_schema_release, borrowed<tdict_tree_schema>> tree_schema;
+typedef owner<tdict_replay, tdict_replay_release, borrowed<tdict_replay>> replay;
+typedef owner<tdict_sampler, tdict_sampler_release, borrowed<tdict_sampler>> sampler;
+
+TDICT_HPP_END
+
+#endif

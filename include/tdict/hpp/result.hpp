@@ -1,0 +1,183 @@
+/* Defines how the C++ classes of tdict report errors: as exceptions, or as results where exceptions are disabled.
+ *
+ * A function that can fail returns outcome<T>. With exceptions, outcome<T> is T, and a failure throws tdict::error.
+ * With -fno-exceptions, outcome<T> is result<T>, which holds a T or a tdict::error. Define TDICT_HPP_EXCEPTIONS as 0 to
+ * choose results in a program with exceptions. The two kinds of classes have different symbols, so a program may link
+ * files of both kinds. */
+#ifndef TDICT_HPP_RESULT_HPP
+#define TDICT_HPP_RESULT_HPP
+
+#include <cassert>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "tdict/tdict.h"
+
+#ifndef TDICT_HPP_EXCEPTIONS
+#if defined(__cpp_exceptions) || defined(__EXCEPTIONS)
+#define TDICT_HPP_EXCEPTIONS 1
+#else
+#define TDICT_HPP_EXCEPTIONS 0
+#endif
+#endif
+#if TDICT_HPP_EXCEPTIONS
+#define TDICT_HPP_BEGIN \
+  namespace tdict {     \
+  inline namespace with_exceptions {
+#else
+#define TDICT_HPP_BEGIN \
+  namespace tdict {     \
+  inline namespace with_results {
+#endif
+#define TDICT_HPP_END \
+  }                   \
+  }
+#if __cplusplus >= 201703L
+#define TDICT_HPP_NODISCARD [[nodiscard]]
+#else
+#define TDICT_HPP_NODISCARD
+#endif
+
+TDICT_HPP_BEGIN
+
+/** The reason why a call failed: a copy of the call's tdict_error. */
+class error : public std::exception {
+public:
+  explicit error(const tdict_error &raw) noexcept : raw_(raw) {
+    const char *name = tdict_status_name(status());
+    if (raw_.path[0])
+      std::snprintf(text_, sizeof text_, "%s %s: %s", name, raw_.path, raw_.message);
+    else
+      std::snprintf(text_, sizeof text_, "%s: %s", name, raw_.message);
+  }
+  tdict_status status() const noexcept { return static_cast<tdict_status>(raw_.status); }
+  const char *path() const noexcept { return raw_.path; }
+  const char *message() const noexcept { return raw_.message; }
+  int native() const noexcept { return raw_.native; } /**< the driver's code or errno, or 0 */
+  /** Returns one line, such as `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels`. */
+  const char *what() const noexcept override { return text_; }
+
+private:
+  tdict_error raw_;
+  char text_[sizeof(tdict_error) + 32];
+};
+
+/** A T or an error. Test it, then read value() or error(). Movable if T is movable; never copied. */
+template <class T> class TDICT_HPP_NODISCARD result {
+public:
+  result(T &&value) noexcept(std::is_nothrow_move_constructible<T>::value) : ok_(true) {
+    new (&value_) T(std::move(value));
+  }
+  result(const class error &failure) noexcept : ok_(false) { new (&error_) class error(failure); }
+  result(result &&other) noexcept(std::is_nothrow_move_constructible<T>::value) : ok_(other.ok_) {
+    if (ok_)
+      new (&value_) T(std::move(other.value_));
+    else
+      new (&error_) class error(other.error_);
+  }
+  result(const result &) = delete;
+  result &operator=(const result &) = delete;
+  ~result() {
+    if (ok_)
+      value_.~T();
+    else
+      error_.~error();
+  }
+
+  explicit operator bool() const noexcept { return ok_; }
+  tdict_status status() const noexcept { return ok_ ? TDICT_OK : error_.status(); }
+  /** Returns the value. The result must hold a value. */
+  T &value() noexcept {
+    assert(ok_);
+    return value_;
+  }
+  T &operator*() noexcept { return value(); }
+  T *operator->() noexcept { return &value(); }
+  /** Returns the error. The result must hold an error. */
+  const class error &error() const noexcept {
+    assert(!ok_);
+    return error_;
+  }
+
+private:
+  union {
+    T value_;
+    class error error_;
+  };
+  bool ok_;
+};
+
+/** Success, or an error. */
+template <> class TDICT_HPP_NODISCARD result<void> {
+public:
+  result() noexcept : ok_(true), error_(tdict_error()) {}
+  result(const class error &failure) noexcept : ok_(false), error_(failure) {}
+  explicit operator bool() const noexcept { return ok_; }
+  tdict_status status() const noexcept { return ok_ ? TDICT_OK : error_.status(); }
+  /** Returns the error. The result must hold an error. */
+  const class error &error() const noexcept {
+    assert(!ok_);
+    return error_;
+  }
+
+private:
+  bool ok_;
+  class error error_;
+};
+
+#if TDICT_HPP_EXCEPTIONS
+template <class T> using outcome = T;
+#else
+template <class T> using outcome = result<T>;
+#endif
+
+namespace detail {
+/* Returns the value of a call, or reports the call's error. */
+template <class T> outcome<T> give(tdict_status status, const tdict_error &failure, T &&value) {
+#if TDICT_HPP_EXCEPTIONS
+  if (status != TDICT_OK) throw error(failure);
+#else
+  if (status != TDICT_OK) return error(failure);
+#endif
+  return std::forward<T>(value);
+}
+inline outcome<void> give(tdict_status status, const tdict_error &failure) {
+#if TDICT_HPP_EXCEPTIONS
+  if (status != TDICT_OK) throw error(failure);
+#else
+  if (status != TDICT_OK) return error(failure);
+  return result<void>();
+#endif
+}
+
+/* The C type that a function writes for a T: a pointer for a handle, else T itself. */
+template <class T, class = void> struct raw_of { typedef T type; };
+template <class T> struct raw_of<T, typename std::conditional<true, void, typename T::raw_type>::type> {
+  typedef typename T::raw_type *type;
+};
+} // namespace detail
+
+/** Calls a C function of tdict that returns a status and takes `tdict_error *err` last:
+ *  `tdict::run(tdict_rename, batch.raw(), "a", "b", true)`. */
+template <class F, class... A> outcome<void> run(F function, A &&...arguments) {
+  tdict_error err;
+  tdict_status status = function(std::forward<A>(arguments)..., &err);
+  return detail::give(status, err);
+}
+
+/** Calls a C function of tdict whose last two parameters are `out` and `err`, and returns what it writes to `out`. T is
+ *  a handle such as tdict::tree, which takes over the reference, or the type of a plain value:
+ *  `tdict::tree flat = tdict::call<tdict::tree>(tdict_flatten_keys, batch.raw(), ".")`. */
+template <class T, class F, class... A> outcome<T> call(F function, A &&...arguments) {
+  tdict_error err;
+  typename detail::raw_of<T>::type raw = typename detail::raw_of<T>::type();
+  tdict_status status = function(std::forward<A>(arguments)..., &raw, &err);
+  return detail::give<T>(status, err, T(raw));
+}
+
+TDICT_HPP_END
+
+#endif

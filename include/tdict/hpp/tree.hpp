@@ -1,0 +1,143 @@
+/* Defines the classes tree_ref and tree. */
+#ifndef TDICT_HPP_TREE_HPP
+#define TDICT_HPP_TREE_HPP
+
+#include <iterator>
+#include <string>
+
+#include "tdict/hpp/tensor.hpp"
+
+TDICT_HPP_BEGIN
+
+class tree;
+
+/** A key of a tree with its tensor, tree or object, borrowed from the tree until the tree changes. */
+struct entry : tdict_entry {
+  bool is_tensor() const { return tdict_entry::tensor != nullptr; }
+  bool is_tree() const { return tdict_entry::tree != nullptr; }
+  bool is_object() const noexcept { return object != nullptr; }
+  tensor_ref as_tensor() const noexcept { return tensor_ref(tdict_entry::tensor); }
+  class tree_ref as_tree() const noexcept;
+};
+
+/** Walks the keys of one tree in insertion order. The tree must not change meanwhile. */
+class entry_iterator {
+public:
+  typedef std::input_iterator_tag iterator_category;
+  typedef entry value_type;
+  typedef std::ptrdiff_t difference_type;
+  typedef const entry *pointer;
+  typedef entry reference;
+  entry_iterator(tdict_tree *tree, std::size_t i) noexcept : tree_(tree), i_(i) {}
+  entry operator*() const noexcept {
+    entry e = entry();
+    const tdict_status status = tdict_get_entry_at(tree_, i_, &e, nullptr);
+    assert(status == TDICT_OK);
+    (void)status;
+    return e;
+  }
+  entry_iterator &operator++() noexcept {
+    ++i_;
+    return *this;
+  }
+  void operator++(int) noexcept { ++i_; }
+  bool operator==(const entry_iterator &other) const noexcept { return i_ == other.i_; }
+  bool operator!=(const entry_iterator &other) const noexcept { return i_ != other.i_; }
+
+private:
+  tdict_tree *tree_;
+  std::size_t i_;
+};
+
+/** Borrows a tree. Functions with the name of a C function have its rules and errors. */
+class tree_ref : public borrowed<tdict_tree> {
+public:
+  tree_ref(tdict_tree *raw) noexcept : borrowed<tdict_tree>(raw) {}
+  span<const int64_t> batch_size() const {
+    return span<const int64_t>(tdict_batch_size(raw_), static_cast<std::size_t>(tdict_batch_ndim(raw_)));
+  }
+  std::size_t num_keys() const { return tdict_num_keys(raw_); }
+  std::size_t num_leaves() const { return tdict_num_leaves(raw_); }
+  std::size_t bytes() const { return tdict_bytes(raw_); }
+  bool has(const char *path) const { return tdict_has(raw_, path); }
+  entry_iterator begin() const noexcept { return entry_iterator(raw_, 0); }
+  entry_iterator end() const { return entry_iterator(raw_, num_keys()); }
+
+  /** Returns the tensor at a path, borrowed from the tree. */
+  outcome<tensor_ref> get(const char *path) const { return call<tensor_ref>(tdict_get, raw_, path); }
+  /** Returns the tree at a path, borrowed from the tree. */
+  outcome<tree_ref> get_tree(const char *path) const { return call<tree_ref>(tdict_get_tree, raw_, path); }
+  /** Returns the address of the first element of the tensor at a path, as tdict_data() does. For a const T, calls
+   *  tdict_const_data(). Does not compare T with the dtype. Returns NULL if there is no such tensor or its bytes may
+   *  not be used. */
+  template <class T> T *data(const char *path) const { return data_as(path, static_cast<T *>(nullptr)); }
+  /** Returns the elements of the tensor at a path. Errors of get() and of tensor_ref::elements(). */
+  template <class T> outcome<span<T>> elements(const char *path) const {
+    tdict_error err;
+    tdict_tensor *leaf = nullptr;
+    span<T> all;
+    tdict_status status = tdict_get(raw_, path, &leaf, &err);
+    if (status == TDICT_OK) status = tensor_ref(leaf).find_elements(path, all, err);
+    return detail::give<span<T>>(status, err, std::move(all));
+  }
+
+  /** Sets the tensor at a path. The tree retains the tensor. */
+  outcome<void> set(const char *path, tensor_ref tensor) const { return run(tdict_set, raw_, path, tensor.raw()); }
+  /** Sets the tree at a path. */
+  outcome<void> set(const char *path, tree_ref child) const { return run(tdict_set_tree, raw_, path, child.raw()); }
+  /** Sets the text at a path; see tdict/nontensor.h. */
+  outcome<void> set(const char *path, const char *text) const { return run(tdict_set_text, raw_, path, text); }
+  outcome<void> remove(const char *path) const { return run(tdict_delete, raw_, path); }
+
+  outcome<tree> clone() const;
+  outcome<tree> clone_deep(tdict_memory *memory = nullptr) const;
+  /** Returns the elements that an index selects: `batch.index(TDICT_INDEX(TDICT_AT(3)))`. */
+  outcome<tree> index(const tdict_indices &index) const;
+  /** Returns a new reference. */
+  tree share() const;
+  /** Returns the text of tdict_format(). */
+  std::string format() const {
+    std::string text(tdict_format(raw_, nullptr, 0), '\0');
+    tdict_format(raw_, &text[0], text.size() + 1);
+    return text;
+  }
+
+private:
+  template <class T> T *data_as(const char *path, T *) const { return static_cast<T *>(tdict_data(raw_, path)); }
+  template <class T> const T *data_as(const char *path, const T *) const {
+    return static_cast<const T *>(tdict_const_data(raw_, path));
+  }
+};
+
+/** Owns a reference to a tree. */
+class tree : public owner<tdict_tree, tdict_release, tree_ref> {
+public:
+  using owner::owner;
+  tree() noexcept = default;
+  /** Creates an empty tree with a batch size: `tdict::tree::create({128})`. */
+  static outcome<tree> create(const shape &batch_size) {
+    return call<tree>(tdict_create, batch_size.ndim(), batch_size.data());
+  }
+  /** Creates a tree with the tensors of a table of fields; see tdict_create_from(). */
+  template <std::size_t N>
+  static outcome<tree> create(const tdict_field (&fields)[N], const shape &batch_size, tdict_memory *memory = nullptr) {
+    const tdict_schema schema = {fields, N};
+    return call<tree>(tdict_create_from, &schema, batch_size.ndim(), batch_size.data(), memory);
+  }
+};
+
+inline tree_ref entry::as_tree() const noexcept { return tree_ref(tdict_entry::tree); }
+inline tree tree_ref::share() const { return tree(tdict_retain(raw_)); }
+inline outcome<tree> tree_ref::clone() const { return call<tree>(tdict_clone, raw_); }
+inline outcome<tree> tree_ref::clone_deep(tdict_memory *memory) const {
+  return call<tree>(tdict_clone_deep, raw_, memory);
+}
+inline outcome<tree> tree_ref::index(const tdict_indices &index) const {
+  return call<tree>(tdict_index_get, raw_, index);
+}
+inline bool operator==(tree_ref a, tree_ref b) noexcept { return tdict_equal(a.raw(), b.raw()); }
+inline bool operator!=(tree_ref a, tree_ref b) noexcept { return !(a == b); }
+
+TDICT_HPP_END
+
+#endif

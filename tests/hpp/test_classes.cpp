@@ -1,0 +1,226 @@
+/* The C++ classes with exceptions: handles, trees, elements, transfers, loaders. Results are read through the C interface. */
+#include "hpp/check.hpp"
+
+static_assert(sizeof(tdict::tree) == sizeof(void *), "a handle is a pointer");
+static_assert(sizeof(tdict::tensor) == sizeof(void *), "a handle is a pointer");
+static_assert(sizeof(tdict::future) == sizeof(void *), "a handle is a pointer");
+static_assert(sizeof(tdict::context) == sizeof(void *), "a handle is a pointer");
+static_assert(!std::is_copy_constructible<tdict::tree>::value, "handles are not copied");
+static_assert(!std::is_copy_assignable<tdict::future>::value, "handles are not copied");
+static_assert(std::is_nothrow_move_constructible<tdict::tree>::value, "handles move");
+static_assert(std::is_trivially_copyable<tdict::tree_ref>::value, "a borrowed tree is passed in a register");
+static_assert(tdict::dtype_of<long>::value == TDICT_I64, "integers by size");
+static_assert(tdict::dtype_of<unsigned char>::value == TDICT_U8, "integers by size");
+static_assert(tdict::dtype_of<bool>::value == TDICT_BOOL, "bool is no integer");
+static_assert(tdict::dtype_of<std::complex<float>>::value == TDICT_C64, "complex");
+
+static const tdict_field fields[] = {TDICT_FIELD("obs.state", TDICT_F32, 17), TDICT_FIELD("action", TDICT_I64),
+                                     TDICT_FIELD("done", TDICT_BOOL, 1)};
+enum { ROWS = 128, STATE = 17 };
+
+static tdict::tree random_batch(uint64_t seed) {
+  tdict::tree batch = tdict::tree::create(fields, {ROWS});
+  td_fill_random(batch.data<float>("obs.state"), sizeof(float) * ROWS * STATE, seed);
+  td_fill_random(batch.data<int64_t>("action"), sizeof(int64_t) * ROWS, seed + 1);
+  for (int i = 0; i < ROWS; i++) batch.data<bool>("done")[i] = i % 3 == 0;
+  return batch;
+}
+
+static int freed;
+static void count_free(void *) { freed++; }
+
+/* A tensor over a static array; `freed` counts its release. */
+static tdict::tensor counted_tensor() {
+  static float numbers[4];
+  static const int64_t sizes[] = {4};
+  tdict_tensor_desc desc = tdict_tensor_desc_default();
+  desc.data = numbers;
+  desc.dtype = TDICT_F32;
+  desc.ndim = 1;
+  desc.shape = sizes;
+  void (*const release)(void *) = count_free;
+  return tdict::call<tdict::tensor>(tdict_tensor_from_data, &desc, release, nullptr);
+}
+
+CASE(hpp_handles_release_once) {
+  freed = 0;
+  {
+    tdict::tensor a = counted_tensor(), b = a.share(), c;
+    assert_ptr_equal(a.raw(), b.raw());
+    c = std::move(a);
+    CHECK(!a);
+    CHECK(c);
+    c = std::move(c); /* NOLINT: to itself */
+    CHECK(c);
+    tdict::tensor d(std::move(c));
+    b.reset();
+    assert_int_equal(freed, 0);
+    tdict_tensor *raw = d.detach();
+    CHECK(!d);
+    tdict::tensor e(raw);
+    assert_int_equal(freed, 0);
+    e = tdict::tensor();
+    assert_int_equal(freed, 1);
+  }
+  assert_int_equal(freed, 1);
+}
+
+CASE(hpp_tree_holds_what_is_set) {
+  freed = 0;
+  {
+    tdict::tree tree = tdict::tree::create({4}), child = tdict::tree::create({4});
+    child.set("x", counted_tensor());
+    tree.set("child", child);
+    tree.set("text", "words");
+    CHECK(tree.has("child.x"));
+    assert_int_equal(tree.num_keys(), 2);
+    tdict::tree copy = tree.clone();
+    CHECK(copy == tree);
+    tree.remove("child");
+    child.reset();
+    assert_int_equal(freed, 0);
+    CHECK(copy != tree);
+    assert_int_equal(copy.get_tree("child").num_keys(), 1);
+    const char *text = nullptr;
+    td_ok(tdict_get_text(copy.raw(), "text", &text, NULL, err));
+    assert_string_equal(text, "words");
+  }
+  assert_int_equal(freed, 1);
+}
+
+CASE(hpp_for_walks_the_entries) {
+  tdict::tree tree = random_batch(1);
+  std::string keys;
+  for (const tdict::entry &e : tree) {
+    keys += e.key;
+    keys += e.is_tree() ? "/" : e.is_tensor() ? "." : "?";
+    if (e.is_tree()) assert_int_equal(e.as_tree().num_keys(), 1);
+    if (e.is_tensor()) assert_int_equal(e.as_tensor().shape()[0], ROWS);
+  }
+  assert_string_equal(keys.c_str(), "obs/action.done.");
+  tdict::tree none = tdict::tree::create({});
+  for (const tdict::entry &e : none) fail_msg("an empty tree has the key %s", e.key);
+}
+
+CASE(hpp_elements_are_typed) {
+  tdict::tree tree = random_batch(7);
+  const int64_t *raw = static_cast<const int64_t *>(tdict_const_data(tree.raw(), "action"));
+  tdict::span<int64_t> actions = tree.elements<int64_t>("action");
+  assert_int_equal(actions.size(), ROWS);
+  assert_ptr_equal(actions.data(), raw);
+  tdict::span<const float> states = tree.get("obs.state").elements<const float>();
+  assert_int_equal(states.size(), ROWS * STATE);
+  for (int64_t &action : actions) action = -3;
+  for (int i = 0; i < ROWS; i++) assert_int_equal(raw[i], -3);
+  check_throws(TDICT_EDTYPE, "action", "the dtype is int64, wanted float32", [&] { tree.elements<float>("action"); });
+  check_throws(TDICT_ENOTFOUND, "obs.stat", "keys: state", [&] { tree.elements<float>("obs.stat"); });
+  check_throws(TDICT_ETYPE, "obs", "", [&] { tree.elements<float>("obs"); });
+  tdict::tree turned = tdict::call<tdict::tree>(tdict_index_get, tree.raw(), TDICT_INDEX(TDICT_RANGE(0, ROWS, 2)));
+  check_throws(TDICT_ENOTSUP, "action", "contiguous", [&] { turned.elements<int64_t>("action"); });
+  check_throws(TDICT_EINVAL, "", "NULL", [] { tdict::tensor().elements<float>(); });
+  static const float fixed[2] = {1, 2};
+  static const int64_t sizes[] = {2};
+  tdict_tensor_desc desc = tdict_tensor_desc_default();
+  desc.data = const_cast<float *>(fixed);
+  desc.dtype = TDICT_F32;
+  desc.ndim = 1;
+  desc.shape = sizes;
+  desc.flags = TDICT_DESC_READ_ONLY;
+  void (*const release)(void *) = nullptr;
+  tdict::tensor constant = tdict::call<tdict::tensor>(tdict_tensor_from_data, &desc, release, nullptr);
+  check_throws(TDICT_EREADONLY, "", "read-only", [&] { constant.elements<float>(); });
+  CHECK(constant.elements<const float>()[1] == 2);
+}
+
+CASE(hpp_tensors_are_made) {
+  const int32_t numbers[] = {1, 2, 3, 4, 5, 6};
+  tdict::tensor t = tdict::tensor::from_array(numbers, {2, 3}), zero = tdict::tensor::zeros(TDICT_F64, {5});
+  assert_int_equal(t.dtype(), TDICT_I32);
+  assert_int_equal(t.shape()[1], 3);
+  assert_int_equal(t.strides()[0], 3);
+  assert_memory_equal(tdict_tensor_const_data(t.raw()), numbers, sizeof numbers);
+  for (double x : zero.elements<const double>()) CHECK(x == 0);
+  const int64_t sizes[] = {7};
+  tdict::tensor e = tdict::tensor::empty(TDICT_U8, tdict::span<const int64_t>(sizes, 1));
+  assert_int_equal(e.bytes(), 7);
+  check_throws(TDICT_EINVAL, "", "", [] { tdict::tensor::empty(TDICT_F32, {-1}); });
+}
+
+CASE(hpp_call_reaches_every_function) {
+  tdict::tree tree = random_batch(3);
+  tdict::tree flat = tdict::call<tdict::tree>(tdict_flatten_keys, tree.raw(), ".");
+  CHECK(flat.has("obs\\.state"));
+  std::size_t want = 0;
+  td_ok(tdict_unique_bytes(tree.raw(), &want, err));
+  assert_int_equal(tdict::call<std::size_t>(tdict_unique_bytes, tree.raw()), want);
+  tdict::run(tdict_rename, tree.raw(), "action", "a", true);
+  CHECK(tree.has("a"));
+  check_throws(TDICT_ENOTFOUND, "action", "", [&] { tdict::run(tdict_rename, tree.raw(), "action", "b", true); });
+  check_throws(TDICT_ENOTFOUND, "none", "", [&] { tree.remove("none"); });
+  assert_string_equal(tree.index(TDICT_INDEX(TDICT_AT(5))).format().substr(0, 13).c_str(), "tree batch=[]");
+}
+
+GPU_CASE(hpp_transfers_arrive) {
+  tdict::context context(td_context(NULL));
+  tdict::tree host = random_batch(11);
+  tdict::tree moved = context.to_device(host, td_device());
+  CHECK(tdict_device_equal(moved.get("action").device(), td_device()));
+  check_throws(TDICT_EWRONGDEVICE, "action", "wanted host memory", [&] { moved.elements<int64_t>("action"); });
+  tdict::future first = context.to_device_async(host, td_device());
+  tdict::tree again = first.wait(), back = context.to_device(again, tdict_cpu());
+  CHECK(first.is_ready());
+  assert_int_equal(first.stats().total_bytes, host.bytes());
+  assert_memory_equal(tdict_const_data(back.raw(), "obs.state"), tdict_const_data(host.raw(), "obs.state"),
+                      sizeof(float) * ROWS * STATE);
+  tdict::tree target = host.clone_deep(context.pinned());
+  td_ok(tdict_zero(target.raw(), err));
+  context.transfer_into(target, again);
+  assert_memory_equal(tdict_const_data(target.raw(), "obs.state"), tdict_const_data(host.raw(), "obs.state"),
+                      sizeof(float) * ROWS * STATE);
+  tdict::tree pinned = context.pin_memory(host);
+  CHECK(pinned.get("done").is_pinned());
+  context.transfer_into_async(again, target).wait_source();
+}
+
+/* The link is so slow that only a destructor that waits can leave an ended transfer. */
+SIM_CASE(hpp_future_waits_when_destroyed) {
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options options = tdict_context_options_default();
+  sim.h2d_bytes_per_second = 100e3;
+  options.sim = &sim;
+  tdict::context context(td_context(&options));
+  tdict::tree host = random_batch(13).clone_deep(context.pinned()), moved = context.to_device(host, td_device());
+  td_fill_random(host.data<int64_t>("action"), sizeof(int64_t) * ROWS, 99);
+  tdict_future *seen = NULL;
+  {
+    tdict::future f = context.transfer_into_async(moved, host);
+    seen = tdict_future_retain(f.raw());
+    tdict::future g(std::move(f));
+    assert_null(f.raw());
+  }
+  CHECK(tdict_future_is_ready(seen));
+  tdict_future_release(seen);
+  check_throws(TDICT_EINVAL, "", "future", [] { tdict::future().wait(); });
+}
+
+GPU_CASE(hpp_loader_is_a_range) {
+  tdict::context context(td_context(NULL));
+  tdict::tree rows = random_batch(17);
+  tdict_loader_options options = tdict_loader_options_default();
+  options.batch_size = 50;
+  tdict_dataset dataset = tdict_dataset_default();
+  tdict::run(tdict_dataset_from_tree, rows.raw(), &dataset);
+  tdict::loader loader = tdict::loader::create(context, dataset, options);
+  for (int epoch = 0; epoch < 2; epoch++) {
+    int64_t seen = 0;
+    for (tdict::tree &batch : loader) {
+      tdict::tree host = context.to_device(batch, tdict_cpu());
+      const int64_t count = host.batch_size()[0];
+      assert_memory_equal(host.data<const int64_t>("action"), rows.data<int64_t>("action") + seen,
+                          sizeof(int64_t) * static_cast<std::size_t>(count));
+      seen += count;
+    }
+    assert_int_equal(seen, ROWS);
+  }
+  assert_int_equal(loader.length(), 3);
+}

@@ -1,0 +1,49 @@
+/* The C++ classes without exceptions: each failure is a result. Compiled with -fno-exceptions. */
+#include "hpp/check.hpp"
+
+static_assert(std::is_same<tdict::outcome<tdict::tree>, tdict::result<tdict::tree>>::value, "results are chosen");
+
+struct point {
+  tdict::tensor x;
+};
+TDICT_BIND(point, "point", {&point::x, "x", TDICT_F32, {2}})
+
+static const tdict_field fields[] = {TDICT_FIELD("x", TDICT_F32, 2)};
+
+CASE(hpp_results_hold_values) {
+  tdict::result<tdict::tree> made = tdict::tree::create(fields, {3});
+  CHECK(made);
+  assert_int_equal(made.status(), TDICT_OK);
+  tdict::tree tree = std::move(*made);
+  CHECK(!made.value()); /* moved from */
+  CHECK(tree.get("x"));
+  tdict::result<tdict::span<float>> x = tree.elements<float>("x");
+  CHECK(x);
+  assert_int_equal(x->size(), 6);
+  tdict::result<void> set = tree.set("text", "words");
+  CHECK(set);
+  assert_int_equal(set.status(), TDICT_OK);
+  tdict::result<point> p = tdict::unpack<point>(tree);
+  CHECK(p);
+  assert_ptr_equal(p->x.raw(), tree.get("x")->raw());
+}
+
+CASE(hpp_results_hold_errors) {
+  tdict::result<tdict::tree> bad = tdict::tree::create({-1});
+  CHECK(!bad);
+  assert_int_equal(bad.status(), TDICT_EINVAL);
+  tdict::tree tree = std::move(*tdict::tree::create(fields, {3}));
+  tdict::result<tdict::span<int>> x = tree.elements<int>("x");
+  CHECK(!x);
+  assert_int_equal(x.error().status(), TDICT_EDTYPE);
+  assert_string_equal(x.error().path(), "x");
+  assert_string_equal(x.error().what(), "TDICT_EDTYPE x: the dtype is float32, wanted int32");
+  tdict::result<tdict::span<int>> moved(std::move(x));
+  assert_string_equal(moved.error().message(), "the dtype is float32, wanted int32");
+  tdict::result<void> removed = tree.remove("none");
+  CHECK(!removed);
+  assert_int_equal(removed.error().status(), TDICT_ENOTFOUND);
+  assert_int_equal(removed.status(), TDICT_ENOTFOUND);
+  point empty;
+  assert_int_equal(tdict::pack(empty).status(), TDICT_EINVAL);
+}
