@@ -16,7 +16,7 @@ WHOLE_HEADER = "(header)"
 
 def read_cases(report, root):
     cases = {}
-    for file in source.files(root, "tests/test_*.c", "tests/*/**/test_*.c"):
+    for file in source.files(root, "tests/test_*.c", "tests/*/**/test_*.c", "tests/hpp/test_*.cpp"):
         where = file.relative_to(root)
         text = source.blank(file.read_text())
         for name in source.CASE.findall(text):

@@ -77,7 +77,7 @@ def functions(text):
 def case_entries(root):
     """Names of all CTest entries of the test files: a case, or a case and its device."""
     names = set()
-    for file in files(root, "tests/test_*.c", "tests/*/**/test_*.c"):
+    for file in files(root, "tests/test_*.c", "tests/*/**/test_*.c", "tests/hpp/test_*.cpp"):
         for kind, case in re.findall(r"^([A-Z_]*CASE)\(([a-z0-9_]+)\)", file.read_text(), re.M):
             names |= {f"{case}@{device}" for device in DEVICES.get(kind, [])} or {case}
     return names
