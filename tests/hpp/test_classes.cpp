@@ -61,8 +61,9 @@ CASE(hpp_handles_release_once) {
     assert_int_equal(freed, 0);
     e = tdict::tensor();
     assert_int_equal(freed, 1);
+    tdict::tensor last = counted_tensor();
   }
-  assert_int_equal(freed, 1);
+  assert_int_equal(freed, 2);
 }
 
 CASE(hpp_tree_holds_what_is_set) {
