@@ -164,7 +164,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stream_synchronize(tdict_context *c
  *  CUDA devices, or all simulated devices. */
 typedef struct tdict_device_counts {
   size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory, for all devices of one driver */
-  size_t device_bytes;                    /**< live bytes of device memory */
+  size_t device_bytes;                    /**< bytes of device memory that storages use; without cached blocks */
   int64_t num_streams, num_events;        /**< streams and events that the library has created and not destroyed */
 } tdict_device_counts;
 /** @brief Reads how many driver resources the library holds on a device.

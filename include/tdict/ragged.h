@@ -95,8 +95,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_rows(tdict_tensor *cons
  *          mask is a bool or uint8 tensor of shape [rows, longest] that is not 0 for the elements of each row. In each
  *          row of the mask, all elements that are not 0 must come first. The call copies the tensor to host memory.
  *  @param[in] options  NULL for the defaults.
- *  @return #TDICT_OK; #TDICT_EINVAL for NULL, or for a length below 0 or above the second size of @p padded (the
- *          message has the row); #TDICT_EINVAL also if a 0 comes before another value in a row of the mask;
+ *  @return #TDICT_OK; #TDICT_EINVAL for NULL; #TDICT_EINVAL also if a length is below 0 or above `longest` (the
+ *          message names the row); #TDICT_EINVAL also if a 0 comes before another value in a row of the mask;
  *          #TDICT_ESHAPE if the shapes of the two tensors do not match; #TDICT_EDTYPE if @p lengths has another dtype;
  *          the errors of tdict_ragged_from_rows(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_padded(const tdict_tensor *padded, const tdict_tensor *lengths,

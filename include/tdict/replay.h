@@ -91,7 +91,7 @@ TDICT_API int64_t tdict_replay_total(const tdict_replay *replay);
  *  Waits for running fetches of batches and for other writers. Until the thread calls tdict_replay_unlock(), the thread
  *  must not lock the buffer again, and must not append, write or clear rows. The thread must also not call
  *  tdict_loader_next(), tdict_loader_restart(), tdict_loader_set_state() or tdict_loader_destroy() for a loader of the
- *  buffer. The thread may call the functions of this header that return a number. */
+ *  buffer. The thread may call tdict_replay_length(), tdict_replay_capacity() and tdict_replay_total(). */
 TDICT_API void tdict_replay_lock(tdict_replay *replay);
 /** @brief Releases the lock of the rows. Only the thread that called tdict_replay_lock() may call
  *  tdict_replay_unlock(). */

@@ -266,7 +266,8 @@ static tdict_status arrange_builtin(const maker *m, tdict_box *box, tdict_box **
   tdict_arrangement to = {map->batch_in, map->batch_out, map->batch_size, NULL};
   tdict_status status = TDICT_OK;
   if (map->pick && map->pick->at.depth == 0 && map->pick->positions) {
-    /* The map selects a list in the first dimension. Copy whole rows, and do not list the positions of all elements. */
+    /* The map selects rows of the first dimension by a list of positions. Copy whole rows, and do not list the
+     * positions of all elements. */
     to.dims_in = to.ndim = 1;
     to.at = map->pick->positions;
   } else {

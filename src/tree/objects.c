@@ -51,7 +51,7 @@ tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err) 
 }
 
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err) {
-  /* Call the index hook once per dimension, each time for the result of the previous call. */
+  /* The index hook selects an element of the first dimension only, so select in one dimension after another. */
   tdict_box *current = tdict_box_retain(box);
   for (int i = 0; i < pick->depth; i++) {
     void *result = NULL;

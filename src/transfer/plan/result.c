@@ -206,7 +206,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   tdict_status status = make_result_node(b, src, &result, err);
   if (status != TDICT_OK) return status;
   status = fill_nodes(b, src, result, err);
-  if (b->slab) /* also needed after a failure, because releasing the tree drops these references */
+  if (b->slab) /* also after a failure, because tdict_release() drops one reference for each tensor */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
   if (status == TDICT_OK && !b->mirror) status = unflatten_objects(b->plan, err);
   if (status == TDICT_OK && b->device && b->plan->keeps_elsewhere) status = clear_devices(b, result, err);
