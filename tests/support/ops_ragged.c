@@ -145,8 +145,17 @@ static void make(ops *o, maker fn, uint32_t ways) {
   tdict_release(td);
 }
 
+static tdict_status keep_rows(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
+  const ops_choice whole = {c->way, {0}};
+  return ops_whole_of(td, &whole, out, err);
+}
+
 static void op_ragged_index(ops *o) { make(o, select_rows, 6); }
 static void op_ragged_cat(ops *o) { make(o, join_rows, MOST_JOINED); }
+static void op_ragged_whole(ops *o) {
+  (void)ops_context();
+  make(o, keep_rows, OPS_WAYS_OF_ALL_LEAVES);
+}
 
 /* Rows of equal lengths with new numbers, from row `first` on. One length differs if `differs` is true. */
 static row_list choose_values(ops *o, const row_list *r, int64_t first, bool differs) {
@@ -226,6 +235,6 @@ static void op_ragged_stack(ops *o) {
   tdict_release(td);
 }
 
-const ops_fn ops_ragged[] = {op_ragged_index, op_ragged_cat, op_ragged_write, op_ragged_stack};
-const char *const ops_ragged_names[] = {"ragged_index", "ragged_cat", "ragged_write", "ragged_stack"};
+const ops_fn ops_ragged[] = {op_ragged_index, op_ragged_cat, op_ragged_write, op_ragged_stack, op_ragged_whole};
+const char *const ops_ragged_names[] = {"ragged_index", "ragged_cat", "ragged_write", "ragged_stack", "ragged_whole"};
 const int ops_num_ragged = sizeof ops_ragged / sizeof *ops_ragged;
