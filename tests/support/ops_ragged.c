@@ -235,6 +235,26 @@ static void op_ragged_stack(ops *o) {
   tdict_release(td);
 }
 
-const ops_fn ops_ragged[] = {op_ragged_index, op_ragged_cat, op_ragged_write, op_ragged_stack, op_ragged_whole};
-const char *const ops_ragged_names[] = {"ragged_index", "ragged_cat", "ragged_write", "ragged_stack", "ragged_whole"};
+/* The rows before row `at` and those after it are written to a leaf, one of whose rows may have another length. */
+static void op_ragged_cat_into(ops *o) {
+  row_list r;
+  choose_rows(o, &r);
+  const int64_t at = (int64_t)ops_pick(o, (uint32_t)r.count + 1);
+  const bool differs = ops_pick(o, 4) == 0 && r.count > 0;
+  const row_list before = choose_values(o, &r, 0, differs);
+  tdict_tree *from = make_tree(&r), *td = make_tree(&before), *parts[2] = {NULL, NULL};
+  must(tdict_split(from, 0, (const int64_t[]){at, r.count - at}, parts, &(size_t){2}, NULL) == TDICT_OK);
+  tdict_status status = OPS_CALL(o, tdict_cat_into((const tdict_tree *const *)parts, 2, NULL, td, o->err));
+  check_rows(o, ops_judge(o, status, differs ? TDICT_ESHAPE : TDICT_OK) ? &r : &before, td);
+  check_rows(o, &r, from);
+  tdict_release(parts[0]);
+  tdict_release(parts[1]);
+  tdict_release(from);
+  tdict_release(td);
+}
+
+const ops_fn ops_ragged[] = {op_ragged_index, op_ragged_cat,   op_ragged_write,
+                             op_ragged_stack, op_ragged_whole, op_ragged_cat_into};
+const char *const ops_ragged_names[] = {"ragged_index", "ragged_cat",   "ragged_write",
+                                        "ragged_stack", "ragged_whole", "ragged_cat_into"};
 const int ops_num_ragged = sizeof ops_ragged / sizeof *ops_ragged;
