@@ -93,6 +93,10 @@ CASE(replay_create_refuses) {
   td_fails(TDICT_ENOTSUP, "an object of type", tdict_replay_create(tree, 0, &r, err));
   assert_string_equal(td_last_error.path, "what");
   td_ok(tdict_delete(tree, "what", err));
+  td_ok(tdict_set_text(tree, "what", "text", err));
+  td_fails(TDICT_ENOTSUP, "an object of type", tdict_replay_create(tree, 0, &r, err));
+  assert_string_equal(td_last_error.path, "what");
+  td_ok(tdict_delete(tree, "what", err));
   assert_null(r);
   r = replay_over(tree, 0);
   td_fails(TDICT_EINVAL, "replay: the replay buffer is NULL", tdict_replay_dataset(NULL, &d, err));
