@@ -8,7 +8,7 @@
  * batch dimensions and no device.
  * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The functions allocate one
  * storage per memory, one block for all tensors, and one block per node. The functions that write into `dst` allocate
- * only temporary lists. Hooks of objects may allocate more.
+ * only temporary lists, and views of the rows of ragged leaves. Hooks of objects may allocate more.
  * A program can change a child tree so that a tensor no longer begins with the batch size of the tree (see
  * tdict/tree.h). All functions except tdict_pack_sequence() then return #TDICT_ESHAPE.
  * Thread rule: as in tdict/tree.h. The functions read the trees of `items` and write `dst`. */
@@ -83,7 +83,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const 
                                                         const tdict_join_options *options, tdict_tree *dst,
                                                         tdict_error *err);
 /** @brief Concatenates trees like tdict_cat(), but writes the result into the storages of @p dst. tdict_stack_into()
- *  describes the rules for @p dst and the errors. */
+ *  describes the rules for @p dst and the errors.
+ *
+ *  A ragged leaf of @p dst (tdict/ragged.h) must have the offsets of the result, else the call returns
+ *  #TDICT_ESHAPE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count,
                                                       const tdict_join_options *options, tdict_tree *dst,
                                                       tdict_error *err);

@@ -70,11 +70,16 @@ TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
  *  new values. If the program later sets or deletes keys of the tree, the samples do not change. While a loader uses
  *  the dataset, the program must not write elements, because workers may read the elements at any time. To write rows
  *  while a loader uses them, use a replay buffer (tdict/replay.h).
+ *
+ *  The tree may have leaves of tdict/nontensor.h, tdict/unbatched.h and tdict/ragged.h. The dataset then has only the
+ *  function `fetch_sample`, so the loader makes a tree of each sample. A sample has one value of a column, and one row
+ *  of a ragged leaf, as a tensor. All samples share a tensor without batch dimensions. If the loader stacks the
+ *  samples, the values become a column again. The loader's option `pack` joins ragged rows.
  *  @param[out] out  a dataset owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or the tree has no batch dimension; #TDICT_ESHAPE a tensor
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or the tree has no batch dimension; #TDICT_ESHAPE a leaf
  *          does not begin with the tree's batch size; #TDICT_EWRONGDEVICE a tensor is not in host memory;
- *          #TDICT_ENOTSUP the tree has an object, or a tensor with more than seven dimensions (err->path names the
- *          object or tensor); #TDICT_ENOMEM host memory is exhausted. */
+ *          #TDICT_ENOTSUP the tree has an object of the program, or a tensor with more than seven dimensions;
+ *          #TDICT_ENOMEM host memory is exhausted. If a leaf is wrong, err->path names the leaf. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset *out,
                                                                tdict_error *err);
 

@@ -27,6 +27,7 @@
  * - tdict_visit(), tdict_apply() and tdict_filter() use the tensors. The path of a tensor begins with the path of the
  *   object.
  * - tdict_compare() uses the tensors, unless both trees hold the same object.
+ * - tdict_to_dtype() uses the tensors. An object without `flatten` is shared.
  *
  * If the caller passes a memory to tdict_clone_deep() or tdict_stack(), and the type has `flatten`, the call uses the
  * tensors instead of the hook. The reason is that the hooks cannot allocate from this memory.

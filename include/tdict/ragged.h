@@ -18,6 +18,8 @@
  *   has new offsets. tdict_split() does the same.
  * - Lists, masks and other ranges copy the rows. They return #TDICT_ENOTSUP for a leaf on a device.
  * - tdict_cat() appends the rows of all leaves. The offsets of the result have the dtype of the first leaf's offsets.
+ * - tdict_cat_into() writes the rows of all leaves, one leaf after another. The destination must have as many rows, of
+ *   the same lengths. Otherwise the call returns #TDICT_ESHAPE.
  * - If the option `ragged` is set, tdict_stack() makes a ragged leaf from tensors of different lengths.
  * - Writes in place replace a row by a row of equal length. For a row of another length, the write returns
  *   #TDICT_ESHAPE. The value is a ragged leaf with as many rows as the index selects. If the batch size of the value's
@@ -28,8 +30,9 @@
  *   have the same first size as `values`.
  * - tdict_clone_deep() and transfers copy both tensors. tdict_transfer_into() copies only `values`, because both leaves
  *   must have rows of equal lengths.
- * - Operations that would add, remove or reorder batch dimensions in any other way return #TDICT_ENOTSUP. Stacking
- *   ragged leaves, tdict_pad_sequence(), tdict_stack_into() and tdict_cat_into() also return #TDICT_ENOTSUP.
+ * - Operations that would add, remove or reorder batch dimensions in any other way return #TDICT_ENOTSUP. Examples are
+ *   tdict_unsqueeze(), tdict_pad_sequence() and the stack of ragged leaves. The leaf would have a second batch
+ *   dimension before the rows, which the two buffers cannot describe. err->path names the leaf.
  *
  * Thread rule: many threads may read a ragged leaf at the same time. Retain and release are safe from any thread. For
  * the elements of `values`, the thread rule of tdict/tensor.h applies. */

@@ -40,8 +40,8 @@ typedef struct tdict_replay tdict_replay;
  *  @param[in]  num_filled  number of filled rows: rows 0 to @p num_filled - 1 are filled. 0 for an empty buffer.
  *  @param[out] out         a new reference; release it with tdict_replay_release(). Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, the tree has no batch dimension, no row or no tensor, or @p
- *          num_filled is below 0 or above the capacity; the errors of tdict_dataset_from_tree() (err->path names the
- *          entry); #TDICT_ENOMEM host memory is exhausted. */
+ *          num_filled is below 0 or above the capacity; #TDICT_ENOTSUP the tree has an object; the errors of
+ *          tdict_dataset_from_tree() (err->path names the entry); #TDICT_ENOMEM host memory is exhausted. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_replay_create(const tdict_tree *tree, int64_t num_filled,
                                                            tdict_replay **out, tdict_error *err);
 /** @brief Adds a reference and returns @p replay, which must not be NULL. */

@@ -12,6 +12,7 @@
 #include "tdict/object.h"
 #include "tensor/rows.h"
 #include "tree/agree.h"
+#include "tree/box.h"
 
 static const char error_prefix[] = "dataset_from_tree";
 /* ROWS_PER_PASS: number of rows whose offsets are computed at once. MIN_STREAMED_BYTES: shorter rows are written with
@@ -25,6 +26,7 @@ typedef struct tree_source {
   tdict_field *fields;   /* the paths of the fields are owned, too */
   size_t *row_bytes;     /* bytes of a row of each field */
   bool has_strided_rows; /* true if at least one field has rows that are not contiguous */
+  bool has_objects;      /* true if the tree has leaves that a schema cannot describe; samples are then trees */
   tdict_schema schema;
 } tree_source;
 
@@ -50,13 +52,24 @@ static bool is_row_contiguous(const tdict_tensor *t) {
   return true;
 }
 
+/* Checks that a sample can be selected from an object. */
+static tdict_status add_tree_object(tree_source *s, const tdict_entry *entry, tdict_error *err) {
+  const tdict_box box = {.type = entry->type, .self = entry->object};
+  if (!tdict_builtin_of(entry->type))
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %s, wanted tensors or objects of the library's types",
+                      error_prefix, entry->type->name);
+  if (!tdict_box_begins_with(&box, s->tree->batch_ndim, s->tree->batch_size))
+    return tdict_box_mismatch(error_prefix, s->tree, &box, err);
+  s->has_objects = true;
+  return TDICT_OK;
+}
+
 /* Checks a leaf of the tree and adds the leaf to the table of fields. tdict_walk() calls this function for each
  * entry. */
 static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_error *err) {
   tree_source *s = user;
   if (entry->tree) return TDICT_OK;
-  if (!entry->tensor)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %s, wanted tensors", error_prefix, entry->type->name);
+  if (!entry->tensor) return add_tree_object(s, entry, err);
 
   /* Check the tensor. */
   const tdict_tensor *t = entry->tensor;
@@ -199,8 +212,10 @@ tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset *out,
   d.name = "tree";
   d.self = s;
   d.length = tree_length;
-  d.schema = tree_schema;
-  d.fetch_batch = fetch_tree_batch;
+  if (!s->has_objects) {
+    d.schema = tree_schema;
+    d.fetch_batch = fetch_tree_batch;
+  }
   d.fetch_sample = fetch_tree_sample;
   d.release = release_tree_source;
   *out = d;

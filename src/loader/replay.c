@@ -49,10 +49,18 @@ static void free_replay(tdict_replay *r) {
   free(r);
 }
 
+/* Returns TDICT_ENOTSUP for an object. Called by tdict_walk() for each entry. */
+static tdict_status refuse_object(void *user, const tdict_entry *entry, tdict_error *err) {
+  (void)user;
+  if (!entry->object) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOTSUP, "replay: an object of type %s, wanted tensors", entry->type->name);
+}
+
 /* Clones the tree, and makes the dataset of all its rows. */
 static tdict_status open_tree(tdict_replay *r, const tdict_tree *tree, int64_t num_filled, tdict_error *err) {
   r->dataset = tdict_dataset_default();
   tdict_status status = tdict_clone(tree, &r->tree, err);
+  if (status == TDICT_OK) status = tdict_walk(r->tree, refuse_object, NULL, err);
   if (status == TDICT_OK) status = tdict_dataset_from_tree(r->tree, &r->dataset, err);
   if (status != TDICT_OK) return status;
   r->schema = r->dataset.schema(r->dataset.self);

@@ -11,6 +11,8 @@
 #include "ops/align.h"
 #include "ops/check_copy.h"
 #include "ops/shape.h"
+#include "ops/write.h"
+#include "tree/agree.h"
 #include "tree/text.h"
 #include "types/ragged.h"
 
@@ -22,9 +24,10 @@ typedef struct joiner {
   int dim, ndim;
   int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* batch size of the result */
   tdict_memory *memory;
-  bool makes_ragged;     /* true: tensors with different lengths are stacked as a ragged leaf */
-  tdict_aligned aligned; /* the items; if an existing tree is written, this tree comes first */
-  size_t first_item;     /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
+  bool makes_ragged;      /* true: tensors with different lengths are stacked as a ragged leaf */
+  tdict_aligned aligned;  /* the items; if an existing tree is written, this tree comes first */
+  size_t first_item;      /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
+  tdict_flat_pairs pairs; /* of the objects whose elements are written to an existing tree */
 } joiner;
 
 /* Checks that a tree has the batch size of the first tree. For cat, the size of the joined dimension may differ. */
@@ -257,6 +260,47 @@ tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict
   return join_into_new_tree(&j, options, out, err);
 }
 
+/* Returns true if the elements of an object are written: cat along dimension 0 writes the elements of all trees one after
+ * another. */
+static bool writes_elements(const joiner *j, const tdict_box *to) {
+  const tdict_builtin *builtin = tdict_builtin_of(to->type);
+  const int64_t *sizes;
+  return !j->is_stack && j->dim == 0 && builtin->pair && builtin->batch(to->self, &sizes) > 0;
+}
+
+/* Checks that an object has the batch size of its tree, so that its elements are those of the tree. */
+static tdict_status check_object_fits(const joiner *j, const tdict_box *box, const tdict_tree *tree, tdict_error *err) {
+  if (tdict_box_begins_with(box, tree->batch_ndim, tree->batch_size)) return TDICT_OK;
+  return tdict_box_mismatch(j->what, tree, box, err);
+}
+
+/* Pairs the elements of tree `item` with those that they replace in the object of `out`. `at` is the first one. */
+static tdict_status pair_elements(joiner *j, const tdict_leaf leaves[2], size_t item, int64_t at, const char *path,
+                                  tdict_error *err) {
+  const tdict_flatten_rule rule = {.what = j->what, .above = path};
+  const tdict_pick pick = {.selects = true, .start = at, .count = j->items[item]->batch_size[0], .step = 1};
+  tdict_status status = check_object_fits(j, tdict_leaf_box(leaves[1]), j->items[item], err);
+  return status == TDICT_OK ? tdict_flat_pairs_add_builtin(&j->pairs, &rule, leaves, &pick, err) : status;
+}
+
+/* Writes the elements of the objects of all trees at an entry to the object of `out`. The check pass pairs the elements;
+ * the write pass uses the pairs again, in the same order. */
+static tdict_status write_joined_elements(joiner *j, const tdict_tree *out, size_t entry, const char *path,
+                                          bool checks_only, tdict_error *err) {
+  const tdict_leaf *leaves = j->aligned.leaves + entry * j->aligned.count;
+  tdict_status status = check_object_fits(j, tdict_leaf_box(leaves[0]), out, err);
+  int64_t at = 0;
+  for (size_t i = 0; i < j->count && status == TDICT_OK; i++) {
+    const tdict_leaf both[2] = {leaves[0], leaves[j->first_item + i]};
+    if (checks_only) status = pair_elements(j, both, i, at, path, err);
+    if (status != TDICT_OK) break;
+    const tdict_flat_pair pair = tdict_flat_pairs_take(&j->pairs, checks_only);
+    status = tdict_write_pair(j->what, &pair, path, checks_only, err);
+    at += j->items[i]->batch_size[0];
+  }
+  return status;
+}
+
 /* Checks that the object of the existing tree at an entry can stay unchanged. tdict_box_keep() states the
  * conditions. */
 static tdict_status check_joined_builtins(const joiner *j, size_t entry, tdict_error *err) {
@@ -277,9 +321,10 @@ static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict
   return status;
 }
 
-/* Writes the tensors of `out`, the first tree in `aligned`. If `checks_only` is true, only checks that the tensors can
- * be written. */
-static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out, bool checks_only, tdict_error *err) {
+/* Writes the leaves of `out`, the first tree in `aligned`. If `checks_only` is true, only checks that the leaves can be
+ * written. */
+static tdict_status write_joined_leaves(joiner *j, const tdict_tree *out, bool checks_only, tdict_error *err) {
+  char path[sizeof((tdict_error *)NULL)->path];
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   size_t entry = 0;
@@ -291,12 +336,14 @@ static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out,
         status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", j->what);
       continue;
     }
-    if (!to)
-      status = check_joined_builtins(j, entry, err);
-    else
+    if (!to) {
+      tdict_cursor_path(&cursor, NULL, path, sizeof path);
+      status = writes_elements(j, tdict_leaf_box(leaf)) ? write_joined_elements(j, out, entry, path, checks_only, err)
+                                                        : check_joined_builtins(j, entry, err);
+    } else {
       status = checks_only ? check_joined_into(j, entry, to, err) : copy_parts(j, entry, to, err);
-    if (status != TDICT_OK) {
-      char path[sizeof((tdict_error *)NULL)->path];
+    }
+    if (status != TDICT_OK && err && !err->path[0]) {
       tdict_cursor_path(&cursor, NULL, path, sizeof path);
       status = tdict_error_at(err, status, path);
     }
@@ -336,8 +383,9 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
   if (status != TDICT_OK) return status;
   /* Check everything before the first byte is written. */
   const tdict_tree *to = opened ? opened[0] : out;
-  status = write_joined_tensors(j, to, true, err);
-  if (status == TDICT_OK) status = write_joined_tensors(j, to, false, err);
+  status = write_joined_leaves(j, to, true, err);
+  if (status == TDICT_OK) status = write_joined_leaves(j, to, false, err);
+  tdict_flat_pairs_reset(&j->pairs);
   tdict_aligned_reset(&j->aligned);
   tdict_aligned_close(opened, j->count + 1);
   return status;

@@ -108,10 +108,11 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
 }
 
-/* Returns true for an object of a built-in type that is not flattened. Either the type has functions for the operation,
- * or the object has no elements that the operation reads. */
+/* Returns true for an object that is not flattened and that no hook changes. Built-in types: either the type has functions
+ * for the operation, or the object has no elements that the operation reads. */
 static bool stays_closed(const tdict_map *map, const tdict_box *box) {
-  if (!tdict_builtin_of(box->type) || map->way == TDICT_OBJECT_CLONE) return false;
+  if (!tdict_builtin_of(box->type)) return map->keeps_bare && !TDICT_HOOK_OF(box->type, flatten);
+  if (map->way == TDICT_OBJECT_CLONE) return false;
   return map->way != TDICT_OBJECT_ELEMENTS || !tdict_box_has_elements(box);
 }
 
@@ -405,7 +406,8 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
 /* Maps a copy of the tree with flattened objects, and makes objects from the results again. */
 static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   const tdict_map *map = m->map;
-  const tdict_flatten_rule opening = {map->what, map->way, map->memory != NULL, map->batch_in, td->batch_size, NULL};
+  const tdict_flatten_rule opening = {map->what,      map->way, map->memory != NULL, map->batch_in,
+                                      td->batch_size, NULL,     map->keeps_bare};
   tdict_map changed = *map;
   tdict_tree *opened, *made = NULL;
   bool found_objects;

@@ -37,6 +37,7 @@ struct tdict_map {
   tdict_object_method way;
   tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
   bool objects_opened;
+  bool keeps_bare; /* true: the result shares objects of the program whose type has no `flatten` */
   /* The next members are for objects of built-in types. If `way` is TDICT_OBJECT_CLONE, such objects are handled like
    * other objects. If `way` is TDICT_OBJECT_ELEMENTS, objects with elements are flattened, and objects without elements
    * are shared. If `way` is TDICT_OBJECT_SHARE, the objects are shared. In all other cases, `join` makes the result if

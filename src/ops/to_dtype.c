@@ -107,7 +107,8 @@ tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype, const tdi
                          .describe = describe_converted,
                          .fill = fill_converted,
                          .user = &c,
-                         .way = TDICT_OBJECT_ELEMENTS};
+                         .way = TDICT_OBJECT_ELEMENTS,
+                         .keeps_bare = true};
   if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
   free(c.answers);
   return status;

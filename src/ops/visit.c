@@ -18,6 +18,7 @@ typedef struct visit_job {
   const char *what;
   const tdict_tree *const *trees;
   size_t count;
+  bool skips_bare;          /* true: objects whose type has no `flatten` are skipped; false: they are an error */
   tdict_tree **opened;      /* copies of the trees with flattened objects; NULL if there are no objects */
   tdict_leaf_visitor visit; /* exactly one of visit and make is set */
   tdict_leaf_maker make;
@@ -123,7 +124,7 @@ static tdict_status call_for_all(visit_job *j, const tdict_visit_options *option
     status = tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 or more", j->what, (int)j->o.num_threads);
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->trees, j->count, false, &j->aligned, err);
   if (status == TDICT_OK && j->aligned.has_objects) {
-    const tdict_flatten_rule opening = {.what = j->what, .way = TDICT_OBJECT_ELEMENTS};
+    const tdict_flatten_rule opening = {.what = j->what, .way = TDICT_OBJECT_ELEMENTS, .keeps_bare = j->skips_bare};
     status = tdict_aligned_open(&j->aligned, &opening, false, j->trees, &j->opened, err);
   }
   if (status == TDICT_OK) status = list_leaves(j, err);
@@ -169,7 +170,7 @@ tdict_status tdict_visit_in_order(const char *what, const tdict_tree *tree, tdic
                                   tdict_error *err) {
   tdict_visit_options o = tdict_visit_options_default();
   o.user = user;
-  visit_job j = {.what = what, .trees = &tree, .count = 1, .visit = visit};
+  visit_job j = {.what = what, .trees = &tree, .count = 1, .skips_bare = true, .visit = visit};
   return run_visit(&j, &o, err);
 }
 

@@ -12,7 +12,7 @@ struct tdict_context;
 tdict_pool *tdict_context_pool(const struct tdict_context *context);
 
 /* Calls `visit` with `user` for each tensor of the tree, in order. Returns the errors of tdict_visit(), whose messages
- * begin with `what`. */
+ * begin with `what`. Skips objects whose type has no `flatten`. */
 tdict_status tdict_visit_in_order(const char *what, const tdict_tree *tree, tdict_leaf_visitor visit, void *user,
                                   tdict_error *err);
 

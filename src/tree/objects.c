@@ -16,6 +16,7 @@ static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) 
    * invalid. */
   const tdict_builtin *builtin = tdict_builtin_of(type);
   if (builtin && o->way != TDICT_OBJECT_CLONE) return o->way != TDICT_OBJECT_ELEMENTS || !builtin->elements;
+  if (o->keeps_bare && !TDICT_HOOK_OF(type, flatten)) return true;
   if (o->tensors_first && TDICT_HOOK_OF(type, flatten)) return false;
   switch (o->way) {
   case TDICT_OBJECT_SHARE:

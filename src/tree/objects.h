@@ -86,6 +86,7 @@ typedef struct tdict_flatten_rule {
   int batch_ndim;
   const int64_t *batch_size;
   const char *above; /* path of the tree, for messages; NULL: none */
+  bool keeps_bare;   /* true: objects whose type has no `flatten` are not flattened; false: they are an error */
 } tdict_flatten_rule;
 /* Flattens an object to a tree that shares the tensors of the object. Returns TDICT_ENOTSUP if the type has no flatten,
  * and TDICT_EHOOK if the flattened tree holds an object. Returns TDICT_ESHAPE if a tensor does not begin with the batch

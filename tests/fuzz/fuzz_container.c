@@ -39,11 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
     abort();
   }
   char text[600];
-  for (int i = 0; i < OPS_POOL; i++) {
-    (void)tdict_format(o.td[i], text, sizeof text);
-    tdict_release(o.td[i]);
-    o.td[i] = NULL;
-  }
-  m_reset();
+  for (int i = 0; i < OPS_POOL; i++) (void)tdict_format(o.td[i], text, sizeof text);
+  ops_end(&o);
   return 0;
 }

@@ -158,3 +158,132 @@ CASE(dataset_tree_keeps_its_keys) {
   tdict_release(td);
   tdict_dataset_reset(&d);
 }
+
+enum { TEXTS = 11, ROW_TEXT = 24 };
+
+/* Rows with "id", a text of the row at "n.text", the text "all" for every row, and the unbatched tensor "u". */
+static tdict_tree *texts(void) {
+  static const int64_t count = TEXTS, u_shape = 3;
+  static const int16_t u_values[] = {7, 8, 9};
+  char rows[TEXTS][ROW_TEXT];
+  const char *list[TEXTS];
+  tdict_tree *td = NULL;
+  tdict_tensor *id = NULL, *u = NULL;
+  for (int i = 0; i < TEXTS; i++) {
+    snprintf(rows[i], sizeof rows[i], "row %d", i);
+    list[i] = rows[i];
+  }
+  td_ok(tdict_create(1, &count, &td, err));
+  td_ok(tdict_tensor_arange(TDICT_I64, 0, 1, count, &id, err));
+  td_ok(tdict_tensor_from_array(TDICT_I16, 1, &u_shape, u_values, &u, err));
+  td_ok(tdict_set(td, "id", id, err));
+  td_ok(tdict_set_texts(td, "n.text", list, TEXTS, err));
+  td_ok(tdict_set_text(td, "all", "every row", err));
+  td_ok(tdict_set_unbatched(td, "u", u, err));
+  tdict_tensor_release(id);
+  tdict_tensor_release(u);
+  return td;
+}
+
+/* Batches have the texts of their rows as columns. */
+DEVICE_CASE(dataset_tree_takes_text) {
+  yard y = open_yard();
+  tdict_tree *td = texts(), *batch = NULL;
+  tdict_dataset d;
+  td_ok(tdict_dataset_from_tree(td, &d, err));
+  assert_true(!d.schema && !d.fetch && !d.fetch_batch);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = 4;
+  o.shuffle = true;
+  o.num_workers = 2;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  int64_t seen = 0, ids[4];
+  for (;;) {
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    if (!batch) break;
+    const int64_t count = (int64_t)(read_leaf(&y, batch, "id", ids, sizeof ids) / sizeof *ids);
+    for (int64_t i = 0; i < count; i++) {
+      char wanted[ROW_TEXT];
+      const char *text = NULL;
+      snprintf(wanted, sizeof wanted, "row %d", (int)ids[i]);
+      td_ok(tdict_get_text_at(batch, "n.text", i, &text, NULL, err));
+      assert_string_equal(text, wanted);
+      td_ok(tdict_get_text_at(batch, "all", i, &text, NULL, err));
+      assert_string_equal(text, "every row");
+      seen += INT64_C(1) << ids[i];
+    }
+    tdict_tensor *u = NULL;
+    int16_t three[3];
+    td_ok(tdict_get_unbatched(batch, "u", &u, err));
+    tdict_tensor_desc desc = tdict_tensor_desc_default();
+    tdict_tensor_get_desc(u, &desc);
+    raw_read(y.raw, three, desc.data, sizeof three);
+    assert_true(three[0] == 7 && three[1] == 8 && three[2] == 9);
+    tdict_release(batch);
+    batch = NULL;
+  }
+  assert_int_equal(seen, (1 << TEXTS) - 1);
+  tdict_loader_destroy(l);
+  tdict_release(td);
+  close_yard(&y);
+}
+
+static const tdict_tensor *tensor_at(const tdict_tree *td, const char *path) {
+  tdict_tensor *t = NULL;
+  td_ok(tdict_get(td, path, &t, err));
+  return t;
+}
+
+/* Ragged rows are packed. */
+CASE(dataset_tree_packs_ragged_rows) {
+  yard y = open_yard();
+  static const int64_t count = 5, lengths[] = {3, 0, 2, 4, 1}, total = 10;
+  tdict_tensor *values = NULL, *offsets = NULL;
+  tdict_ragged *leaf = NULL;
+  tdict_tree *td = NULL, *batch = NULL;
+  tdict_dataset d;
+  td_ok(tdict_tensor_arange(TDICT_I32, 100, 1, total, &values, err));
+  td_ok(
+      tdict_tensor_from_array(TDICT_I64, 1, (const int64_t[]){6}, (const int64_t[]){0, 3, 3, 5, 9, 10}, &offsets, err));
+  td_ok(tdict_ragged_create(values, offsets, &leaf, err));
+  td_ok(tdict_create(1, &count, &td, err));
+  td_ok(tdict_set_ragged(td, "tokens", leaf, err));
+  td_ok(tdict_dataset_from_tree(td, &d, err));
+  tdict_pack_options pack = tdict_pack_options_default();
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = 2;
+  o.num_workers = 0;
+  o.pack = &pack;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  for (int64_t i = 0, at = 0; i < count; i += 2) {
+    const int64_t sum = lengths[i] + (i + 1 < count ? lengths[i + 1] : 0);
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    assert_int_equal(tdict_tensor_shape(tensor_at(batch, "tokens"))[0], sum);
+    assert_int_equal(((const int32_t *)tdict_const_data(batch, "cu_seqlens"))[1], lengths[i]);
+    assert_memory_equal(tdict_const_data(batch, "tokens"), (const int32_t *)tdict_tensor_const_data(values) + at,
+                        (size_t)sum * sizeof(int32_t));
+    at += sum;
+    tdict_release(batch);
+  }
+  /* a child that was changed through its handle has a leaf of other rows */
+  tdict_tree *child = NULL;
+  td_ok(tdict_create(1, &count, &child, err));
+  td_ok(tdict_set_tree(td, "n", child, err));
+  td_ok(tdict_set_batch_size(child, 0, NULL, err));
+  tdict_tensor *fewer = NULL;
+  tdict_ragged *other = NULL;
+  td_ok(tdict_tensor_from_array(TDICT_I64, 1, (const int64_t[]){2}, (const int64_t[]){0, 10}, &fewer, err));
+  td_ok(tdict_ragged_create(values, fewer, &other, err));
+  td_ok(tdict_set_ragged(child, "x", other, err));
+  td_fails(TDICT_ESHAPE, "the object has [1]", tdict_dataset_from_tree(td, &d, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  tdict_loader_destroy(l);
+  tdict_ragged_release(leaf);
+  tdict_ragged_release(other);
+  tdict_tensor_release(values);
+  tdict_tensor_release(offsets);
+  tdict_tensor_release(fewer);
+  tdict_release(child);
+  tdict_release(td);
+  close_yard(&y);
+}

@@ -93,6 +93,10 @@ CASE(replay_create_refuses) {
   td_fails(TDICT_ENOTSUP, "an object of type", tdict_replay_create(tree, 0, &r, err));
   assert_string_equal(td_last_error.path, "what");
   td_ok(tdict_delete(tree, "what", err));
+  td_ok(tdict_set_text(tree, "what", "text", err));
+  td_fails(TDICT_ENOTSUP, "an object of type", tdict_replay_create(tree, 0, &r, err));
+  assert_string_equal(td_last_error.path, "what");
+  td_ok(tdict_delete(tree, "what", err));
   assert_null(r);
   r = replay_over(tree, 0);
   td_fails(TDICT_EINVAL, "replay: the replay buffer is NULL", tdict_replay_dataset(NULL, &d, err));
@@ -417,7 +421,25 @@ CASE(replay_lock_excludes) {
   close_yard(&y);
 }
 
-/* While rows are copied into a batch, `watched` gets an appending thread, which must block. */
+/* A thread that fetches rows 0 and 1. */
+typedef struct fetcher {
+  tdict_dataset dataset;
+  tdict_tree *batch;
+  pthread_t thread;
+  tdict_status status;
+  atomic_bool is_done;
+} fetcher;
+static void *fetch_two(void *user) {
+  fetcher *f = user;
+  f->status = f->dataset.fetch_batch(f->dataset.self, (const int64_t[]){0, 1}, 2, f->batch, NULL);
+  atomic_store(&f->is_done, true);
+  return NULL;
+}
+
+/* While rows are copied into a batch, `watched` gets an appending thread, which must block. `later` then begins to
+ * fetch, and must block too. */
+static fetcher *later; /* NULL: none */
+static bool is_later_done;
 static _Atomic(tdict_replay *) watched; /* NULL: copies are not watched. Workers of the loader read it too. */
 static pthread_t appender;
 static int64_t total_in_copy;
@@ -429,6 +451,11 @@ void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, 
   if (r) {
     assert_int_equal(pthread_create(&appender, NULL, append_one, r), 0);
     td_rest();
+    if (later) {
+      assert_int_equal(pthread_create(&later->thread, NULL, fetch_two, later), 0);
+      td_rest();
+      is_later_done = atomic_load(&later->is_done);
+    }
     total_in_copy = tdict_replay_total(r);
   }
   __real_tdict_rows_copy(dst, src, rows, width);
@@ -454,6 +481,34 @@ CASE(replay_fetch_holds_the_lock) {
   tdict_dataset_reset(&d);
   tdict_replay_release(r);
   tdict_release(sample);
+  tdict_release(batch);
+  tdict_release(tree);
+}
+
+/* A fetch that begins after a writer has begun to wait gets what the writer writes, although an earlier fetch holds the
+ * lock, which fetches share. */
+CASE(replay_writers_go_before_later_fetches) {
+  tdict_tree *tree = rows_from(0, CAPACITY), *batch = rows_of(2);
+  tdict_replay *r = replay_over(tree, CAPACITY);
+  fetcher f = {.batch = rows_of(2)};
+  atomic_init(&f.is_done, false);
+  td_ok(tdict_replay_dataset(r, &f.dataset, err));
+  later = &f;
+  is_later_done = true;
+  watched = r;
+  td_ok(f.dataset.fetch_batch(f.dataset.self, (const int64_t[]){0, 1}, 2, batch, err));
+  assert_null(watched);
+  pthread_join(appender, NULL);
+  pthread_join(f.thread, NULL);
+  later = NULL;
+  assert_int_equal(total_in_copy, 0);
+  assert_false(is_later_done);
+  assert_int_equal(f.status, TDICT_OK);
+  assert_int_equal(*(const int64_t *)tdict_const_data(batch, "id"), 0);
+  assert_int_equal(*(const int64_t *)tdict_const_data(f.batch, "id"), 50);
+  tdict_dataset_reset(&f.dataset);
+  tdict_replay_release(r);
+  tdict_release(f.batch);
   tdict_release(batch);
   tdict_release(tree);
 }

@@ -35,8 +35,7 @@ static void run(int64_t count, bool failing) {
   printf("mean number of elements and tensors in the pool: %.1f\n", (double)o.cells / (double)count);
   printf("allocations refused: %lld\n", (long long)o.refusals);
   if (failing) assert_true(o.refusals > count / 10);
-  for (int i = 0; i < OPS_POOL; i++) tdict_release(o.td[i]);
-  m_reset();
+  ops_end(&o);
 }
 
 CASE(container_random_operations) { run(200000, false); }

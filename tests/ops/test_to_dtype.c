@@ -187,9 +187,29 @@ CASE(to_dtype_converts_objects) {
   td_ok(tdict_tensor_arange(TDICT_I32, 0, 1, 4, &a, err));
   td_ok(tdict_tensor_arange(TDICT_I32, 10, 1, 4, &b, err));
   td_ok(tdict_set_object(td, "hooked", &thing_hooked, thing_create(a, b), err));
-  td_fails(TDICT_ENOTSUP, "to_dtype: ", tdict_to_dtype(td, TDICT_F32, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "hooked");
-  td_fails(TDICT_ENOTSUP, "to_dtype: ", tdict_to_dtype(td, TDICT_F32, &o, &out, err));
+  /* An object without `flatten` is shared, beside others or alone, with and without a filter. */
+  for (int i = 0; i < 4; i++) {
+    void *shared = NULL;
+    asks.paths[0] = 0;
+    td_ok(tdict_to_dtype(td, TDICT_F32, i % 2 ? &o : NULL, &out, err));
+    assert_true(!strstr(asks.paths, "hooked"));
+    assert_int_equal(tdict_num_keys(out), tdict_num_keys(td));
+    td_ok(tdict_get_object(td, "hooked", &thing_hooked, &self, err));
+    td_ok(tdict_get_object(out, "hooked", &thing_hooked, &shared, err));
+    assert_ptr_equal(shared, self);
+    assert_true(tdict_tensor_dtype(help_get(out, "n.b")) == (i % 2 ? TDICT_I64 : TDICT_F32));
+    if (i < 2) {
+      td_ok(tdict_get_object(out, "n.object", &thing_flat, &self, err));
+      assert_true(tdict_tensor_dtype(((thing *)self)->b) == TDICT_F32);
+    }
+    tdict_release(out);
+    out = NULL;
+    asks.paths[0] = 0;
+    RIG_WITHOUT_MEMORY(td, (asks.paths[0] = 0, tdict_to_dtype(td, TDICT_F32, i % 2 ? &o : NULL, &out, err)));
+    tdict_release(out);
+    out = NULL;
+    if (i == 1) td_ok(tdict_delete(td, "n.object", err));
+  }
   tdict_release(td);
   assert_int_equal(thing_count(), 0);
   m_reset();

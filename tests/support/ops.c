@@ -149,26 +149,53 @@ static void op_new(ops *o) {
   ops_keep(o, ops_tree(model), model);
 }
 
-const char *ops_kind_name(int kind) {
-  int at = kind - 1;
-  if (kind == 0) return "new";
-  if (at < ops_num_shapes) return ops_shape_names[at];
-  if ((at -= ops_num_shapes) < ops_num_writes) return ops_write_names[at];
-  if ((at -= ops_num_writes) < ops_num_keys) return ops_key_names[at];
-  if ((at -= ops_num_keys) < ops_num_more) return ops_more_names[at];
-  if ((at -= ops_num_more) < ops_num_objects) return ops_object_names[at];
-  if ((at -= ops_num_objects) < ops_num_values) return ops_value_names[at];
-  if ((at -= ops_num_values) < ops_num_children) return ops_child_names[at];
-  return (at -= ops_num_children) < ops_num_ragged ? ops_ragged_names[at] : NULL;
+/* All operations but "new". A list of its own is added at the end, so that the numbers of the others stay. */
+static const struct {
+  const ops_fn *fns;
+  const char *const *names;
+  const int *count;
+} lists[] = {{ops_shapes, ops_shape_names, &ops_num_shapes},
+             {ops_writes, ops_write_names, &ops_num_writes},
+             {ops_keys, ops_key_names, &ops_num_keys},
+             {ops_more, ops_more_names, &ops_num_more},
+             {ops_objects, ops_object_names, &ops_num_objects},
+             {ops_values, ops_value_names, &ops_num_values},
+             {ops_children, ops_child_names, &ops_num_children},
+             {ops_ragged, ops_ragged_names, &ops_num_ragged},
+             {ops_stacks, ops_stack_names, &ops_num_stacks},
+             {ops_dense, ops_dense_names, &ops_num_dense},
+             {ops_sequences, ops_sequence_names, &ops_num_sequences},
+             {ops_transfers, ops_transfer_names, &ops_num_transfers}};
+enum { LISTS = sizeof lists / sizeof *lists };
+
+/* The list that has an operation, whose number becomes that in the list; -1: no list. */
+static int find_list(int *kind) {
+  --*kind;
+  for (int i = 0; i < LISTS; i++) {
+    if (*kind < *lists[i].count) return i;
+    *kind -= *lists[i].count;
+  }
+  return -1;
 }
 
-void ops_reset(ops *o) {
+const char *ops_kind_name(int kind) {
+  if (kind == 0) return "new";
+  const int list = find_list(&kind);
+  return list < 0 ? NULL : lists[list].names[kind];
+}
+
+void ops_end(ops *o) {
   for (int i = 0; i < OPS_POOL; i++) {
     tdict_release(o->td[i]);
     o->td[i] = NULL;
     o->model[i] = NULL;
   }
+  ops_close_context();
   m_reset();
+}
+
+void ops_reset(ops *o) {
+  ops_end(o);
   o->refuse = -1;
   for (int i = 0; i < OPS_POOL; i++) {
     int64_t bs[2] = {2, 3};
@@ -189,33 +216,18 @@ static bool check_all(ops *o) {
 }
 
 static void run(ops *o, int kind) {
-  int at = kind - 1;
   o->name = ops_kind_name(kind);
   o->err = o->step++ % 3 ? &o->error : NULL;
   m_hold(o->model, OPS_POOL);
   if (kind == 0)
     op_new(o);
-  else if (at < ops_num_shapes)
-    ops_shapes[at](o);
-  else if ((at -= ops_num_shapes) < ops_num_writes)
-    ops_writes[at](o);
-  else if ((at -= ops_num_writes) < ops_num_keys)
-    ops_keys[at](o);
-  else if ((at -= ops_num_keys) < ops_num_more)
-    ops_more[at](o);
-  else if ((at -= ops_num_more) < ops_num_objects)
-    ops_objects[at](o);
-  else if ((at -= ops_num_objects) < ops_num_values)
-    ops_values[at](o);
-  else if ((at -= ops_num_values) < ops_num_children)
-    ops_children[at](o);
   else
-    ops_ragged[at - ops_num_children](o);
+    lists[find_list(&kind)].fns[kind](o);
 }
 
 bool ops_step(ops *o, bool all) {
-  int kinds = 1 + ops_num_shapes + ops_num_writes + ops_num_keys + ops_num_more + ops_num_objects + ops_num_values +
-              ops_num_children + ops_num_ragged;
+  int kinds = 1;
+  for (int i = 0; i < LISTS; i++) kinds += *lists[i].count;
   if (kinds > OPS_KINDS) abort();
   int kind = (int)ops_pick(o, (uint32_t)kinds);
   uint64_t state = o->state;

@@ -39,6 +39,7 @@ uint32_t ops_from_bytes(ops *o);
  * failure, else the ones that took part. */
 bool ops_step(ops *o, bool all);
 void ops_reset(ops *o); /* gives all trees back and begins anew; counts and choices go on */
+void ops_end(ops *o);   /* gives all trees and the context back */
 
 /* For the operations. */
 uint32_t ops_pick(ops *o, uint32_t below);
@@ -63,6 +64,39 @@ tdict_status ops_agrees(const m_tree *t, const m_tree *under);
 bool ops_grows(const m_tree *t, const m_tree *under);
 void ops_grow(m_tree *t, const m_tree *under);
 void ops_complain(ops *o, const char *text);
+/* Complains if a tensor has other elements than an array, wherever they are; or a tree than a model. */
+void ops_check_tensor(ops *o, const m_array *a, tdict_tensor *t);
+void ops_check_tree(ops *o, const m_tree *model, const tdict_tree *td);
+/* The array at an escaped path, or NULL. */
+m_array *ops_array_at(const m_tree *t, const char *path);
+/* A number as an element of a dtype of the pool, or of int32 and bool. */
+uint64_t ops_number(tdict_dtype dtype, int value);
+/* Trees of the same keys and shapes as one tree with a new first dimension. */
+m_tree *ops_stacked(const m_tree *const *items, int count);
+/* The first *(int64_t *)user elements of the first dimension, copied: for m_tree_each(). */
+m_array *ops_first_rows(const m_array *a, void *user);
+
+/* A list of trees with one batch size, as the items of a lazy stack. */
+enum { OPS_MOST_ITEMS = 4, OPS_VARY_KEYS = 1, OPS_VARY_SHAPES = 2, OPS_VARY_DTYPES = 4 };
+typedef struct ops_pile {
+  int count;
+  m_tree *models[OPS_MOST_ITEMS];
+  tdict_tree *trees[OPS_MOST_ITEMS]; /* references of its own */
+  tdict_lazy_stack *lazy;
+} ops_pile;
+/* Makes a pile of a tree of the pool, and of trees that are like it but for what `varies` names. False: no tree is fit. */
+bool ops_begin_pile(ops *o, ops_pile *p, int varies);
+bool ops_begin_pile_with(ops *o, ops_pile *p, m_tree *model, tdict_tree *td, int varies); /* of this tree */
+/* The cells of the arrays at a path, one item after the other. */
+m_array *ops_join_items(const ops_pile *p, const char *path);
+/* Complains if an item is not as its model, and gives the pile back. */
+void ops_end_pile(ops *o, ops_pile *p);
+
+/* A context with a simulated device, made when it is first asked for. */
+tdict_context *ops_context(void);
+void ops_close_context(void);
+/* Moves a tree to the simulated device and back. */
+tdict_status ops_there_and_back(const tdict_tree *td, tdict_tree **out, tdict_error *err);
 
 /* Operations that make a tree of a tree, with small numbers for their arguments. */
 typedef struct ops_choice {
@@ -84,17 +118,26 @@ enum { OPS_VALUE_BYTES = 64 };
 void ops_value(int64_t id, tdict_value *out, char text[OPS_VALUE_BYTES]);
 bool ops_same_value(const tdict_value *a, const tdict_value *b);
 void ops_put_values(tdict_tree *td);
+/* An operation on a tree with such leaves, beside the same on the tree without them. */
+void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways);
+/* Operations that leave every element at its index, or give a tree a new first dimension. */
+enum { OPS_WHOLE_WAYS = 4, OPS_WAYS_OF_ALL_LEAVES = 2 };
+tdict_status ops_whole_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err);
 /* What is wrong with such leaves after an operation, or NULL. */
 const char *ops_check_values(const tdict_tree *td);
 
 typedef void (*ops_fn)(ops *o);
-void ops_to_dtype(ops *o); /* the last of ops_children, so that the numbers of the others stay */
+void ops_schema(ops *o);      /* of ops_more */
+void ops_schema_pair(ops *o); /* of ops_sequences */
+void ops_to_dtype(ops *o);    /* the last of ops_children, so that the numbers of the others stay */
 extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[], ops_values[], ops_children[],
-    ops_ragged[];
+    ops_ragged[], ops_stacks[], ops_dense[], ops_sequences[], ops_transfers[];
 extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more, ops_num_objects, ops_num_values,
-    ops_num_children, ops_num_ragged;
+    ops_num_children, ops_num_ragged, ops_num_stacks, ops_num_dense, ops_num_sequences, ops_num_transfers;
 extern const char *const ops_shape_names[], *const ops_write_names[], *const ops_key_names[], *const ops_more_names[];
 extern const char *const ops_object_names[], *const ops_child_names[], *const ops_value_names[],
                                                                            *const ops_ragged_names[];
+extern const char *const ops_stack_names[], *const ops_dense_names[], *const ops_sequence_names[];
+extern const char *const ops_transfer_names[];
 
 #endif

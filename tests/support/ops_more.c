@@ -391,88 +391,8 @@ static void op_nulls(ops *o) {
   nulls_of_keys(o);
 }
 
-/* The batch size that a node has in a schema: its own if that begins with the one above, else the one above. */
-static void schema_batch(const m_tree *t, int *nb, int64_t *bs) {
-  if (t->nb < *nb || (*nb && memcmp(t->bs, bs, (size_t)*nb * sizeof *bs) != 0)) return;
-  *nb = t->nb;
-  memcpy(bs, t->bs, sizeof t->bs);
-}
-
-static bool schema_fits(const m_tree *t, int nb, const int64_t *above) {
-  m_tree node = {.nb = nb};
-  memcpy(node.bs, above, sizeof node.bs);
-  schema_batch(t, &node.nb, node.bs);
-  for (int i = 0; i < t->count; i++) {
-    const m_entry *e = &t->entries[i];
-    if (e->array ? !m_begins_with(e->array, &node) : !schema_fits(e->tree, node.nb, node.bs)) return false;
-  }
-  return true;
-}
-
-static bool same_sizes(int n, const int64_t *sizes, int wanted_n, const int64_t *wanted) {
-  return n == wanted_n && (n == 0 || memcmp(sizes, wanted, (size_t)n * sizeof *sizes) == 0);
-}
-
-/* Compares the entries of a schema from *i on with a node, whose batch size there is `bs`. */
-static bool schema_is(const tdict_tree_schema *s, size_t *i, const m_tree *t, int depth, int nb, const int64_t *bs) {
-  for (int k = 0; k < t->count; k++) {
-    const m_entry *m = &t->entries[k];
-    const m_array *a = m->array;
-    tdict_schema_entry e;
-    int below = nb;
-    int64_t sizes[M_DIMS];
-    memcpy(sizes, bs, sizeof sizes);
-    if (m->tree) schema_batch(m->tree, &below, sizes);
-    if (tdict_tree_schema_get_entry_at(s, (*i)++, &e, NULL) != TDICT_OK) return false;
-    if (strcmp(e.key, m->key) != 0 || e.depth != depth || !same_sizes(e.batch_ndim, e.batch_size, below, sizes) ||
-        e.kind != (a ? TDICT_SCHEMA_TENSOR : TDICT_SCHEMA_TREE))
-      return false;
-    if (a && (e.dtype != a->dtype || !same_sizes(e.ndim, e.shape, a->ndim - nb, a->shape + nb))) return false;
-    if (!a && !schema_is(s, i, m->tree, depth + 1, below, sizes)) return false;
-  }
-  return true;
-}
-
-/* A tree from the bytes of the schema is zero and has the same schema. */
-static bool schema_makes(const tdict_tree_schema *s, const m_tree *t) {
-  static uint8_t blob[1 << 16];
-  m_array *list[MOST_ARRAYS];
-  static char paths[MOST_ARRAYS][2 * M_KEY];
-  tdict_tree_schema *read = NULL, *again = NULL;
-  tdict_tree *made = NULL;
-  size_t bytes = tdict_tree_schema_write(s, blob, sizeof blob);
-  bool good = bytes <= sizeof blob && tdict_tree_schema_read(blob, bytes, &read, NULL) == TDICT_OK &&
-              tdict_tree_schema_create(read, NULL, &made, NULL) == TDICT_OK &&
-              tdict_tree_schema_export(made, &again, NULL) == TDICT_OK && tdict_tree_schema_equal(s, again) &&
-              tdict_num_leaves(made) == (size_t)count_arrays(t);
-  for (int i = good ? m_arrays(t, list, paths, MOST_ARRAYS) : 0; i > 0; i--) {
-    const uint8_t *data = tdict_const_data(made, paths[i - 1]);
-    for (size_t b = (size_t)list[i - 1]->n * tdict_dtype_bytes(list[i - 1]->dtype); b > 0; b--)
-      if (data[b - 1]) good = false;
-  }
-  tdict_release(made);
-  tdict_tree_schema_release(read);
-  tdict_tree_schema_release(again);
-  return good;
-}
-
-static void op_schema(ops *o) {
-  const int slot = ops_slot(o);
-  const m_tree *t = o->model[slot];
-  tdict_tree_schema *s = NULL;
-  size_t i = 0;
-  tdict_status status = OPS_CALL(o, tdict_tree_schema_export(o->td[slot], &s, o->err));
-  if (ops_judge(o, status, schema_fits(t, t->nb, t->bs) ? TDICT_OK : TDICT_ESHAPE)) {
-    if (!same_sizes(tdict_tree_schema_batch_ndim(s), tdict_tree_schema_batch_size(s), t->nb, t->bs) ||
-        !schema_is(s, &i, t, 0, t->nb, t->bs) || i != tdict_tree_schema_num_entries(s))
-      ops_complain(o, "the entries");
-    if (!schema_makes(s, t)) ops_complain(o, "the tree made from the bytes");
-  }
-  tdict_tree_schema_release(s);
-}
-
 const ops_fn ops_more[] = {op_create_from, op_pop,         op_sums,      op_compare,     op_row_of_empty, op_misfits,
-                           op_nulls,       op_compare_two, op_many_keys, op_bad_indices, op_schema};
+                           op_nulls,       op_compare_two, op_many_keys, op_bad_indices, ops_schema};
 const char *const ops_more_names[] = {"create_from",  "pop",         "sums",  "compare",
                                       "row_of_empty", "misfits",     "nulls", "compare_two",
                                       "many_keys",    "bad_indices", "schema"};

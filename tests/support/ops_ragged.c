@@ -145,8 +145,17 @@ static void make(ops *o, maker fn, uint32_t ways) {
   tdict_release(td);
 }
 
+static tdict_status keep_rows(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
+  const ops_choice whole = {c->way, {0}};
+  return ops_whole_of(td, &whole, out, err);
+}
+
 static void op_ragged_index(ops *o) { make(o, select_rows, 6); }
 static void op_ragged_cat(ops *o) { make(o, join_rows, MOST_JOINED); }
+static void op_ragged_whole(ops *o) {
+  (void)ops_context();
+  make(o, keep_rows, OPS_WAYS_OF_ALL_LEAVES);
+}
 
 /* Rows of equal lengths with new numbers, from row `first` on. One length differs if `differs` is true. */
 static row_list choose_values(ops *o, const row_list *r, int64_t first, bool differs) {
@@ -226,6 +235,26 @@ static void op_ragged_stack(ops *o) {
   tdict_release(td);
 }
 
-const ops_fn ops_ragged[] = {op_ragged_index, op_ragged_cat, op_ragged_write, op_ragged_stack};
-const char *const ops_ragged_names[] = {"ragged_index", "ragged_cat", "ragged_write", "ragged_stack"};
+/* The rows before row `at` and those after it are written to a leaf, one of whose rows may have another length. */
+static void op_ragged_cat_into(ops *o) {
+  row_list r;
+  choose_rows(o, &r);
+  const int64_t at = (int64_t)ops_pick(o, (uint32_t)r.count + 1);
+  const bool differs = ops_pick(o, 4) == 0 && r.count > 0;
+  const row_list before = choose_values(o, &r, 0, differs);
+  tdict_tree *from = make_tree(&r), *td = make_tree(&before), *parts[2] = {NULL, NULL};
+  must(tdict_split(from, 0, (const int64_t[]){at, r.count - at}, parts, &(size_t){2}, NULL) == TDICT_OK);
+  tdict_status status = OPS_CALL(o, tdict_cat_into((const tdict_tree *const *)parts, 2, NULL, td, o->err));
+  check_rows(o, ops_judge(o, status, differs ? TDICT_ESHAPE : TDICT_OK) ? &r : &before, td);
+  check_rows(o, &r, from);
+  tdict_release(parts[0]);
+  tdict_release(parts[1]);
+  tdict_release(from);
+  tdict_release(td);
+}
+
+const ops_fn ops_ragged[] = {op_ragged_index, op_ragged_cat,   op_ragged_write,
+                             op_ragged_stack, op_ragged_whole, op_ragged_cat_into};
+const char *const ops_ragged_names[] = {"ragged_index", "ragged_cat",   "ragged_write",
+                                        "ragged_stack", "ragged_whole", "ragged_cat_into"};
 const int ops_num_ragged = sizeof ops_ragged / sizeof *ops_ragged;

@@ -144,7 +144,7 @@ static tdict_tree *without_values(const tdict_tree *td) {
   return plain;
 }
 
-static void make(ops *o, ops_maker fn, uint32_t ways) {
+void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways) {
   const int s = ops_slot(o);
   const m_tree *t = o->model[s];
   tdict_tree *td = NULL, *plain = NULL, *got = NULL, *wanted = NULL;
@@ -174,9 +174,9 @@ static void make(ops *o, ops_maker fn, uint32_t ways) {
   tdict_release(td);
 }
 
-static void op_value_index(ops *o) { make(o, ops_index_of, OPS_INDICES); }
-static void op_value_shape(ops *o) { make(o, ops_shape_of, OPS_SHAPES); }
-static void op_value_join(ops *o) { make(o, ops_join_of, OPS_JOINS); }
+static void op_value_index(ops *o) { ops_make_with_values(o, ops_index_of, OPS_INDICES); }
+static void op_value_shape(ops *o) { ops_make_with_values(o, ops_shape_of, OPS_SHAPES); }
+static void op_value_join(ops *o) { ops_make_with_values(o, ops_join_of, OPS_JOINS); }
 
 const ops_fn ops_values[] = {op_value_index, op_value_shape, op_value_join};
 const char *const ops_value_names[] = {"value_index", "value_shape", "value_join"};

@@ -74,14 +74,15 @@ static void op_write_at(ops *o) {
   tdict_tensor_release(value);
 }
 
-static uint64_t number_of(tdict_dtype dtype, int value) {
+uint64_t ops_number(tdict_dtype dtype, int value) {
   float single = (float)value;
   uint64_t bits = 0;
   if (dtype == TDICT_F32)
     memcpy(&bits, &single, sizeof single);
   else
     bits = (uint64_t)(int64_t)value;
-  return dtype == TDICT_U8 ? bits & 0xff : dtype == TDICT_I16 ? bits & 0xffff : bits;
+  const size_t bytes = tdict_dtype_bytes(dtype);
+  return bytes == 8 ? bits : bits & (((uint64_t)1 << 8 * bytes) - 1);
 }
 
 static void op_fill(ops *o) {
@@ -97,7 +98,7 @@ static void op_fill(ops *o) {
                                      : tdict_fill(o->td[s], one ? all.paths[at] : NULL, value, o->err));
   if (!ops_judge(o, status, good ? TDICT_OK : TDICT_EOVERFLOW)) return;
   for (int i = at; i < end; i++)
-    for (int64_t k = 0; k < all.list[i]->n; k++) m_write(all.list[i]->cells[k], number_of(all.list[i]->dtype, value));
+    for (int64_t k = 0; k < all.list[i]->n; k++) m_write(all.list[i]->cells[k], ops_number(all.list[i]->dtype, value));
 }
 
 /* Like `t` with new values; without some keys when `part`. */
@@ -212,6 +213,11 @@ static m_tree *join_trees(const joining *j) {
   return join_nodes(j->items, j, &root);
 }
 
+m_tree *ops_stacked(const m_tree *const *items, int count) {
+  const joining j = {items, count, 0, true};
+  return join_trees(&j);
+}
+
 /* One tree whose arrays do not begin with its batch size, alone or as the one that is written to. */
 static void join_misfit(ops *o, int s, bool stacks, bool into) {
   const tdict_tree *items[2] = {o->td[s], o->td[s]};
@@ -309,7 +315,7 @@ static m_tree *pad_pair(const m_tree *a, const m_tree *b, const m_tree *in, cons
   return made;
 }
 
-static m_array *first_rows(const m_array *a, void *user) {
+m_array *ops_first_rows(const m_array *a, void *user) {
   m_map map;
   m_map_whole(&map, 1, a->shape);
   map.shape[0] = *(const int64_t *)user;
@@ -317,7 +323,41 @@ static m_array *first_rows(const m_array *a, void *user) {
   return m_array_map(a, &map);
 }
 
+/* The masks of two rows, of which the second has `rows` elements. */
+static m_tree *mask_pair(const m_tree *t, int64_t rows, const m_tree *out) {
+  m_tree *made = m_tree_like(t);
+  made->nb = out->nb;
+  memcpy(made->bs, out->bs, sizeof made->bs);
+  for (int i = 0; i < t->count; i++) {
+    const m_entry *e = &t->entries[i];
+    m_array *mask = NULL;
+    if (e->array) {
+      mask = m_array_make(TDICT_BOOL, out->nb, out->bs);
+      m_array_zero(mask);
+      for (int64_t k = 0; k < mask->n; k++) {
+        const int64_t inner = mask->n / (2 * out->bs[1]);
+        m_write(mask->cells[k], k / inner < out->bs[1] + rows);
+      }
+    }
+    m_put(made, e->key, mask, e->tree ? mask_pair(e->tree, rows, out) : NULL);
+  }
+  return made;
+}
+
+/* Compares the masks and deletes them: the pool has no bool tensors. */
+static void check_masks(ops *o, tdict_tree *td, const char *path, const m_tree *wanted) {
+  tdict_tree *found = NULL;
+  if (tdict_get_tree(td, path, &found, NULL) != TDICT_OK) {
+    ops_complain(o, "no masks");
+    return;
+  }
+  ops_check_tree(o, wanted, found);
+  if (tdict_delete(td, path, NULL) != TDICT_OK) abort();
+}
+
 static void op_pad(ops *o) {
+  static const char *const masks[] = {NULL, "masks", "m"};
+  tdict_join_options options = tdict_join_options_default();
   int s = ops_slot(o);
   m_tree *t = o->model[s];
   if (t->nb == 0 || ops_cells(t) > OPS_MOST_CELLS / 3) return;
@@ -328,13 +368,18 @@ static void op_pad(ops *o) {
     ops_judge(o, OPS_CALL(o, tdict_pad_sequence(same, 2, 0, NULL, &none, o->err)), TDICT_ESHAPE);
     return;
   }
-  m_tree *shorter = m_tree_each(t, 1, 1, &rows, first_rows, &rows);
+  m_tree *shorter = m_tree_each(t, 1, 1, &rows, ops_first_rows, &rows);
   const tdict_tree *trees[2] = {o->td[s], ops_tree(shorter)};
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_pad_sequence(trees, 2, 0, NULL, &td, o->err));
+  const uint32_t way = ops_pick(o, 3);
+  options.masks = masks[way];
+  tdict_status status = OPS_CALL(o, tdict_pad_sequence(trees, 2, 0, &options, &td, o->err));
   m_tree out = {.nb = t->nb + 1, .bs = {2, t->bs[0]}}; /* the first is the longest */
   memcpy(out.bs + 2, t->bs + 1, (size_t)(t->nb - 1) * sizeof *t->bs);
-  if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, pad_pair(t, shorter, t, &out));
+  if (ops_judge(o, status, way && m_find(t, masks[way]) ? TDICT_EEXIST : TDICT_OK)) {
+    if (way) check_masks(o, td, masks[way], mask_pair(t, rows, &out));
+    ops_keep(o, td, pad_pair(t, shorter, t, &out));
+  }
   tdict_release((tdict_tree *)(uintptr_t)trees[1]);
 }
 
@@ -344,7 +389,7 @@ static void op_rows(ops *o) {
   if (t->nb == 0 || t->bs[0] == 0 || !writable(t) || t->count == 0 || !m_fits(t)) return;
   int64_t rows = 1 + ops_pick(o, (uint32_t)t->bs[0]), first = ops_pick(o, (uint32_t)(t->bs[0] - rows) + 2);
   bool good = first + rows <= t->bs[0];
-  m_tree *value = m_tree_each(t, 1, 1, &rows, first_rows, &rows);
+  m_tree *value = m_tree_each(t, 1, 1, &rows, ops_first_rows, &rows);
   value = like(o, value, false);
   tdict_tree *td = ops_tree(value);
   tdict_status status = OPS_CALL(o, tdict_write_rows(o->td[s], first, td, o->err));

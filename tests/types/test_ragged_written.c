@@ -108,6 +108,72 @@ CASE(ragged_one_row_is_repeated) {
   close_world(&w);
 }
 
+/* Rows of three trees are written one after another, also into offsets of another dtype. */
+DEVICE_CASE(ragged_cat_into_writes_rows) {
+  world w = open_world();
+  for (int n = 0; n < 20; n++) {
+    rows parts[3], all = {.width = 2};
+    tdict_tree *items[3];
+    for (int i = 0; i < 3; i++) {
+      parts[i] = rows_random(rows_pick(4), 2);
+      items[i] = rows_tree(&parts[i], MEMORY(w));
+      for (int64_t k = 0; k < parts[i].count; k++) rows_add_copy(&all, &parts[i], k);
+    }
+    rows before = rows_of(2, (int)all.count, all.length);
+    tdict_tree *td = rows_tree(&before, MEMORY(w));
+    tdict_tensor *values = tdict_ragged_values(rows_get(td, "n.x"));
+    tdict_lock(td);
+    td_ok(tdict_cat_into((const tdict_tree *const *)items, 3, NULL, td, err));
+    rows_check_at(&w, &all, td, "n.x");
+    assert_ptr_equal(tdict_ragged_values(rows_get(td, "n.x")), values);
+    td_ok(tdict_cat_into((const tdict_tree *const[]){td}, 1, NULL, td, err)); /* onto itself */
+    rows_check_at(&w, &all, td, "n.x");
+    for (int i = 0; i < 3; i++) rows_check_and_release(&w, &parts[i], items[i]);
+    rows_check_and_release(&w, &all, td);
+    rows_free(&before);
+  }
+  close_world(&w);
+}
+
+CASE(ragged_cat_into_refuses) {
+  world w = open_world();
+  rows a = rows_of(2, COUNTS(3, 1)), b = rows_of(2, COUNTS(2)), r = rows_of(2, COUNTS(3, 1, 2));
+  rows other = rows_of(2, COUNTS(3, 1, 4)), wide = rows_of(3, COUNTS(2)), many = rows_of(2, COUNTS(2, 2));
+  tdict_tree *first = rows_tree(&a, NULL), *second = rows_tree(&b, NULL), *td = rows_tree(&r, NULL);
+  tdict_tree *longer = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL);
+  const tdict_tree *both[] = {first, second}, *misfit[] = {first, wider};
+  td_ok(tdict_zero(td, err));
+  for (int64_t i = 0; i < 3; i++) memset(r.value[i], 0, (size_t)r.length[i] * 2 * sizeof(float));
+  td_fails(TDICT_ESHAPE, "row 2 has length 4, but row 0 of the other side has 2",
+           tdict_cat_into(both, 2, NULL, longer, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  td_fails(TDICT_ESHAPE, "has shape", tdict_cat_into(misfit, 2, NULL, td, err));
+  assert_string_equal(td_last_error.path, "n.x.values");
+  rows_check_at(&w, &r, td, "n.x"); /* nothing of the first tree was written */
+  for (int64_t n = 0, done = 0; !done; n++) {
+    tdict_error error, *err = &error;
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_cat_into(both, 2, NULL, td, err);
+    done = !td_fail_alloc_stop();
+    assert_int_equal(status, done ? TDICT_OK : TDICT_ENOMEM);
+    if (!done) rows_check_at(&w, &r, td, "n.x");
+  }
+  /* a child whose leaf has other rows than the tree */
+  td_ok(tdict_set_batch_size(help_get_tree(second, "n"), 0, NULL, err));
+  rows_put(help_get_tree(second, "n"), "x", &many, NULL);
+  td_fails(TDICT_ESHAPE, "the object has [2]", tdict_cat_into(both, 2, NULL, td, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  tdict_release(second);
+  rows_check_and_release(&w, &a, first);
+  rows_check_and_release(&w, &other, longer);
+  rows_check_and_release(&w, &wide, wider);
+  tdict_release(td);
+  rows_free(&b);
+  rows_free(&r);
+  rows_free(&many);
+  close_world(&w);
+}
+
 CASE(ragged_writes_refuse) {
   world w = open_world();
   rows r = rows_of(2, COUNTS(3, 1, 2)), other = rows_of(2, COUNTS(3, 2, 2)), wide = rows_of(3, COUNTS(3, 1, 2));

@@ -203,9 +203,10 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
   }
   if (checks_only) {
     const char *what = w->plan->what;
-    const tdict_flatten_rule to = {what, TDICT_OBJECT_AS_TENSORS, false, w->to->batch_ndim, w->to->batch_size, NULL};
-    const tdict_flatten_rule from = {what, TDICT_OBJECT_AS_TENSORS, false, w->from->batch_ndim, w->from->batch_size,
-                                     NULL};
+    const tdict_flatten_rule to = {what, TDICT_OBJECT_AS_TENSORS, false, w->to->batch_ndim, w->to->batch_size, NULL,
+                                   false};
+    const tdict_flatten_rule from = {
+        what, TDICT_OBJECT_AS_TENSORS, false, w->from->batch_ndim, w->from->batch_size, NULL, false};
     tdict_status status = tdict_flat_pairs_add(&w->pairs, &to, &from, boxes, path, err);
     if (status != TDICT_OK) return status;
   }

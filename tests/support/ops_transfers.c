@@ -1,0 +1,168 @@
+/* Transfers of trees to the simulated device and back: entries that are kept, lazy stacks, and leaves that are not
+ * tensors. See ops.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/ops.h"
+
+enum { MOST_ARRAYS = 64, MOST_PATH = 1024, STAGING_BYTES = 1 << 16 };
+
+static tdict_context *context;
+
+tdict_context *ops_context(void) {
+  tdict_context_options options = tdict_context_options_default();
+  if (context) return context;
+  options.device = tdict_sim(0);
+  options.num_threads = 1;
+  options.staging_bytes = STAGING_BYTES;
+  if (tdict_context_create(&options, &context, NULL) != TDICT_OK) abort();
+  return context;
+}
+
+void ops_close_context(void) {
+  tdict_context_destroy(context);
+  context = NULL;
+}
+
+tdict_status ops_there_and_back(const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+  tdict_tree *moved = NULL;
+  tdict_status status = tdict_to_device(ops_context(), td, tdict_sim(0), NULL, &moved, err);
+  if (status == TDICT_OK) status = tdict_to_device(ops_context(), moved, tdict_cpu(), NULL, out, err);
+  tdict_release(moved);
+  return status;
+}
+
+static void check_equal(ops *o, const tdict_tree *a, const tdict_tree *b) {
+  tdict_compare_options options = tdict_compare_options_default();
+  tdict_difference found;
+  options.nan_equal = true;
+  if (tdict_compare(a, b, &options, &found, NULL) != TDICT_OK) abort();
+  if (found.differs) ops_complain(o, found.message);
+}
+
+/* Moves a tree from the device to host memory and compares. */
+static void check_moved(ops *o, const tdict_tree *moved, const tdict_tree *from) {
+  tdict_tree *back = NULL;
+  if (tdict_to_device(ops_context(), moved, tdict_cpu(), NULL, &back, NULL) != TDICT_OK) {
+    ops_complain(o, "the way back failed");
+    return;
+  }
+  check_equal(o, back, from);
+  tdict_release(back);
+}
+
+/* Which entries a pattern names: a path, all keys of the root, or a key at any depth. */
+typedef struct pattern {
+  enum { KEEP_PATH, KEEP_ALL, KEEP_KEY, KEEP_NONE } kind;
+  char text[MOST_PATH];
+  const char *key; /* unescaped */
+  tdict_tree *from, *moved;
+} pattern;
+
+static bool is_named(const pattern *p, const char *path, const char *key) {
+  if (p->kind == KEEP_ALL) return true;
+  return p->kind == KEEP_PATH ? strcmp(path, p->text) == 0 : p->kind == KEEP_KEY && strcmp(key, p->key) == 0;
+}
+
+/* Every tensor that is kept is shared, and every other tensor is on the device. */
+static void check_kept(ops *o, const pattern *p, const m_tree *t, const char *above, bool is_kept) {
+  for (int i = 0; i < t->count; i++) {
+    const m_entry *e = &t->entries[i];
+    char path[MOST_PATH], key[2 * M_KEY];
+    tdict_path_escape(e->key, key, sizeof key);
+    if (strlen(above) > MOST_PATH - sizeof key - 2) return;
+    strcpy(path, above);
+    if (*above) strcat(path, ".");
+    strcat(path, key);
+    const bool stays = is_kept || is_named(p, path, e->key);
+    tdict_tensor *was = NULL, *now = NULL;
+    if (e->tree) {
+      check_kept(o, p, e->tree, path, stays);
+      continue;
+    }
+    if (tdict_get(p->from, path, &was, NULL) != TDICT_OK || tdict_get(p->moved, path, &now, NULL) != TDICT_OK) {
+      ops_complain(o, "no tensor");
+      return;
+    }
+    const bool is_moved = tdict_device_equal(tdict_tensor_device(now), tdict_sim(0));
+    if (stays ? now != was : !is_moved) ops_complain(o, stays ? "a kept tensor was moved" : "a tensor stayed");
+  }
+}
+
+static void choose_pattern(ops *o, const m_tree *t, pattern *p) {
+  static char paths[MOST_ARRAYS][2 * M_KEY];
+  m_array *list[MOST_ARRAYS];
+  const int count = m_arrays(t, list, paths, MOST_ARRAYS);
+  const uint32_t way = ops_pick(o, 8), at = ops_pick(o, 64);
+  *p = (pattern){.kind = KEEP_PATH, .key = ops_pick(o, 2) ? "a" : "n"};
+  strcpy(p->text, p->key);
+  if (way < 3 && count) memcpy(p->text, paths[at % (uint32_t)count], sizeof *paths);
+  if (way == 3) *p = (pattern){.kind = KEEP_ALL, .text = "*"};
+  if (way == 4 || way == 5) {
+    p->kind = KEEP_KEY;
+    strcpy(p->text, "**.");
+    strcat(p->text, p->key);
+  }
+  if (way == 6) *p = (pattern){.kind = KEEP_NONE, .text = "a.n*"};
+}
+
+static void op_keep(ops *o) {
+  const int s = ops_slot(o);
+  static pattern p;
+  tdict_tree *moved = NULL;
+  tdict_transfer_options options = tdict_transfer_options_default();
+  choose_pattern(o, o->model[s], &p);
+  const char *const keep[] = {p.text};
+  options.keep = keep;
+  options.num_keep = 1;
+  tdict_context *c = ops_context();
+  tdict_status status = OPS_CALL(o, tdict_to_device(c, o->td[s], tdict_sim(0), &options, &moved, o->err));
+  if (ops_judge(o, status, p.kind == KEEP_NONE ? TDICT_EINVAL : TDICT_OK)) {
+    p.from = o->td[s];
+    p.moved = moved;
+    check_kept(o, &p, o->model[s], "", false);
+    check_moved(o, moved, o->td[s]);
+  }
+  tdict_release(moved);
+}
+
+static void op_lazy_move(ops *o) {
+  ops_pile p;
+  if (!ops_begin_pile(o, &p, OPS_VARY_KEYS | OPS_VARY_SHAPES | OPS_VARY_DTYPES)) return;
+  tdict_lazy_stack *moved = NULL;
+  tdict_context *c = ops_context();
+  tdict_status status = OPS_CALL(o, tdict_lazy_stack_to_device(c, p.lazy, tdict_sim(0), NULL, &moved, o->err));
+  if (ops_judge(o, status, TDICT_OK)) {
+    if (tdict_lazy_stack_count(moved) != (size_t)p.count) ops_complain(o, "another number of items");
+    for (int i = 0; i < p.count; i++) {
+      tdict_tree *item = NULL;
+      if (tdict_lazy_stack_get_item(moved, i, &item, NULL) != TDICT_OK) abort();
+      check_moved(o, item, p.trees[i]);
+    }
+  }
+  tdict_lazy_stack_release(moved);
+  ops_end_pile(o, &p);
+}
+
+tdict_status ops_whole_of(const tdict_tree *td, const ops_choice *c, tdict_tree **out, tdict_error *err) {
+  tdict_tree *items[2] = {(tdict_tree *)(uintptr_t)td, (tdict_tree *)(uintptr_t)td};
+  tdict_dtype_options options = tdict_dtype_options_default();
+  tdict_lazy_stack *lazy = NULL;
+  options.floats_only = true;
+  if (c->way == 0) return ops_there_and_back(td, out, err);
+  if (c->way == 1) return tdict_to_dtype(td, TDICT_F32, &options, out, err);
+  tdict_status status = tdict_lazy_stack_create(items, 2, &lazy, err);
+  if (status == TDICT_OK)
+    status = c->way == 2 ? tdict_lazy_stack_densify(lazy, NULL, out, err) : tdict_lazy_stack_pad(lazy, NULL, out, err);
+  tdict_lazy_stack_release(lazy);
+  return status;
+}
+
+static void op_value_whole(ops *o) {
+  (void)ops_context();
+  ops_make_with_values(o, ops_whole_of, OPS_WHOLE_WAYS);
+}
+
+const ops_fn ops_transfers[] = {op_keep, op_lazy_move, op_value_whole};
+const char *const ops_transfer_names[] = {"keep", "lazy_move", "value_whole"};
+const int ops_num_transfers = sizeof ops_transfers / sizeof *ops_transfers;
