@@ -1,6 +1,6 @@
 """Gate: every C++ header compiles alone as C++11, and tdict.hpp as C++11, C++17 and C++20, with and without exceptions.
 
-usage: cxx_headers.py ROOT CXX
+usage: cxx_headers.py ROOT [CC] CXX
 Warnings are errors."""
 
 import subprocess
@@ -18,7 +18,7 @@ def compile_alone(report, root, header, *options):
         with open(file, "w") as out:
             # Twice, so that the include guard is seen to work.
             out.write(f'#include "{header}"\n#include "{header}"\nextern int not_empty;\n')
-        result = subprocess.run([sys.argv[2], *options, *WARNINGS, f"-I{root}/include", file], capture_output=True, text=True)
+        result = subprocess.run([sys.argv[-1], *options, *WARNINGS, f"-I{root}/include", file], capture_output=True, text=True)
         report.checked()
         if result.returncode != 0:
             report.fail(header.relative_to(root), f"does not compile alone with {' '.join(options)}:\n{result.stderr}")

@@ -136,7 +136,7 @@ def main():
             shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for page in root.glob("*.md"):
             shutil.copy(page, copy)
-        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in ("layers", "sizes", "headers", "promises", "mutants", "pages", "sentences")}
+        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in {fault[0] for fault in FAULTS}}
         for fault in FAULTS:
             check_fault(report, copy, fault, clean[fault[0]])
         check_symbols(report, root, pathlib.Path(name))
