@@ -83,9 +83,8 @@ tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
 }
 
 /* Makes the stream of `gpu` wait for the tail events of all workers. The caller holds error_lock, and the outcome is
- * not final yet. When the outcome becomes final, finish.c returns the tail events to
- * their GPUs. Call inside a scope of the
- * gpu. */
+ * not final yet. When the outcome becomes final, finish.c returns the tail events to their GPUs. Call inside a scope of
+ * the gpu. */
 static tdict_status queue_tail_waits(tdict_future *f, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
   tdict_status status = TDICT_OK;
   TDICT_ASSERT(tdict_lock_is_held(&f->error_lock));
