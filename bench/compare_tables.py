@@ -23,6 +23,7 @@ TITLES = {
     "threads": "num_threads, over counts and sizes of leaves",
     "alloc": "Pinned memory",
     "container": "Containers on the host",
+    "dlpack": "DLPack on the host",
 }
 
 

@@ -46,6 +46,24 @@ static tdict_status fail_operation(cost_job *job, const char *text) {
   return TDICT_EINVAL;
 }
 
+COST(dlpack_export) {
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 0;
+  const tdict_status status = tdict_dlpack_export_tree(NULL, job->wide, NULL, &entries, &count, ERR);
+  tdict_dlpack_release_entries(entries, count);
+  return status;
+}
+/* Includes the export. */
+COST(dlpack_import) {
+  tdict_dlpack_entry *entries = NULL;
+  tdict_tree *tree = NULL;
+  size_t count = 0;
+  tdict_status status = tdict_dlpack_export_tree(NULL, job->wide, NULL, &entries, &count, ERR);
+  if (status == TDICT_OK) status = tdict_dlpack_import_tree(NULL, entries, count, NULL, &tree, ERR);
+  tdict_release(tree);
+  tdict_dlpack_release_entries(entries, count);
+  return status;
+}
 COST(build) {
   tdict_tree *td = NULL;
   tdict_status status = tdict_create(0, NULL, &td, ERR);
@@ -244,6 +262,8 @@ const cost_op cost_ops[] = {
     OP(visit, "visit two trees", "leaf", COST_LEAVES),
     OP(apply, "apply to two trees", "leaf", COST_LEAVES),
     OP(filter, "filter", "leaf", COST_LEAVES),
+    OP(dlpack_export, "dlpack_export_tree", "leaf", COST_LEAVES),
+    OP(dlpack_import, "dlpack_export_tree, dlpack_import_tree", "leaf", COST_LEAVES),
     OP(clone, "clone, leaves in trees of 8", "leaf", COST_LEAVES),
     OP(clone_deep, "clone_deep", "leaf", COST_LEAVES),
     OP(to_dtype, "to_dtype, to float64", "leaf", COST_LEAVES),

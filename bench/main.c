@@ -8,9 +8,9 @@
 #include "rows.h"
 
 const bench_scenario *const bench_scenarios[BENCH_SCENARIOS] = {
-    &bench_to_device,    &bench_tensordict, &bench_synergies, &bench_batches, &bench_d2h,
-    &bench_non_blocking, &bench_pin,        &bench_latency,   &bench_fresh,   &bench_cpus,
-    &bench_overlap,      &bench_bandwidth,  &bench_threads,   &bench_alloc,   &bench_container};
+    &bench_to_device, &bench_tensordict, &bench_synergies, &bench_batches, &bench_d2h,     &bench_non_blocking,
+    &bench_pin,       &bench_latency,    &bench_fresh,     &bench_cpus,    &bench_overlap, &bench_bandwidth,
+    &bench_threads,   &bench_alloc,      &bench_container, &bench_dlpack};
 
 /* The tools: subcommands that are not scenarios. */
 static const struct {

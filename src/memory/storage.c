@@ -139,12 +139,14 @@ void tdict_storage_release(tdict_storage *s) {
   if (atomic_load_explicit(&s->lock, memory_order_relaxed)) {
     s->uses = NULL;
     s->num_uses = 0;
+    s->filler = NULL;
     s->lost_bytes = NULL;
   }
-  /* Plain host memory and memory of the program have no pool that could wait for the fences, so wait here. */
+  /* Plain host memory and memory of the program have no pool that could wait for the fences, so wait here. The filler
+   * is work of the memory's owner, who orders later work after it. */
   if (!memory)
     for (int i = 0; i < s->num_uses; i++) {
-      s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
+      if (s->uses[i] != s->filler) s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
       s->uses[i]->ops->release(s->uses[i]);
     }
   if (memory) {
@@ -245,6 +247,7 @@ static void lock_uses(tdict_storage *s) {
   uintptr_t none;
   if (lock_word(&s->lock, &none)) return;
   s->uses = NULL; /* lock_word() took over the lock from the parent process: the lists may be half changed */
+  s->filler = NULL;
   s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;
   atomic_store_explicit(&s->busy_uses, 0, memory_order_release);
@@ -254,9 +257,10 @@ static void unlock_uses(tdict_storage *s) {
   atomic_store_explicit(&s->lock, 0, memory_order_release);
 }
 
-void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user) {
+void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user) {
   lock_uses(s);
-  for (int i = 0; i < s->num_uses; i++) fn(user, s->uses[i]);
+  for (int i = 0; i < s->num_uses; i++)
+    if (to_write || s->uses[i] == s->filler) fn(user, s->uses[i]);
   unlock_uses(s);
 }
 
@@ -270,18 +274,20 @@ static void prune_uses(tdict_storage *s) {
       s->uses[kept++] = use;
       continue;
     }
+    if (use == s->filler) s->filler = NULL;
     use->ops->release(use);
   }
   s->num_uses = kept;
   atomic_store_explicit(&s->busy_uses, kept, memory_order_release);
 }
 
-/* Returns an unfinished use with a new reference, or NULL if there is none. The use remains in the list for other
- * waiters. */
-static tdict_fence *find_use(tdict_storage *s) {
+/* Returns an unfinished use with a new reference, or NULL if there is none. If `to_write` is false, only the filler
+ * counts. The use remains in the list for other waiters. */
+static tdict_fence *find_use(tdict_storage *s, bool to_write) {
+  if (tdict_storage_has_no_uses(s)) return NULL;
   lock_uses(s);
   prune_uses(s);
-  tdict_fence *use = s->num_uses > 0 ? s->uses[s->num_uses - 1] : NULL;
+  tdict_fence *use = to_write && s->num_uses > 0 ? s->uses[s->num_uses - 1] : s->filler;
   if (use) use->ops->retain(use);
   unlock_uses(s);
   return use;
@@ -289,7 +295,7 @@ static tdict_fence *find_use(tdict_storage *s) {
 
 void tdict_storage_wait(tdict_storage *s, bool to_write) {
   tdict_fence *fence;
-  while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL || (to_write && (fence = find_use(s)) != NULL)) {
+  while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL || (fence = find_use(s, to_write)) != NULL) {
     bool done = fence->ops->wait(fence, INT64_MAX);
     fence->ops->release(fence);
     if (!done) break; /* the fence belongs to the parent process and cannot finish in this process */
@@ -351,7 +357,7 @@ bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes) {
   return lost;
 }
 
-tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
+static tdict_status add_use(tdict_storage *s, tdict_fence *fence, bool fills, tdict_error *err) {
   tdict_status status = TDICT_OK;
   lock_uses(s);
   prune_uses(s);
@@ -368,8 +374,17 @@ tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_e
   if (status == TDICT_OK) {
     fence->ops->retain(fence);
     s->uses[s->num_uses++] = fence;
+    if (fills) s->filler = fence;
     atomic_store_explicit(&s->busy_uses, s->num_uses, memory_order_release);
   }
   unlock_uses(s);
   return status;
+}
+
+tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
+  return add_use(s, fence, false, err);
+}
+
+tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
+  return add_use(s, fence, true, err);
 }

@@ -45,11 +45,12 @@ struct tdict_storage {
   tdict_block block;          /* the block from `memory`; for plain host memory its data is passed to free() */
   void (*release)(void *user);
   void *user;
-  /* Guards uses, num_uses, cap_uses and lost_bytes. 0 if unlocked. Otherwise bit 0 is set, and the other bits are the
-   * id of the process that holds the lock. */
+  /* Guards uses, num_uses, cap_uses, filler and lost_bytes. 0 if unlocked. Otherwise bit 0 is set, and the other bits
+   * are the id of the process that holds the lock. */
   _Atomic(uintptr_t) lock;
   tdict_fence **uses; /* retained fences of program streams; writing and freeing wait for them */
   int num_uses, cap_uses;
+  tdict_fence *filler;          /* the use that still writes the bytes, see tdict_storage_add_filler(); NULL: none */
   tdict_extent_set *lost_bytes; /* owned; if NULL while `lost` is true, all bytes are lost */
 };
 
@@ -79,10 +80,13 @@ static inline bool tdict_storage_attach_first(tdict_fence_node *node) {
   return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, (uintptr_t)node, memory_order_acq_rel,
                                                  memory_order_acquire);
 }
+/* Returns true if no stream of the program uses the bytes. */
+static inline bool tdict_storage_has_no_uses(const tdict_storage *s) {
+  return atomic_load_explicit(&s->busy_uses, memory_order_acquire) == 0;
+}
 /* Returns true if neither a transfer nor a stream of the program uses the bytes. */
 static inline bool tdict_storage_is_idle(const tdict_storage *s) {
-  return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 &&
-         atomic_load_explicit(&s->busy_uses, memory_order_acquire) == 0;
+  return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 && tdict_storage_has_no_uses(s);
 }
 /* Returns the fence of a conflicting mark with a new reference, or NULL. The mark of a writer always conflicts. If
  * `to_write` is true, the mark of a reader conflicts, too. Marks of `except` are ignored. */
@@ -91,14 +95,18 @@ tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict
  * and must not touch storages. */
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user);
-/* Waits until no mark conflicts. If `to_write` is true, also waits for the uses by streams of the program. */
+/* Waits until no mark conflicts, and until the filler is done. If `to_write` is true, also waits for the uses by
+ * streams of the program. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
 /* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
  * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
-/* Calls fn for every use. The function locks the list of uses meanwhile, so fn must be short and must not touch
- * storages. */
-void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user);
+/* Adds the use that writes the bytes of a new storage. Reading the bytes waits for this use, too. A storage has at most
+ * one filler. Freeing memory of the program does not wait for the filler. Fails as tdict_storage_add_use() does. */
+tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdict_error *err);
+/* Calls fn for every use. If `to_write` is false, calls fn for the filler only. The function locks the list of uses
+ * meanwhile, so fn must be short and must not touch storages. */
+void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
 /* Marks these bytes as lost, since a transfer into them failed. If memory to record the bytes is exhausted, marks all
  * bytes of the storage as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);

@@ -82,19 +82,46 @@ tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
   return return_outcome(future, NULL, err);
 }
 
-/* Makes the stream wait for the tail events of all workers. The caller holds error_lock, and the outcome is not final
- * yet. When the outcome becomes final, finish.c returns the tail events to their GPUs. */
-static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
+/* Makes the stream of `gpu` wait for the tail events of all workers. The caller holds error_lock, and the outcome is
+ * not final yet. When the outcome becomes final, finish.c returns the tail events to their GPUs. Call inside a scope of
+ * the gpu. */
+static tdict_status queue_tail_waits(tdict_future *f, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  TDICT_ASSERT(tdict_lock_is_held(&f->error_lock));
+  for (int i = 0; i < f->num_workers && status == TDICT_OK; i++)
+    if (f->workers[i].tail_gpu) status = tdict_gpu_stream_wait(gpu, stream, f->workers[i].tail, err);
+  return status;
+}
+
+/* Waits until all copies are queued. Returns false if a stream cannot wait for all copies; the caller then waits for
+ * the end. */
+static bool wait_until_queued(tdict_future *f) {
+  tdict_transfer_wait(f, &f->queued, INT64_MAX);
+  return !atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) && !tdict_transfer_has_failed(f);
+}
+
+bool tdict_transfer_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
+  tdict_future *f = (tdict_future *)fence;
+  tdict_gpu *gpu = device;
+  /* The caller of a blocking transfer waits for its end, so this transfer records no events for streams. */
+  if (f->caller_waits || tdict_forkmark_forked(f->mark) || !f->gpu || f->gpu->driver != gpu->driver) return false;
+  if (!wait_until_queued(f)) return false;
+  pthread_mutex_lock(&f->error_lock);
+  const bool waits = !f->outcome_is_final && queue_tail_waits(f, gpu, stream, NULL) == TDICT_OK;
+  pthread_mutex_unlock(&f->error_lock);
+  return waits;
+}
+
+/* Makes a stream of the program wait for the tail events. Call as queue_tail_waits(), but outside of a scope. */
+static tdict_status queue_waits_of(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_gpu *stream_gpu; /* the stream's device. Handle 0 is the legacy stream of the current device */
   tdict_gpu_scope scope;
-  TDICT_ASSERT(tdict_lock_is_held(&f->error_lock));
   if (!f->gpu) return TDICT_OK; /* if the transfer uses no GPU, no worker has a tail event */
   tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &stream_gpu, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(stream_gpu, &scope, err);
   if (status == TDICT_OK) status = tdict_gpu_refuse_capture(stream_gpu, s.handle, "wait_on_stream", err);
-  for (int i = 0; i < f->num_workers && status == TDICT_OK; i++)
-    if (f->workers[i].tail_gpu) status = tdict_gpu_stream_wait(stream_gpu, s.handle, f->workers[i].tail, err);
+  if (status == TDICT_OK) status = queue_tail_waits(f, stream_gpu, s.handle, err);
   tdict_gpu_leave(stream_gpu, &scope);
   return status;
 }
@@ -120,16 +147,13 @@ tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stre
   tdict_status status = check_may_wait(future, err);
   if (status == TDICT_OK) status = check_wait_stream(future, stream, err);
   if (status != TDICT_OK) return status;
-  tdict_transfer_wait(future, &future->queued, INT64_MAX);
-  /* If a tail event is missing, a stream cannot wait for all copies, so the host waits for the end. */
-  if (atomic_load_explicit(&future->missing_tail_event, memory_order_relaxed) || tdict_transfer_has_failed(future))
-    tdict_transfer_wait(future, &future->ended, INT64_MAX);
+  if (!wait_until_queued(future)) tdict_transfer_wait(future, &future->ended, INT64_MAX);
   if (tdict_transfer_is_open(future, &future->ended)) return return_outcome(future, out, err);
   pthread_mutex_lock(&future->error_lock);
   /* The transfer may have ended meanwhile. While error_lock is held, the outcome cannot become final, so the tail
    * events stay valid. */
   bool ended = future->outcome_is_final;
-  if (!ended) status = queue_tail_waits(future, stream, err);
+  if (!ended) status = queue_waits_of(future, stream, err);
   if (!ended && status == TDICT_OK && out) {
     future->result_was_returned = true;
     *out = tdict_retain(future->result);

@@ -42,7 +42,8 @@ static void fence_retain(tdict_fence *fence) {
 }
 static void fence_release(tdict_fence *fence) { tdict_transfer_release((tdict_future *)fence); }
 
-static const tdict_fence_ops fence_ops = {fence_poll, fence_wait, NULL, fence_retain, fence_release};
+static const tdict_fence_ops fence_ops = {fence_poll, fence_wait, tdict_transfer_wait_on_stream, fence_retain,
+                                          fence_release};
 
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err) {
   tdict_future *t = calloc(1, sizeof *t + (size_t)num_workers * sizeof t->workers[0]);

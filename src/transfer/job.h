@@ -83,8 +83,10 @@ struct tdict_future {
   /* Events and uses that copies wait for */
   tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
   int num_wait_events;
-  tdict_fence **uses; /* retained: recorded uses of storages that the transfer writes. Copies wait for these uses */
-  uint32_t num_uses;
+  /* retained: recorded uses of the bytes that the transfer writes, and fillers of the bytes that it reads. Copies wait
+   * for these uses */
+  tdict_fence **uses;
+  uint32_t num_uses, cap_uses;
 
   /* The order among transfers, see order.c */
   tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
@@ -167,5 +169,8 @@ bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
 /* Waits for a latch of the transfer until a deadline, and returns true if the latch is open. A pool thread runs other
  * tasks meanwhile, because the work that opens the latch may be queued after the task of the waiting thread. */
 bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
+/* Makes a stream of the gpu `device` wait for the transfer, as tdict_fence_ops.wait_on_stream does. Waits until all
+ * copies are queued. future.c defines this function. */
+bool tdict_transfer_wait_on_stream(tdict_fence *fence, void *device, void *stream);
 
 #endif

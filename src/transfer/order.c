@@ -80,22 +80,25 @@ typedef struct conflict_search {
   tdict_future *self;
   uint32_t cap;
   bool no_memory;
-  bool lost; /* true: a source's storage has lost bytes */
+  bool has_fillers; /* true: a source's storage may have a filler */
+  bool lost;        /* true: a source's storage has lost bytes */
   tdict_fence *foreign;
 } conflict_search;
 
-/* Adds a recorded use to `uses` of the transfer, and retains the use. */
+/* Adds a recorded use, or the filler of a source, to `uses` of the transfer. Retains the fence. */
 static void gather_use(void *user, tdict_fence *use) {
   conflict_search *g = user;
   tdict_future *t = g->self;
-  if (g->no_memory || (t->num_uses && t->uses[t->num_uses - 1] == use)) return;
-  if (t->num_uses == g->cap) {
-    uint32_t cap = g->cap ? 2 * g->cap : 8;
+  for (uint32_t i = 0; i < t->num_uses; i++)
+    if (t->uses[i] == use) return;
+  if (g->no_memory) return;
+  if (t->num_uses == t->cap_uses) {
+    uint32_t cap = t->cap_uses ? 2 * t->cap_uses : 8;
     tdict_fence **grown = realloc(t->uses, cap * sizeof *grown);
     g->no_memory = grown == NULL;
     if (!grown) return;
     t->uses = grown;
-    g->cap = cap;
+    t->cap_uses = cap;
   }
   use->ops->retain(use);
   t->uses[t->num_uses++] = use;
@@ -103,7 +106,7 @@ static void gather_use(void *user, tdict_fence *use) {
 
 static tdict_status gather_uses(tdict_future *t, tdict_error *err) {
   conflict_search g = {.self = t};
-  for (uint32_t i = 0; i < t->num_writes; i++) tdict_storage_each_use(t->writes[i].storage, gather_use, &g);
+  for (uint32_t i = 0; i < t->num_writes; i++) tdict_storage_each_use(t->writes[i].storage, true, gather_use, &g);
   return g.no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the uses it waits for") : TDICT_OK;
 }
 
@@ -161,7 +164,7 @@ enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
  * source and leave `fence` of its node NULL. mark_sources() then marks the skipped sources. */
 typedef struct marking {
   tdict_future *self;
-  _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop makes the stores visible to the caller */
+  _Atomic(bool) skipped, lost, used; /* relaxed: the end of the parallel loop makes the stores visible */
 } marking;
 
 static void mark_stretch(void *user, long n) {
@@ -170,7 +173,7 @@ static void mark_stretch(void *user, long n) {
   const tdict_plan *p = &m->self->plan;
   const uint32_t first = (uint32_t)n * STRETCH_MARKS;
   const uint32_t end = p->num_items - first < STRETCH_MARKS ? p->num_items : first + STRETCH_MARKS;
-  bool skipped = false, lost = false;
+  bool skipped = false, lost = false, used = false;
   for (uint32_t i = first; i < end && m->self->places_while_marking; i++)
     p->items[i].dst_data = (char *)m->self->arena->data + p->items[i].offset;
   for (uint32_t i = first; i < end; i++) {
@@ -181,6 +184,7 @@ static void mark_stretch(void *user, long n) {
     if (tdict_storage_attach_first(node)) {
       /* read after attaching the mark: an earlier writer records lost bytes before removing its own mark */
       lost |= tdict_storage_has_lost(node->storage);
+      used |= !tdict_storage_has_no_uses(node->storage);
       continue;
     }
     node->fence = NULL;
@@ -188,6 +192,7 @@ static void mark_stretch(void *user, long n) {
   }
   if (skipped) atomic_store_explicit(&m->skipped, true, memory_order_relaxed);
   if (lost) atomic_store_explicit(&m->lost, true, memory_order_relaxed);
+  if (used) atomic_store_explicit(&m->used, true, memory_order_relaxed);
 }
 
 static void mark_sources(tdict_future *t, conflict_search *g) {
@@ -199,6 +204,7 @@ static void mark_sources(tdict_future *t, conflict_search *g) {
   else
     tdict_parallel_for(t->pool, t->num_helpers, stretches, mark_stretch, &m);
   g->lost = atomic_load_explicit(&m.lost, memory_order_relaxed);
+  g->has_fillers = atomic_load_explicit(&m.used, memory_order_relaxed);
   if (!atomic_load_explicit(&m.skipped, memory_order_relaxed)) return;
   for (uint32_t i = 0; i < p->num_items && !g->no_memory && !g->foreign; i++) {
     tdict_fence_node *node = &p->nodes[i];
@@ -207,7 +213,15 @@ static void mark_sources(tdict_future *t, conflict_search *g) {
     mark_with_conflicts(node, g);
     g->lost |= tdict_storage_has_lost(node->storage); /* an earlier writer may have failed since mark_stretch() read
                                                        * this flag */
+    g->has_fillers |= !tdict_storage_has_no_uses(node->storage);
   }
+}
+
+/* Collects the fillers of all sources. Work of a stream of the program, queued before the storage was made, writes
+ * these bytes, so the copies wait for this work. */
+static void gather_fillers(tdict_future *t, conflict_search *g) {
+  for (uint32_t i = 0; i < t->plan.num_items && !g->no_memory; i++)
+    if (t->plan.nodes[i].storage) tdict_storage_each_use(t->plan.nodes[i].storage, false, gather_use, g);
 }
 
 void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
@@ -230,6 +244,7 @@ static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict
   uint32_t writes = 0;
   /* Mark the sources, then the written storages. */
   mark_sources(t, &g);
+  if (g.has_fillers) gather_fillers(t, &g);
   uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
     if (!tdict_storage_attach_first(&t->writes[writes])) mark_with_conflicts(&t->writes[writes], &g);

@@ -32,6 +32,7 @@ HEADERS = {
     "write.h": "ops",
     "schema.h": "schema",
     "lazy_stack.h": "stack",
+    "dlpack.h": "interop",
     "sim.h": "device",
     "context.h": "device",
     "hook.h": "transfer",
@@ -56,8 +57,9 @@ BELOW = {
     "sim": ["device"],
     "transfer": ["tree", "device"],
     "stack": ["ops", "transfer"],
+    "interop": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
-    "context": ["loader", "schema", "sim", "stack"],  # src/context.c, the one file that sees all, and its header
+    "context": ["interop", "loader", "schema", "sim", "stack"],  # src/context.c, the one file that sees all, and its header
 }
 MOST_UNITS = 20
 

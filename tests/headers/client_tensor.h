@@ -1,4 +1,6 @@
 /* The part of client.c that uses tensors. */
+#include "client_dlpack.h"
+
 static int released;
 static void release_nothing(void *user) {
   (void)user;
@@ -57,6 +59,7 @@ static void use_tensor(void) {
   OK(tdict_tensor_contiguous(made[2], &made[4], &last_error));
   TRUE(tdict_tensor_shares_storage(t, made[1]) && !tdict_tensor_shares_storage(t, made[4]));
   OK(tdict_tensor_copy(t, made[3], &last_error));
+  use_dlpack(t);
   for (i = 0; i < 5; i++) tdict_tensor_release(made[i]);
   tdict_tensor_release(t);
 }

@@ -330,7 +330,7 @@ CASE(storage_drops_lists_locked_by_a_forked_parent) {
   for (int i = 0; i < 2; i++) tdict_storage_detach(&nodes[i]);
   f.status = -1;
   td_ok(tdict_storage_add_use(f.storage, &fences[0].fence, err));
-  tdict_storage_each_use(f.storage, fork_once, &f);
+  tdict_storage_each_use(f.storage, true, fork_once, &f);
   assert_int_equal(f.status, 0);
   assert_int_equal(f.storage->num_uses, 1);
   fake_fence_end(&fences[0]);
@@ -413,6 +413,11 @@ static void note_done(void *user) {
   atomic_store(&f->waits, atomic_load(&f->done) ? 1000 : -1000);
 }
 
+static void count_fence(void *user, tdict_fence *fence) {
+  (void)fence;
+  ++*(int *)user;
+}
+
 /* The program's own bytes go back to it only when who uses them is through. */
 CASE(storage_release_callback_follows_uses) {
   fake_fence fence;
@@ -429,6 +434,46 @@ CASE(storage_release_callback_follows_uses) {
   pthread_join(thread, NULL);
   assert_int_equal(atomic_load(&fence.waits), 1000);
   assert_int_equal(atomic_load(&fence.refs), 1);
+}
+
+/* Work that fills the bytes: readers wait for it, too, and giving the bytes back to the program does not. */
+CASE(storage_fillers_hold_readers) {
+  fake_fence filler, use;
+  tdict_storage *s = NULL;
+  pthread_t thread;
+  char bytes[16];
+  fake_fence_init(&filler);
+  fake_fence_init(&use);
+  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
+  td_fail_alloc(0, true);
+  td_fails(TDICT_ENOMEM, "use", tdict_storage_add_filler(s, &filler.fence, err));
+  td_fail_alloc_stop();
+  assert_true(tdict_storage_is_idle(s));
+  td_ok(tdict_storage_add_filler(s, &filler.fence, err));
+  td_ok(tdict_storage_add_use(s, &use.fence, err));
+  assert_false(tdict_storage_is_idle(s));
+  int seen = 0;
+  tdict_storage_each_use(s, false, count_fence, &seen);
+  assert_int_equal(seen, 1);
+  tdict_storage_each_use(s, true, count_fence, &seen);
+  assert_int_equal(seen, 3);
+  assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &filler), 0);
+  tdict_storage_wait(s, false);
+  pthread_join(thread, NULL);
+  assert_true(atomic_load(&filler.done));
+  assert_int_equal(atomic_load(&use.waits), 0); /* readers do not wait for readers */
+  tdict_storage_wait(s, false);                 /* the filler is gone */
+  assert_int_equal(atomic_load(&filler.refs), 1);
+  fake_fence_end(&use);
+  tdict_storage_release(s);
+  assert_int_equal(atomic_load(&use.refs), 1);
+  /* released while the work goes on */
+  fake_fence_init(&filler);
+  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
+  td_ok(tdict_storage_add_filler(s, &filler.fence, err));
+  tdict_storage_release(s);
+  assert_int_equal(atomic_load(&filler.waits), 0);
+  assert_int_equal(atomic_load(&filler.refs), 1);
 }
 
 static void *retain_often(void *user) {

@@ -1,0 +1,78 @@
+/* tdict-bench dlpack: exports a tree of 1000 leaves to DLPack's structs and imports these structs as a tree, on the
+ * host only. tdict-costs counts the instructions of the same work. Thread rule: one thread. */
+#include "tdict/dlpack.h"
+
+#include "rows.h"
+
+static bool export_entries(bench_job *job, tdict_dlpack_entry **entries, size_t *count) {
+  tdict_error err;
+  const bool good = tdict_dlpack_export_tree(NULL, job->place->sources[0].tree, NULL, entries, count, &err) == TDICT_OK;
+  if (!good) bench_print_status("cannot export the tree", &err);
+  return good;
+}
+
+static bool import_entries(tdict_dlpack_entry *entries, size_t count, tdict_tree **out) {
+  tdict_error err;
+  const bool good = tdict_dlpack_import_tree(NULL, entries, count, NULL, out, &err) == TDICT_OK;
+  if (!good) bench_print_status("cannot import the tree", &err);
+  return good;
+}
+
+/* Exports and imports the tree. Writes the seconds of both calls, without the release. */
+static bool exchange(bench_job *job, double *export_seconds, double *import_seconds, tdict_tree **out) {
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 0;
+  const double begin = bench_now();
+  if (!export_entries(job, &entries, &count)) return false;
+  const double middle = bench_now();
+  const bool good = import_entries(entries, count, out);
+  *import_seconds = bench_now() - middle;
+  *export_seconds = middle - begin;
+  tdict_dlpack_release_entries(entries, count);
+  return good;
+}
+
+/* Both trees must have the same elements at the same addresses. */
+static int dlpack_verify(bench_job *job) {
+  const tdict_tree *source = job->place->sources[0].tree;
+  tdict_tree *tree = NULL;
+  double seconds[2];
+  bool good = exchange(job, &seconds[0], &seconds[1], &tree) && tdict_num_keys(tree) == tdict_num_keys(source);
+  for (size_t i = 0; good && i < tdict_num_keys(source); i++) {
+    const char *key = tdict_key_at(source, i);
+    good = tdict_const_data(tree, key) && tdict_const_data(tree, key) == tdict_const_data(source, key);
+  }
+  tdict_release(tree);
+  if (!good) bench_print_error("a leaf was not exported or imported");
+  return good ? BENCH_OK : BENCH_DIFFERS;
+}
+
+static bool export_sample(bench_job *job, int tree, double *seconds) {
+  tdict_tree *made = NULL;
+  double other;
+  (void)tree;
+  const bool good = exchange(job, seconds, &other, &made);
+  tdict_release(made);
+  return good;
+}
+
+static bool import_sample(bench_job *job, int tree, double *seconds) {
+  tdict_tree *made = NULL;
+  double other;
+  (void)tree;
+  const bool good = exchange(job, &other, seconds, &made);
+  tdict_release(made);
+  return good;
+}
+
+static const bench_kind kind_export = {"export", true, false, NULL, dlpack_verify, export_sample, NULL, NULL, NULL};
+static const bench_kind kind_import = {"import", true, false, NULL, dlpack_verify, import_sample, NULL, NULL, NULL};
+
+#define TREE .groups = {{1000, 4}}, .worth = 2
+static const bench_row rows[] = {
+    {.name = "export 1000 leaves", .kind = &kind_export, TREE},
+    {.name = "import 1000 leaves", .kind = &kind_import, TREE},
+};
+
+const bench_scenario bench_dlpack = {"dlpack", "exports and imports 1000 leaves through DLPack on the host", NULL, rows,
+                                     sizeof rows / sizeof rows[0]};

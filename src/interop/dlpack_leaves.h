@@ -1,0 +1,29 @@
+/* Lists the tensors of a tree with their paths, for exports. Objects are listed by the tensors that their `flatten`
+ * returns. One call owns the list. Thread rule: used by one thread at a time. */
+#ifndef TDICT_INTEROP_DLPACK_LEAVES_H
+#define TDICT_INTEROP_DLPACK_LEAVES_H
+
+#include "tree/node.h"
+
+typedef struct tdict_dlpack_leaf {
+  const tdict_tensor *tensor; /* borrowed from the tree, or from a tree of `flattened` */
+  size_t name;                /* offset of its path in `names` */
+} tdict_dlpack_leaf;
+
+typedef struct tdict_dlpack_leaves {
+  tdict_dlpack_leaf *leaves;
+  size_t count, cap;
+  char *names; /* paths, each ended by 0 */
+  size_t name_bytes, cap_names;
+  char *path; /* path of the node that is walked */
+  size_t cap_path;
+  tdict_tree **flattened; /* owned */
+  size_t num_flattened;
+} tdict_dlpack_leaves;
+
+/* Adds all tensors of a tree. The list starts as zeros; reset the list also after a failure. Returns TDICT_ENOTSUP for
+ * an object without `flatten`, the errors of the hook with the path of the object, and TDICT_ENOMEM. */
+tdict_status tdict_dlpack_leaves_add(tdict_dlpack_leaves *list, const tdict_tree *tree, tdict_error *err);
+void tdict_dlpack_leaves_reset(tdict_dlpack_leaves *list);
+
+#endif

@@ -1,0 +1,358 @@
+/* Exports: what the managed tensors describe, and when the references to the bytes are dropped. */
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "rig.h"
+
+/* A view with any strides of a random tensor. */
+static tdict_tensor *random_view(naive_random *r, tdict_dtype dtype) {
+  naive_layout layout = {0};
+  naive_shape(r, 5, &layout);
+  naive_strides(r, true, &layout);
+  const int64_t span = layout.end - layout.low;
+  tdict_tensor *all = small_tensor(dtype, span ? span : 1, naive_next(r)), *view = NULL;
+  tdict_tensor_desc desc = tdict_tensor_desc_default();
+  desc.ndim = layout.ndim;
+  desc.shape = layout.shape;
+  desc.strides = layout.strides;
+  td_ok(tdict_tensor_as_strided(all, &desc, -layout.low, &view, err));
+  tdict_tensor_release(all);
+  return view;
+}
+
+static void check_managed(const tdict_dl_tensor *m, const tdict_tensor *t) {
+  const size_t item = tdict_dtype_bytes(tdict_tensor_dtype(t));
+  assert_int_equal(m->device.type, TDICT_DL_CPU);
+  assert_int_equal(m->device.id, 0);
+  assert_int_equal(m->ndim, tdict_tensor_ndim(t));
+  assert_int_equal(m->byte_offset, 0);
+  assert_non_null(m->shape);
+  assert_non_null(m->strides); /* also for 0 dimensions */
+  assert_memory_equal(m->shape, tdict_tensor_shape(t), (size_t)m->ndim * sizeof(int64_t));
+  if (tdict_tensor_numel(t) == 0) {
+    assert_null(m->data);
+    return;
+  }
+  const naive_layout from = naive_layout_of(t), to = layout_of_managed(m);
+  assert_ptr_equal(m->data, tdict_tensor_const_data(t));
+  unsigned char *want = elements_at(t->data, &from, item), *found = elements_at(m->data, &to, item);
+  assert_memory_equal(want, found, (size_t)from.numel * item);
+  free(want);
+  free(found);
+}
+
+CASE(dlpack_export_describes_views) {
+  naive_random r = {5};
+  static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_BF16, TDICT_F32, TDICT_I64, TDICT_C128};
+  for (int n = 0; n < 400; n++) {
+    tdict_tensor *view = random_view(&r, dtypes[naive_below(&r, 5)]);
+    struct DLManagedTensorVersioned *m = NULL;
+    struct DLManagedTensor *old = NULL;
+    td_ok(tdict_dlpack_export(NULL, view, NULL, &m, err));
+    td_ok(tdict_dlpack_export_legacy(NULL, view, NULL, &old, err));
+    assert_int_equal(versioned_of(m)->major, 1);
+    assert_int_equal(versioned_of(m)->minor, 3);
+    assert_int_equal(versioned_of(m)->flags, 0);
+    check_managed(&versioned_of(m)->tensor, view);
+    check_managed(&legacy_of(old)->tensor, view);
+    delete_versioned_of(m);
+    delete_legacy_of(old);
+    tdict_tensor_release(view);
+  }
+}
+
+CASE(dlpack_export_outlives_its_tensor) {
+  unsigned char bytes[8] = {8, 7, 6, 5, 4, 3, 2, 1};
+  atomic_int released = 0;
+  tdict_tensor *t = counted_tensor(bytes, 8, 0, &released);
+  struct DLManagedTensorVersioned *m = NULL, *second = NULL;
+  td_ok(tdict_dlpack_export(NULL, t, NULL, &m, err));
+  td_ok(tdict_dlpack_export(NULL, t, NULL, &second, err));
+  tdict_tensor_release(t);
+  assert_memory_equal(versioned_of(m)->tensor.data, bytes, 8);
+  assert_int_equal(versioned_of(m)->tensor.shape[0], 8);
+  delete_versioned_of(m);
+  assert_int_equal(atomic_load(&released), 0);
+  delete_versioned_of(second);
+  assert_int_equal(atomic_load(&released), 1);
+}
+
+/* A consumer of a page that may not be written must be told so: a write would end the process. */
+CASE(dlpack_export_keeps_read_only) {
+  atomic_int released = 0;
+  void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  tdict_tensor *t = counted_tensor(page, 16, TDICT_DESC_READ_ONLY, &released);
+  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
+  struct DLManagedTensorVersioned *m = NULL;
+  struct DLManagedTensor *old = NULL;
+  td_ok(tdict_dlpack_export(NULL, t, NULL, &m, err));
+  assert_int_equal(versioned_of(m)->flags, TDICT_DL_READ_ONLY);
+  delete_versioned_of(m);
+  td_fails(TDICT_EREADONLY, "wanted the option read_only", tdict_dlpack_export_legacy(NULL, t, NULL, &old, err));
+  assert_null(old);
+  o.read_only = true;
+  td_ok(tdict_dlpack_export_legacy(NULL, t, &o, &old, err));
+  delete_legacy_of(old);
+  tdict_tensor_release(t);
+  assert_int_equal(atomic_load(&released), 1);
+  munmap(page, 4096);
+  /* and the program may say so of any tensor */
+  t = small_tensor(TDICT_F32, 3, 1);
+  td_ok(tdict_dlpack_export(NULL, t, &o, &m, err));
+  assert_int_equal(versioned_of(m)->flags, TDICT_DL_READ_ONLY);
+  delete_versioned_of(m);
+  tdict_tensor_release(t);
+}
+
+CASE(dlpack_export_of_claimed_pinned_memory) {
+  unsigned char bytes[8] = {0};
+  atomic_int released = 0;
+  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
+  tdict_tensor *t = counted_tensor(bytes, 8, TDICT_DESC_PINNED, &released), *back = NULL;
+  struct DLManagedTensorVersioned *m = NULL;
+  td_ok(tdict_dlpack_export(NULL, t, NULL, &m, err));
+  assert_int_equal(versioned_of(m)->tensor.device.type, TDICT_DL_CUDA_HOST);
+  assert_int_equal(versioned_of(m)->tensor.device.id, 0);
+  td_ok(tdict_dlpack_import(NULL, &m, NULL, &back, err));
+  assert_true(tdict_tensor_is_pinned(back));
+  tdict_tensor_release(back);
+  o.pinned_as_cpu = true;
+  td_ok(tdict_dlpack_export(NULL, t, &o, &m, err));
+  assert_int_equal(versioned_of(m)->tensor.device.type, TDICT_DL_CPU);
+  delete_versioned_of(m);
+  tdict_tensor_release(t);
+}
+
+CASE(dlpack_export_refuses_arguments) {
+  tdict_tensor *t = small_tensor(TDICT_U8, 3, 1);
+  tdict_tree *tree = plain_tree();
+  struct DLManagedTensorVersioned *m = NULL;
+  struct DLManagedTensor *old = NULL;
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 7;
+  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
+  td_fails(TDICT_EINVAL, "tensor is NULL", tdict_dlpack_export(NULL, NULL, NULL, &m, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_dlpack_export(NULL, t, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "tensor is NULL", tdict_dlpack_export_legacy(NULL, NULL, NULL, &old, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_dlpack_export_legacy(NULL, t, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_dlpack_export_tree(NULL, NULL, NULL, &entries, &count, err));
+  td_fails(TDICT_EINVAL, "entries is NULL", tdict_dlpack_export_tree(NULL, tree, NULL, NULL, &count, err));
+  td_fails(TDICT_EINVAL, "count is NULL", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, NULL, err));
+  o.struct_size = 5;
+  td_fails(TDICT_EINVAL, "struct_size", tdict_dlpack_export(NULL, t, &o, &m, err));
+  o = tdict_dlpack_export_options_default();
+  const tdict_stream stream = {tdict_sim(0), NULL};
+  o.stream = &stream;
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_dlpack_export(NULL, t, &o, &m, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_dlpack_export_tree(NULL, tree, &o, &entries, &count, err));
+  assert_null(m);
+  assert_null(entries);
+  assert_int_equal(count, 7);
+  tdict_dlpack_release_entries(NULL, 0);
+  tdict_tensor_release(t);
+  tdict_release(tree);
+}
+
+CASE(dlpack_export_survives_enomem) {
+  unsigned char bytes[8] = {1, 2, 3};
+  atomic_int released = 0;
+  tdict_tensor *t = counted_tensor(bytes, 8, 0, &released);
+  struct DLManagedTensorVersioned *m = NULL;
+  struct DLManagedTensor *old = NULL;
+  WITHOUT_MEMORY(tdict_dlpack_export(NULL, t, NULL, &m, err), assert_null(m));
+  WITHOUT_MEMORY(tdict_dlpack_export_legacy(NULL, t, NULL, &old, err), assert_null(old));
+  tdict_tensor_release(t);
+  delete_versioned_of(m);
+  assert_int_equal(atomic_load(&released), 0);
+  delete_legacy_of(old);
+  assert_int_equal(atomic_load(&released), 1);
+}
+
+enum { COUNT = 6 };
+static const char *const paths[COUNT] = {"x", "n.a", "n.m.b", "h\\.0", "n.back\\\\slash", "y"};
+/* A tree over storages of the program. Leaves 0 and 1 share one. */
+typedef struct counted_tree {
+  tdict_tree *tree;
+  unsigned char bytes[COUNT][4];
+  atomic_int released[COUNT];
+} counted_tree;
+static void make_counted(counted_tree *c) {
+  memset(c, 0, sizeof *c);
+  c->tree = plain_tree();
+  tdict_tensor *first = NULL;
+  for (int i = 0; i < COUNT; i++) {
+    td_fill_random(c->bytes[i], 4, (uint64_t)i + 9);
+    if (i == 1)
+      set_away(c->tree, paths[1], tdict_tensor_retain(first));
+    else
+      set_away(c->tree, paths[i], first = counted_tensor(c->bytes[i], 4, 0, &c->released[i]));
+  }
+  td_ok(tdict_get(c->tree, "x", &first, err));
+}
+static int count_released(counted_tree *c) {
+  int sum = 0;
+  for (int i = 0; i < COUNT; i++) sum += atomic_load(&c->released[i]);
+  return sum;
+}
+/* Names in the order of the tree. */
+static const char *const in_order[COUNT] = {"x", "n.a", "n.m.b", "n.back\\\\slash", "h\\.0", "y"};
+
+CASE(dlpack_export_tree_has_the_leaves) {
+  counted_tree c;
+  for (int legacy = 0; legacy < 2; legacy++) {
+    tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
+    tdict_dlpack_entry *entries = NULL;
+    size_t count = 0;
+    make_counted(&c);
+    o.legacy = legacy;
+    td_ok(tdict_dlpack_export_tree(NULL, c.tree, &o, &entries, &count, err));
+    assert_int_equal(count, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+      tdict_tensor *t = NULL;
+      td_ok(tdict_get(c.tree, entries[i].name, &t, err));
+      assert_string_equal(entries[i].name, in_order[i]);
+      assert_int_equal(entries[i].legacy != NULL, legacy);
+      assert_int_equal(entries[i].versioned != NULL, !legacy);
+      check_managed(legacy ? &legacy_of(entries[i].legacy)->tensor : &versioned_of(entries[i].versioned)->tensor, t);
+    }
+    /* the result does not change with the tree */
+    td_ok(tdict_delete(c.tree, "n", err));
+    tdict_release(c.tree);
+    assert_int_equal(count_released(&c), 0);
+    assert_string_equal(entries[2].name, "n.m.b");
+    tdict_dlpack_release_entries(entries, count);
+    assert_int_equal(count_released(&c), COUNT - 1);
+  }
+}
+
+/* All managed tensors share the references: the last deleter drops them, in any order, with and without the array. */
+CASE(dlpack_export_tree_frees_with_the_last) {
+  naive_random r = {3};
+  counted_tree c;
+  for (int n = 0; n < 200; n++) {
+    tdict_dlpack_entry *entries = NULL;
+    struct DLManagedTensorVersioned *taken[COUNT];
+    size_t count = 0;
+    make_counted(&c);
+    td_ok(tdict_dlpack_export_tree(NULL, c.tree, NULL, &entries, &count, err));
+    tdict_release(c.tree);
+    const int array_at = (int)naive_below(&r, COUNT + 1);
+    for (int i = 0; i < COUNT; i++) {
+      taken[i] = entries[i].versioned;
+      entries[i].versioned = NULL;
+    }
+    for (int left = COUNT, i = 0; i <= COUNT; i++) {
+      assert_int_equal(count_released(&c), 0);
+      if (i == array_at) {
+        tdict_dlpack_release_entries(entries, count);
+        continue;
+      }
+      const int at = (int)naive_below(&r, left--);
+      delete_versioned_of(taken[at]);
+      taken[at] = taken[left];
+    }
+    for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&c.released[i]), i == 1 ? 0 : 1);
+  }
+}
+
+static void *delete_some(void *user) {
+  struct DLManagedTensorVersioned **taken = user;
+  for (; *taken; taken++) delete_versioned_of(*taken);
+  return NULL;
+}
+CASE(dlpack_export_tree_deletes_on_any_thread) {
+  counted_tree c;
+  for (int n = 0; n < 200; n++) {
+    tdict_dlpack_entry *entries = NULL;
+    struct DLManagedTensorVersioned *taken[2][COUNT / 2 + 1] = {{NULL}};
+    pthread_t threads[2];
+    size_t count = 0;
+    make_counted(&c);
+    td_ok(tdict_dlpack_export_tree(NULL, c.tree, NULL, &entries, &count, err));
+    for (int i = 0; i < COUNT; i++) {
+      taken[i % 2][i / 2] = entries[i].versioned;
+      entries[i].versioned = NULL;
+    }
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, delete_some, taken[i]), 0);
+    tdict_dlpack_release_entries(entries, count);
+    tdict_release(c.tree);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(count_released(&c), COUNT - 1);
+  }
+}
+
+CASE(dlpack_export_tree_of_nothing) {
+  tdict_tree *tree = plain_tree(), *child = plain_tree();
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 7;
+  td_ok(tdict_set_tree(tree, "child", child, err)); /* a tree without tensors leaves no trace */
+  td_ok(tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
+  assert_non_null(entries);
+  assert_int_equal(count, 0);
+  tdict_dlpack_release_entries(entries, count);
+  tdict_release(child);
+  tdict_release(tree);
+}
+
+static void nothing_released(counted_tree *c, const tdict_dlpack_entry *entries) {
+  assert_int_equal(count_released(c), 0);
+  assert_null(entries);
+}
+CASE(dlpack_export_tree_survives_enomem) {
+  counted_tree c;
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 0;
+  make_counted(&c);
+  WITHOUT_MEMORY(tdict_dlpack_export_tree(NULL, c.tree, NULL, &entries, &count, err), nothing_released(&c, entries));
+  tdict_release(c.tree);
+  nothing_released(&c, NULL);
+  tdict_dlpack_release_entries(entries, count);
+  assert_int_equal(count_released(&c), COUNT - 1);
+}
+
+CASE(dlpack_export_tree_names_the_leaf) {
+  atomic_int released = 0;
+  unsigned char bytes[4] = {0};
+  int64_t one = 1;
+  tdict_tree *tree = plain_tree();
+  tdict_tensor *lanes = NULL;
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 7;
+  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
+  o.legacy = true;
+  set_away(tree, "a", small_tensor(TDICT_U8, 4, 1));
+  set_away(tree, "n.b", counted_tensor(bytes, 4, TDICT_DESC_READ_ONLY, &released));
+  td_fails(TDICT_EREADONLY, "legacy", tdict_dlpack_export_tree(NULL, tree, &o, &entries, &count, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  td_ok(tdict_tensor_zeros(TDICT_DTYPE(0, 8, 3), 1, &one, NULL, &lanes, err));
+  set_away(tree, "n.b", lanes);
+  td_fails(TDICT_EDTYPE, "3 lanes", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  assert_null(entries);
+  assert_int_equal(count, 7);
+  tdict_release(tree);
+  assert_int_equal(atomic_load(&released), 1);
+}
+
+/* A tree goes out and comes back with the same elements. */
+CASE(dlpack_tree_round_trip) {
+  naive_random r = {17};
+  for (int n = 0; n < 50; n++) {
+    tdict_tree *tree = plain_tree(), *back = NULL;
+    tdict_dlpack_entry *entries = NULL;
+    size_t count = 0;
+    char path[32];
+    for (int i = 0; i < 40; i++) {
+      snprintf(path, sizeof path, "k%d.m%d.l%d", (int)naive_below(&r, 3), (int)naive_below(&r, 3), i);
+      set_away(tree, path, random_view(&r, naive_below(&r, 2) ? TDICT_I32 : TDICT_U8));
+    }
+    td_ok(tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
+    td_ok(tdict_dlpack_import_tree(NULL, entries, count, NULL, &back, err));
+    tdict_dlpack_release_entries(entries, count);
+    assert_int_equal(tdict_num_leaves(back), 40);
+    for (size_t i = 0; i < tdict_num_keys(tree); i++) assert_string_equal(tdict_key_at(back, i), tdict_key_at(tree, i));
+    assert_true(tdict_equal(tree, back));
+    tdict_release(tree);
+    tdict_release(back);
+  }
+}

@@ -1,0 +1,156 @@
+/* Streams and tensors that do not fit together, streams that cannot be used, lost bytes, and forks. */
+#include <sys/wait.h>
+
+#include "streams.h"
+
+/* Asks for both directions of a tensor with a stream; both must be refused, and nothing may be taken or retained. */
+static void refuse_stream(const place *w, const tdict_tensor *t, tdict_stream s, tdict_status status,
+                          const char *text) {
+  tdict_dlpack_export_options e = consumer_on(&s);
+  tdict_dlpack_import_options i = producer_on(&s);
+  struct DLManagedTensorVersioned *m = NULL;
+  struct DLManagedTensor *old = NULL;
+  tdict_tensor *out = NULL;
+  produced p;
+  const int64_t refs = atomic_load(&t->storage->refs);
+  td_fails(status, text, tdict_dlpack_export(w->c, t, &e, &m, err));
+  td_fails(status, text, tdict_dlpack_export_legacy(w->c, t, &e, &old, err));
+  assert_true(!m && !old);
+  produce_leaf(&p, t);
+  m = give_versioned(&p);
+  old = give_legacy(&p);
+  td_fails(status, text, tdict_dlpack_import(w->c, &m, &i, &out, err));
+  td_fails(status, text, tdict_dlpack_import_legacy(w->c, &old, &i, &out, err));
+  assert_true(m && old && !out);
+  assert_int_equal(times_deleted(&p), 0);
+  assert_int_equal(atomic_load(&t->storage->refs), refs);
+}
+
+static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
+  (void)d, (void)s;
+  *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
+  return TDICT_CU_SUCCESS;
+}
+static tdict_cu refuse_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
+  (void)d, (void)e, (void)s;
+  return TDICT_CU_ILLEGAL_ADDRESS;
+}
+
+SIM_CASE(dlpack_refuses_streams) {
+  place w = place_sim(2, 0, 2), other = place_sim(2, 0, 1);
+  tdict_tree *td = arena(&w, 1), *foreign = arena(&other, 2), *second = NULL;
+  tdict_stream s = new_stream(&w), theirs = new_stream(&other);
+  tdict_tensor *t = leaf_of(td, "a");
+  shim h;
+  refuse_stream(&w, t, (tdict_stream){tdict_cpu(), NULL}, TDICT_EWRONGDEVICE, "stream is of cpu");
+  refuse_stream(&w, t, (tdict_stream){tdict_sim(5), NULL}, TDICT_EWRONGDEVICE, "stream is of sim:5");
+  refuse_stream(&w, t, theirs, TDICT_EWRONGDEVICE, "simulated devices belong to one context");
+  refuse_stream(&w, leaf_of(foreign, "a"), s, TDICT_EWRONGDEVICE, "simulated device of another context");
+  td_ok(tdict_to_device(w.c, td, tdict_sim(1), NULL, &second, err));
+  refuse_stream(&w, leaf_of(second, "a"), s, TDICT_EWRONGDEVICE, "stream is of sim:0, and the tensor is on sim:1");
+  /* in a tree the leaf is named */
+  tdict_dlpack_export_options e = consumer_on(&s);
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 0;
+  tdict_tree *mixed = new_tree();
+  td_ok(tdict_set(mixed, "n.near", t, err));
+  td_ok(tdict_set(mixed, "n.far", leaf_of(second, "d"), err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:1", tdict_dlpack_export_tree(w.c, mixed, &e, &entries, &count, err));
+  assert_string_equal(td_last_error.path, "n.far");
+  assert_null(entries);
+  shim_begin(&h, w.d);
+  h.ops.stream_capture_status = say_capturing;
+  refuse_stream(&w, t, s, TDICT_ECAPTURE, "dlpack: the stream is being captured");
+  h.ops.stream_capture_status = h.real->stream_capture_status;
+  h.ops.event_record = refuse_record;
+  produced p;
+  produce_leaf(&p, t);
+  struct DLManagedTensorVersioned *m = give_versioned(&p);
+  tdict_tensor *out = NULL;
+  tdict_dlpack_import_options i = producer_on(&s);
+  td_fails(TDICT_ELOST, "cuEventRecord", tdict_dlpack_import(w.c, &m, &i, &out, err));
+  assert_non_null(m);
+  assert_int_equal(times_deleted(&p), 0);
+  shim_end(&h, w.d);
+  tdict_release(mixed);
+  tdict_release(second);
+  tdict_release(foreign);
+  tdict_release(td);
+  tdict_stream_destroy(w.c, s);
+  tdict_stream_destroy(other.c, theirs);
+  place_close(&w);
+  place_close(&other);
+}
+
+/* A deleter during a capture cannot record; a deleter after the loss of the device neither. Both return. */
+SIM_CASE(dlpack_deleter_never_fails) {
+  place w = place_open(2);
+  tdict_tree *td = arena(&w, 1);
+  tdict_stream s = new_stream(&w);
+  tdict_dlpack_export_options e = consumer_on(&s);
+  struct DLManagedTensorVersioned *m[2];
+  shim h;
+  for (int n = 0; n < 2; n++) td_ok(tdict_dlpack_export(w.c, leaf_of(td, "a"), &e, &m[n], err));
+  tdict_release(td);
+  shim_begin(&h, w.d);
+  h.ops.stream_capture_status = say_capturing;
+  delete_versioned_of(m[0]);
+  h.ops.stream_capture_status = h.real->stream_capture_status;
+  h.ops.event_record = refuse_record;
+  delete_versioned_of(m[1]);
+  shim_end(&h, w.d);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}
+
+GPU_CASE(dlpack_export_refuses_lost_bytes) {
+  place w = place_open(2);
+  tdict_tree *dst = arena(&w, 1);
+  tdict_dlpack_entry *entries = NULL;
+  struct DLManagedTensorVersioned *m = NULL;
+  size_t count = 0;
+  tdict_tensor_lose(leaf_of(dst, "n.b"));
+  td_fails(TDICT_EINVAL, "bytes are lost", tdict_dlpack_export(w.c, leaf_of(dst, "n.b"), NULL, &m, err));
+  td_fails(TDICT_EINVAL, "bytes are lost", tdict_dlpack_export_tree(w.c, dst, NULL, &entries, &count, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  td_ok(tdict_dlpack_export(w.c, leaf_of(dst, "d"), NULL, &m, err));
+  delete_versioned_of(m);
+  tdict_release(dst);
+  place_close(&w);
+}
+
+/* The child may give back what the parent exported, and use host memory. */
+GPU_CASE(dlpack_in_a_fork) {
+  place w = place_open(2);
+  tdict_tree *td = arena(&w, 1), *host = numbered_tree(&w, NULL, 2);
+  tdict_stream s = new_stream(&w);
+  tdict_dlpack_export_options e = consumer_on(&s);
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 0;
+  td_ok(tdict_dlpack_export_tree(w.c, td, &e, &entries, &count, err));
+  fflush(NULL);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    struct DLManagedTensorVersioned *m = NULL;
+    tdict_tensor *back = NULL;
+    alarm(20);
+    bool good = tdict_dlpack_export(w.c, leaf_of(td, "a"), &e, &m, NULL) == TDICT_EFORKED;
+    good = good && tdict_dlpack_export(w.c, leaf_of(host, "a"), NULL, &m, NULL) == TDICT_OK;
+    good = good && tdict_dlpack_import(w.c, &m, NULL, &back, NULL) == TDICT_OK;
+    good = good && tdict_tensor_const_data(back) == leaf_of(host, "a")->data;
+    tdict_tensor_release(back);
+    tdict_dlpack_release_entries(entries, count);
+    _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  check_tree_number(&w, td, 1);
+  tdict_release(td);
+  tdict_release(host);
+  tdict_dlpack_release_entries(entries, count);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}

@@ -1,0 +1,333 @@
+/* The consumer's stream: it waits for what fills the bytes, and its work is done before bytes are freed or written.
+ * Kernels wait at a gate, so "too early" cannot be missed. */
+#include "streams.h"
+
+SIM_CASE(dlpack_consumer_waits_for_transfers) {
+  place w = place_open(2);
+  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  tdict_tensor *leaf = leaf_of(dst, "a");
+  tdict_stream s = new_stream(&w);
+  stopped at;
+  consumer_copy read;
+  tdict_dlpack_export_options o = consumer_on(&s);
+  for (int reads = 0; reads < 2; reads++) {
+    struct DLManagedTensorVersioned *m = NULL;
+    number_tree(&w, dst, 7);
+    stop_stream(&w, &at, leaf);
+    tdict_future *f = stopped_copy(&w, src, dst, &at);
+    o.read_only = reads;
+    td_ok(tdict_dlpack_export(w.c, leaf, &o, &m, err)); /* the host does not wait */
+    assert_ptr_equal(versioned_of(m)->tensor.data, leaf->data);
+    assert_int_equal(versioned_of(m)->tensor.device.type, TDICT_DL_EXT_DEV);
+    start_read(&w, &read, s, leaf);
+    check_pending(f);
+    assert_false(is_copied(&w, &read));
+    go_on(&w, &at);
+    assert_true(end_copy(&w, &read, number_of_leaf(8, 0)));
+    finish_copy(f);
+    delete_versioned_of(m);
+  }
+  tdict_stream_destroy(w.c, s);
+  tdict_release(dst);
+  tdict_release(src);
+  place_close(&w);
+}
+
+/* Each storage of a tree may be written by another transfer. */
+SIM_CASE(dlpack_consumer_of_a_tree_waits) {
+  place w = place_open(8); /* each transfer keeps a thread */
+  tdict_tree *dst = numbered_tree(&w, w.memory, 7), *src = numbered_tree(&w, NULL, 8), *parts[NUM_NUMBERED][2];
+  tdict_stream s = new_stream(&w);
+  stopped at;
+  consumer_copy read[NUM_NUMBERED];
+  tdict_future *f[NUM_NUMBERED];
+  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 0;
+  stop_stream(&w, &at, leaf_of(dst, "a"));
+  for (int i = 0; i < NUM_NUMBERED; i++) {
+    parts[i][0] = new_tree();
+    parts[i][1] = new_tree();
+    td_ok(tdict_set(parts[i][0], "t", leaf_of(src, numbered[i].path), err));
+    td_ok(tdict_set(parts[i][1], "t", leaf_of(dst, numbered[i].path), err));
+    f[i] = stopped_copy(&w, parts[i][0], parts[i][1], &at);
+  }
+  td_ok(tdict_dlpack_export_tree(w.c, dst, &o, &entries, &count, err));
+  for (int i = 0; i < NUM_NUMBERED; i++) start_read(&w, &read[i], s, leaf_of(dst, numbered[i].path));
+  td_rest();
+  for (int i = 0; i < NUM_NUMBERED; i++) assert_false(is_copied(&w, &read[i]));
+  go_on(&w, &at);
+  for (int i = 0; i < NUM_NUMBERED; i++) {
+    assert_true(end_copy(&w, &read[i], number_of_leaf(8, i)));
+    finish_copy(f[i]);
+    tdict_release(parts[i][0]);
+    tdict_release(parts[i][1]);
+  }
+  tdict_dlpack_release_entries(entries, count);
+  tdict_release(dst);
+  tdict_release(src);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}
+
+/* Without a stream the call itself waits. With DLPACK_NO_STREAM nobody does. */
+SIM_CASE(dlpack_export_without_a_stream_waits) {
+  place w = place_open(2);
+  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  const tdict_stream unordered = {w.device, TDICT_DLPACK_NO_STREAM};
+  struct DLManagedTensorVersioned *m = NULL;
+  call c = {.c = w.c, .tensor = leaf_of(dst, "d"), .export_options = tdict_dlpack_export_options_default()};
+  stopped at;
+  stop_stream(&w, &at, leaf_of(dst, "a"));
+  tdict_future *f = stopped_copy(&w, src, dst, &at);
+  tdict_dlpack_export_options o = consumer_on(&unordered);
+  td_ok(tdict_dlpack_export(NULL, c.tensor, &o, &m, err));
+  delete_versioned_of(m);
+  start_waiting(&c, run_export);
+  go_on(&w, &at);
+  finish_waiting(&c);
+  assert_true(has_number(&w, c.tensor, number_of_leaf(8, 3)));
+  delete_versioned_of(c.managed);
+  finish_copy(f);
+  tdict_release(dst);
+  tdict_release(src);
+  place_close(&w);
+}
+
+typedef struct blocking {
+  const place *w;
+  tdict_tree *src, *dst;
+  const tdict_stream *after;
+} blocking;
+static void *copy_blocking(void *user) {
+  blocking *b = user;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.after = b->after;
+  (void)!tdict_transfer_into(b->w->c, b->dst, b->src, &o, NULL);
+  return NULL;
+}
+/* A blocking transfer of another thread records no events for streams. */
+SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
+  place w = place_open(2);
+  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  tdict_stream s = new_stream(&w);
+  stopped at;
+  pthread_t thread;
+  call c = {.c = w.c, .tensor = leaf_of(dst, "a"), .export_options = consumer_on(&s)};
+  stop_stream(&w, &at, c.tensor);
+  blocking b = {&w, src, dst, &at.s};
+  assert_int_equal(pthread_create(&thread, NULL, copy_blocking, &b), 0);
+  td_rest();
+  start_waiting(&c, run_export);
+  go_on(&w, &at);
+  finish_waiting(&c);
+  pthread_join(thread, NULL);
+  assert_true(has_number(&w, c.tensor, number_of_leaf(8, 0)));
+  delete_versioned_of(c.managed);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(dst);
+  tdict_release(src);
+  place_close(&w);
+}
+
+/* A consumer that may write comes after transfers that read; one that only reads does not wait for them. */
+SIM_CASE(dlpack_consumer_that_reads_passes_readers) {
+  place w = place_open(2);
+  tdict_tree *src = arena(&w, 7), *dst = numbered_tree(&w, NULL, 0);
+  tdict_tensor *leaf = leaf_of(src, "a");
+  tdict_stream reads = new_stream(&w), writes = new_stream(&w);
+  struct DLManagedTensorVersioned *m[2] = {NULL, NULL};
+  stopped at;
+  consumer_copy read, write;
+  stop_stream(&w, &at, leaf_of(src, "d"));
+  tdict_future *f = stopped_copy(&w, src, dst, &at);
+  tdict_dlpack_export_options o = consumer_on(&reads);
+  o.read_only = true;
+  td_ok(tdict_dlpack_export(w.c, leaf, &o, &m[0], err));
+  assert_int_equal(versioned_of(m[0])->flags, TDICT_DL_READ_ONLY);
+  start_read(&w, &read, reads, leaf);
+  assert_true(end_copy(&w, &read, number_of_leaf(7, 0)));
+  check_pending(f);
+  o = consumer_on(&writes);
+  td_ok(tdict_dlpack_export(w.c, leaf, &o, &m[1], err));
+  start_write(&w, &write, writes, leaf, 99);
+  check_pending(f);
+  assert_false(is_copied(&w, &write));
+  go_on(&w, &at);
+  finish_copy(f);
+  check_tree_number(&w, dst, 7);
+  assert_true(end_copy(&w, &write, 99));
+  assert_true(has_number(&w, leaf, 99));
+  for (int i = 0; i < 2; i++) delete_versioned_of(m[i]);
+  tdict_stream_destroy(w.c, reads);
+  tdict_stream_destroy(w.c, writes);
+  tdict_release(src);
+  tdict_release(dst);
+  place_close(&w);
+}
+
+/* Host memory: the call waits as tdict_tensor_data() or tdict_tensor_const_data() does. */
+SIM_CASE(dlpack_export_of_host_memory_waits) {
+  place w = place_open(2);
+  tdict_tree *host = numbered_tree(&w, w.pinned, 7), *dev = arena(&w, 8);
+  tdict_stream s = new_stream(&w);
+  stopped at;
+  call c = {.c = w.c, .tensor = leaf_of(host, "a"), .export_options = consumer_on(&s)};
+  /* a transfer reads: a reader passes, a writer waits */
+  stop_stream(&w, &at, leaf_of(dev, "a"));
+  tdict_future *f = stopped_copy(&w, host, dev, &at);
+  tdict_dlpack_export_options o = consumer_on(&s);
+  o.read_only = true;
+  td_ok(tdict_dlpack_export(w.c, c.tensor, &o, &c.managed, err));
+  assert_int_equal(versioned_of(c.managed)->tensor.device.type, TDICT_DL_CUDA_HOST);
+  delete_versioned_of(c.managed);
+  start_waiting(&c, run_export);
+  go_on(&w, &at);
+  finish_waiting(&c);
+  finish_copy(f);
+  delete_versioned_of(c.managed);
+  /* a transfer writes: both wait */
+  number_tree(&w, dev, 9);
+  stop_stream(&w, &at, leaf_of(dev, "a"));
+  f = stopped_copy(&w, dev, host, &at);
+  c.export_options.read_only = true;
+  start_waiting(&c, run_export);
+  go_on(&w, &at);
+  finish_waiting(&c);
+  assert_true(has_number(&w, c.tensor, number_of_leaf(9, 0)));
+  delete_versioned_of(c.managed);
+  finish_copy(f);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(host);
+  tdict_release(dev);
+  place_close(&w);
+}
+
+SIM_CASE(dlpack_deleter_holds_bytes) {
+  place w = place_open(2);
+  /* without the record the next transfer of the size gets the same bytes: what follows would notice */
+  tdict_tree *out = arena(&w, 1), *next;
+  void *place_of = arena_of(out);
+  tdict_release(out);
+  out = arena(&w, 2);
+  assert_ptr_equal(arena_of(out), place_of);
+  tdict_stream s = new_stream(&w);
+  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 0;
+  gate g = {0};
+  kernel k;
+  td_ok(tdict_dlpack_export_tree(w.c, out, &o, &entries, &count, err));
+  kernel_launch(&k, s, leaf_of(out, "a"), &g, NULL);
+  tdict_release(out);
+  gate_await(&g, 1);
+  tdict_dlpack_release_entries(entries, count); /* does not wait */
+  next = arena(&w, 3);
+  assert_ptr_not_equal(arena_of(next), place_of);
+  check_tree_number(&w, next, 3);
+  gate_open(&g);
+  assert_true(kernel_saw(&k, number_of_leaf(2, 0)));
+  kernel_end(&k);
+  sync_stream(&w, s);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(next);
+  place_close(&w);
+}
+
+SIM_CASE(dlpack_deleter_holds_an_overwrite) {
+  place w = place_open(2);
+  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  tdict_stream s = new_stream(&w), idle = new_stream(&w);
+  tdict_dlpack_export_options o = consumer_on(&s);
+  struct DLManagedTensorVersioned *m = NULL;
+  gate g = {0};
+  kernel k;
+  td_ok(tdict_dlpack_export(w.c, leaf_of(dst, "a"), &o, &m, err));
+  kernel_launch(&k, s, leaf_of(dst, "a"), &g, NULL);
+  gate_await(&g, 1);
+  delete_versioned_of(m);
+  tdict_transfer_options t = threads(2);
+  t.after = &idle; /* so that nothing but the record holds it up */
+  tdict_future *f = copy_async(&w, src, dst, &t);
+  check_pending(f);
+  gate_open(&g);
+  assert_true(kernel_saw(&k, number_of_leaf(7, 0)));
+  finish_copy(f);
+  check_tree_number(&w, dst, 8);
+  kernel_end(&k);
+  tdict_stream_destroy(w.c, s);
+  tdict_stream_destroy(w.c, idle);
+  tdict_release(dst);
+  tdict_release(src);
+  place_close(&w);
+}
+
+/* Pinned memory that the consumer's kernel reads. */
+SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
+  place w = place_open(2);
+  tdict_tensor *t = new_bytes(8192, w.pinned), *next;
+  void *address = t->data;
+  tdict_tensor_release(t);
+  t = new_bytes(8192, w.pinned);
+  assert_ptr_equal(t->data, address); /* blocks are reused at once */
+  put_number(&w, t, 5);
+  tdict_stream s = new_stream(&w);
+  tdict_dlpack_export_options o = consumer_on(&s);
+  struct DLManagedTensorVersioned *m = NULL;
+  gate g = {0};
+  kernel k;
+  td_ok(tdict_dlpack_export(w.c, t, &o, &m, err));
+  kernel_launch(&k, s, t, &g, NULL);
+  gate_await(&g, 1);
+  tdict_tensor_release(t);
+  delete_versioned_of(m);
+  next = new_bytes(8192, w.pinned);
+  assert_ptr_not_equal(next->data, address);
+  gate_open(&g);
+  assert_true(kernel_saw(&k, 5));
+  kernel_end(&k);
+  sync_stream(&w, s);
+  tdict_stream_destroy(w.c, s);
+  tdict_tensor_release(next);
+  place_close(&w);
+}
+
+/* A deleter cannot fail: without memory to record the work, it waits for the work. */
+SIM_CASE(dlpack_deleter_without_memory_waits) {
+  place w = place_open(2);
+  tdict_tree *out = arena(&w, 2);
+  tdict_stream s = new_stream(&w);
+  gate g = {0};
+  kernel k;
+  call c = {.c = w.c, .tensor = leaf_of(out, "a"), .export_options = consumer_on(&s)};
+  td_ok(tdict_dlpack_export(w.c, c.tensor, &c.export_options, &c.managed, err));
+  kernel_launch(&k, s, c.tensor, &g, NULL);
+  tdict_release(out);
+  gate_await(&g, 1);
+  start_waiting(&c, run_delete_without_memory);
+  gate_open(&g);
+  assert_true(kernel_saw(&k, number_of_leaf(2, 0)));
+  finish_waiting(&c);
+  kernel_end(&k);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}
+
+/* The context may be gone when the deleters run. */
+GPU_CASE(dlpack_export_outlives_its_context) {
+  place w = place_open(2);
+  tdict_tree *out = arena(&w, 2);
+  tdict_stream s = new_stream(&w);
+  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_dlpack_entry *entries = NULL;
+  size_t count = 0;
+  const tdict_stream legacy = {w.device, NULL};
+  o.stream = &legacy;
+  td_ok(tdict_dlpack_export_tree(w.c, out, &o, &entries, &count, err));
+  assert_int_equal(versioned_of(entries[0].versioned)->tensor.device.type, w.device.type);
+  assert_int_equal(versioned_of(entries[0].versioned)->tensor.device.id, w.device.index);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(out);
+  place_close(&w);
+  tdict_dlpack_release_entries(entries, count);
+}
