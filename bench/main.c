@@ -21,6 +21,7 @@ static const struct {
              {"advise", "recommends mode and num_threads for a tree", advise_main},
              {"tune", "measures this machine and writes a tuning file", tune_main},
              {"pinning", "measures pinning a block while another thread copies", pinning_main},
+             {"share", "measures batches that another process has filled", share_main},
              {"stress", "moves random trees in random ways and verifies every bit", stress_main},
              {"worker", "measures rows for bench/compare", worker_main}};
 enum { num_tools = sizeof tools / sizeof tools[0] };

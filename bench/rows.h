@@ -123,5 +123,6 @@ int advise_main(int argc, char **argv);                               /* tdict-b
 int stress_main(int argc, char **argv);                               /* tdict-bench stress */
 int loader_main(int argc, char **argv);                               /* tdict-bench loader */
 int pinning_main(int argc, char **argv);                              /* tdict-bench pinning */
+int share_main(int argc, char **argv);                                /* tdict-bench share */
 
 #endif

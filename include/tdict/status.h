@@ -29,8 +29,8 @@ typedef enum tdict_status {
   TDICT_EWRONGDEVICE = 11, /**< a tensor, memory or stream belongs to a device that the call cannot use */
   TDICT_ENODEVICE = 12,    /**< the device is not present; the message says why */
   TDICT_EDEVICE = 13,      /**< the device driver returned an error; tdict_error.native has its code */
-  TDICT_ELOST = 14,        /**< the device was reset or lost */
-  TDICT_ECANCELLED = 15,   /**< the transfer was cancelled */
+  TDICT_ELOST = 14,        /**< the device was reset or lost, or a worker has ended */
+  TDICT_ECANCELLED = 15,   /**< the transfer was cancelled, or the trainer of a ring has ended */
   TDICT_ETIMEDOUT = 16,    /**< the time limit has passed */
   TDICT_EDEADLOCK = 17,    /**< a hook waits for the transfer that runs the hook */
   TDICT_EFORKED = 18,      /**< this process is a fork of the process that created the context */
@@ -38,7 +38,7 @@ typedef enum tdict_status {
   TDICT_ECHANGED = 20,     /**< data changed while a transfer or a loader read the data */
   TDICT_EHOOK = 21,        /**< a callback of the program returned an invalid status or an invalid result */
   TDICT_EIO = 22,          /**< a file could not be read or written */
-  TDICT_EFORMAT = 23,      /**< a file or a blob does not have the expected format */
+  TDICT_EFORMAT = 23,      /**< a file, a blob or a message does not have the expected format */
   TDICT_ENOTSUP = 24       /**< this combination is not supported; the message names it */
 } tdict_status;
 

@@ -17,6 +17,7 @@
 #include "tdict/replay.h"
 #include "tdict/schema.h"
 #include "tdict/shape.h"
+#include "tdict/share.h"
 #include "tdict/trace.h"
 #include "tdict/transfer.h"
 #include "tdict/unbatched.h"

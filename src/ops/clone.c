@@ -1,12 +1,13 @@
 /* Clones trees, with shared or copied elements, and consolidates trees. The caller owns the results. Thread rule: as in
  * tdict/clone.h. */
-#include "tdict/clone.h"
+#include "ops/clone.h"
 
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "ops/map.h"
+#include "tdict/clone.h"
 
 enum { LEAF_ALIGNMENT = 256 };
 
@@ -110,9 +111,7 @@ static tdict_status find_storage(const tdict_tree *tree, tdict_memory *memory, t
   return TDICT_OK;
 }
 
-/* Makes the record of a tree whose `num_tensors` tensors were made by tdict_map_run() in `storage`. */
-static tdict_status make_record(const tdict_tree *tree, size_t num_tensors, tdict_storage *storage,
-                                tdict_consolidated **out, tdict_error *err) {
+tdict_status tdict_make_consolidated(tdict_tree *tree, size_t num_tensors, tdict_storage *storage, tdict_error *err) {
   tdict_consolidated *made;
   tdict_status status = tdict_consolidated_create(num_tensors, storage, &made, err);
   if (status != TDICT_OK) return status;
@@ -131,11 +130,13 @@ static tdict_status make_record(const tdict_tree *tree, size_t num_tensors, tdic
     }
   }
   tdict_cursor_reset(&cursor);
-  if (status == TDICT_OK)
-    *out = made;
-  else
+  if (status != TDICT_OK) {
     tdict_consolidated_release(made);
-  return status;
+    return status;
+  }
+  tree->consolidated = made;
+  tdict_lock(tree);
+  return TDICT_OK;
 }
 
 tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
@@ -152,13 +153,12 @@ tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdi
   tdict_status status = count_tensors(tree, &num_tensors, err);
   if (status == TDICT_OK) status = tdict_map_run(&map, tree, &made, err);
   if (status == TDICT_OK) status = find_storage(made, memory, &storage, err);
-  if (status == TDICT_OK) status = make_record(made, num_tensors, storage, &made->consolidated, err);
+  if (status == TDICT_OK) status = tdict_make_consolidated(made, num_tensors, storage, err);
   tdict_storage_release(storage);
   if (status != TDICT_OK) {
     tdict_release(made);
     return status;
   }
-  tdict_lock(made);
   *out = made;
   return TDICT_OK;
 }

@@ -1,12 +1,13 @@
 /* Creates a tree from a schema. First checks and measures all entries, then allocates the tensors, then adds the
  * entries to new nodes. Thread rule: thread-safe, since only new trees are written. */
+#include "schema/create.h"
+
 #include <string.h>
 
 #include "base/error.h"
 #include "base/options.h"
 #include "schema/schema.h"
 #include "tensor/arena.h"
-#include "tree/node.h"
 
 static const char what[] = "tree_schema_create";
 
@@ -68,6 +69,45 @@ static tdict_status for_entries(maker *m, tdict_status (*make)(maker *, const td
   return TDICT_OK;
 }
 
+/* Makes the tree after maker.arena is complete. On failure releases the root. */
+static tdict_status finish_tree(maker *m, tdict_status status, tdict_tree **out, tdict_error *err) {
+  if (status == TDICT_OK) status = for_entries(m, create_entry, err);
+  tdict_arena_reset(&m->arena);
+  if (status != TDICT_OK) {
+    tdict_release(m->nodes[0]);
+    return status;
+  }
+  *out = m->nodes[0];
+  return TDICT_OK;
+}
+
+/* Prepares the maker of a tree whose root has the given batch size, and creates and measures nothing. */
+static void init_maker(maker *m, const tdict_tree_schema *schema, int batch_ndim, const int64_t *batch_size) {
+  m->schema = schema;
+  m->batch_ndim = batch_ndim;
+  m->batch_size = batch_size;
+  m->arena = (tdict_arena){0};
+  m->nodes[0] = NULL;
+}
+
+tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, tdict_error *err) {
+  maker m;
+  init_maker(&m, schema, schema->batch_ndim, schema->batch_size);
+  tdict_status status = for_entries(&m, measure_entry, err);
+  if (status == TDICT_OK) *out = m.arena.bytes;
+  return status;
+}
+
+tdict_status tdict_schema_create_over(const tdict_tree_schema *schema, tdict_storage *storage, tdict_tree **out,
+                                      tdict_error *err) {
+  maker m;
+  init_maker(&m, schema, schema->batch_ndim, schema->batch_size);
+  tdict_status status = tdict_create(m.batch_ndim, m.batch_size, &m.nodes[0], err);
+  if (status == TDICT_OK) status = for_entries(&m, measure_entry, err);
+  if (status == TDICT_OK) status = tdict_arena_use(&m.arena, storage, err);
+  return finish_tree(&m, status, out, err);
+}
+
 tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema, const tdict_tree_schema_create_options *options,
                                       tdict_tree **out, tdict_error *err) {
   tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
@@ -76,20 +116,9 @@ tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema, const tdi
   if (status != TDICT_OK) return status;
   const bool replaces = o.batch_ndim != -1;
   maker m;
-  m.schema = schema;
-  m.batch_ndim = replaces ? o.batch_ndim : schema->batch_ndim;
-  m.batch_size = replaces ? o.batch_size : schema->batch_size;
-  m.arena = (tdict_arena){0};
-  m.nodes[0] = NULL;
+  init_maker(&m, schema, replaces ? o.batch_ndim : schema->batch_ndim, replaces ? o.batch_size : schema->batch_size);
   status = tdict_create(m.batch_ndim, m.batch_size, &m.nodes[0], err);
   if (status == TDICT_OK) status = for_entries(&m, measure_entry, err);
   if (status == TDICT_OK) status = tdict_arena_allocate(&m.arena, o.memory, !o.is_uninitialized, err);
-  if (status == TDICT_OK) status = for_entries(&m, create_entry, err);
-  tdict_arena_reset(&m.arena);
-  if (status != TDICT_OK) {
-    tdict_release(m.nodes[0]);
-    return status;
-  }
-  *out = m.nodes[0];
-  return TDICT_OK;
+  return finish_tree(&m, status, out, err);
 }

@@ -29,11 +29,17 @@ tdict_status tdict_arena_allocate(tdict_arena *arena, tdict_memory *memory, bool
   if (!arena->num_tensors) return TDICT_OK;
   tdict_status status = tdict_storage_create(memory, arena->bytes, zero, &storage, err);
   if (status != TDICT_OK) return status;
-  /* The flag tells transfers that the gaps between the tensors hold no data. */
-  storage->flags |= TDICT_STORAGE_ARENA;
-  status = tdict_slab_create(arena->num_tensors, arena->num_dims, storage, &arena->slab, err);
+  status = tdict_arena_use(arena, storage, err);
   tdict_storage_release(storage);
   return status;
+}
+
+tdict_status tdict_arena_use(tdict_arena *arena, tdict_storage *storage, tdict_error *err) {
+  if (!arena->num_tensors) return TDICT_OK;
+  TDICT_ASSERT(storage->bytes >= arena->bytes);
+  /* The flag tells transfers that the gaps between the tensors hold no data. */
+  storage->flags |= TDICT_STORAGE_ARENA;
+  return tdict_slab_create(arena->num_tensors, arena->num_dims, storage, &arena->slab, err);
 }
 
 tdict_tensor *tdict_arena_add(tdict_arena *arena, tdict_dtype dtype, int ndim, const int64_t *shape) {

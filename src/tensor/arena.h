@@ -21,6 +21,10 @@ tdict_status tdict_arena_measure(tdict_arena *arena, const char *what, tdict_dty
 /* Allocates the storage and a slab for the measured tensors. If no tensor was measured, allocates nothing. Returns the
  * errors of tdict_storage_create() and tdict_slab_create(). */
 tdict_status tdict_arena_allocate(tdict_arena *arena, tdict_memory *memory, bool zero, tdict_error *err);
+/* Uses `storage`, which the arena retains, instead of allocating a storage. The storage has at least arena->bytes bytes
+ * and begins at a multiple of 256 bytes. If no tensor was measured, does nothing. Returns the errors of
+ * tdict_slab_create(). */
+tdict_status tdict_arena_use(tdict_arena *arena, tdict_storage *storage, tdict_error *err);
 /* Adds a measured tensor. The caller owns one reference to the tensor. Each tensor begins at a multiple of 256 bytes.
  * Cannot fail. */
 tdict_tensor *tdict_arena_add(tdict_arena *arena, tdict_dtype dtype, int ndim, const int64_t *shape);

@@ -31,6 +31,7 @@ HEADERS = {
     "visit.h": "ops",
     "write.h": "ops",
     "schema.h": "schema",
+    "share.h": "share",
     "lazy_stack.h": "stack",
     "dlpack.h": "interop",
     "sim.h": "device",
@@ -59,7 +60,8 @@ BELOW = {
     "stack": ["ops", "transfer"],
     "interop": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
-    "context": ["interop", "loader", "schema", "sim", "stack"],  # src/context.c, the one file that sees all, and its header
+    "share": ["ops", "schema", "transfer"],
+    "context": ["interop", "loader", "share", "sim", "stack"],  # src/context.c, the one file that sees all, and its header
 }
 MOST_UNITS = 20
 

@@ -37,7 +37,6 @@
 
 static int failures;
 static tdict_error last_error;
-
 static void check(int good, const char *what, int line) {
   if (good) return;
   failures++;
@@ -51,6 +50,7 @@ static void check(int good, const char *what, int line) {
 #include "client_ragged.h"
 #include "client_replay.h"
 #include "client_schema.h"
+#include "client_share.h"
 #include "client_tensor.h"
 #include "client_values.h"
 
@@ -592,7 +592,7 @@ int main(void) {
   use_replay();
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
-  if (context) use_lazy_stack(context);
+  if (context) use_lazy_stack(context), use_share(context);
   if (context) use_trace(context);
   tdict_context_destroy(context);
   printf("every public name used, %d checks failed\n", failures);

@@ -1,0 +1,255 @@
+/* tdict-bench share: transfers batches that this process has filled, and batches of a ring that a worker process has
+ * filled. Both take turns. All batches are consolidated, with 7 leaves and 10.9 MB. The job owns its ring and its
+ * trees. Thread rule: one thread; the worker is this program, started again. */
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "options.h"
+#include "rows.h"
+
+enum { SLOTS = 4, SOCKET = 3, KEY_FILL = 512 };
+static const int64_t limit_ns = INT64_C(60000000000);
+static const tdict_field fields[] = {TDICT_FIELD("a", TDICT_F32, 1354752), TDICT_FIELD("b", TDICT_F32, 1354752),
+                                     TDICT_FIELD("c", TDICT_F32, 6144),    TDICT_FIELD("d", TDICT_F32, 6144),
+                                     TDICT_FIELD("e", TDICT_F32, 256),     TDICT_FIELD("f", TDICT_F32, 256),
+                                     TDICT_FIELD("g", TDICT_F32, 256)};
+enum { LEAVES = sizeof fields / sizeof fields[0] };
+
+/* One way to hold the batches: pinned, so that the device reads them, or pageable. */
+typedef struct pass {
+  const char *name;
+  bool is_pinned;
+  bench_samples own, ring; /* seconds of transfers */
+} pass;
+
+typedef struct share_job {
+  bench_place place;
+  tdict_share_ring *ring;
+  pid_t worker;           /* 0: none */
+  tdict_tree *own[SLOTS]; /* the batches that this process fills */
+  bool is_worker;
+} share_job;
+
+static tdict_tree *make_batch(tdict_memory *memory) {
+  const tdict_schema schema = {fields, LEAVES};
+  tdict_error err;
+  tdict_tree *made = NULL, *batch = NULL;
+  if (tdict_create_from(&schema, 0, NULL, NULL, &made, &err) != TDICT_OK ||
+      tdict_consolidate(made, memory, &batch, &err) != TDICT_OK)
+    bench_print_status("a batch", &err);
+  tdict_release(made);
+  return batch;
+}
+
+static uint64_t word_of(uint64_t number, size_t leaf, size_t i) {
+  return (number * 8 + leaf + 1) * UINT64_C(0x9e3779b97f4a7c15) + i * UINT64_C(0xbf58476d1ce4e5b9);
+}
+static void fill_batch(tdict_tree *batch, uint64_t number) {
+  for (size_t leaf = 0; leaf < LEAVES; leaf++) {
+    uint64_t *words = tdict_data(batch, fields[leaf].path);
+    for (size_t i = 0; i < (size_t)fields[leaf].shape[0] / 2; i++) words[i] = word_of(number, leaf, i);
+  }
+}
+static bool is_filled(const tdict_tree *batch, uint64_t number) {
+  for (size_t leaf = 0; leaf < LEAVES; leaf++) {
+    const uint64_t *words = tdict_const_data(batch, fields[leaf].path);
+    for (size_t i = 0; words && i < (size_t)fields[leaf].shape[0] / 2; i++)
+      if (words[i] != word_of(number, leaf, i)) return false;
+    if (!words) return false;
+  }
+  return true;
+}
+
+/* The worker process: fills slots until the ring is destroyed. */
+static int run_worker(void) {
+  tdict_error err;
+  tdict_share_ring *ring;
+  if (tdict_share_ring_attach(SOCKET, limit_ns, &ring, &err) != TDICT_OK) {
+    bench_print_status("the ring", &err);
+    return BENCH_FAILED;
+  }
+  tdict_status status = TDICT_OK;
+  for (uint64_t number = 0; status == TDICT_OK; number++) {
+    tdict_tree *batch;
+    status = tdict_share_ring_begin(ring, INT64_MAX, &batch, &err);
+    if (status == TDICT_OK) fill_batch(batch, number);
+    if (status == TDICT_OK) status = tdict_share_ring_publish(ring, batch, &err);
+  }
+  tdict_share_ring_destroy(ring);
+  return status == TDICT_ECANCELLED ? BENCH_OK : BENCH_FAILED;
+}
+
+static bool start_worker(share_job *job) {
+  extern char **environ;
+  char *const argv[] = {(char *)"tdict-bench", (char *)"share", (char *)"--fill", NULL};
+  tdict_error err;
+  posix_spawn_file_actions_t actions;
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return false;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, pair[1], SOCKET);
+  const bool is_started = posix_spawn(&job->worker, "/proc/self/exe", &actions, NULL, argv, environ) == 0;
+  posix_spawn_file_actions_destroy(&actions);
+  if (!is_started) job->worker = 0;
+  bool is_added = is_started && tdict_share_ring_add_worker(job->ring, pair[0], (int32_t)job->worker, &err) == TDICT_OK;
+  if (is_started && !is_added) bench_print_status("the worker", &err);
+  close(pair[0]);
+  close(pair[1]);
+  return is_added;
+}
+
+static bool open_pass(share_job *job, const pass *p) {
+  tdict_error err;
+  tdict_share_ring_options o = tdict_share_ring_options_default();
+  o.num_slots = SLOTS;
+  for (int i = 0; i < SLOTS; i++) {
+    job->own[i] = make_batch(p->is_pinned ? tdict_pinned_memory(job->place.context) : NULL);
+    if (!job->own[i]) return false;
+    fill_batch(job->own[i], (uint64_t)i);
+  }
+  if (tdict_share_ring_create(job->own[0], &o, &job->ring, &err) != TDICT_OK ||
+      (p->is_pinned && tdict_share_ring_pin(job->ring, job->place.context, &err) != TDICT_OK)) {
+    bench_print_status("the ring", &err);
+    return false;
+  }
+  return start_worker(job);
+}
+
+static void close_pass(share_job *job) {
+  tdict_share_ring_destroy(job->ring); /* the worker then ends */
+  job->ring = NULL;
+  if (job->worker) waitpid(job->worker, NULL, 0);
+  job->worker = 0;
+  for (int i = 0; i < SLOTS; i++) {
+    tdict_release(job->own[i]);
+    job->own[i] = NULL;
+  }
+}
+
+/* Transfers a batch. If `number` is not negative, verifies the result. */
+static int move_batch(share_job *job, const tdict_tree *batch, bench_samples *samples, int64_t number) {
+  tdict_error err;
+  tdict_tree *result = NULL, *host = NULL;
+  const double begin = bench_now();
+  if (tdict_to_device(job->place.context, batch, job->place.device, NULL, &result, &err) != TDICT_OK) {
+    bench_print_status("share", &err);
+    return BENCH_FAILED;
+  }
+  int answer = BENCH_OK;
+  if (number < 0) {
+    tdict_release(result);
+    bench_samples_add(samples, bench_now() - begin);
+    return answer;
+  }
+  if (tdict_to_device(job->place.context, result, tdict_cpu(), NULL, &host, &err) != TDICT_OK) {
+    bench_print_status("share", &err);
+    answer = BENCH_FAILED;
+  } else if (!is_filled(host, (uint64_t)number)) {
+    bench_print_error("verification failed for batch %lld", (long long)number);
+    answer = BENCH_DIFFERS;
+  }
+  tdict_release(host);
+  tdict_release(result);
+  return answer;
+}
+
+/* Does one repetition of each kind, in changing order. If `verifies` is true, verifies the results instead of timing
+ * the transfers. Then fills this process's batch again, while the worker fills the slot. Each kind therefore moves
+ * batches that were filled SLOTS turns ago, so their bytes are in the same caches. */
+static int do_turn(share_job *job, pass *p, int number, bool verifies) {
+  tdict_error err;
+  tdict_tree *own = job->own[number % SLOTS], *slot;
+  const int64_t wanted = verifies ? number : -1;
+  if (tdict_share_ring_take(job->ring, limit_ns, &slot, &err) != TDICT_OK) {
+    bench_print_status("the ring", &err);
+    return BENCH_FAILED;
+  }
+  int answer = number % 2 ? move_batch(job, slot, &p->ring, wanted) : move_batch(job, own, &p->own, wanted);
+  if (answer == BENCH_OK)
+    answer = number % 2 ? move_batch(job, own, &p->own, wanted) : move_batch(job, slot, &p->ring, wanted);
+  if (tdict_share_ring_give_back(job->ring, slot, &err) != TDICT_OK) answer = BENCH_FAILED;
+  fill_batch(own, (uint64_t)number + SLOTS);
+  return answer;
+}
+
+static double get_ratio(const pass *p) { return bench_samples_median(&p->ring) / bench_samples_median(&p->own); }
+
+static int run_pass(share_job *job, pass *p, int repeats) {
+  if (!bench_samples_reserve(&p->own, repeats) || !bench_samples_reserve(&p->ring, repeats)) return BENCH_FAILED;
+  int answer = open_pass(job, p) ? BENCH_OK : BENCH_FAILED;
+  for (int i = 0; i < repeats + 2 && answer == BENCH_OK; i++) answer = do_turn(job, p, i, i == 0 || i == repeats + 1);
+  close_pass(job);
+  if (answer == BENCH_OK)
+    printf("%s: filled in this process %.3f ms, by another process %.3f ms, ratio %.3f\n", p->name,
+           bench_samples_median(&p->own) * 1e3, bench_samples_median(&p->ring) * 1e3, get_ratio(p));
+  return answer;
+}
+
+static json_t *describe(const share_job *job, const pass *passes, int argc, char **argv) {
+  json_t *record = bench_record("share", argc, argv);
+  json_object_set_new(record, "simulated", json_boolean(!place_is_gpu(&job->place)));
+  json_object_set_new(record, "device", place_describe(&job->place));
+  for (int i = 0; i < 2; i++) {
+    json_t *one = json_object();
+    json_object_set_new(one, "own_seconds", bench_samples_json(&passes[i].own));
+    json_object_set_new(one, "ring_seconds", bench_samples_json(&passes[i].ring));
+    json_object_set_new(one, "ratio", json_real(get_ratio(&passes[i])));
+    json_object_set_new(record, passes[i].name, one);
+  }
+  return record;
+}
+
+static int run_share(share_job *job, pass passes[2], const common_options *common, int argc, char **argv) {
+  bench_sink sink;
+  if (!bench_sink_open(&sink, common->json)) return BENCH_FAILED;
+  job->place.bare = true;
+  if (!place_open(&job->place, common->device)) return BENCH_FAILED;
+  if (job->place.device.type == TDICT_DEVICE_CPU) {
+    bench_print_error("share needs a device");
+    return BENCH_FAILED;
+  }
+  if (!place_is_gpu(&job->place)) printf("SIMULATED device: these times say nothing about a GPU\n");
+  int answer = BENCH_OK;
+  for (int i = 0; i < 2 && answer == BENCH_OK; i++) answer = run_pass(job, &passes[i], (int)common->repeats);
+  if (answer != BENCH_OK || !sink.path) return answer;
+  json_t *record = describe(job, passes, argc, argv);
+  bool good = bench_sink_write(&sink, record);
+  json_decref(record);
+  return good ? BENCH_OK : BENCH_FAILED;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  share_job *job = state->input;
+  (void)arg;
+  if (key != KEY_FILL) return ARGP_ERR_UNKNOWN;
+  job->is_worker = true;
+  return 0;
+}
+
+int share_main(int argc, char **argv) {
+  static const struct argp_option table[] = {
+      {"fill", KEY_FILL, NULL, OPTION_HIDDEN, "fills the slots of a ring: the worker process", 0}, {0}};
+  static const char doc[] =
+      "Transfers batches of 10.9 MB that this process has filled, and batches that another process "
+      "has filled in shared memory."
+      "\vExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
+  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+  static share_job job;
+  pass passes[2] = {{.name = "pinned", .is_pinned = true}, {.name = "pageable"}};
+  common_options common = {"auto", false, false, NULL, 201};
+  int answer = options_parse(argc, argv, OPTIONS_RECORD, &common, &argp, &job);
+  if (answer != BENCH_OK) return answer;
+  if (job.is_worker) return run_worker();
+  answer = run_share(&job, passes, &common, argc, argv);
+  if (job.place.context) place_close(&job.place);
+  for (int i = 0; i < 2; i++) {
+    bench_samples_free(&passes[i].own);
+    bench_samples_free(&passes[i].ring);
+  }
+  return answer;
+}

@@ -1,0 +1,17 @@
+/* Creates trees of schemas in a storage of the caller. Thread rule: thread-safe, since only new trees are written. */
+#ifndef TDICT_SCHEMA_CREATE_H
+#define TDICT_SCHEMA_CREATE_H
+
+#include "tdict/schema.h"
+#include "tree/node.h"
+
+/* Computes the bytes that the tensors of a schema need, each padded to a multiple of 256 bytes. Returns TDICT_ENOTSUP
+ * for an object and TDICT_EOVERFLOW, with the path of the entry. */
+tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, tdict_error *err);
+/* Creates a tree whose tensors lie in `storage`, one after another. The tensors retain `storage`. The storage begins on
+ * a multiple of 256 bytes and has the bytes of tdict_schema_measure(). Elements keep the bytes of the storage. Returns
+ * the errors of tdict_tree_schema_create(). */
+tdict_status tdict_schema_create_over(const tdict_tree_schema *schema, tdict_storage *storage, tdict_tree **out,
+                                      tdict_error *err);
+
+#endif

@@ -1,0 +1,51 @@
+/* A segment is a sealed memfd that holds a schema and the bytes of trees of this schema. A segment is
+ * reference-counted: the storages of its trees hold references. The last release unpins, unmaps and closes the memfd.
+ *
+ * Layout: a page with the head, the shared words of a ring, the blob of the schema, and the slots. Each slot begins on
+ * a multiple of 4096 bytes. Another process may write all bytes of a segment at any time. The head is therefore read
+ * only once, before the segment is mapped.
+ *
+ * Thread rule: counting is thread-safe. One thread at a time calls the other functions for one segment. */
+#ifndef TDICT_SHARE_SEGMENT_H
+#define TDICT_SHARE_SEGMENT_H
+
+#include <stdatomic.h>
+
+#include "device/gpu.h"
+#include "tdict/share.h"
+
+typedef enum tdict_segment_kind { TDICT_SEGMENT_TREE = 1, TDICT_SEGMENT_RING = 2 } tdict_segment_kind;
+
+typedef struct tdict_segment_layout {
+  uint32_t kind;                   /* a tdict_segment_kind */
+  uint32_t num_slots, max_workers; /* 1 and 0 for a tree */
+  size_t blob_bytes, slot_bytes;
+  /* The functions of segment.c compute the following fields. They are offsets and sizes in bytes. */
+  size_t words_at, blob_at, slots_at, slot_stride, total_bytes;
+} tdict_segment_layout;
+
+typedef struct tdict_segment {
+  _Atomic(int64_t) refs;
+  int fd;
+  char *map; /* NULL before the segment is mapped */
+  tdict_segment_layout layout;
+  tdict_gpu *gpu; /* retained: registered the mapping; NULL: not pinned */
+} tdict_segment;
+
+/* Creates and maps a segment for trees of `schema`. The caller sets kind, num_slots and max_workers of `wanted`.
+ * Returns TDICT_ENOTSUP for an object, TDICT_EOVERFLOW, TDICT_ENOMEM, and TDICT_EIO for another error of the system. */
+tdict_status tdict_segment_create(const tdict_tree_schema *schema, const tdict_segment_layout *wanted,
+                                  tdict_segment **out, tdict_error *err);
+/* Checks and maps a segment that another process sent. Closes `fd` on failure, too. Sets *schema to a new reference to
+ * its schema. Returns TDICT_EFORMAT, TDICT_ENOTSUP, TDICT_ENOMEM or TDICT_EIO. */
+tdict_status tdict_segment_open(int fd, tdict_segment_kind kind, tdict_segment **out, tdict_tree_schema **schema,
+                                tdict_error *err);
+/* Drops a reference. NULL is allowed. */
+void tdict_segment_release(tdict_segment *segment);
+/* Makes the tree of a slot, which retains the segment. Returns TDICT_ENOMEM. */
+tdict_status tdict_segment_make_tree(tdict_segment *segment, const tdict_tree_schema *schema, uint32_t slot,
+                                     tdict_tree **out, tdict_error *err);
+/* Returns the segment of a tree that tdict_segment_make_tree() made, borrowed; NULL for other trees. */
+tdict_segment *tdict_segment_of(const tdict_tree *tree);
+
+#endif

@@ -1,0 +1,257 @@
+/* Shared trees: copies, other processes, refusals, what is freed. */
+#include <sys/mman.h>
+
+#include "rig.h"
+#include "tdict/nontensor.h"
+
+static const char *const leaves[] = {"obs.pixels", "r", "h\\.0", "wide"};
+enum { LEAVES = sizeof leaves / sizeof leaves[0] };
+
+/* Receives a tree, writes the bytes of all leaves to the socket, then overwrites "r" and says so. */
+WORKER(share_worker_reads) {
+  tdict_tree *td = NULL;
+  td_ok(tdict_share_receive(RIG_SOCKET, 60 * RIG_SECOND, &td, err));
+  help_paths(td, "obs obs.pixels obs.none r h\\.0 wide");
+  assert_true(tdict_is_consolidated(td));
+  assert_int_equal(rig_count_maps(), 1);
+  for (int i = 0; i < LEAVES; i++) {
+    const tdict_tensor *t = help_get(td, leaves[i]);
+    rig_write(RIG_SOCKET, tdict_tensor_const_data(t), tdict_tensor_bytes(t));
+  }
+  td_fill_random(tdict_data(td, "r"), 24, 99);
+  rig_write(RIG_SOCKET, "w", 1);
+  tdict_release(td);
+  assert_int_equal(rig_count_maps(), 0);
+}
+
+CASE(share_passes_trees_to_other_processes) {
+  const rig_resources before = rig_resources_now();
+  tdict_tree *td = rig_tree(), *shared = NULL;
+  td_ok(tdict_share_create(td, &shared, err));
+  rig_pair pair = rig_sockets(SOCK_STREAM);
+  const pid_t pid = rig_spawn("share_worker_reads", &pair);
+  td_ok(tdict_share_send(pair.ours, shared, err));
+  /* A file of memfd_create() has no name in a file system. */
+  assert_int_equal(rig_count_maps(), before.maps + 1);
+  assert_int_equal(rig_count_maps_of("/dev/shm"), 0);
+  for (int i = 0; i < LEAVES; i++) {
+    tdict_tensor *flat = NULL;
+    unsigned char found[2 * 3 * 700 * 8];
+    td_ok(tdict_tensor_contiguous(help_get(td, leaves[i]), &flat, err));
+    const size_t bytes = tdict_tensor_bytes(flat);
+    assert_true(rig_read_bytes(pair.ours, found, bytes));
+    assert_memory_equal(found, tdict_tensor_const_data(flat), bytes);
+    tdict_tensor_release(flat);
+  }
+  /* The worker writes into the same memory. */
+  unsigned char wanted[24], say;
+  assert_true(rig_read_bytes(pair.ours, &say, 1));
+  td_fill_random(wanted, sizeof wanted, 99);
+  assert_memory_equal(tdict_const_data(shared, "r"), wanted, sizeof wanted);
+  assert_int_equal(rig_reap(pid), 0);
+  close(pair.ours);
+  tdict_release(td);
+  tdict_release(shared);
+  rig_nothing_leaked(before);
+}
+
+CASE(share_create_copies) {
+  tdict_tree *td = rig_tree(), *shared = NULL;
+  td_ok(tdict_share_create(td, &shared, err));
+  assert_true(rig_equal(td, shared));
+  assert_true(tdict_is_consolidated(shared) && tdict_is_locked(shared));
+  assert_false(tdict_get_device(shared, NULL));
+  assert_int_equal((uintptr_t)tdict_data(shared, "r") % 256, 0);
+  /* A clone is ordinary memory, and outlives the segment. */
+  tdict_tree *clone = NULL;
+  td_ok(tdict_clone_deep(shared, NULL, &clone, err));
+  tdict_release(shared);
+  assert_int_equal(rig_count_maps(), 0);
+  assert_true(rig_equal(td, clone));
+  tdict_release(clone);
+  tdict_release(td);
+}
+
+CASE(share_create_from_zeroes) {
+  tdict_tree *td = rig_tree(), *shared = NULL;
+  tdict_tree_schema *schema = NULL, *made = NULL;
+  td_ok(tdict_tree_schema_export(td, &schema, err));
+  td_ok(tdict_share_create_from(schema, &shared, err));
+  td_ok(tdict_tree_schema_export(shared, &made, err));
+  assert_true(tdict_tree_schema_equal(schema, made));
+  tdict_tensor *bytes = NULL;
+  td_ok(tdict_consolidated_bytes(shared, &bytes, err));
+  const unsigned char *at = tdict_tensor_const_data(bytes);
+  for (size_t i = 0; i < tdict_tensor_bytes(bytes); i++) assert_int_equal(at[i], 0);
+  tdict_tensor_release(bytes);
+  tdict_tree_schema_release(schema);
+  tdict_tree_schema_release(made);
+  tdict_release(td);
+  tdict_release(shared);
+}
+
+SIM_CASE(share_create_copies_from_devices) {
+  tdict_context *context = td_context(NULL);
+  tdict_tree *td = rig_tree(), *moved = NULL, *shared = NULL;
+  td_ok(tdict_to_device(context, td, td_device(), NULL, &moved, err));
+  td_ok(tdict_share_create(moved, &shared, err));
+  assert_true(rig_equal(td, shared));
+  tdict_release(moved);
+  tdict_release(shared);
+  tdict_release(td);
+  tdict_context_destroy(context);
+}
+
+/* Trees without tensors, and trees whose tensors have no bytes. */
+CASE(share_empty_trees) {
+  const rig_resources before = rig_resources_now();
+  rig_pair pair = rig_sockets(SOCK_SEQPACKET);
+  for (int i = 0; i < 2; i++) {
+    tdict_tree *td = TREE(2), *shared = NULL, *received = NULL;
+    help_put_tree(td, "child", TREE(2));
+    if (i) help_put(td, "none", TENSOR(2, 0));
+    td_ok(tdict_share_create(td, &shared, err));
+    td_ok(tdict_share_send(pair.ours, shared, err));
+    td_ok(tdict_share_receive(pair.theirs, 0, &received, err));
+    assert_true(rig_equal(td, received));
+    tdict_release(td);
+    tdict_release(shared);
+    tdict_release(received);
+  }
+  rig_close(pair);
+  rig_nothing_leaked(before);
+}
+
+/* The segment lives as long as any tensor of the tree. A received tree can be sent on. */
+CASE(share_frees_with_the_last_reference) {
+  const rig_resources before = rig_resources_now();
+  rig_pair pair = rig_sockets(SOCK_SEQPACKET);
+  tdict_tree *first = rig_shared(), *second = NULL, *third = NULL;
+  td_ok(tdict_share_send(pair.ours, first, err));
+  td_ok(tdict_share_receive(pair.theirs, 0, &second, err));
+  td_ok(tdict_share_send(pair.theirs, second, err));
+  td_ok(tdict_share_receive(pair.ours, 0, &third, err));
+  assert_int_equal(rig_count_maps(), before.maps + 3);
+  assert_int_equal(rig_count_fds(), before.fds + 2 + 3);
+  assert_true(rig_equal(first, third));
+  tdict_tensor *kept = tdict_tensor_retain(help_get(second, "r"));
+  const float value = *(const float *)tdict_const_data(first, "r");
+  tdict_release(first);
+  tdict_release(second);
+  tdict_release(third);
+  assert_int_equal(rig_count_maps(), before.maps + 1);
+  assert_true(*(const float *)tdict_tensor_const_data(kept) == value);
+  tdict_tensor_release(kept);
+  rig_close(pair);
+  rig_nothing_leaked(before);
+}
+
+/* Copies that an operation makes of shared tensors are ordinary memory. */
+CASE(share_tensors_work_in_operations) {
+  tdict_tree *shared = rig_shared();
+  const tdict_tensor *wide = help_get(shared, "wide");
+  tdict_tensor *turned = NULL, *flat = NULL;
+  td_ok(tdict_tensor_permute(wide, 3, (const int[]){2, 0, 1}, &turned, err));
+  td_ok(tdict_tensor_contiguous(turned, &flat, err));
+  assert_false(tdict_tensor_shares_storage(flat, wide));
+  const double *from = tdict_tensor_const_data(wide), *to = tdict_tensor_const_data(flat);
+  for (int i = 0; i < 6; i++)
+    for (int k = 0; k < 700; k++) assert_memory_equal(&to[k * 6 + i], &from[i * 700 + k], sizeof *to);
+  tdict_tensor_release(turned);
+  tdict_tensor_release(flat);
+  tdict_release(shared);
+}
+
+CASE(share_refuses) {
+  const rig_resources before = rig_resources_now();
+  rig_pair pair = rig_sockets(SOCK_SEQPACKET);
+  tdict_tree *td = rig_tree(), *shared = rig_shared(), *out = (tdict_tree *)&pair;
+  tdict_tree_schema *schema = NULL;
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_share_create(NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_share_create(td, NULL, err));
+  td_fails(TDICT_EINVAL, "schema is NULL", tdict_share_create_from(NULL, &out, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_share_send(pair.ours, NULL, err));
+  td_fails(TDICT_EINVAL, "not shared: call tdict_share_create()", tdict_share_send(pair.ours, td, err));
+  td_ok(tdict_unlock(shared, err));
+  td_fails(TDICT_EINVAL, "not shared", tdict_share_send(pair.ours, shared, err));
+  tdict_release(shared);
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_share_receive(pair.ours, 0, NULL, err));
+  td_fails(TDICT_EINVAL, "timeout_ns is -1", tdict_share_receive(pair.ours, -1, &out, err));
+  /* Consolidated, but not in a segment. */
+  td_ok(tdict_consolidate(td, NULL, &shared, err));
+  td_fails(TDICT_EINVAL, "not shared", tdict_share_send(pair.ours, shared, err));
+  tdict_release(shared);
+  /* A slot of a ring. */
+  tdict_share_ring *ring = rig_ring(1, 1);
+  td_fails(TDICT_EINVAL, "not shared", tdict_share_send(pair.ours, ring->slots[0].tree, err));
+  tdict_share_ring_destroy(ring);
+  /* Objects, by name. */
+  td_ok(tdict_set_text(td, "obs.words", "hello", err));
+  td_fails(TDICT_ENOTSUP, "an object of type", tdict_share_create(td, &out, err));
+  assert_string_equal(td_last_error.path, "obs.words");
+  td_ok(tdict_tree_schema_export(td, &schema, err));
+  td_fails(TDICT_ENOTSUP, "an object of type", tdict_share_create_from(schema, &out, err));
+  assert_string_equal(td_last_error.path, "obs.words");
+  tdict_tree_schema_release(schema);
+  assert_ptr_equal(out, &pair);
+  tdict_release(td);
+  rig_close(pair);
+  rig_nothing_leaked(before);
+}
+
+CASE(share_survives_enomem) {
+  rig_pair pair = rig_sockets(SOCK_SEQPACKET);
+  tdict_tree *td = rig_tree(), *out = NULL;
+  const rig_resources before = rig_resources_now();
+  bool failed = true;
+  for (int n = 0; failed; n++) {
+    tdict_error e = {0};
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_share_create(td, &out, &e);
+    failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    if (!failed) break;
+    assert_null(out);
+    rig_nothing_leaked(before);
+  }
+  tdict_tree *shared = out, *received = NULL;
+  const rig_resources with = rig_resources_now();
+  failed = true;
+  for (int n = 0; failed; n++) {
+    tdict_error e = {0};
+    td_ok(tdict_share_send(pair.ours, shared, err));
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_share_receive(pair.theirs, 0, &received, &e);
+    failed = td_fail_alloc_stop();
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    if (failed) rig_nothing_leaked(with);
+  }
+  assert_true(rig_equal(td, received));
+  tdict_release(received);
+  tdict_release(shared);
+  tdict_release(td);
+  rig_close(pair);
+}
+
+/* A process with too few descriptors, and a socket that is closed. */
+CASE(share_reports_the_system) {
+  tdict_tree *td = rig_tree(), *shared = rig_shared(), *out = NULL;
+  rig_pair pair = rig_sockets(SOCK_STREAM);
+  close(pair.theirs);
+  td_fails(TDICT_EIO, "the socket refused", tdict_share_send(pair.ours, shared, err));
+  assert_int_equal(td_last_error.native, EPIPE);
+  td_fails(TDICT_EIO, "closed the socket", tdict_share_receive(pair.ours, RIG_SECOND, &out, err));
+  close(pair.ours);
+  td_fails(TDICT_EIO, "recvmsg failed", tdict_share_receive(pair.ours, 0, &out, err));
+  assert_int_equal(td_last_error.native, EBADF);
+  td_fails(TDICT_EINVAL, "socket is -1", tdict_share_receive(-1, INT64_MAX, &out, err));
+  int held[4096], count = 0;
+  while (count < 4096 && (held[count] = dup(0)) >= 0) count++;
+  if (count < 4096) {
+    td_fails(TDICT_EIO, "memfd_create", tdict_share_create(td, &out, err));
+    assert_int_equal(td_last_error.native, EMFILE);
+  }
+  while (count) close(held[--count]);
+  tdict_release(td);
+  tdict_release(shared);
+}
