@@ -2,6 +2,7 @@
 #ifndef TDICT_TDICT_H
 #define TDICT_TDICT_H
 
+#include "tdict/arrow.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/convert.h"

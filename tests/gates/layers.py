@@ -22,6 +22,7 @@ HEADERS = {
     "nontensor.h": "types",
     "unbatched.h": "types",
     "ragged.h": "types",
+    "arrow.h": "interop",
     "clone.h": "ops",
     "combine.h": "ops",
     "convert.h": "ops",

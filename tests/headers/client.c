@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/arrow.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/context.h"
@@ -45,6 +46,7 @@ static void check(int good, const char *what, int line) {
 #define OK(call) check((call) == TDICT_OK, #call, __LINE__)
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
 
+#include "client_arrow.h"
 #include "client_lazy.h"
 #include "client_more.h"
 #include "client_ragged.h"
@@ -510,35 +512,6 @@ static void use_order(tdict_context *context, const tdict_tree *host) {
   tdict_stream_destroy(context, stream);
 }
 
-static void *give_place(void *user, size_t bytes) {
-  char *place = (char *)user;
-  return bytes <= 256 ? place + (256 - (size_t)place % 256) % 256 : NULL;
-}
-static void take_place(void *user, void *data, size_t bytes) {
-  (void)user, (void)data, (void)bytes;
-  released++;
-}
-
-static void use_own_memory(tdict_context *context) {
-  static char place[512];
-  const int64_t shape[1] = {8};
-  tdict_allocator allocator;
-  tdict_memory *memory = NULL;
-  tdict_tensor *tensor = NULL;
-  memset(&allocator, 0, sizeof allocator);
-  allocator.struct_size = sizeof allocator;
-  allocator.device = tdict_cpu();
-  allocator.allocate = give_place;
-  allocator.release = take_place;
-  allocator.user = place;
-  released = 0;
-  OK(tdict_memory_create(context, &allocator, &memory, &last_error));
-  OK(tdict_tensor_zeros(TDICT_F32, 1, shape, memory, &tensor, &last_error));
-  tdict_memory_release(memory);
-  tdict_tensor_release(tensor);
-  TRUE(released == 1);
-}
-
 static void use_transfers(tdict_context *context) {
   static const tdict_mode modes[] = {TDICT_MODE_AUTO, TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING,
                                      TDICT_MODE_NON_BLOCKING_PIN};
@@ -594,6 +567,7 @@ int main(void) {
   if (context) use_transfers(context);
   if (context) use_lazy_stack(context), use_share(context);
   if (context) use_trace(context);
+  if (context) use_arrow(context);
   tdict_context_destroy(context);
   printf("every public name used, %d checks failed\n", failures);
   return failures ? 1 : 0;

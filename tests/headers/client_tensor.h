@@ -63,3 +63,32 @@ static void use_tensor(void) {
   for (i = 0; i < 5; i++) tdict_tensor_release(made[i]);
   tdict_tensor_release(t);
 }
+
+static void *give_place(void *user, size_t bytes) {
+  char *place = (char *)user;
+  return bytes <= 256 ? place + (256 - (size_t)place % 256) % 256 : NULL;
+}
+static void take_place(void *user, void *data, size_t bytes) {
+  (void)user, (void)data, (void)bytes;
+  released++;
+}
+
+static void use_own_memory(tdict_context *context) {
+  static char place[512];
+  const int64_t shape[1] = {8};
+  tdict_allocator allocator;
+  tdict_memory *memory = NULL;
+  tdict_tensor *tensor = NULL;
+  memset(&allocator, 0, sizeof allocator);
+  allocator.struct_size = sizeof allocator;
+  allocator.device = tdict_cpu();
+  allocator.allocate = give_place;
+  allocator.release = take_place;
+  allocator.user = place;
+  released = 0;
+  OK(tdict_memory_create(context, &allocator, &memory, &last_error));
+  OK(tdict_tensor_zeros(TDICT_F32, 1, shape, memory, &tensor, &last_error));
+  tdict_memory_release(memory);
+  tdict_tensor_release(tensor);
+  TRUE(released == 1);
+}

@@ -1,0 +1,40 @@
+/* Declares the export of a tree, for the calls that export arrays, device arrays and streams. The caller releases both
+ * structs. Thread rule: as in tdict/arrow.h. */
+#ifndef TDICT_INTEROP_ARROW_EXPORT_H
+#define TDICT_INTEROP_ARROW_EXPORT_H
+
+#include "interop/arrow_node.h"
+#include "interop/arrow_type.h"
+#include "memory/memory.h"
+
+/* The state of an export. */
+typedef struct tdict_arrow_exporter {
+  const char *what;
+  int64_t num_rows;
+  bool found; /* a tensor was found: `device` and `memory` are those of the first tensor */
+  tdict_device device;
+  tdict_memory *memory; /* of tensors that the export makes on a device */
+  bool any_device;      /* false: only host memory is allowed */
+  bool is_pinned;       /* all buffers so far are pinned for cuda devices */
+  bool has_buffers;     /* there is at least one buffer */
+  bool is_located;      /* the error has the path of the leaf */
+  int depth;
+  tdict_arrow_path path;
+} tdict_arrow_exporter;
+
+/* Exports a tree. The structs of `node` are the caller's, and are filled on success only. */
+tdict_status tdict_arrow_export_tree(tdict_arrow_exporter *exporter, const tdict_tree *tree,
+                                     const tdict_arrow_node *node, tdict_error *err);
+
+/* Exports a column of values as `num_rows` rows. The caller then releases the node, also after a failure. */
+tdict_status tdict_arrow_export_values(tdict_arrow_exporter *exporter, const void *values, const char *name,
+                                       const tdict_arrow_node *node, tdict_error *err);
+/* Moves a new tensor in host memory to the device of the export, and sets the buffer. Takes the reference. */
+tdict_status tdict_arrow_export_place(tdict_arrow_exporter *exporter, const tdict_arrow_node *node, int buffer,
+                                      tdict_tensor *host, tdict_error *err);
+/* Packs `count` bools, one byte each, into bits. */
+void tdict_arrow_pack_bits(uint8_t *bits, const uint8_t *bools, int64_t count);
+/* Makes a host tensor for `count` bits, all 0. */
+tdict_status tdict_arrow_make_bits(int64_t count, tdict_tensor **out, tdict_error *err);
+
+#endif
