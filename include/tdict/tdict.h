@@ -14,6 +14,7 @@
 #include "tdict/nontensor.h"
 #include "tdict/object.h"
 #include "tdict/ragged.h"
+#include "tdict/records.h"
 #include "tdict/replay.h"
 #include "tdict/schema.h"
 #include "tdict/shape.h"

@@ -33,6 +33,7 @@ HEADERS = {
     "schema.h": "schema",
     "lazy_stack.h": "stack",
     "dlpack.h": "interop",
+    "records.h": "interop",
     "sim.h": "device",
     "context.h": "device",
     "hook.h": "transfer",
