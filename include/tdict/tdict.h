@@ -5,6 +5,7 @@
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/convert.h"
+#include "tdict/debug.h"
 #include "tdict/dlpack.h"
 #include "tdict/hook.h"
 #include "tdict/index.h"

@@ -32,6 +32,7 @@ HEADERS = {
     "write.h": "ops",
     "schema.h": "schema",
     "lazy_stack.h": "stack",
+    "debug.h": "debug",
     "dlpack.h": "interop",
     "records.h": "interop",
     "sim.h": "device",
@@ -60,7 +61,8 @@ BELOW = {
     "stack": ["ops", "transfer"],
     "interop": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
-    "context": ["interop", "loader", "schema", "sim", "stack"],  # src/context.c, the one file that sees all, and its header
+    "debug": ["ops"],
+    "context": ["debug", "interop", "loader", "schema", "sim", "stack"],  # src/context.c, the one file that sees all, and its header
 }
 MOST_UNITS = 20
 

@@ -1,4 +1,4 @@
-/* The part of client.c that uses tdict/records.h. */
+/* The part of client.c that uses tdict/records.h and tdict/debug.h. */
 typedef struct client_record {
   char tag;
   struct {
@@ -34,5 +34,16 @@ static void use_records(void) {
   OK(tdict_records_write(&records, dense, &last_error));
   TRUE(array[0].body.mass == 4 && array[1].body.mass == 4);
   tdict_release(dense);
+  tdict_release(tree);
+}
+
+static void use_debug(void) {
+  tdict_tree *tree = NULL;
+  FILE *file = fopen("/dev/null", "w");
+  OK(tdict_create(0, NULL, &tree, &last_error));
+  TRUE(tdict_describe_format(tree, NULL, 0) == strlen("tree batch=[]\n0 tensors, 0 bytes\n"));
+  if (file) OK(tdict_describe(tree, file, &last_error));
+  if (file) fclose(file);
+  tdict_dump(NULL);
   tdict_release(tree);
 }

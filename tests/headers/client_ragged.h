@@ -34,4 +34,5 @@ static void use_ragged(void) {
   tdict_tensor_release(padded);
   tdict_tensor_release(mask);
   use_records();
+  use_debug();
 }
