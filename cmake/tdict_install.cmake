@@ -17,6 +17,16 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tdict-config-version.cmak
 install(FILES ${PROJECT_BINARY_DIR}/tdict-config.cmake ${PROJECT_BINARY_DIR}/tdict-config-version.cmake
         DESTINATION ${tdict_package_dir})
 
+# GDB looks for the printers of a library below its own data folder, by the full path of the library. A moved package
+# needs `source`, see docs/neighbours.md. Static libraries have no name that GDB could look for.
+set(gdb_dir ${CMAKE_INSTALL_DATADIR}/gdb)
+if(tdict IN_LIST tdict_asked)
+  install(FILES debug/tdict-gdb.py DESTINATION ${gdb_dir}/auto-load${CMAKE_INSTALL_FULL_LIBDIR}
+          RENAME $<TARGET_FILE_NAME:tdict>-gdb.py)
+else()
+  install(FILES debug/tdict-gdb.py DESTINATION ${gdb_dir})
+endif()
+
 # pkg-config: the prefix is relative to the file, so that the package may be moved.
 file(RELATIVE_PATH pc_up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" pc_up "${pc_up}")

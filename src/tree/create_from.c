@@ -54,26 +54,6 @@ static tdict_status plan_schema(plan *p, const tdict_schema *schema, tdict_error
   return status;
 }
 
-/* Sets a tensor at a path that must be unused. */
-static tdict_status set_new_tensor(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
-  tdict_place place;
-  tdict_leaf old;
-  tdict_status status = tdict_place_find(&place, td, path, what, err);
-  if (status != TDICT_OK) return status;
-  /* A second field with the same path is an error, not a replacement. */
-  tdict_leaf there = tdict_place_leaf(&place);
-  if (tdict_leaf_tensor(there)) {
-    status = tdict_error_at(err, tdict_fail(err, TDICT_EEXIST, "%s: two fields have this path", what), path);
-  } else if (tdict_leaf_tree(there)) {
-    tdict_fail(err, TDICT_ETYPE, "%s: the path of another field leads through this one's tensor", what);
-    status = tdict_error_at(err, TDICT_ETYPE, path);
-  } else {
-    status = tdict_place_put(&place, tdict_leaf_of_tensor(tensor), &old, err);
-  }
-  tdict_place_reset(&place);
-  return status;
-}
-
 /* Makes the tensors one after another and adds them to the tree. */
 static tdict_status add_field_tensors(tdict_tree *td, plan *p, tdict_error *err) {
   tdict_status status = TDICT_OK;
@@ -82,7 +62,7 @@ static tdict_status add_field_tensors(tdict_tree *td, plan *p, tdict_error *err)
     int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
     int ndim = write_field_shape(p, field, shape);
     tdict_tensor *tensor = tdict_arena_add(&p->arena, field->dtype, ndim, shape);
-    status = set_new_tensor(td, field->path, tensor, err);
+    status = tdict_place_add(td, field->path, tensor, what, err);
     tdict_tensor_release(tensor);
   }
   return status;

@@ -154,3 +154,23 @@ tdict_status tdict_place_set(tdict_place *place, tdict_leaf leaf, tdict_error *e
   if (status == TDICT_OK) tdict_leaf_release(old);
   return status;
 }
+
+tdict_status tdict_place_add(tdict_tree *td, const char *path, tdict_tensor *tensor, const char *what,
+                             tdict_error *err) {
+  tdict_place place;
+  tdict_leaf old;
+  tdict_status status = tdict_place_find(&place, td, path, what, err);
+  if (status != TDICT_OK) return status;
+  /* A second field with the same path is an error, not a replacement. */
+  tdict_leaf there = tdict_place_leaf(&place);
+  if (tdict_leaf_tensor(there)) {
+    status = tdict_error_at(err, tdict_fail(err, TDICT_EEXIST, "%s: two fields have this path", what), path);
+  } else if (tdict_leaf_tree(there)) {
+    tdict_fail(err, TDICT_ETYPE, "%s: the path of another field leads through this one's tensor", what);
+    status = tdict_error_at(err, TDICT_ETYPE, path);
+  } else {
+    status = tdict_place_put(&place, tdict_leaf_of_tensor(tensor), &old, err);
+  }
+  tdict_place_reset(&place);
+  return status;
+}

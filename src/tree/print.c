@@ -1,7 +1,10 @@
 /* Prints a tree in columns, with one line for each key. Reads no elements and changes nothing. Borrows the tree. Thread
  * rule: as in tdict/tree.h. */
+#include "tree/print.h"
+
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "tensor/layout.h"
@@ -10,27 +13,47 @@
 
 enum { MOST_LINES = 100, WIDEST_NAME = 48, WIDEST_SHAPE = 40 };
 enum { SHAPE_BYTES = 128, DEVICE_BYTES = 40, OBJECT_BYTES = 256 }; /* sizes of text buffers */
+enum { PLACE_BYTES = DEVICE_BYTES + 16 };                          /* "pinned" and "shared" follow the device */
 
-/* The output: a buffer that may be too short, or a file. */
+/* The output: a buffer that may be too short, a file, or a descriptor. */
 typedef struct text_output {
   char *buffer;
   size_t bytes, length;
   FILE *file;
+  int fd; /* used if `is_fd` is true */
+  bool is_fd;
   int error; /* errno of the first write that failed */
 } text_output;
 
 typedef struct printer {
-  text_output *to;        /* NULL in the first pass, since that pass only measures the columns */
+  text_output *to; /* NULL in the first pass, since that pass only measures the columns */
+  const tdict_print_rule *rule;
   size_t lines, left_out; /* number of keys printed, and number of keys beyond MOST_LINES */
-  size_t name_width, dtype_width, shape_width;
+  size_t name_width, dtype_width, shape_width, place_width;
   const tdict_tensor *tensors[MOST_LINES]; /* the tensors that are printed, in order */
   /* for each printed tensor: the number of tensors of the tree that overlap this tensor, including itself */
   size_t overlaps[MOST_LINES];
   size_t num_tensors; /* number of tensors printed so far in this pass */
 } printer;
 
+/* Writes to the descriptor without stdio, whose locks a stopped thread may hold. */
+static void emit_to_descriptor(text_output *to, const char *text, size_t length) {
+  while (length && !to->error) {
+    ssize_t written = write(to->fd, text, length);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      to->error = written < 0 ? errno : EIO;
+      return;
+    }
+    text += written;
+    length -= (size_t)written;
+  }
+}
+
 static void emit(text_output *to, const char *text, size_t length) {
-  if (to->file) {
+  if (to->is_fd) {
+    emit_to_descriptor(to, text, length);
+  } else if (to->file) {
     if (!to->error && fwrite(text, 1, length, to->file) != length) to->error = errno ? errno : EIO;
   } else if (to->length + 1 < to->bytes) {
     size_t room = to->bytes - 1 - to->length;
@@ -112,8 +135,17 @@ static void emit_column(text_output *to, const char *text, size_t width) {
   emit_spaces(to, (length < width ? width - length : 0) + 1);
 }
 
+/* Writes the device of the i-th printed tensor, and the words "pinned" and "shared". Returns the text. */
+static const char *format_place(const printer *p, size_t i, char text[PLACE_BYTES]) {
+  const tdict_tensor *t = p->tensors[i];
+  char device[DEVICE_BYTES];
+  snprintf(text, PLACE_BYTES, "%s%s%s", tdict_device_format(tdict_tensor_device(t), device, sizeof device),
+           tdict_tensor_is_pinned(t) ? " pinned" : "", p->overlaps[i] > 1 ? " shared" : "");
+  return text;
+}
+
 static void print_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
-  char dtype[DEVICE_BYTES], shape[SHAPE_BYTES], device[DEVICE_BYTES];
+  char dtype[DEVICE_BYTES], shape[SHAPE_BYTES], place[PLACE_BYTES], about[TDICT_PRINT_ABOUT_BYTES];
   size_t dtype_width = strlen(tdict_dtype_format(t->dtype, dtype, sizeof dtype));
   tdict_text_shape(t->ndim, t->dims, shape, sizeof shape);
   /* First pass: measure the columns and note the tensor. */
@@ -128,9 +160,14 @@ static void print_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
   emit_spaces(p->to, (name_width < p->name_width ? p->name_width - name_width : 0) + 2);
   emit_column(p->to, dtype, p->dtype_width);
   emit_column(p->to, shape, p->shape_width);
-  emit_text(p->to, tdict_device_format(tdict_tensor_device(t), device, sizeof device));
-  if (tdict_tensor_is_pinned(t)) emit_text(p->to, " pinned");
-  if (p->overlaps[p->num_tensors++] > 1) emit_text(p->to, " shared");
+  format_place(p, p->num_tensors++, place);
+  if (p->rule->describe) {
+    emit_column(p->to, place, p->place_width);
+    p->rule->describe(t, about);
+    emit_text(p->to, about);
+  } else {
+    emit_text(p->to, place);
+  }
   emit_text(p->to, "\n");
 }
 
@@ -145,7 +182,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
   if (!is_builtin) emit_text(p->to, "object ");
   if (!is_builtin) emit_printable(p->to, box->type->name, false);
   size_t (*print)(const void *self, char *buffer, size_t bytes) = TDICT_HOOK_OF(box->type, print);
-  if (print) {
+  if (print && (is_builtin || !p->rule->skips_hooks)) {
     char text[OBJECT_BYTES];
     text[0] = 0;
     size_t length = print(box->self, text, sizeof text);
@@ -213,16 +250,22 @@ static void count_overlaps(printer *p, const tdict_tree *td) {
   tdict_cursor_reset(&cursor);
 }
 
-static void emit_totals(text_output *to, const tdict_tree *td) {
+static void emit_totals(text_output *to, const tdict_tree *td, bool skips_hooks) {
   static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   char text[96];
-  size_t leaves = tdict_num_leaves(td), objects = tdict_num_objects(td), bytes = tdict_bytes(td);
+  size_t leaves = tdict_num_leaves(td), objects = tdict_num_objects(td);
   snprintf(text, sizeof text, "%zu tensor%s", leaves, leaves == 1 ? "" : "s");
   emit_text(to, text);
   if (objects) {
     snprintf(text, sizeof text, ", %zu object%s", objects, objects == 1 ? "" : "s");
     emit_text(to, text);
   }
+  /* The sizes of objects come from hooks. */
+  if (objects && skips_hooks) {
+    emit_text(to, "\n");
+    return;
+  }
+  const size_t bytes = tdict_bytes(td);
   snprintf(text, sizeof text, ", %zu bytes", bytes);
   emit_text(to, text);
   if (bytes >= 1024) {
@@ -236,11 +279,14 @@ static void emit_totals(text_output *to, const tdict_tree *td) {
 }
 
 /* Measures the columns in a first pass and prints in a second pass, because the widths depend on all lines. */
-static void print_tree(text_output *to, const tdict_tree *td) {
+static void print_tree(text_output *to, const tdict_tree *td, const tdict_print_rule *rule) {
   /* Measure. */
-  printer p = {.to = NULL};
+  char place[PLACE_BYTES];
+  printer p = {.to = NULL, .rule = rule};
   print_below(&p, td, 1);
   count_overlaps(&p, td);
+  for (size_t i = 0; i < p.num_tensors; i++)
+    widen_column(&p.place_width, strlen(format_place(&p, i, place)), PLACE_BYTES);
   /* Print. */
   p.to = to;
   p.lines = p.left_out = p.num_tensors = 0;
@@ -251,22 +297,38 @@ static void print_tree(text_output *to, const tdict_tree *td) {
     snprintf(text, sizeof text, "  ... %zu more key%s\n", p.left_out, p.left_out == 1 ? "" : "s");
     emit_text(to, text);
   }
-  emit_totals(to, td);
+  emit_totals(to, td, rule->skips_hooks);
 }
 
-size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes) {
-  text_output to = {buffer, bytes, 0, NULL, 0};
-  print_tree(&to, tree);
+size_t tdict_print_to_buffer(const tdict_tree *td, const tdict_print_rule *rule, char *buffer, size_t bytes) {
+  text_output to = {.buffer = buffer, .bytes = bytes};
+  print_tree(&to, td, rule);
   if (bytes) buffer[to.length < bytes ? to.length : bytes - 1] = 0;
   return to.length;
 }
 
-tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err) {
-  if (!tree || !file) return tdict_fail(err, TDICT_EINVAL, "print: %s is NULL", tree ? "file" : "tree");
-  text_output to = {NULL, 0, 0, file, 0};
-  print_tree(&to, tree);
+tdict_status tdict_print_to_file(const char *what, const tdict_tree *td, const tdict_print_rule *rule, FILE *file,
+                                 tdict_error *err) {
+  if (!td || !file) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "file" : "tree");
+  text_output to = {.file = file};
+  print_tree(&to, td, rule);
   /* Flush the file, because stdio reports a full disk only when stdio writes its buffer. */
   if (!to.error && fflush(file) != 0) to.error = errno ? errno : EIO;
   if (!to.error) return TDICT_OK;
-  return tdict_fail_native(err, TDICT_EIO, to.error, "print: the file could not be written (errno %d)", to.error);
+  return tdict_fail_native(err, TDICT_EIO, to.error, "%s: the file could not be written (errno %d)", what, to.error);
+}
+
+void tdict_print_to_descriptor(const tdict_tree *td, const tdict_print_rule *rule, int fd) {
+  text_output to = {.fd = fd, .is_fd = true};
+  print_tree(&to, td, rule);
+}
+
+static const tdict_print_rule without_elements = {NULL, false};
+
+size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes) {
+  return tdict_print_to_buffer(tree, &without_elements, buffer, bytes);
+}
+
+tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err) {
+  return tdict_print_to_file("print", tree, &without_elements, file, err);
 }

@@ -34,7 +34,9 @@ HEADERS = {
     "schema.h": "schema",
     "share.h": "share",
     "lazy_stack.h": "stack",
+    "debug.h": "debug",
     "dlpack.h": "interop",
+    "records.h": "interop",
     "sim.h": "device",
     "context.h": "device",
     "hook.h": "transfer",
@@ -62,7 +64,9 @@ BELOW = {
     "interop": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
     "share": ["ops", "schema", "transfer"],
-    "context": ["interop", "loader", "share", "sim", "stack"],  # src/context.c, the one file that sees all, and its header
+    "debug": ["ops"],
+    # src/context.c, the one file that sees all, and its header
+    "context": ["debug", "interop", "loader", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
 

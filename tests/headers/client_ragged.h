@@ -1,4 +1,6 @@
 /* The part of client.c that uses ragged leaves. */
+#include "client_debug.h"
+
 static void use_ragged(void) {
   const int64_t offsets[3] = {0, 2, 3};
   const int64_t two = 2;
@@ -31,4 +33,6 @@ static void use_ragged(void) {
   tdict_tensor_release(row);
   tdict_tensor_release(padded);
   tdict_tensor_release(mask);
+  use_records();
+  use_debug();
 }
