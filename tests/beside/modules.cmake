@@ -15,12 +15,18 @@ tdict_add_replay(beside_ragged ragged_replay ragged types)
 tdict_add_replay(beside_lazy_stack lazy_replay lazy_stack stack)
 tdict_add_replay(beside_torch_sequences sequences sequences ops)
 
-# Other libraries of Python in one process with tdict. Set Python3_EXECUTABLE to choose the installation with PyTorch,
-# JAX, pyarrow and nanoarrow. A sanitizer would have to be loaded before Python.
-if(NOT TDICT_SANITIZE)
+# Other libraries of Python in one process with tdict: those that scripts/setup ci has installed, or the installation that
+# Python3_EXECUTABLE names, for example one with PyTorch or JAX. A sanitizer would have to be loaded before Python.
+function(tdict_add_python test script device)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  add_test(NAME beside_dlpack COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/tests/beside/dlpack.py $<TARGET_FILE:tdict>)
-  set_tests_properties(beside_dlpack PROPERTIES LABELS "interop;host" SKIP_RETURN_CODE 77 TIMEOUT 300)
-  add_test(NAME beside_arrow COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/tests/beside/arrow.py $<TARGET_FILE:tdict> 100)
-  set_tests_properties(beside_arrow PROPERTIES LABELS "interop;sim" SKIP_RETURN_CODE 77 TIMEOUT 300)
+  set(python ${Python3_EXECUTABLE})
+  if(EXISTS ${PROJECT_SOURCE_DIR}/build/python/bin/python AND NOT DEFINED CACHE{Python3_EXECUTABLE})
+    set(python ${PROJECT_SOURCE_DIR}/build/python/bin/python)
+  endif()
+  add_test(NAME ${test} COMMAND ${python} -B ${PROJECT_SOURCE_DIR}/tests/beside/${script} $<TARGET_FILE:tdict> ${ARGN})
+  set_tests_properties(${test} PROPERTIES LABELS "interop;${device}" SKIP_RETURN_CODE 77 TIMEOUT 300)
+endfunction()
+if(NOT TDICT_SANITIZE)
+  tdict_add_python(beside_dlpack dlpack.py host)
+  tdict_add_python(beside_arrow arrow.py sim 100)
 endif()
