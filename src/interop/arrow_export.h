@@ -23,14 +23,14 @@ typedef struct tdict_arrow_exporter {
 } tdict_arrow_exporter;
 
 /* Exports a tree. The structs of `node` are the caller's, and are filled on success only. */
-tdict_status tdict_arrow_export_tree(tdict_arrow_exporter *exporter, const tdict_tree *tree,
-                                     const tdict_arrow_node *node, tdict_error *err);
+tdict_status tdict_arrow_export_tree(tdict_arrow_exporter *e, const tdict_tree *tree, const tdict_arrow_node *node,
+                                     tdict_error *err);
 
 /* Exports a column of values as `num_rows` rows. The caller then releases the node, also after a failure. */
-tdict_status tdict_arrow_export_values(tdict_arrow_exporter *exporter, const void *values, const char *name,
+tdict_status tdict_arrow_export_values(tdict_arrow_exporter *e, const void *values, const char *name,
                                        const tdict_arrow_node *node, tdict_error *err);
 /* Moves a new tensor in host memory to the device of the export, and sets the buffer. Takes the reference. */
-tdict_status tdict_arrow_export_place(tdict_arrow_exporter *exporter, const tdict_arrow_node *node, int buffer,
+tdict_status tdict_arrow_export_place(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer,
                                       tdict_tensor *host, tdict_error *err);
 /* Packs `count` bools, one byte each, into bits. */
 void tdict_arrow_pack_bits(uint8_t *bits, const uint8_t *bools, int64_t count);

@@ -37,56 +37,56 @@ typedef struct tdict_arrow_range {
 
 /* Opens elements of an array. Checks the structs, but not their children. Returns TDICT_EFORMAT, and the errors of
  * tdict_arrow_type_read(). */
-tdict_status tdict_arrow_column_open(const tdict_arrow_importer *importer, const struct ArrowSchema *schema,
+tdict_status tdict_arrow_column_open(const tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      const struct ArrowArray *array, tdict_arrow_range range, tdict_arrow_column *out,
                                      tdict_error *err);
 /* Opens elements of child `i`. Returns the same errors. */
-tdict_status tdict_arrow_column_child(const tdict_arrow_importer *importer, const tdict_arrow_column *column, int64_t i,
+tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict_arrow_column *c, int64_t i,
                                       tdict_arrow_range range, tdict_arrow_column *out, tdict_error *err);
 /* Returns buffer `i`, or NULL if the column has no elements. */
-const void *tdict_arrow_column_buffer(const tdict_arrow_column *column, int i);
+const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i);
 /* Finds the nulls of a column. `above` has a byte for each element that is 0 if a parent is null; NULL: no nulls. *out
  * receives such bytes, which the caller frees, or NULL if there are no nulls. If the option refuses nulls, returns
  * TDICT_EINVAL. Also returns TDICT_EFORMAT and TDICT_ENOMEM. */
-tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *importer, const tdict_arrow_column *column,
-                                      const uint8_t *above, uint8_t **out, tdict_error *err);
+tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *above,
+                                      uint8_t **out, tdict_error *err);
 /* Makes `bytes` bytes of a buffer readable by the host. *out is the buffer itself, or the data of *copy. The caller
  * releases *copy, which may be NULL. */
-tdict_status tdict_arrow_to_host(const tdict_arrow_importer *importer, const void *buffer, int64_t bytes,
-                                 tdict_tensor **copy, const void **out, tdict_error *err);
+tdict_status tdict_arrow_to_host(const tdict_arrow_importer *m, const void *buffer, int64_t bytes, tdict_tensor **copy,
+                                 const void **out, tdict_error *err);
 /* Writes one byte, 0 or 1, for each of `count` bits from bit `first` on. */
-tdict_status tdict_arrow_unpack(const tdict_arrow_importer *importer, const void *buffer, int64_t first, int64_t count,
+tdict_status tdict_arrow_unpack(const tdict_arrow_importer *m, const void *buffer, int64_t first, int64_t count,
                                 uint8_t *out, tdict_error *err);
 /* Makes a tensor over elements of a buffer, or a copy if the elements are not aligned. */
-tdict_status tdict_arrow_wrap(const tdict_arrow_importer *importer, const void *elements, tdict_dtype dtype,
-                              int64_t count, tdict_tensor **out, tdict_error *err);
+tdict_status tdict_arrow_wrap(const tdict_arrow_importer *m, const void *elements, tdict_dtype dtype, int64_t count,
+                              tdict_tensor **out, tdict_error *err);
 /* Moves a tensor that the import has made in host memory to the memory of the import. *tensor is replaced on success
  * only. */
-tdict_status tdict_arrow_place(const tdict_arrow_importer *importer, tdict_tensor **tensor, tdict_error *err);
+tdict_status tdict_arrow_place(const tdict_arrow_importer *m, tdict_tensor **tensor, tdict_error *err);
 
 /* Makes a tensor of shape [count, ...] of a number, bool or fixed-size list. Elements of null rows get the fill value.
  * Returns TDICT_ENOTSUP for other types. */
-tdict_status tdict_arrow_import_dense(tdict_arrow_importer *importer, const tdict_arrow_column *column,
-                                      const uint8_t *valid, tdict_tensor **out, tdict_error *err);
+tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                      tdict_tensor **out, tdict_error *err);
 /* Makes the tensor of a field. Returns the result of tdict_arrow_import_dense(), with the shape of the extension type
  * arrow.fixed_shape_tensor. */
-tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *importer, const tdict_arrow_column *column,
-                                       const uint8_t *valid, tdict_tensor **out, tdict_error *err);
+tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                       tdict_tensor **out, tdict_error *err);
 /* Sets a leaf of a list, text or null column. `key` is escaped. */
-tdict_status tdict_arrow_import_list(tdict_arrow_importer *importer, const tdict_arrow_column *column,
-                                     const uint8_t *valid, tdict_tree *tree, const char *key, tdict_error *err);
-tdict_status tdict_arrow_import_text(tdict_arrow_importer *importer, const tdict_arrow_column *column,
-                                     const uint8_t *valid, tdict_tree *tree, const char *key, tdict_error *err);
+tdict_status tdict_arrow_import_list(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                     tdict_tree *tree, const char *key, tdict_error *err);
+tdict_status tdict_arrow_import_text(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                     tdict_tree *tree, const char *key, tdict_error *err);
 
 /* Reads the options of the caller. Returns TDICT_EINVAL for unknown values. */
 tdict_status tdict_arrow_read_options(const char *what, const tdict_arrow_import_options *options,
                                       tdict_arrow_import_options *out, tdict_error *err);
 /* Imports an array. The caller sets what, options, device, flags and memory. Takes the array on success. If `array` is
  * NULL, makes a tree without rows. */
-tdict_status tdict_arrow_import_tree(tdict_arrow_importer *importer, const struct ArrowSchema *schema,
+tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      struct ArrowArray *array, tdict_tree **out, tdict_error *err);
-/* Adds a reference to the holder, or drops a reference. */
+/* Adds a reference to the holder, or drops a reference. `user` is a holder. */
 void tdict_arrow_holder_retain(tdict_arrow_holder *holder);
-void tdict_arrow_holder_release(void *holder);
+void tdict_arrow_holder_release(void *user);
 
 #endif

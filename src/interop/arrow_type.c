@@ -88,7 +88,7 @@ tdict_status tdict_arrow_path_push(tdict_arrow_path *path, const char *key, tdic
   const size_t begin = path->length + (path->text && path->length != 0);
   const size_t length = begin + tdict_path_escape(key, NULL, 0);
   *mark = *path;
-  if (length >= path->cap) {
+  if (!path->text || length >= path->cap) {
     const size_t cap = length * 2 + 64;
     char *text = realloc(path->text, cap);
     if (!text) return tdict_fail(err, TDICT_ENOMEM, "arrow: no host memory for a path of %zu bytes", length);
