@@ -1,6 +1,6 @@
 /* Implements the reader of metadata. The metadata is a list of keys and values: the number of pairs, then for each key
  * and each value the number of bytes and the bytes. Thread-safe. */
-#include "interop/arrow_extension.h"
+#include "interop/arrow/extension.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Tests streams of Arrow arrays in both directions. */
 #include <errno.h>
 
-#include "interop/arrow_rig.h"
+#include "interop/arrow/rig.h"
 
 /* A stream written by hand: batches of one int32 field with rising numbers. */
 typedef struct hand_stream {

@@ -15,7 +15,7 @@
 #else
 #define CHECK(what) _Static_assert(what, #what)
 #endif
-#include "interop/dlpack_abi.h"
+#include "interop/dlpack/abi.h"
 
 #define SAME_MEMBER(ours, our_member, theirs, their_member)            \
   CHECK(offsetof(ours, our_member) == offsetof(theirs, their_member)); \

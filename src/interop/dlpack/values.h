@@ -3,7 +3,7 @@
 #ifndef TDICT_INTEROP_DLPACK_VALUES_H
 #define TDICT_INTEROP_DLPACK_VALUES_H
 
-#include "interop/dlpack_abi.h"
+#include "interop/dlpack/abi.h"
 #include "tensor/tensor.h"
 
 /* Describes the elements of `tensor`, except shape and strides. If `pinned_as_cpu` is true, pinned memory becomes

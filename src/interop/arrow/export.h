@@ -3,8 +3,8 @@
 #ifndef TDICT_INTEROP_ARROW_EXPORT_H
 #define TDICT_INTEROP_ARROW_EXPORT_H
 
-#include "interop/arrow_node.h"
-#include "interop/arrow_type.h"
+#include "interop/arrow/node.h"
+#include "interop/arrow/type.h"
 #include "memory/memory.h"
 
 /* The state of an export. */

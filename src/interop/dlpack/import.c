@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "interop/dlpack_stream.h"
-#include "interop/dlpack_values.h"
+#include "interop/dlpack/stream.h"
+#include "interop/dlpack/values.h"
 #include "tdict/dlpack.h"
 
 static void delete_versioned(void *user) {

@@ -1,6 +1,6 @@
 /* Imports Arrow arrays as trees. Tensors over the buffers share one reference-counted holder of the array. See
  * tdict/arrow.h for ownership and threads. */
-#include "interop/arrow_import.h"
+#include "interop/arrow/import.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef TDICT_INTEROP_ARROW_IMPORT_H
 #define TDICT_INTEROP_ARROW_IMPORT_H
 
-#include "interop/arrow_type.h"
+#include "interop/arrow/type.h"
 #include "memory/memory.h"
 
 /* Holds the imported array. Each tensor over the array has a reference. The last reference releases the array. */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "interop/arrow_rig.h"
+#include "interop/arrow/rig.h"
 
 static tdict_tree *import_hand(hand *h, const tdict_arrow_import_options *options) {
   tdict_tree *tree = NULL;

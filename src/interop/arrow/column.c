@@ -1,11 +1,11 @@
 /* Checks columns of an imported array, and reads their buffers. The buffers belong to the holder of the array. Thread
- * rule: as in arrow_import.h. */
+ * rule: as in import.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "interop/arrow_import.h"
+#include "interop/arrow/import.h"
 #include "tensor/tensor.h"
 
 /* Checks the members of an array. Only the buffer of validity may be NULL. */

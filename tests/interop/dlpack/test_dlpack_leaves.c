@@ -1,5 +1,5 @@
 /* Objects in exports: their tensors are exported below their path, or the object is refused by name. */
-#include "interop/dlpack_leaves.h"
+#include "interop/dlpack/leaves.h"
 
 #include "rig.h"
 #include "tdict/nontensor.h"

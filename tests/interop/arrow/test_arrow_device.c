@@ -2,7 +2,7 @@
 #include <pthread.h>
 
 #include "device/gpu_help.h"
-#include "interop/arrow_rig.h"
+#include "interop/arrow/rig.h"
 #include "support/raw.h"
 #include "support/rest.h"
 

@@ -1,5 +1,5 @@
-/* Lists the tensors of a tree with their paths. See dlpack_leaves.h for ownership and threads. */
-#include "interop/dlpack_leaves.h"
+/* Lists the tensors of a tree with their paths. See leaves.h for ownership and threads. */
+#include "interop/dlpack/leaves.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Converts devices and dtypes to and from DLPack's codes. See dlpack_values.h. Pure functions; thread-safe. */
-#include "interop/dlpack_values.h"
+/* Converts devices and dtypes to and from DLPack's codes. See values.h. Pure functions; thread-safe. */
+#include "interop/dlpack/values.h"
 
 #include <stdio.h>
 

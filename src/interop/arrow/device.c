@@ -2,7 +2,7 @@
  * ownership and threads. */
 #include "base/error.h"
 #include "device/devices.h"
-#include "interop/arrow_import.h"
+#include "interop/arrow/import.h"
 
 /* Finds the gpu whose memory or event the array uses. *gpu is NULL for host memory without an event. */
 static tdict_status find_gpu(const char *what, tdict_devices *devices, const struct ArrowDeviceArray *array,

@@ -1,13 +1,13 @@
 /* Makes leaves from columns of an imported array: tensors, ragged leaves and columns of texts. Thread rule: as in
- * arrow_import.h. */
+ * import.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "interop/arrow_extension.h"
-#include "interop/arrow_import.h"
+#include "interop/arrow/extension.h"
+#include "interop/arrow/import.h"
 #include "tdict/nontensor.h"
 #include "tdict/ragged.h"
 #include "tensor/element.h"

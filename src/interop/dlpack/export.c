@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "interop/dlpack_leaves.h"
-#include "interop/dlpack_stream.h"
-#include "interop/dlpack_values.h"
+#include "interop/dlpack/leaves.h"
+#include "interop/dlpack/stream.h"
+#include "interop/dlpack/values.h"
 #include "tdict/dlpack.h"
 
 typedef union export_leaf {

@@ -1,5 +1,5 @@
-/* Orders streams of other libraries with the work of this library. See dlpack_stream.h for ownership and threads. */
-#include "interop/dlpack_stream.h"
+/* Orders streams of other libraries with the work of this library. See stream.h for ownership and threads. */
+#include "interop/dlpack/stream.h"
 
 #include <stdlib.h>
 

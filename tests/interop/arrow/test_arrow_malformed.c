@@ -1,5 +1,5 @@
 /* Tests the import of arrays that break the rules of Arrow, or that a tree cannot hold. Nothing may be taken. */
-#include "interop/arrow_rig.h"
+#include "interop/arrow/rig.h"
 
 /* A struct "n" with a list "l" of int32, a text "t", a pair "w" of int8 and a number "x", which is right as made. */
 typedef struct sample {

@@ -1,5 +1,5 @@
-/* Implements the table of Arrow's types, and the path of a field. See arrow_type.h for the thread rule. */
-#include "interop/arrow_type.h"
+/* Implements the table of Arrow's types, and the path of a field. See type.h for the thread rule. */
+#include "interop/arrow/type.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Implements the structs of exported arrays and schemas. See arrow_node.h for ownership and threads. */
-#include "interop/arrow_node.h"
+/* Implements the structs of exported arrays and schemas. See node.h for ownership and threads. */
+#include "interop/arrow/node.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Dtypes and devices: the codes of DLPack both ways, and what is refused by name. */
-#include "interop/dlpack_values.h"
+#include "interop/dlpack/values.h"
 
 #include "rig.h"
 

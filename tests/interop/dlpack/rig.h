@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "interop/dlpack_abi.h"
+#include "interop/dlpack/abi.h"
 #include "support/fail_alloc.h"
 #include "tdict/dlpack.h"
 #include "tensor/naive.h"

@@ -7,8 +7,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "interop/arrow_export.h"
-#include "interop/arrow_import.h"
+#include "interop/arrow/export.h"
+#include "interop/arrow/import.h"
 #include "tdict/combine.h"
 #include "tensor/tensor.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "interop/arrow_export.h"
+#include "interop/arrow/export.h"
 #include "tdict/nontensor.h"
 #include "tensor/tensor.h"
 

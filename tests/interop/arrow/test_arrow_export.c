@@ -1,7 +1,7 @@
 /* Tests the export of trees as Arrow arrays. The arrays are read by loops over the Arrow structs. */
 #include <pthread.h>
 
-#include "interop/arrow_rig.h"
+#include "interop/arrow/rig.h"
 #include "support/things.h"
 #include "tensor/slow_fence.h"
 #include "tensor/tensor.h"

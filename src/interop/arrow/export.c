@@ -1,5 +1,5 @@
 /* Exports trees as Arrow arrays. The arrays retain the tensors. See tdict/arrow.h for ownership and threads. */
-#include "interop/arrow_export.h"
+#include "interop/arrow/export.h"
 
 #include <stdio.h>
 #include <string.h>
