@@ -114,6 +114,8 @@ static bool explain_unreadable(const tdict_tensor *t, char text[TDICT_PRINT_ABOU
   else if (t->storage->device.type != TDICT_DEVICE_CPU)
     snprintf(text, TDICT_PRINT_ABOUT_BYTES, "not read: on %s",
              tdict_device_format(t->storage->device, device, sizeof device));
+  else if (tdict_storage_is_unloaded(t->storage))
+    snprintf(text, TDICT_PRINT_ABOUT_BYTES, "not read: in a file");
   else
     return false;
   return true;

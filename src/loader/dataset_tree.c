@@ -139,6 +139,8 @@ static tdict_status gather_field(const tree_source *s, size_t f, const int64_t *
   if (bytes == 0 || s->length == 0) return TDICT_OK;
   const char *src = tdict_tensor_const_data(from);
   char *dst = tdict_tensor_data(to);
+  if (tdict_storage_is_unloaded(from->storage))
+    return tdict_error_at(err, tdict_tensor_refuse_lost(error_prefix, "the bytes", from, err), field->path);
   if (!src || !dst) return fail_missing(field, err);
   int64_t pitch = 0; /* The stride of a dimension of size 1 is meaningless. */
   if (s->length > 1) pitch = tdict_tensor_strides(from)[0] * (int64_t)tdict_dtype_bytes(field->dtype);

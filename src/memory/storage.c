@@ -20,6 +20,12 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define MALLOC_FROM ((size_t)64 << 10)
 #define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each block above this size */
 
+/* Added to the address of its record, this number is the address of the first byte of an unloaded storage: 2^55 if
+ * addresses have 64 bits. No program has memory there on processors with 48-bit addresses, so an access by mistake fails
+ * at once. The record's address makes the addresses of different storages differ, because the plan of a transfer hashes
+ * the addresses of leaves. */
+#define UNLOADED_ADDRESS (UINTPTR_MAX / 512 + 1)
+
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err) {
   tdict_storage *s = calloc(1, sizeof *s);
@@ -124,6 +130,36 @@ tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, u
   s->data = data;
   *out = s;
   return TDICT_OK;
+}
+
+tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
+                                           tdict_error *err) {
+  tdict_storage *s;
+  if (bytes > SIZE_MAX / 2) return tdict_fail(err, TDICT_EOVERFLOW, "storage: %zu bytes do not fit 63 bits", bytes);
+  tdict_status status =
+      tdict_storage_wrap(NULL, bytes, tdict_cpu(), TDICT_STORAGE_READ_ONLY | TDICT_STORAGE_UNLOADED, &s, err);
+  if (status != TDICT_OK) return status;
+  s->data = (void *)(UNLOADED_ADDRESS + (uintptr_t)s);
+  atomic_init(&s->lost, true);
+  s->read = reader->read;
+  s->release = reader->release;
+  s->user = reader->user;
+  *out = s;
+  return TDICT_OK;
+}
+
+tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst, size_t bytes, tdict_error *err) {
+  tdict_error own = {0};
+  size_t done = 0;
+  TDICT_ASSERT(tdict_storage_is_unloaded(s) && offset <= s->bytes && bytes <= s->bytes - offset);
+  tdict_status status = tdict_callback_status(s->read(s->user, offset, dst, bytes, &done, &own), "storage: read", &own);
+  if (status == TDICT_OK && done == bytes) return status;
+  if (status == TDICT_OK)
+    status = tdict_fail(&own, TDICT_EIO, "storage: read %zu bytes at offset %zu, wanted %zu", done, offset, bytes);
+  else if (!own.status) /* the callback returned an error, but did not describe the error */
+    (void)!tdict_fail(&own, status, "storage: cannot read %zu bytes at offset %zu", bytes, offset);
+  if (err) *err = own;
+  return status;
 }
 
 tdict_storage *tdict_storage_retain(tdict_storage *s) {

@@ -1,6 +1,7 @@
 /* A storage is a reference-counted range of bytes on a device. A storage knows how to free its bytes, and keeps the
  * fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer into them failed, and nothing
- * has written them since. Thread rule: every function is safe from any thread. */
+ * has written them since. The bytes of an *unloaded* storage are not in memory, but for example in a file. Transfers read
+ * these bytes through a callback. Thread rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
@@ -10,10 +11,11 @@
 #include "memory/memory.h"
 
 #define TDICT_STORAGE_READ_ONLY 1u
-#define TDICT_STORAGE_PINNED 2u   /* page-locked by the library */
-#define TDICT_STORAGE_CLAIMED 4u  /* the program says that the memory is page-locked */
-#define TDICT_STORAGE_ARENA 8u    /* leaves start at multiples of 256 bytes; the gaps between them are unused */
-#define TDICT_STORAGE_FOREIGN 16u /* memory of the program; set by tdict_storage_wrap() */
+#define TDICT_STORAGE_PINNED 2u    /* page-locked by the library */
+#define TDICT_STORAGE_CLAIMED 4u   /* the program says that the memory is page-locked */
+#define TDICT_STORAGE_ARENA 8u     /* leaves start at multiples of 256 bytes; the gaps between them are unused */
+#define TDICT_STORAGE_FOREIGN 16u  /* memory of the program; set by tdict_storage_wrap() */
+#define TDICT_STORAGE_UNLOADED 32u /* see tdict_storage_create_unloaded() */
 
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
@@ -28,6 +30,17 @@ struct tdict_fence_node {
   bool writes;
 };
 
+/* Reads the bytes of an unloaded storage. */
+typedef struct tdict_storage_reader {
+  /* Copies `bytes` bytes, which begin `offset` bytes after the start of the storage, to `dst`. Sets *done to the number
+   * of copied bytes; a number below `bytes` is an error. Pool threads call `read`, several at the same time. A calling
+   * thread may hold a staging slot, so `read` must not wait for a transfer. */
+  tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
+  /* Called with `user` when the storage is freed, on the thread that drops the last reference; may be NULL. */
+  void (*release)(void *user);
+  void *user;
+} tdict_storage_reader;
+
 struct tdict_storage {
   /* The fields that every transfer reads come first, in one cache line. A large tree may have one storage for each
    * leaf, and a cache miss costs more than all other work on a storage. */
@@ -35,14 +48,18 @@ struct tdict_storage {
   /* A pointer to the first mark, or 0 (acquire/release). If bit 0 is set, the list is locked, and the other bits are
    * the id of the process that holds the lock. */
   _Atomic(uintptr_t) marks;
-  void *data;
+  void *data; /* of an unloaded storage: an address without memory, from which offsets are counted */
   size_t bytes;
   tdict_device device;
   uint32_t flags;
   _Atomic(int32_t) busy_uses; /* equals num_uses; read without the lock (acquire/release) */
   _Atomic(bool) lost;         /* true if some bytes are lost, see lost_bytes (acquire/release) */
   tdict_memory *memory;       /* retained; NULL: plain host memory or memory of the program */
-  tdict_block block;          /* the block from `memory`; for plain host memory its data is passed to free() */
+  union {
+    tdict_block block; /* the block from `memory`; for plain host memory its data is passed to free() */
+    /* of an unloaded storage; called with `user` */
+    tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
+  };
   void (*release)(void *user);
   void *user;
   /* Guards uses, num_uses, cap_uses, filler and lost_bytes. 0 if unlocked. Otherwise bit 0 is set, and the other bits
@@ -65,6 +82,15 @@ tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int n
  * is not NULL, `release` is called with `user` when the storage is freed. */
 tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err);
+/* Creates a read-only host storage whose bytes are not in memory. Only transfers can read the bytes. All bytes are lost,
+ * so all other functions refuse to read them. Copies *reader. Returns TDICT_EOVERFLOW or TDICT_ENOMEM; the caller must
+ * then release `user`. */
+tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
+                                           tdict_error *err);
+static inline bool tdict_storage_is_unloaded(const tdict_storage *s) { return s->flags & TDICT_STORAGE_UNLOADED; }
+/* Reads bytes of an unloaded storage to `dst`. The bytes must be inside the storage. Returns the error of the callback,
+ * or TDICT_EIO if the callback read fewer bytes. Bytes at `dst` are then unspecified. */
+tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst, size_t bytes, tdict_error *err);
 tdict_storage *tdict_storage_retain(tdict_storage *s);
 void tdict_storage_release(tdict_storage *s);
 

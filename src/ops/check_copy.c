@@ -37,7 +37,7 @@ tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst,
 tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err) {
   tdict_tensor_await(src, false);
   if (!tdict_tensor_is_lost(src)) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: the source's bytes are lost, because a transfer into them failed", what);
+  return tdict_tensor_refuse_lost(what, "the source's bytes", src, err);
 }
 
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {

@@ -147,13 +147,11 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
 }
 
 /* Waits for transfers that write `t`. Sets *out to `t`, or to a host copy if `t` is on a device. The caller releases
- * *copy. */
-static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char *which, const tdict_tensor **out,
+ * *copy. `bytes` names the bytes of `t` for messages. */
+static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char *bytes, const tdict_tensor **out,
                                                tdict_tensor **copy, tdict_error *err) {
   tdict_tensor_await(t, false);
-  if (tdict_tensor_is_lost(t))
-    return tdict_fail(err, TDICT_EINVAL,
-                      "compare: the bytes in the %s tree are lost, because a transfer into them failed", which);
+  if (tdict_tensor_is_lost(t)) return tdict_tensor_refuse_lost("compare", bytes, t, err);
   *out = t;
   if (t->storage->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   tdict_status status = tdict_tensor_clone(t, NULL, copy, err);
@@ -177,8 +175,8 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
   }
   const tdict_tensor *x, *y;
   tdict_tensor *copies[2] = {NULL, NULL};
-  tdict_status status = copy_device_tensor_to_host(a, "first", &x, &copies[0], err);
-  if (status == TDICT_OK) status = copy_device_tensor_to_host(b, "second", &y, &copies[1], err);
+  tdict_status status = copy_device_tensor_to_host(a, "the bytes in the first tree", &x, &copies[0], err);
+  if (status == TDICT_OK) status = copy_device_tensor_to_host(b, "the bytes in the second tree", &y, &copies[1], err);
   if (status == TDICT_OK) compare_elements(c, x, y);
   tdict_tensor_release(copies[0]);
   tdict_tensor_release(copies[1]);

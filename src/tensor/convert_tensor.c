@@ -147,8 +147,7 @@ tdict_status tdict_convert_tensor(const char *what, tdict_tensor *dst, const tdi
   tdict_tensor_await(src, false);
   tdict_tensor_await(dst, true);
   /* Check after the wait, since a transfer into `src` may fail during the wait. */
-  if (tdict_tensor_is_lost(src))
-    return tdict_fail(err, TDICT_EINVAL, "%s: the source's bytes are lost, because a transfer into them failed", what);
+  if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost(what, "the source's bytes", src, err);
   const size_t fitting = convert_elements(dst, src);
   if (fitting < (size_t)dst->numel) return fail_overflow(what, dst, src, fitting, err);
   tdict_tensor_regain(dst);

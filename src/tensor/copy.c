@@ -94,8 +94,7 @@ tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict
   tdict_tensor_await(src, false);
   tdict_tensor_await(dst, true);
   /* Check after the wait, since a transfer into `src` may fail during the wait. */
-  if (tdict_tensor_is_lost(src))
-    return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes are lost, because a transfer into them failed");
+  if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost("copy", "the source's bytes", src, err);
   status = copy_elements(dst, src, &m, err);
   if (status == TDICT_OK) tdict_tensor_regain(dst);
   return status;

@@ -1,5 +1,6 @@
 /* Computes which bytes a tensor covers, and whether transfers into them failed. The functions own nothing. Thread rule:
  * as in tdict/tensor.h. */
+#include "base/error.h"
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
@@ -67,6 +68,12 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
 bool tdict_tensor_check_lost(const tdict_tensor *t) {
   const tdict_extent e = tdict_tensor_extent(t);
   return tdict_storage_is_lost(t->storage, &e);
+}
+
+tdict_status tdict_tensor_refuse_lost(const char *what, const char *bytes, const tdict_tensor *t, tdict_error *err) {
+  if (tdict_storage_is_unloaded(t->storage))
+    return tdict_fail(err, TDICT_EINVAL, "%s: the elements are in a file; load the tree first", what);
+  return tdict_fail(err, TDICT_EINVAL, "%s: %s are lost, because a transfer into them failed", what, bytes);
 }
 
 void tdict_tensor_lose(const tdict_tensor *t) {

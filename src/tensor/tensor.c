@@ -45,6 +45,22 @@ tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *
   return TDICT_OK;
 }
 
+tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_desc *layout, size_t offset,
+                                   tdict_tensor **out, tdict_error *err) {
+  tdict_layout_size size;
+  TDICT_ASSERT(tdict_storage_is_unloaded(storage));
+  tdict_status status = tdict_layout_check("tensor", layout->dtype, layout->ndim, layout->shape, &size, err);
+  if (status != TDICT_OK) return status;
+  if (offset > storage->bytes || size.bytes > storage->bytes - offset)
+    return tdict_fail(err, TDICT_ESHAPE, "tensor: %zu bytes at offset %zu of a storage of %zu bytes", size.bytes,
+                      offset, storage->bytes);
+  const tdict_tensor_desc view = {.data = (void *)((uintptr_t)storage->data + offset),
+                                  .dtype = layout->dtype,
+                                  .ndim = layout->ndim,
+                                  .shape = layout->shape};
+  return tdict_tensor_over(storage, &view, out, err);
+}
+
 tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
                                         tdict_memory **out, tdict_error *err) {
   const tdict_storage *s = like->storage;
@@ -361,11 +377,12 @@ static void wait_for_host(const tdict_tensor *t, bool to_write) {
 void *tdict_tensor_data(tdict_tensor *tensor) {
   if (tensor->storage->flags & TDICT_STORAGE_READ_ONLY || !tensor->data) return NULL;
   wait_for_host(tensor, true);
-  return tdict_tensor_is_lost(tensor) ? NULL : tensor->data;
+  return tdict_tensor_is_lost(tensor) ? NULL : tensor->data; /* an unloaded storage is read-only */
 }
 
 const void *tdict_tensor_const_data(const tdict_tensor *tensor) {
   if (!tensor->data) return NULL;
   wait_for_host(tensor, false);
-  return tdict_tensor_is_lost(tensor) ? NULL : tensor->data;
+  if (!tdict_storage_has_lost(tensor->storage)) return tensor->data;
+  return tdict_storage_is_unloaded(tensor->storage) || tdict_tensor_check_lost(tensor) ? NULL : tensor->data;
 }

@@ -13,7 +13,8 @@ struct tdict_tensor {
   _Atomic(int64_t) refs;  /* reference count of a single tensor; for tensors of a slab, see the slab's `refs` */
   tdict_slab *slab;       /* NULL: a single tensor */
   tdict_storage *storage; /* retained by the tensor, or by its slab for all of its tensors */
-  /* address of the first element; NULL only if there are no elements; never dereferenced for device memory */
+  /* address of the first element; NULL only if there are no elements; never dereferenced for device memory or an unloaded
+   * storage */
   void *data;
   tdict_dtype dtype;
   int32_t ndim;
@@ -56,6 +57,12 @@ void tdict_slab_release(tdict_slab *slab, int64_t count);
  * strides (NULL: C order) of `view`, which must have been checked. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err);
+/* Creates a host tensor in C order over an unloaded storage. The first element begins `offset` bytes after the start of
+ * the storage. The tensor retains the storage. Uses dtype, ndim and shape of `layout`. The elements cannot be accessed
+ * until a transfer has read them. Returns the errors of tdict_layout_check(), TDICT_ESHAPE if the elements reach outside
+ * the storage, or TDICT_ENOMEM. */
+tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_desc *layout, size_t offset,
+                                   tdict_tensor **out, tdict_error *err);
 /* Chooses the memory for a new tensor that is made from `like`. If `given` is not NULL, sets *out to `given`. Otherwise
  * sets *out to the memory of `like` if `like` is on a device, and to NULL (plain host memory) if not. Returns
  * TDICT_EWRONGDEVICE if `like` is in device memory of the program and `given` is NULL. */
@@ -71,6 +78,9 @@ bool tdict_tensor_check_lost(const tdict_tensor *t);
 static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
   return tdict_storage_has_lost(t->storage) && tdict_tensor_check_lost(t);
 }
+/* Returns TDICT_EINVAL for a tensor whose bytes are lost. The message says whether a transfer failed or the tensor is
+ * unloaded. The message begins with `what`. `bytes` names the lost bytes, for example "the source's bytes". */
+tdict_status tdict_tensor_refuse_lost(const char *what, const char *bytes, const tdict_tensor *t, tdict_error *err);
 /* Marks the tensor's bytes as lost. */
 void tdict_tensor_lose(const tdict_tensor *t);
 /* Removes the tensor's bytes from the lost bytes. Call this function after all elements have been written. */

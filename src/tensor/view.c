@@ -20,13 +20,14 @@ static void *element_address(const tdict_tensor *t, int64_t elements) {
 void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_desc *out) {
   const tdict_storage *s = tensor->storage;
   tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = tensor->data;
+  const bool has_memory = tensor->data && !tdict_storage_is_unloaded(s);
+  v.data = has_memory ? tensor->data : NULL;
   v.device = s->device;
   v.dtype = tensor->dtype;
   v.ndim = tensor->ndim;
   v.shape = tensor->dims;
   v.strides = tdict_tensor_dims_strides(tensor);
-  v.storage_bytes = tensor->data ? s->bytes - (size_t)((uintptr_t)tensor->data - (uintptr_t)s->data) : 0;
+  v.storage_bytes = has_memory ? s->bytes - (size_t)((uintptr_t)tensor->data - (uintptr_t)s->data) : 0;
   if (s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) v.flags |= TDICT_DESC_PINNED;
   if (s->flags & TDICT_STORAGE_READ_ONLY) v.flags |= TDICT_DESC_READ_ONLY;
   (void)!tdict_options_write(out, &v, sizeof v, "view", NULL); /* A struct without a valid size is left unchanged. */

@@ -43,16 +43,20 @@ static uint64_t hash_item(const tdict_item *item) {
   return h;
 }
 
-static bool is_on_host(const tdict_item *item) { return item->src->storage->device.type == TDICT_DEVICE_CPU; }
+/* Returns true if the source's bytes are in host memory. */
+static bool is_in_host_memory(const tdict_item *item) {
+  const tdict_storage *s = item->src->storage;
+  return s->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_unloaded(s);
+}
 
 /* A consolidated tree has one item, but a hash for each leaf, so that an error can name the leaf. */
 static uint32_t count_hashes(const tdict_plan *p) { return p->whole ? (uint32_t)p->whole->num_leaves : p->num_items; }
 
-/* Returns the hash of item number i, or of leaf number i if the tree is consolidated. Returns 0 if the bytes are on a
- * GPU. */
+/* Returns the hash of item number i, or of leaf number i if the tree is consolidated. Returns 0 if the bytes are
+ * not in host memory. */
 static uint64_t hash_nth(const tdict_plan *p, uint32_t i) {
   const tdict_item *item = &p->items[p->whole ? 0 : i];
-  if (!is_on_host(item)) return 0;
+  if (!is_in_host_memory(item)) return 0;
   if (!p->whole) return hash_item(item);
   const tdict_leaf_span *leaf = &p->whole->leaves[i];
   return hash_bytes(0, (const unsigned char *)item->src_data + leaf->begin, leaf->bytes);

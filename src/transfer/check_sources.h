@@ -8,7 +8,7 @@
 
 /* Allocates the hashes. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_check_sources_prepare(tdict_future *transfer, tdict_error *err);
-/* Hashes every source that is on the host. Call when the transfer is launched, because earlier transfers may write the
+/* Hashes every source whose bytes are in host memory. Call when the transfer is launched, because earlier transfers may write the
  * sources until then. */
 void tdict_check_sources_before(tdict_future *transfer);
 /* Hashes the sources again, and fails the transfer with TDICT_ECHANGED if a hash has changed. */

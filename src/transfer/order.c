@@ -17,18 +17,24 @@ enum { FOREIGN_WAIT_NS = 1000000 };
  * leaves may be lost, because no program reads these bytes. */
 static uint32_t find_lost_inside(const tdict_consolidated *whole) {
   tdict_storage *storage = whole->bytes->storage;
+  if (tdict_storage_is_unloaded(storage)) return UINT32_MAX;
   for (uint32_t i = 0; i < whole->num_leaves && tdict_storage_has_lost(storage); i++) {
     const tdict_extent leaf = tdict_extent_all(whole->leaves[i].begin, whole->leaves[i].begin + whole->leaves[i].bytes);
     if (tdict_storage_is_lost(storage, &leaf)) return i;
   }
   return UINT32_MAX;
 }
+/* Returns true if a transfer into the source failed. The bytes of an unloaded storage are never in memory, but a
+ * transfer can read these bytes. */
+static bool is_lost_source(const tdict_tensor *src) {
+  return !tdict_storage_is_unloaded(src->storage) && tdict_tensor_is_lost(src);
+}
 /* Returns the number of the first leaf whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer
  * can still write the sources. */
 static uint32_t find_lost(const tdict_future *t) {
   if (t->plan.whole) return find_lost_inside(t->plan.whole);
   for (uint32_t i = 0; i < t->plan.num_items; i++)
-    if (t->plan.items[i].src && tdict_tensor_is_lost(t->plan.items[i].src)) return t->plan.items[i].leaf;
+    if (t->plan.items[i].src && is_lost_source(t->plan.items[i].src)) return t->plan.items[i].leaf;
   return UINT32_MAX;
 }
 static tdict_status name_leaf(const tdict_future *t, uint32_t leaf, tdict_status status, tdict_error *err) {

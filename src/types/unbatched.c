@@ -84,8 +84,7 @@ static bool is_same_tensor(const tdict_tensor *a, const tdict_tensor *b) {
 /* Sets *out to `t` if `t` is contiguous and in host memory, else to a copy in host memory. The caller releases *out. */
 static tdict_status read_on_host(tdict_tensor *t, tdict_tensor **out, tdict_error *err) {
   tdict_tensor_await(t, false);
-  if (tdict_tensor_is_lost(t))
-    return tdict_fail(err, TDICT_EINVAL, "unbatched: the bytes of the tensor are lost, because a transfer failed");
+  if (tdict_tensor_is_lost(t)) return tdict_tensor_refuse_lost("unbatched", "the bytes of the tensor", t, err);
   if (tdict_tensor_device(t).type != TDICT_DEVICE_CPU || !tdict_tensor_is_contiguous(t))
     return tdict_tensor_clone(t, NULL, out, err);
   *out = tdict_tensor_retain(t);

@@ -1,6 +1,7 @@
 /* Tests datasets of a tree: contiguous, strided and nested rows, and errors. */
 #include "numbers.h"
 #include "support/things.h"
+#include "support/unloaded.h"
 
 static tdict_tree *many(int64_t count, bool turned) {
   static const tdict_field fields[] = {{"obs.pixels", TDICT_U8, 2, {6, 5}},
@@ -286,4 +287,24 @@ CASE(dataset_tree_packs_ragged_rows) {
   tdict_release(child);
   tdict_release(td);
   close_yard(&y);
+}
+
+/* Rows that are not in memory are refused with the leaf's path. */
+CASE(dataset_of_unloaded_tree) {
+  tdict_tree *td = many(8, false), *batch = NULL;
+  disk files;
+  disk_init(&files);
+  tdict_tree *twin = disk_twin(&files, td, 100, 1);
+  tdict_dataset d = tdict_dataset_default();
+  const int64_t indices[] = {5, 0};
+  td_ok(tdict_dataset_from_tree(twin, &d, err));
+  td_ok(tdict_create_from(d.schema(d.self), 1, (const int64_t[]){2}, NULL, &batch, err));
+  td_fails(TDICT_EINVAL, "the elements are in a file; load the tree first",
+           d.fetch_batch(d.self, indices, 2, batch, err));
+  assert_string_equal(td_last_error.path, "obs.pixels");
+  d.release(d.self);
+  tdict_release(batch);
+  tdict_release(twin);
+  disk_reset(&files);
+  tdict_release(td);
 }

@@ -74,7 +74,7 @@ static tdict_status check_tensor(const tdict_arrow_exporter *e, const tdict_tens
                       tdict_dtype_format(t->dtype, found, sizeof found));
   tdict_tensor_await(t, false);
   if (!tdict_tensor_is_lost(t)) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: the bytes are lost, because a transfer into them failed", e->what);
+  return tdict_tensor_refuse_lost(e->what, "the bytes", t, err);
 }
 
 /* Sets the buffer of numbers. Shares a contiguous tensor, and copies any other. */

@@ -121,11 +121,11 @@ static tdict_status fill_block(const exporter *e, export_block *b, tdict_error *
   }
   tdict_status status = tdict_dlpack_order_consumer(&e->consumer, b->storages, b->num_storages, !e->o.read_only, err);
   /* Check after the wait, since a transfer may fail during the wait. */
-  for (size_t i = 0; i < e->count && status == TDICT_OK; i++)
-    if (tdict_tensor_is_lost(e->leaves[i].tensor)) {
-      tdict_fail(err, TDICT_EINVAL, "dlpack: the bytes are lost, because a transfer into them failed");
-      status = fail_at_leaf(e, i, TDICT_EINVAL, err);
-    }
+  for (size_t i = 0; i < e->count && status == TDICT_OK; i++) {
+    const tdict_tensor *t = e->leaves[i].tensor;
+    if (tdict_tensor_is_lost(t))
+      status = fail_at_leaf(e, i, tdict_tensor_refuse_lost("dlpack", "the bytes", t, err), err);
+  }
   return status;
 }
 

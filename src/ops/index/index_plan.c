@@ -185,9 +185,7 @@ static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_err
   if (status != TDICT_OK) return status;
   /* A transfer may still be writing the mask. */
   tdict_tensor_await(mask, false);
-  if (tdict_tensor_is_lost(mask))
-    return tdict_fail(err, TDICT_EINVAL, "%s: the mask's bytes are lost, because a transfer into them failed",
-                      r->plan->what);
+  if (tdict_tensor_is_lost(mask)) return tdict_tensor_refuse_lost(r->plan->what, "the mask's bytes", mask, err);
   /* Count the positions first, to allocate an array of the exact size. */
   status = add_gather(r, mask->ndim, scan_mask(mask, NULL), err);
   if (status != TDICT_OK) return status;

@@ -146,7 +146,7 @@ static void choose_way_out(collector *c, tdict_item *item) {
 static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, tdict_error *err) {
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
-  item->src_plain = tdict_uniform_is_plain(item->src);
+  item->src_plain = !tdict_storage_is_unloaded(item->src->storage) && tdict_uniform_is_plain(item->src);
   item->dst_plain = !item->dst || tdict_uniform_is_plain(item->dst);
   if (from_host && to_host) {
     item->way = TDICT_WAY_HOST;
@@ -217,6 +217,7 @@ static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
   if (at.type != r->device.type || at.index != r->device.index) return false;
+  if (tdict_storage_is_unloaded(t->storage)) return false;
   if (at.type == TDICT_DEVICE_SIM && !tdict_devices_own_storage(r->devices, t->storage)) return false;
   return !r->want_pinned || tdict_tensor_is_pinned(t);
 }

@@ -41,7 +41,7 @@ typedef struct tdict_item {
   uint32_t leaf;             /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
   uint8_t way;               /* a tdict_way */
   uint8_t kind;              /* a tdict_cu_kind, for ways with a gpu */
-  bool src_plain, dst_plain; /* true: the elements are in C order without gaps */
+  bool src_plain, dst_plain; /* true: the elements are in memory, in C order without gaps */
 } tdict_item;
 
 typedef struct tdict_chunk {

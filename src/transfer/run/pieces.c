@@ -60,10 +60,26 @@ static void init_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bo
   tdict_pair_init(pair, t->ndim, t->dims, dst, src, tdict_dtype_bytes(t->dtype));
 }
 
-static void copy_strided(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part) {
+/* Reads the rows of a rectangle from an unloaded storage. */
+static tdict_status read_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+  const tdict_storage *s = user;
+  uintptr_t dst = (uintptr_t)rect->dst, src = (uintptr_t)rect->src;
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < rect->height && status == TDICT_OK; i++) {
+    status = tdict_storage_read(s, src - (uintptr_t)s->data, (void *)dst, rect->width, err);
+    dst += (uintptr_t)rect->dst_pitch, src += (uintptr_t)rect->src_pitch;
+  }
+  return status;
+}
+
+/* Copies a piece that is strided on one side, or reads a piece of an unloaded storage. Only reading can fail. */
+static tdict_status copy_rows(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part,
+                              tdict_error *err) {
+  tdict_storage *s = item->src->storage;
+  const bool reads = use_src && tdict_storage_is_unloaded(s);
   tdict_pair pair;
   init_pair(&pair, item, use_dst, use_src);
-  (void)!tdict_pair_walk(&pair, part, copy_host_rect, NULL, NULL);
+  return tdict_pair_walk(&pair, part, reads ? read_rect : copy_host_rect, s, err);
 }
 
 /* Returns the end of the padding: the next multiple of the leaf alignment, but at most `end`. */
@@ -83,9 +99,11 @@ static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, s
   tdict_stream_copy_padded(stores, dst + body, src + body, bytes - body, padded - body, next);
 }
 
-void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores) {
+tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores,
+                                 uint32_t *error_item, tdict_error *err) {
   uint32_t number = chunk->first;
   size_t filled = 0;
+  tdict_status status = TDICT_OK;
   piece p, following;
   for (bool more = next_piece(plan, chunk, &number, &p); more; p = following) {
     more = next_piece(plan, chunk, &number, &following);
@@ -94,12 +112,17 @@ void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char 
     if (p.item->src_plain) {
       if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, chunk->end - chunk->begin);
       gather_plain(stores, slot, &p, filled - p.at, more ? &following : NULL);
-    } else
-      copy_strided(p.item, false, true,
-                   &(tdict_pair_part){shift_back(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
+      continue;
+    }
+    status = copy_rows(p.item, false, true,
+                       &(tdict_pair_part){shift_back(slot + p.at, p.begin), p.item->src->data, p.begin, p.end}, err);
+    if (status == TDICT_OK) continue;
+    *error_item = (uint32_t)(p.item - plan->items);
+    break;
   }
   memset(slot + filled, 0, chunk->end - chunk->begin - filled);
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
+  return status;
 }
 
 /* Copies with stores of the given kind, or with memmove if the buffers overlap. */
@@ -118,8 +141,8 @@ void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, cons
     if (p.item->dst_plain)
       copy_with_stores(stores, p.item->dst_data + p.begin, slot + p.at, p.end - p.begin);
     else
-      copy_strided(p.item, true, false,
-                   &(tdict_pair_part){p.item->dst_data, shift_back(slot + p.at, p.begin), p.begin, p.end});
+      (void)!copy_rows(p.item, true, false,
+                       &(tdict_pair_part){p.item->dst_data, shift_back(slot + p.at, p.begin), p.begin, p.end}, NULL);
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
@@ -132,15 +155,21 @@ void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk) {
   }
 }
 
-void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_stream_kind stores) {
+tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_stream_kind stores,
+                               uint32_t *error_item, tdict_error *err) {
   uint32_t number = chunk->first;
-  for (piece p; next_piece(plan, chunk, &number, &p);) {
-    if (p.item->src_plain && p.item->dst_plain)
+  tdict_status status = TDICT_OK;
+  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &number, &p);) {
+    if (p.item->src_plain && p.item->dst_plain) {
       copy_with_stores(stores, p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
-    else
-      copy_strided(p.item, true, true, &(tdict_pair_part){p.item->dst_data, p.item->src->data, p.begin, p.end});
+      continue;
+    }
+    const tdict_pair_part part = {p.item->dst_data, p.item->src->data, p.begin, p.end};
+    status = copy_rows(p.item, true, true, &part, err);
+    if (status != TDICT_OK) *error_item = p.number;
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
+  return status;
 }
 
 static tdict_status queue_rect_in(void *user, const tdict_rect *rect, tdict_error *err) {

@@ -6,13 +6,17 @@
 #include "base/stream_copy.h"
 #include "transfer/plan/plan.h"
 
-/* Copies the chunk's leaves, which are on the host, into the slot with stores of the given kind. Bytes between leaves
- * become zero. */
-void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores);
+/* Copies the chunk's leaves, which are on the host, into the slot with stores of the given kind. Leaves of unloaded
+ * storages are read into the slot. Bytes between leaves become zero. Returns the errors of tdict_storage_read(). On
+ * failure, sets *error_item to the number of the item whose leaf the error names. */
+tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores,
+                                 uint32_t *error_item, tdict_error *err);
 /* Copies the slot to the destinations of the chunk's leaves, which are on the host. */
 void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot, tdict_stream_kind stores);
-/* Copies the chunk's leaves to their destinations, both on the host. */
-void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_stream_kind stores);
+/* Copies the chunk's leaves to their destinations, both on the host. Leaves of unloaded storages are read into their
+ * destinations. Fails like tdict_pieces_gather(). */
+tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_stream_kind stores,
+                               uint32_t *error_item, tdict_error *err);
 /* Writes one byte to each page of the chunk's destinations in a new host result, so that page faults happen before
  * the bytes arrive. */
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);

@@ -49,11 +49,13 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   return status;
 }
 
-static void gather_chunk(tdict_worker *worker, const tdict_chunk *chunk, char *to) {
+static tdict_status gather_chunk(tdict_worker *worker, const tdict_chunk *chunk, char *to, uint32_t *error_item,
+                                 tdict_error *err) {
   const tdict_future *t = worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
-  tdict_pieces_gather(&t->plan, chunk, to, t->stores);
+  tdict_status status = tdict_pieces_gather(&t->plan, chunk, to, t->stores, error_item, err);
   worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
+  return status;
 }
 
 /* Fills a part of a slot. The thread that fills the last part queues the copy. */
@@ -64,8 +66,9 @@ static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *er
   tdict_status status = tdict_chunk_parts_slot(lane, parts, claim.part == 0, &slot, err);
   if (status != TDICT_OK || !slot) return status;
   tdict_chunk part = tdict_chunk_part_at(t, claim.chunk, claim.part);
-  gather_chunk(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin));
-  if (!tdict_chunk_parts_filled(parts)) return TDICT_OK;
+  status = gather_chunk(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin), error_item, err);
+  /* If the part could not be filled, tdict_chunk_parts_close() returns the slot when the transfer ends. */
+  if (status != TDICT_OK || !tdict_chunk_parts_filled(parts)) return status;
   status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_chunk_parts_take_over(lane, parts, err);
   if (status == TDICT_OK) status = queue_chunk(lane, slot, claim.chunk, error_item, err);
@@ -82,7 +85,11 @@ static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *erro
   tdict_status status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_lane_take_slot(lane, &slot, err);
   if (status != TDICT_OK || !slot) return status;
-  gather_chunk(lane->worker, chunk, slot->data);
+  status = gather_chunk(lane->worker, chunk, slot->data, error_item, err);
+  if (status != TDICT_OK) {
+    tdict_lane_keep_slot(lane, slot);
+    return status;
+  }
   status = queue_chunk(lane, slot, chunk, error_item, err);
   if (status == TDICT_OK) tdict_transfer_chunk_read(t, chunk);
   return status;
@@ -203,11 +210,13 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   return lane->unrecorded_bytes < EVENT_BYTES ? TDICT_OK : record_unrecorded(lane, err);
 }
 
-static void copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
+static tdict_status copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *chunk, uint32_t *error_item,
+                                       tdict_error *err) {
   const tdict_future *t = worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
-  tdict_pieces_copy(&t->plan, chunk, t->stores);
+  tdict_status status = tdict_pieces_copy(&t->plan, chunk, t->stores, error_item, err);
   worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
+  return status;
 }
 
 static tdict_status run_claim(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
@@ -222,8 +231,7 @@ static tdict_status run_claim(tdict_lane *lane, tdict_claim claim, uint32_t *err
   case TDICT_WAY_PAGEABLE_IN:
     return copy_direct(lane, chunk, err);
   case TDICT_WAY_HOST:
-    copy_chunk_on_host(lane->worker, chunk);
-    return TDICT_OK;
+    return copy_chunk_on_host(lane->worker, chunk, error_item, err);
   }
   return TDICT_OK;
 }

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 
 #include "streams.h"
+#include "support/unloaded.h"
 
 /* Asks for both directions of a tensor with a stream; both must be refused, and nothing may be taken or retained. */
 static void refuse_stream(const place *w, const tdict_tensor *t, tdict_stream s, tdict_status status,
@@ -116,6 +117,26 @@ GPU_CASE(dlpack_export_refuses_lost_bytes) {
   td_ok(tdict_dlpack_export(w.c, leaf_of(dst, "d"), NULL, &m, err));
   delete_versioned_of(m);
   tdict_release(dst);
+  place_close(&w);
+}
+
+/* What is not in memory has no address to give out. */
+GPU_CASE(dlpack_export_refuses_unloaded_leaves) {
+  place w = place_open(2);
+  tdict_tree *td = numbered_tree(&w, NULL, 1);
+  disk d;
+  disk_init(&d);
+  tdict_tree *twin = disk_twin(&d, td, 100, 1);
+  tdict_dlpack_entry *entries = NULL;
+  struct DLManagedTensorVersioned *m = NULL;
+  size_t count = 0;
+  td_fails(TDICT_EINVAL, "load the tree first", tdict_dlpack_export(w.c, leaf_of(twin, "n.b"), NULL, &m, err));
+  td_fails(TDICT_EINVAL, "load the tree first", tdict_dlpack_export_tree(w.c, twin, NULL, &entries, &count, err));
+  assert_true(tdict_has(td, td_last_error.path));
+  assert_true(!m && !entries);
+  tdict_release(twin);
+  disk_reset(&d);
+  tdict_release(td);
   place_close(&w);
 }
 

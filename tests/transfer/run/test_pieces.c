@@ -56,7 +56,7 @@ static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsign
   unsigned char *slot = malloc(bytes + BEHIND);
   assert_non_null(slot);
   memset(slot, POISON, bytes + BEHIND);
-  tdict_pieces_gather(p, c, (char *)slot, kind);
+  td_ok(tdict_pieces_gather(p, c, (char *)slot, kind, NULL, err));
   assert_memory_equal(slot, line + c->begin, bytes);
   for (size_t k = bytes; k < bytes + BEHIND; k++) assert_int_equal(slot[k], POISON);
   free(slot);
@@ -78,7 +78,7 @@ CASE(pieces_gather_and_scatter) {
     check_tree(&w, src, dst);
     spoil_tree(&w, dst);
     for (uint32_t i = p.num_chunks; i > 0; i--)
-      tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best()); /* in any order */
+      td_ok(tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best(), NULL, err)); /* in any order */
     check_tree(&w, src, dst);
     free(line);
     tdict_plan_reset(&p);

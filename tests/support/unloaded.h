@@ -1,0 +1,207 @@
+/* Trees whose leaves are read by a callback. A *disk* counts the reads, holds them at a gate, and makes one of them fail.
+ * Each *file* of a disk is an unloaded storage over bytes of the test. Thread rule: reads run on any thread, all other
+ * functions on the main thread. */
+#ifndef TDICT_TESTS_SUPPORT_UNLOADED_H
+#define TDICT_TESTS_SUPPORT_UNLOADED_H
+
+#include <pthread.h>
+
+#include "base/error.h"
+#include "support/test.h"
+#include "tensor/tensor.h"
+#include "tree/objects.h"
+
+/* What the failing read does. */
+typedef enum disk_fault {
+  DISK_ERROR,
+  DISK_SHORT,
+  DISK_LONG,
+  DISK_EMPTY,
+  DISK_SILENT,
+  DISK_UNKNOWN,
+  NUM_DISK_FAULTS
+} disk_fault;
+
+typedef struct disk {
+  pthread_mutex_t lock; /* guards all fields below */
+  pthread_cond_t changed;
+  int64_t permits;      /* reads that may pass the gate; -1: any number */
+  int64_t begun, ended; /* numbers of reads */
+  int inside, most_inside;
+  int64_t fail_at; /* the number of the read that fails, from 1; 0: none */
+  disk_fault fault;
+  char failed_path[64]; /* of the file whose read failed */
+  size_t most_bytes;    /* of a read */
+  uintptr_t low, high;  /* the addresses that were written */
+  bool wrong;           /* a read outside of the file */
+  int num_files, released;
+} disk;
+typedef struct disk_file {
+  disk *disk;
+  const unsigned char *bytes;
+  size_t size;
+  char path[64];
+} disk_file;
+
+static inline void disk_init(disk *d) {
+  memset(d, 0, sizeof *d);
+  pthread_mutex_init(&d->lock, NULL);
+  pthread_cond_init(&d->changed, NULL);
+  d->permits = -1;
+  d->low = UINTPTR_MAX;
+}
+/* All files must be released. */
+static inline void disk_reset(disk *d) {
+  assert_int_equal(d->released, d->num_files);
+  assert_int_equal(d->inside, 0);
+  assert_false(d->wrong);
+  pthread_cond_destroy(&d->changed);
+  pthread_mutex_destroy(&d->lock);
+}
+static inline void disk_permit(disk *d, int64_t permits) {
+  pthread_mutex_lock(&d->lock);
+  d->permits = permits;
+  pthread_cond_broadcast(&d->changed);
+  pthread_mutex_unlock(&d->lock);
+}
+/* Waits until so many reads have begun. */
+static inline void disk_await(disk *d, int64_t begun) {
+  pthread_mutex_lock(&d->lock);
+  while (d->begun < begun) pthread_cond_wait(&d->changed, &d->lock);
+  pthread_mutex_unlock(&d->lock);
+}
+static inline void disk_fail(disk *d, int64_t read, disk_fault fault) {
+  d->begun = d->ended = 0;
+  d->fail_at = read;
+  d->fault = fault;
+  d->failed_path[0] = 0;
+}
+static inline tdict_status disk_status(disk_fault fault) {
+  return fault == DISK_UNKNOWN ? TDICT_EHOOK : fault == DISK_SILENT ? TDICT_EFORMAT : TDICT_EIO;
+}
+
+static inline tdict_status disk_answer(disk *d, const disk_file *f, size_t bytes, size_t *done, tdict_error *err) {
+  memcpy(d->failed_path, f->path, sizeof d->failed_path);
+  switch (d->fault) {
+  case DISK_ERROR:
+    return tdict_fail(err, TDICT_EIO, "the disk is on fire");
+  case DISK_SHORT:
+    *done = bytes - 1;
+    return TDICT_OK;
+  case DISK_LONG:
+    *done = bytes + 1;
+    return TDICT_OK;
+  case DISK_EMPTY:
+    *done = 0;
+    return TDICT_OK;
+  case DISK_SILENT:
+    return TDICT_EFORMAT;
+  case DISK_UNKNOWN:
+    return (tdict_status)999;
+  case NUM_DISK_FAULTS:
+    break;
+  }
+  return TDICT_OK;
+}
+
+static inline tdict_status disk_read(void *user, size_t offset, void *dst, size_t bytes, size_t *done,
+                                     tdict_error *err) {
+  const disk_file *f = user;
+  disk *d = f->disk;
+  pthread_mutex_lock(&d->lock);
+  const int64_t number = ++d->begun;
+  if (++d->inside > d->most_inside) d->most_inside = d->inside;
+  pthread_cond_broadcast(&d->changed);
+  while (d->permits == 0) pthread_cond_wait(&d->changed, &d->lock);
+  if (d->permits > 0) d->permits--;
+  const bool fits = bytes > 0 && offset <= f->size && bytes <= f->size - offset;
+  d->wrong |= !fits;
+  if (bytes > d->most_bytes) d->most_bytes = bytes;
+  if ((uintptr_t)dst < d->low) d->low = (uintptr_t)dst;
+  if ((uintptr_t)dst + bytes > d->high) d->high = (uintptr_t)dst + bytes;
+  pthread_mutex_unlock(&d->lock);
+  if (fits) memcpy(dst, f->bytes + offset, bytes);
+  *done = bytes;
+  pthread_mutex_lock(&d->lock);
+  tdict_status status = number == d->fail_at ? disk_answer(d, f, bytes, done, err) : TDICT_OK;
+  d->inside--;
+  d->ended++;
+  pthread_mutex_unlock(&d->lock);
+  return status;
+}
+static inline void disk_release(void *user) {
+  disk_file *f = user;
+  pthread_mutex_lock(&f->disk->lock);
+  f->disk->released++;
+  pthread_mutex_unlock(&f->disk->lock);
+  free(f);
+}
+
+/* A file over bytes that the test keeps. */
+static inline tdict_storage *disk_add(disk *d, const void *bytes, size_t size, const char *path) {
+  disk_file *f = calloc(1, sizeof *f);
+  assert_non_null(f);
+  *f = (disk_file){.disk = d, .bytes = bytes, .size = size};
+  snprintf(f->path, sizeof f->path, "%s", path);
+  const tdict_storage_reader reader = {disk_read, disk_release, f};
+  tdict_storage *s = NULL;
+  td_ok(tdict_storage_create_unloaded(&reader, size, &s, err));
+  d->num_files++;
+  return s;
+}
+/* A leaf with the layout of `like`, over a file. */
+static inline tdict_tensor *disk_leaf(tdict_storage *file, const tdict_tensor *like) {
+  const uintptr_t offset = (uintptr_t)like->data - (uintptr_t)like->storage->data;
+  const tdict_tensor_desc view = {.data = (void *)((uintptr_t)file->data + offset),
+                                  .dtype = like->dtype,
+                                  .ndim = like->ndim,
+                                  .shape = like->dims,
+                                  .strides = tdict_tensor_dims_strides(like)};
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_over(file, &view, &t, err));
+  return t;
+}
+
+/* Replaces leaves of a tree by leaves over files. */
+typedef struct disk_maker {
+  disk *disk;
+  tdict_tree *twin;
+  uint64_t random;
+  int percent;                    /* share of the leaves that are replaced */
+  const tdict_storage *from[400]; /* storages that have a file */
+  tdict_storage *files[400];
+  int count;
+} disk_maker;
+static inline tdict_status disk_replace(void *user, const tdict_entry *entry, tdict_error *err) {
+  disk_maker *m = user;
+  int i = 0;
+  m->random = m->random * 6364136223846793005u + 1442695040888963407u;
+  if (!entry->tensor || (int)(m->random >> 33) % 100 >= m->percent) return TDICT_OK;
+  for (; i < m->count && m->from[i] != entry->tensor->storage; i++) continue;
+  if (i == m->count) {
+    assert_true(m->count < 400);
+    m->from[i] = entry->tensor->storage;
+    m->files[i] = disk_add(m->disk, entry->tensor->storage->data, entry->tensor->storage->bytes, entry->path);
+    m->count++;
+  }
+  tdict_tensor *t = disk_leaf(m->files[i], entry->tensor);
+  tdict_status status = tdict_set(m->twin, entry->path, t, err);
+  tdict_tensor_release(t);
+  return status;
+}
+/* A tree with the keys and elements of `tree`, of whose leaves about `percent` are over files. `tree` must outlive it. */
+static inline tdict_tree *disk_twin(disk *d, const tdict_tree *tree, int percent, uint64_t seed) {
+  disk_maker *m = calloc(1, sizeof *m);
+  assert_non_null(m);
+  m->disk = d;
+  m->random = seed;
+  m->percent = percent;
+  td_ok(tdict_clone(tree, &m->twin, err));
+  td_ok(tdict_walk(tree, disk_replace, m, err));
+  for (int i = 0; i < m->count; i++) tdict_storage_release(m->files[i]);
+  tdict_tree *twin = m->twin;
+  free(m);
+  return twin;
+}
+
+#endif
