@@ -4,7 +4,11 @@
 include(CMakePackageConfigHelpers)
 set(tdict_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tdict)
 
-install(DIRECTORY include/tdict DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+set(tdict_left_out)
+if(NOT TDICT_IO) # the library does not have the functions of this header
+  set(tdict_left_out PATTERN io.h EXCLUDE)
+endif()
+install(DIRECTORY include/tdict DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" ${tdict_left_out})
 install(
   TARGETS ${tdict_asked}
   EXPORT tdict-targets
@@ -45,5 +49,9 @@ endif()
 foreach(library ${tdict_dl_library})
   string(APPEND pc_private " -l${library}")
 endforeach()
+set(pc_requires)
+if(TDICT_IO)
+  set(pc_requires jansson)
+endif()
 configure_file(tdict.pc.in ${PROJECT_BINARY_DIR}/tdict.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tdict.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

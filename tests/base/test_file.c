@@ -83,3 +83,30 @@ CASE(file_that_is_not_regular_is_refused) {
   close(listener);
   remove_folder();
 }
+
+/* A name in an open folder; a symbolic link is opened on request only. */
+CASE(file_opens_in_a_folder) {
+  int fd = -1;
+  FILE *file = NULL;
+  char link[96];
+  make_folder();
+  td_ok(tdict_file_stream_to_write("test", path, &file, err));
+  assert_int_equal(fclose(file), 0);
+  const int at = open(folder, O_RDONLY | O_DIRECTORY);
+  assert_true(at >= 0);
+  td_ok(tdict_file_open_in("test", at, "one", false, &fd, err));
+  assert_int_equal(close(fd), 0);
+  snprintf(link, sizeof link, "%s/link", folder);
+  assert_int_equal(symlink("one", link), 0);
+  fd = -1;
+  td_fails(TDICT_EFORMAT, "link is a symbolic link, wanted a regular file",
+           tdict_file_open_in("test", at, "link", false, &fd, err));
+  td_fails(TDICT_EIO, "none cannot be opened", tdict_file_open_in("test", at, "none", true, &fd, err));
+  td_fails(TDICT_EFORMAT, ". is a directory", tdict_file_open_in("test", at, ".", true, &fd, err));
+  assert_int_equal(fd, -1);
+  td_ok(tdict_file_open_in("test", at, "link", true, &fd, err));
+  assert_int_equal(close(fd), 0);
+  close(at);
+  unlink(link);
+  remove_folder();
+}

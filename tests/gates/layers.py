@@ -42,6 +42,7 @@ HEADERS = {
     "hook.h": "transfer",
     "trace.h": "transfer",
     "transfer.h": "transfer",
+    "io.h": "io",
     "dataset.h": "loader",
     "sampler.h": "loader",
     "loader.h": "loader",
@@ -65,8 +66,9 @@ BELOW = {
     "loader": ["ops", "transfer"],
     "share": ["ops", "schema", "transfer"],
     "debug": ["ops"],
+    "io": ["ops", "schema", "transfer", "stack"],
     # src/context.c, the one file that sees all, and its header
-    "context": ["debug", "interop", "loader", "share", "sim", "stack"],
+    "context": ["debug", "interop", "io", "loader", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
 

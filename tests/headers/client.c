@@ -38,6 +38,7 @@
 
 static int failures;
 static tdict_error last_error;
+
 static void check(int good, const char *what, int line) {
   if (good) return;
   failures++;
@@ -47,6 +48,7 @@ static void check(int good, const char *what, int line) {
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
 
 #include "client_arrow.h"
+#include "client_io.h"
 #include "client_lazy.h"
 #include "client_more.h"
 #include "client_ragged.h"
@@ -563,6 +565,7 @@ int main(void) {
   use_ragged();
   use_schema();
   use_replay();
+  use_io();
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
   if (context) use_lazy_stack(context), use_share(context);

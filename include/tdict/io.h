@@ -1,0 +1,133 @@
+/* Declares functions that read trees from files and write trees to files. The library has these functions if it was
+ * built with the CMake option TDICT_IO, which needs the library jansson. The header tdict.h does not include this
+ * header.
+ *
+ * Format. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is the
+ * path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the batch
+ * sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
+ * tdict_open() reads the entry. Large models consist of several safetensors files, called shards, and a file
+ * `model.safetensors.index.json`, called index. The index names the shard of each tensor.
+ *
+ * Leaves of tdict in TensorDict's entry. A ragged leaf (tdict/ragged.h) is a level with the mark `"tdict": "ragged"`
+ * and the tensors `values` and `offsets`. TensorDict reads this level as a TensorDict of two tensors without batch
+ * dimensions. A column of values (tdict/nontensor.h) is a JSON list with the mark `"tdict": "column"`. TensorDict reads
+ * the column as a list. JSON texts are written without spaces between their parts. A JSON text that is a single string,
+ * number, bool or null returns as a value of that kind. The names of dimensions and the classes of tensorclasses are
+ * ignored. A lazy stack of TensorDict returns as one tree.
+ *
+ * Dtypes. Files can hold all dtypes of tdict except complex128 and dtypes with several lanes. Dtypes of newer files
+ * that tdict does not have are refused by name: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4.
+ *
+ * Thread rule: any thread may call any function. A tree that is written must not change during the call. */
+#ifndef TDICT_IO_H
+#define TDICT_IO_H
+
+#include "tdict/context.h"
+#include "tdict/tree.h"
+
+TDICT_BEGIN_DECLS
+
+/** Options of tdict_open(). In this comment, the old path of an entry is the path that the entry would have without
+ *  `strip_prefix` and `add_prefix`. If `flat` is true, the old path is the name of the tensor in the file. */
+typedef struct tdict_open_options {
+  size_t struct_size;
+  /** Selects entries: each string is the old path of an entry. All entries below a selected entry are selected, too.
+   *  NULL (default): all entries. */
+  const char *const *keys;
+  size_t num_keys; /**< number of strings in `keys` */
+  /** Removes this path and the dot after the path from the start of old paths. The path of an entry that does not begin
+   *  with `strip_prefix` stays. NULL (default): removes nothing. */
+  const char *strip_prefix;
+  /** Adds this path and a dot before all paths, after `strip_prefix` is removed. NULL (default): adds nothing. */
+  const char *add_prefix;
+  /** true: each tensor is one key of the root, with the name of the tensor as its key. TensorDict's entry is then not
+   *  read, so the batch size is [], and text and numbers are left out. false (default): nested trees. */
+  bool flat;
+  /** true: shards that are symbolic links are opened, for example in the cache of huggingface_hub. Such links can lead
+   *  out of the folder. false (default): links are refused. The given path itself may always be a link. */
+  bool follows_links;
+} tdict_open_options;
+static inline tdict_open_options tdict_open_options_default(void) {
+  tdict_open_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  return o;
+}
+
+/** @brief Opens a safetensors file, or the shards of an index, as a tree of read-only tensors. Copies no elements.
+ *
+ *  The files are mapped read-only. Each tensor is a view of the mapping of its file. The mapping ends when the last
+ *  tensor of the file is released. Keys are in the order of TensorDict's entry, else in the order of the file's header
+ *  or of the index. A tensor whose position in the file is not a multiple of the size of its numbers is read to host
+ *  memory instead.
+ *
+ *  A mapping has a risk. If another program shortens or overwrites the file, the elements change, or reading them ends
+ *  the program with SIGBUS. tdict_save() never does this, because it replaces a file as a whole.
+ *  @param[in]  path     A safetensors file, an index (a name that ends with ".json"), or a folder with a file
+ *                       `model.safetensors.index.json`. Shards must lie in the folder of the index.
+ *  @param[in]  options  NULL for the defaults.
+ *  @param[out] out      New tree with one reference, written on success only.
+ *  @return #TDICT_OK; #TDICT_EIO a file cannot be opened, read or mapped, and err->native is the errno; #TDICT_EFORMAT
+ *          a file is no regular file, or breaks a rule of its format; #TDICT_ENOTSUP a dtype or a version of
+ *          TensorDict's entry that this library does not know, or a header of more than 100,000,000 bytes;
+ *          #TDICT_ENOTFOUND a selected key is not in the file; #TDICT_EEXIST two entries get the same path;
+ *          #TDICT_ETYPE a path leads through a tensor; #TDICT_ESHAPE a tensor does not begin with the batch size of its
+ *          tree; #TDICT_EINVAL a NULL pointer, an invalid prefix or a wrong option; #TDICT_ENOMEM. In errors of a file,
+ *          err->path is the file. The message has the position of the wrong byte, or the key of the wrong entry.
+ *  @note Cost: O(bytes of the headers), and O(entries * selected keys). Headers are checked completely. Elements are
+ *        not read. The result can be the source of a dataset (tdict/dataset.h). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_open(const char *path, const tdict_open_options *options, tdict_tree **out,
+                                                  tdict_error *err);
+
+/** Options of tdict_save(). */
+typedef struct tdict_save_options {
+  size_t struct_size;
+  /** Writes shards of at most this number of bytes of elements, and an index. A larger tensor has a shard of its own. 0
+   *  (default): writes one file. */
+  uint64_t max_shard_bytes;
+  /** true: leaves out TensorDict's entry. The batch sizes are then not saved, and text, numbers, ragged leaves and
+   *  empty trees are refused. Leaves without batch dimensions become ordinary tensors. false (default): writes the
+   *  entry. */
+  bool without_structure;
+} tdict_save_options;
+static inline tdict_save_options tdict_save_options_default(void) {
+  tdict_save_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  return o;
+}
+
+/** @brief Writes a tree to a safetensors file, or to shards with an index.
+ *
+ *  The same tree always gives the same bytes. Tensors are in the order of the package safetensors 0.8: by dtype, the
+ *  largest elements first, then by name. The first element has an offset that is a multiple of 8. Tensors that are not
+ *  in C order are converted piece by piece, in a buffer of 1 MiB.
+ *
+ *  One file. The call writes a new file, `.NAME.<16 hexadecimal digits>.tmp`, in the same folder. Then the call flushes
+ *  the file to the disk, renames the file to @p path, and flushes the folder. A reader sees the old file or the new
+ *  file, also after a power failure. If the call fails, it removes the new file. If the process is killed before the
+ *  rename, the new file stays under its temporary name. A new file that replaces a file has the permissions of the old
+ *  file. If @p path is a symbolic link, the link is replaced.
+ *
+ *  Shards. @p path must end with ".safetensors.index.json". The shards are beside the index, and their names begin with
+ *  the name of the index without this ending. Each save uses new names, and the index is replaced last. Shards of an
+ *  earlier save stay, so that trees and readers that use them still work. If the call fails, it removes the new shards.
+ *  @param[in] context  Needed if a tensor is on a device. The call then first copies the whole tree to host memory. May
+ *                      be NULL for trees in host memory.
+ *  @param[in] tree     Borrowed for the call. The call waits for transfers that write the tensors.
+ *  @param[in] options  NULL for the defaults.
+ *  @return #TDICT_OK; #TDICT_EIO a system call failed, err->path is @p path and err->native is the errno (for example
+ *          ENOSPC if the disk is full); #TDICT_ENOTSUP the format cannot hold a leaf or a key, and err->path names
+ *          the entry. This concerns objects of the program, dtypes that the format lacks, keys that are not UTF-8, and
+ *          more than 128 nested trees; #TDICT_ENOTSUP also a header of more than 100,000,000 bytes; #TDICT_EEXIST two
+ *          tensors get the same name, for example the key `a.b` and the path a.b; #TDICT_EFORMAT @p path names a folder
+ *          or a device; #TDICT_EINVAL a NULL pointer, a wrong option, a path without a name, no context although a
+ *          tensor is on a device, or a transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM.
+ *          If the folder could not be flushed after the rename, the call returns #TDICT_EIO and the new file is in
+ *          place.
+ *  @note Cost: one write of all elements, on the calling thread. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
+                                                  const tdict_save_options *options, tdict_error *err);
+
+TDICT_END_DECLS
+#endif

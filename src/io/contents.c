@@ -1,0 +1,218 @@
+/* Keeps the files and items of opened files, and builds trees of them. See contents.h for ownership and threads. */
+#include "io/contents.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdalign.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "tdict/ragged.h"
+#include "tdict/unbatched.h"
+
+enum { BLOCK_BYTES = 16384, FIRST_ITEMS = 64, FIRST_FILES = 4, ALIGNMENT = alignof(max_align_t) };
+
+typedef struct tdict_contents_block {
+  struct tdict_contents_block *next;
+  size_t used, cap;
+  alignas(max_align_t) char bytes[];
+} tdict_contents_block;
+
+tdict_status tdict_fail_file(tdict_error *err, tdict_status status, const char *path, const char *format, ...) {
+  char message[sizeof err->message];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  tdict_fail(err, status, "%s", message);
+  return tdict_error_at(err, status, path);
+}
+
+static tdict_status fail_memory(const tdict_contents *c, size_t bytes, tdict_error *err) {
+  return tdict_fail_file(err, TDICT_ENOMEM, c->path, "%s: no host memory for %zu bytes of keys and shapes", c->what,
+                         bytes);
+}
+
+void tdict_contents_init(tdict_contents *contents, const char *what, const char *path) {
+  *contents = (tdict_contents){.what = what, .path = path};
+}
+
+void tdict_contents_close(tdict_contents *contents) {
+  for (size_t i = 0; i < contents->num_files; i++) close(contents->files[i].fd);
+  free(contents->files);
+  free(contents->items);
+  while (contents->blocks) {
+    tdict_contents_block *block = contents->blocks;
+    contents->blocks = block->next;
+    free(block);
+  }
+  tdict_contents_init(contents, contents->what, contents->path);
+}
+
+tdict_status tdict_contents_alloc(tdict_contents *contents, size_t bytes, void **out, tdict_error *err) {
+  tdict_contents_block *block = contents->blocks;
+  size_t rounded, whole;
+  if (!tdict_round_up(bytes, ALIGNMENT, &rounded) || !tdict_add_size(rounded, sizeof *block, &whole))
+    return fail_memory(contents, bytes, err);
+  if (!block || block->cap - block->used < rounded) {
+    const size_t cap = rounded > BLOCK_BYTES ? rounded : BLOCK_BYTES;
+    block = malloc(sizeof *block + cap);
+    if (!block) return fail_memory(contents, bytes, err);
+    block->next = contents->blocks;
+    block->used = 0;
+    block->cap = cap;
+    contents->blocks = block;
+  }
+  *out = block->bytes + block->used;
+  block->used += rounded;
+  return TDICT_OK;
+}
+
+tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text, size_t length, const char **out,
+                                      tdict_error *err) {
+  void *copy = NULL;
+  tdict_status status = tdict_contents_alloc(contents, length + 1, &copy, err);
+  if (status != TDICT_OK) return status;
+  if (length) memcpy(copy, text, length);
+  ((char *)copy)[length] = 0;
+  *out = copy;
+  return TDICT_OK;
+}
+
+tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const char *path, tdict_error *err) {
+  struct stat info;
+  tdict_source_file file = {.fd = fd};
+  tdict_status status = TDICT_OK;
+  if (fstat(fd, &info) != 0) {
+    const int code = errno;
+    tdict_fail_native(err, TDICT_EIO, code, "%s: the file cannot be inspected: %s", contents->what, strerror(code));
+    status = tdict_error_at(err, TDICT_EIO, path);
+  }
+  if (status == TDICT_OK) status = tdict_contents_copy_text(contents, path, strlen(path), &file.path, err);
+  if (status == TDICT_OK && contents->num_files == contents->cap_files) {
+    const size_t cap = contents->cap_files ? 2 * contents->cap_files : FIRST_FILES;
+    tdict_source_file *grown = realloc(contents->files, cap * sizeof *grown);
+    if (grown) {
+      contents->files = grown;
+      contents->cap_files = cap;
+    } else {
+      status = fail_memory(contents, cap * sizeof *grown, err);
+    }
+  }
+  if (status != TDICT_OK) {
+    close(fd);
+    return status;
+  }
+  file.bytes = (uint64_t)info.st_size;
+  contents->files[contents->num_files++] = file;
+  return TDICT_OK;
+}
+
+tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item, tdict_error *err) {
+  if (contents->num_items == contents->cap_items) {
+    size_t bytes, cap = contents->cap_items ? 2 * contents->cap_items : FIRST_ITEMS;
+    tdict_item *grown = tdict_mul_size(cap, sizeof *grown, &bytes) ? realloc(contents->items, bytes) : NULL;
+    if (!grown) return fail_memory(contents, cap, err);
+    contents->items = grown;
+    contents->cap_items = cap;
+  }
+  contents->items[contents->num_items++] = *item;
+  return TDICT_OK;
+}
+
+tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span, void *to, tdict_error *err) {
+  const tdict_source_file *file = &contents->files[span.file];
+  uint64_t done = 0;
+  while (done < span.bytes) {
+    ssize_t count = pread(file->fd, (char *)to + done, (size_t)(span.bytes - done), (off_t)(span.offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      const int code = errno;
+      tdict_fail_native(err, TDICT_EIO, code, "%s: byte %" PRIu64 " cannot be read: %s", contents->what,
+                        span.offset + done, strerror(code));
+      return tdict_error_at(err, TDICT_EIO, file->path);
+    }
+    if (count == 0)
+      return tdict_fail_file(err, TDICT_EIO, file->path,
+                             "%s: the file ends at byte %" PRIu64 ", wanted %" PRIu64 " bytes: the file was shortened",
+                             contents->what, span.offset + done, file->bytes);
+    done += (uint64_t)count;
+  }
+  return TDICT_OK;
+}
+
+/* Moves the key of an error to the message, and the file to err->path. */
+static tdict_status fail_at_key(const tdict_contents *c, const tdict_item *item, const tdict_error *why,
+                                tdict_error *err) {
+  const char *detail = strstr(why->message, ": "); /* leave out the name of the inner call */
+  return tdict_fail_file(err, (tdict_status)why->status, c->path, "%s: key '%.80s': %.140s", c->what, item->path,
+                         detail ? detail + 2 : why->message);
+}
+
+static tdict_status create_tree(tdict_tree *root, const tdict_item *item, tdict_error *err) {
+  tdict_tree *tree = NULL;
+  tdict_status status = tdict_create(item->ndim, item->shape, &tree, err);
+  if (status == TDICT_OK) status = tdict_set_tree(root, item->path, tree, err);
+  tdict_release(tree);
+  return status;
+}
+
+static tdict_status create_ragged(tdict_tree *root, const char *path, tdict_tensor *const *parts, tdict_error *err) {
+  tdict_ragged *ragged = NULL;
+  tdict_status status = tdict_ragged_create(parts[0], parts[1], &ragged, err);
+  /* The tensors come from the file, so the file is wrong and not an argument. */
+  if (status == TDICT_EINVAL || status == TDICT_ESHAPE || status == TDICT_EDTYPE) {
+    status = TDICT_EFORMAT;
+    err->status = TDICT_EFORMAT;
+  }
+  if (status == TDICT_OK) status = tdict_set_ragged(root, path, ragged, err);
+  tdict_ragged_release(ragged);
+  return status;
+}
+
+static tdict_status set_item(tdict_tree *root, const tdict_item *item, tdict_tensor *const *leaves, tdict_error *err) {
+  tdict_entry entry;
+  const bool exists = tdict_get_entry(root, item->path, &entry, NULL) == TDICT_OK;
+  if (exists && item->kind == TDICT_ITEM_TREE && entry.tree) return TDICT_OK;
+  if (exists) return tdict_fail(err, TDICT_EEXIST, "build: two entries have this key");
+  switch (item->kind) {
+  case TDICT_ITEM_TREE:
+    return create_tree(root, item, err);
+  case TDICT_ITEM_TENSOR:
+    return tdict_set(root, item->path, leaves[0], err);
+  case TDICT_ITEM_UNBATCHED:
+    return tdict_set_unbatched(root, item->path, leaves[0], err);
+  case TDICT_ITEM_RAGGED_VALUES:
+    return create_ragged(root, item->path, leaves, err);
+  default:
+    return item->ndim ? tdict_set_values(root, item->path, item->values, item->num_values, err)
+                      : tdict_set_value(root, item->path, item->values, err);
+  }
+}
+
+tdict_status tdict_contents_build(const tdict_contents *contents, tdict_tensor *const *leaves, tdict_tree **out,
+                                  tdict_error *err) {
+  const tdict_item *items = contents->items;
+  const bool has_root = contents->num_items && items[0].kind == TDICT_ITEM_TREE && !items[0].path[0];
+  const tdict_item none = {.kind = TDICT_ITEM_TREE, .path = ""};
+  const tdict_item *first = has_root ? &items[0] : &none;
+  tdict_tree *root = NULL;
+  tdict_error why;
+  tdict_status status = tdict_create(first->ndim, first->shape, &root, &why);
+  if (status != TDICT_OK) return fail_at_key(contents, first, &why, err);
+  for (size_t i = has_root; i < contents->num_items && status == TDICT_OK; i++) {
+    if (items[i].kind == TDICT_ITEM_RAGGED_OFFSETS) continue;
+    status = set_item(root, &items[i], &leaves[i], &why);
+    if (status != TDICT_OK) fail_at_key(contents, &items[i], &why, err);
+  }
+  if (status == TDICT_OK)
+    *out = root;
+  else
+    tdict_release(root);
+  return status;
+}

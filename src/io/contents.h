@@ -1,0 +1,95 @@
+/* Describes the contents of opened files, independently of their format.
+ *
+ * A reader of a format opens the files and adds an item for each leaf of the tree. An item has the path of the leaf, and
+ * the bytes of the leaf as a span of a file. Any part of the library can then bring the spans to tensors: tdict_open()
+ * maps the files. tdict_contents_build() makes the tree of these tensors.
+ *
+ * The struct owns the descriptors, the items and all texts and sizes that the items point to. Thread rule: used by one
+ * thread at a time; several threads may read the items and the files. */
+#ifndef TDICT_IO_CONTENTS_H
+#define TDICT_IO_CONTENTS_H
+
+#include "tdict/io.h"
+#include "tdict/nontensor.h"
+
+enum { TDICT_IO_MAX_DEPTH = 128 }; /* maximum number of nested trees in files with nested names */
+
+typedef enum tdict_item_kind {
+  TDICT_ITEM_TREE,           /* a tree; comes before the items below the tree. The path of the root is "" */
+  TDICT_ITEM_TENSOR,         /* a tensor */
+  TDICT_ITEM_UNBATCHED,      /* the tensor of a leaf without batch dimensions */
+  TDICT_ITEM_RAGGED_VALUES,  /* the values of a ragged leaf; the next item has the offsets, with the same path */
+  TDICT_ITEM_RAGGED_OFFSETS, /* the offsets of a ragged leaf */
+  TDICT_ITEM_VALUES          /* one value for the whole tree, or a column of values */
+} tdict_item_kind;
+
+/* Bytes of a file. */
+typedef struct tdict_span {
+  size_t file; /* index in `files` */
+  uint64_t offset, bytes;
+} tdict_span;
+
+typedef struct tdict_item {
+  tdict_item_kind kind;
+  /* The path in the tree, escaped; a reader that only knows names of tensors sets the names, see tdict_contents_nest().
+   */
+  const char *path;
+  tdict_dtype dtype;         /* of a tensor */
+  int32_t ndim;              /* number of sizes in `shape` */
+  const int64_t *shape;      /* shape of a tensor, batch size of a tree, or shape of a column of values */
+  tdict_span span;           /* the elements of a tensor in C order */
+  const tdict_value *values; /* for TDICT_ITEM_VALUES: one value, or the values of a column in C order */
+  size_t num_values;
+} tdict_item;
+static inline bool tdict_item_has_tensor(const tdict_item *item) {
+  return item->kind != TDICT_ITEM_TREE && item->kind != TDICT_ITEM_VALUES;
+}
+
+typedef struct tdict_source_file {
+  const char *path; /* for messages */
+  int fd;
+  uint64_t bytes; /* size of the file when the file was opened */
+} tdict_source_file;
+
+typedef struct tdict_contents {
+  const char *what; /* the name of the public call, for messages; static */
+  const char *path; /* the path that the program gave; borrowed */
+  tdict_source_file *files;
+  size_t num_files, cap_files;
+  tdict_item *items;
+  size_t num_items, cap_items;
+  struct tdict_contents_block *blocks; /* memory of texts, sizes and values */
+} tdict_contents;
+
+void tdict_contents_init(tdict_contents *contents, const char *what, const char *path);
+/* Closes the files and frees the items. */
+void tdict_contents_close(tdict_contents *contents);
+
+/* Allocates memory that lives as long as the contents. Returns TDICT_ENOMEM. */
+tdict_status tdict_contents_alloc(tdict_contents *contents, size_t bytes, void **out, tdict_error *err);
+/* Copies a text and adds a 0 byte. */
+tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text, size_t length, const char **out,
+                                      tdict_error *err);
+/* Adds a file, and takes the descriptor also if the call fails. Copies `path`. */
+tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const char *path, tdict_error *err);
+/* Adds an item. The pointers of the item must live as long as the contents. */
+tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item, tdict_error *err);
+/* Reads bytes of a file to memory. If the file has become shorter, returns TDICT_EIO. */
+tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span, void *to, tdict_error *err);
+
+/* Fills *err like tdict_fail(), and sets err->path to `path`, the name of a file. */
+tdict_status tdict_fail_file(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
+    TDICT_PRINTF(4, 5);
+
+/* Makes paths of the names of tensors: each dot in a name separates two keys. Returns TDICT_EFORMAT for a name with an
+ * empty key, and for more than TDICT_IO_MAX_DEPTH keys. */
+tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
+/* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are
+ * names, which become single keys. Returns TDICT_ENOTFOUND if a selected key matches no leaf. */
+tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
+/* Makes the tree. leaves[i] is the tensor of item i, borrowed; NULL if the item has no tensor. An error names the file
+ * that the program gave in err->path, and the key in the message. */
+tdict_status tdict_contents_build(const tdict_contents *contents, tdict_tensor *const *leaves, tdict_tree **out,
+                                  tdict_error *err);
+
+#endif

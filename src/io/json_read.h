@@ -1,0 +1,46 @@
+/* Reads JSON parts of files with jansson. The caller owns the values. Thread-safe. */
+#ifndef TDICT_IO_JSON_READ_H
+#define TDICT_IO_JSON_READ_H
+
+#include <jansson.h>
+
+#include "io/contents.h"
+
+/* A JSON text in a file. */
+typedef struct tdict_json_source {
+  const tdict_contents *contents;
+  const char *file; /* path of the file, for messages */
+  const char *part; /* what the text is, for messages: "the header" */
+  uint64_t offset;  /* of the text in the file; added to positions in messages */
+} tdict_json_source;
+
+/* Parses a text that must be a JSON object. Refuses what RFC 8259 does not allow, duplicate keys, more than 512 nested
+ * levels, and integers that do not fit 64 bits. The caller releases *out with json_decref(). Returns TDICT_EFORMAT with
+ * the position of the wrong byte, or TDICT_ENOMEM. */
+tdict_status tdict_json_read(const tdict_json_source *source, const char *text, size_t length, json_t **out,
+                             tdict_error *err);
+/* Returns true if jansson failed to read a text that tdict_json_is_valid() accepts, because memory is exhausted. jansson
+ * reports this in several ways, for example as a wrong token. Therefore every error counts as missing memory, except the
+ * errors that a valid text can cause. */
+bool tdict_json_lacks_memory(const json_error_t *why);
+/* Returns the text of a JSON string, or NULL if the value is no string or has a 0 byte. NULL is allowed. */
+const char *tdict_json_text(const json_t *value);
+/* A place in a JSON text, for messages: "tensor 'obs.x'" or "level 'obs'". */
+typedef struct tdict_json_place {
+  const tdict_contents *contents;
+  const char *file;       /* path of the file */
+  const char *kind, *key; /* "tensor", "obs.x" */
+} tdict_json_place;
+/* Returns TDICT_EFORMAT with a message such as "open: tensor 'obs.x': no shape". */
+tdict_status tdict_json_fail(const tdict_json_place *place, tdict_error *err, const char *format, ...)
+    TDICT_PRINTF(3, 4);
+typedef struct tdict_sizes {
+  int32_t count;
+  int64_t at[TDICT_MAX_NDIM];
+} tdict_sizes;
+/* Reads a JSON array of at most `most` integers of 0 or more, where `most` is at most TDICT_MAX_NDIM. `name` names the
+ * array in messages. Returns TDICT_EFORMAT. */
+tdict_status tdict_json_sizes(const tdict_json_place *place, const char *name, const json_t *value, int most,
+                              tdict_sizes *out, tdict_error *err);
+
+#endif

@@ -1,0 +1,52 @@
+/* Writes files so that a reader never sees half a file. The caller owns the structs. Thread rule: used by one thread at a
+ * time.
+ *
+ * A new file is created under a name that no other file has. tdict_output_close() writes the bytes to the disk.
+ * tdict_folder_replace() then gives the file its final name by one rename(), which replaces an old file. If a process is
+ * killed before the rename, the new file stays under its temporary name, and the old file is unchanged. */
+#ifndef TDICT_IO_OUTPUT_H
+#define TDICT_IO_OUTPUT_H
+
+#include <sys/types.h>
+
+#include "tdict/io.h"
+
+/* The folder of a file that is to be written. */
+typedef struct tdict_folder {
+  const char *what, *path; /* the name of the public call and the path that the program gave, for messages; borrowed */
+  const char *name;        /* the last part of the path; borrowed */
+  int fd;
+  mode_t mode; /* permissions of an existing regular file at the path; 0: no such file */
+} tdict_folder;
+/* Opens the folder of a path. Returns TDICT_EINVAL if the path ends with a slash or is empty, TDICT_EFORMAT if the path
+ * names something that is neither a regular file nor a symbolic link, and TDICT_EIO. */
+tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path, tdict_error *err);
+/* Waits until the names of all files in the folder are on the disk. Returns TDICT_EIO. */
+tdict_status tdict_folder_flush(const tdict_folder *folder, tdict_error *err);
+void tdict_folder_close(tdict_folder *folder);
+
+enum { TDICT_OUTPUT_NAME_BYTES = 256 };
+/* A new file. */
+typedef struct tdict_output {
+  const tdict_folder *folder;
+  int fd; /* -1: closed */
+  uint64_t offset;
+  char name[TDICT_OUTPUT_NAME_BYTES];
+} tdict_output;
+/* Creates a file with a temporary name, which begins with a dot and ends with ".tmp". Returns TDICT_EIO. */
+tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err);
+/* Creates a file with this name. If a file has the name, returns TDICT_EEXIST. Returns TDICT_EIO. */
+tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, const char *name, tdict_error *err);
+/* Appends bytes. Returns TDICT_EIO with the errno, for example if the disk is full. */
+tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err);
+/* Waits until the bytes are on the disk, and closes the file. Returns TDICT_EIO. */
+tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
+/* Closes and removes the file. */
+void tdict_output_discard(tdict_output *out);
+/* Renames a closed file to folder->name, and waits until the new name is on the disk. Returns TDICT_EIO. If the rename
+ * fails, removes the file. Sets *is_named to true if the rename succeeded, also if the call then fails. */
+tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error *err);
+/* Returns a number that differs in each call, also in other processes with high probability. */
+uint64_t tdict_output_unique(void);
+
+#endif

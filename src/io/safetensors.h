@@ -1,0 +1,62 @@
+/* Reads and writes the format safetensors, and TensorDict's entry in its metadata. Thread-safe for different contents. */
+#ifndef TDICT_IO_SAFETENSORS_H
+#define TDICT_IO_SAFETENSORS_H
+
+#include "io/contents.h"
+#include "io/output.h"
+#include "io/text.h"
+
+enum { TDICT_SAFETENSORS_MAX_HEADER = 100000000, TDICT_SAFETENSORS_PREFIX = 8 };
+
+/* A dtype of the format. The table is in the order of the package's enum, which is the order of the writer. */
+typedef struct tdict_safetensors_dtype {
+  const char *name;
+  tdict_dtype dtype; /* 0: tdict does not have the dtype */
+} tdict_safetensors_dtype;
+/* Returns the dtype with this name, or NULL. */
+const tdict_safetensors_dtype *tdict_safetensors_find(const char *name);
+/* Returns the dtype, or NULL. Pointers can be compared: the dtype that the writer puts first has the highest address. */
+const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
+
+/* Reads the header of file number `file` and adds an item for each tensor, with the name of the tensor as path. Sets
+ * *structure to the text of TensorDict's entry, or to NULL. Checks all rules of the format. */
+tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err);
+/* Reads an index, adds the shards as files, and adds an item for each tensor of the index. Sets *structure as
+ * tdict_safetensors_read() does. */
+tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const tdict_open_options *options,
+                               const char **structure, tdict_error *err);
+/* Replaces the items, which are names of tensors, by the items of TensorDict's entry. Returns TDICT_EFORMAT if the entry
+ * breaks a rule, or does not name all tensors, and TDICT_ENOTSUP for another version of the entry. */
+tdict_status tdict_structure_read(tdict_contents *contents, const char *structure, tdict_error *err);
+
+/* A tensor to write. */
+typedef struct tdict_out_tensor {
+  const char *name;
+  const tdict_tensor *tensor; /* borrowed */
+  const tdict_safetensors_dtype *dtype;
+  size_t shard;
+} tdict_out_tensor;
+/* What tdict_save() writes. `contents` owns the names. */
+typedef struct tdict_out_tree {
+  tdict_contents contents;
+  tdict_out_tensor *tensors; /* owned */
+  size_t num_tensors, cap_tensors;
+  tdict_io_text structure; /* TensorDict's entry, empty if the options leave out the entry */
+  bool is_on_device;       /* true if a tensor is not in host memory */
+} tdict_out_tree;
+/* Collects the tensors of a tree, and writes TensorDict's entry unless `without_structure` is true. Refuses what the
+ * format cannot hold. The caller has initialized the contents, and resets `out` also on failure. */
+tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_tree *tree, bool without_structure,
+                                    tdict_error *err);
+void tdict_out_tree_reset(tdict_out_tree *out);
+/* Some tensors that become one file, and what the header says beside them. */
+typedef struct tdict_out_file {
+  const tdict_out_tensor *tensors; /* borrowed */
+  size_t num_tensors;
+  const tdict_io_text *structure; /* TensorDict's entry; NULL or empty: none */
+} tdict_out_file;
+/* Writes the header and the elements of a file. Returns TDICT_ENOTSUP if the header is too long, TDICT_EINVAL if a
+ * transfer into a tensor failed, TDICT_EIO and TDICT_ENOMEM. */
+tdict_status tdict_safetensors_write(const tdict_out_file *file, tdict_output *to, tdict_error *err);
+
+#endif

@@ -1,0 +1,255 @@
+/* Reads TensorDict's entry in the metadata of safetensors files. See safetensors.h for ownership and threads. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "io/json_read.h"
+#include "io/safetensors.h"
+
+enum { VERSION = 1 };
+
+/* The items of the file, sorted by name, and the path of the level that is read. */
+typedef struct reader {
+  tdict_contents *contents;
+  const char *file;
+  const tdict_item **sorted;
+  bool *used; /* used[i]: the entry names sorted[i] */
+  size_t num_tensors;
+  tdict_io_text path;
+  int depth;
+} reader;
+
+static tdict_status read_level(reader *r, json_t *level, tdict_error *err);
+
+static tdict_status fail_memory(const reader *r, tdict_error *err) {
+  return tdict_fail_file(err, TDICT_ENOMEM, r->file, "%s: no host memory for the entry 'tensordict'",
+                         r->contents->what);
+}
+
+static const char *path_of(const reader *r) { return r->path.bytes ? r->path.bytes : ""; }
+
+static tdict_json_place place_of(const reader *r) {
+  return (tdict_json_place){r->contents, r->file, "key", path_of(r)};
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp((*(const tdict_item *const *)a)->path, (*(const tdict_item *const *)b)->path);
+}
+
+/* Finds the tensor with a name, and adds an item for it. */
+static tdict_status add_tensor(reader *r, const json_t *name, tdict_item_kind kind, tdict_error *err) {
+  const tdict_json_place place = place_of(r);
+  const char *text = tdict_json_text(name);
+  if (!text) return tdict_json_fail(&place, err, "'tensor' is no name");
+  const tdict_item wanted = {.path = text}, *key = &wanted;
+  const tdict_item **found =
+      r->num_tensors ? bsearch(&key, (const void *)r->sorted, r->num_tensors, sizeof *r->sorted, compare_names) : NULL;
+  if (!found) return tdict_json_fail(&place, err, "the file has no tensor '%.80s'", text);
+  r->used[found - r->sorted] = true;
+  tdict_item item = **found;
+  item.kind = kind;
+  tdict_status status = tdict_contents_copy_text(r->contents, path_of(r), r->path.length, &item.path, err);
+  return status == TDICT_OK ? tdict_contents_add(r->contents, &item, err) : status;
+}
+
+/* Writes a JSON array or object as text that lives as long as the contents. */
+static tdict_status dump(reader *r, const json_t *json, tdict_value *out, tdict_error *err) {
+  const size_t length = json_dumpb(json, NULL, 0, JSON_COMPACT);
+  void *text = NULL;
+  if (length == 0) return fail_memory(r, err);
+  tdict_status status = tdict_contents_alloc(r->contents, length + 1, &text, err);
+  if (status != TDICT_OK) return status;
+  if (json_dumpb(json, text, length, JSON_COMPACT) != length) return fail_memory(r, err);
+  ((char *)text)[length] = 0;
+  *out = (tdict_value){.kind = TDICT_VALUE_JSON, .text = text, .length = length};
+  return TDICT_OK;
+}
+
+static tdict_status read_value(reader *r, const json_t *json, tdict_value *out, tdict_error *err) {
+  *out = (tdict_value){.kind = TDICT_VALUE_NULL};
+  switch (json_typeof(json)) {
+  case JSON_TRUE:
+  case JSON_FALSE:
+    out->kind = TDICT_VALUE_BOOL;
+    out->integer = json_is_true(json);
+    return TDICT_OK;
+  case JSON_INTEGER:
+    out->kind = TDICT_VALUE_INTEGER;
+    out->integer = json_integer_value(json);
+    return TDICT_OK;
+  case JSON_REAL:
+    out->kind = TDICT_VALUE_REAL;
+    out->real = json_real_value(json);
+    return TDICT_OK;
+  case JSON_STRING:
+    out->kind = TDICT_VALUE_TEXT;
+    out->length = json_string_length(json);
+    return tdict_contents_copy_text(r->contents, json_string_value(json), out->length, &out->text, err);
+  case JSON_NULL:
+    return TDICT_OK;
+  default:
+    return dump(r, json, out, err);
+  }
+}
+
+/* Reads the shape of a column, and checks it against the number of values. */
+static tdict_status read_column(reader *r, const json_t *entry, const json_t *values, tdict_item *item,
+                                tdict_error *err) {
+  const tdict_json_place place = place_of(r);
+  tdict_sizes shape;
+  uint64_t count = 1;
+  void *sizes = NULL;
+  tdict_status status =
+      tdict_json_sizes(&place, "shape", json_object_get(entry, "shape"), TDICT_MAX_BATCH_NDIM, &shape, err);
+  if (status != TDICT_OK) return status;
+  for (int i = 0; i < shape.count; i++)
+    if (__builtin_mul_overflow(count, (uint64_t)shape.at[i], &count)) count = UINT64_MAX;
+  if (!json_is_array(values) || shape.count == 0 || json_array_size(values) != count)
+    return tdict_json_fail(&place, err, "a column needs a list of values, one for each element of 'shape'");
+  status = tdict_contents_alloc(r->contents, (size_t)shape.count * sizeof *shape.at, &sizes, err);
+  if (status != TDICT_OK) return status;
+  memcpy(sizes, shape.at, (size_t)shape.count * sizeof *shape.at);
+  item->ndim = shape.count;
+  item->shape = sizes;
+  item->num_values = (size_t)count;
+  return TDICT_OK;
+}
+
+/* Reads one value for the whole tree, or a column. */
+static tdict_status add_values(reader *r, const json_t *entry, const json_t *json, tdict_error *err) {
+  const json_t *mark = json_object_get(entry, "tdict");
+  const char *kind = tdict_json_text(mark);
+  const tdict_json_place place = place_of(r);
+  tdict_item item = {.kind = TDICT_ITEM_VALUES, .num_values = 1};
+  void *values = NULL;
+  tdict_status status = TDICT_OK;
+  if (mark && (!kind || strcmp(kind, "column") != 0))
+    return tdict_json_fail(&place, err, "the mark 'tdict' of a value is no \"column\"");
+  if (mark) status = read_column(r, entry, json, &item, err);
+  if (status == TDICT_OK)
+    status = tdict_contents_alloc(r->contents, item.num_values * sizeof(tdict_value), &values, err);
+  for (size_t i = 0; i < item.num_values && status == TDICT_OK; i++)
+    status = read_value(r, mark ? json_array_get(json, i) : json, (tdict_value *)values + i, err);
+  if (status == TDICT_OK) status = tdict_contents_copy_text(r->contents, path_of(r), r->path.length, &item.path, err);
+  item.values = values;
+  return status == TDICT_OK ? tdict_contents_add(r->contents, &item, err) : status;
+}
+
+/* Reads a level that marks a ragged leaf. */
+static tdict_status add_ragged(reader *r, const json_t *level, tdict_error *err) {
+  const tdict_json_place place = place_of(r);
+  const json_t *keys = json_object_get(level, "keys");
+  const json_t *values = json_object_get(json_object_get(keys, "values"), "tensor");
+  const json_t *offsets = json_object_get(json_object_get(keys, "offsets"), "tensor");
+  const char *mark = tdict_json_text(json_object_get(level, "tdict"));
+  if (!mark || strcmp(mark, "ragged") != 0 || !values || !offsets || json_object_size(keys) != 2)
+    return tdict_json_fail(&place, err, "a level with the mark 'tdict' is no ragged leaf of 'values' and 'offsets'");
+  tdict_status status = add_tensor(r, values, TDICT_ITEM_RAGGED_VALUES, err);
+  return status == TDICT_OK ? add_tensor(r, offsets, TDICT_ITEM_RAGGED_OFFSETS, err) : status;
+}
+
+static tdict_status read_entry(reader *r, const json_t *entry, tdict_error *err) {
+  const tdict_json_place place = place_of(r);
+  json_t *tensor = json_object_get(entry, "tensor"), *value = json_object_get(entry, "non_tensor");
+  json_t *level = json_object_get(entry, "td");
+  if (!json_is_object(entry) || !!tensor + !!value + !!level != 1)
+    return tdict_json_fail(&place, err, "wanted a JSON object with one of 'tensor', 'non_tensor' and 'td'");
+  if (tensor) {
+    const bool unbatched = json_is_true(json_object_get(entry, "unbatched"));
+    return add_tensor(r, tensor, unbatched ? TDICT_ITEM_UNBATCHED : TDICT_ITEM_TENSOR, err);
+  }
+  if (value) return add_values(r, entry, value, err);
+  if (json_object_get(level, "tdict")) return add_ragged(r, level, err);
+  return read_level(r, level, err);
+}
+
+static tdict_status read_keys(reader *r, json_t *keys, tdict_error *err) {
+  const char *key;
+  json_t *entry;
+  tdict_status status = TDICT_OK;
+  const size_t length = r->path.length;
+  json_object_foreach(keys, key, entry) {
+    const size_t bytes = tdict_path_escape(key, NULL, 0) + 1;
+    const tdict_json_place place = place_of(r);
+    if (!key[0]) return tdict_json_fail(&place, err, "an empty key");
+    if (length) tdict_io_text_add(&r->path, ".", 1);
+    char *to = tdict_io_text_reserve(&r->path, bytes);
+    if (!to) return fail_memory(r, err);
+    tdict_path_escape(key, to, bytes);
+    r->path.length += bytes - 1;
+    status = read_entry(r, entry, err);
+    if (status != TDICT_OK) return status;
+    tdict_io_text_cut(&r->path, length);
+  }
+  return status;
+}
+
+/* Reads a level: adds an item for the tree and items for its entries. The recursion is limited by the depth. */
+static tdict_status read_level(reader *r, json_t *level, tdict_error *err) {
+  const tdict_json_place place = place_of(r);
+  tdict_item item = {.kind = TDICT_ITEM_TREE};
+  tdict_sizes batch_size;
+  void *sizes = NULL;
+  json_t *keys = json_object_get(level, "keys");
+  if (!json_is_object(keys)) return tdict_json_fail(&place, err, "a level has no JSON object 'keys'");
+  if (r->depth == TDICT_IO_MAX_DEPTH)
+    return tdict_json_fail(&place, err, "more than %d nested trees", TDICT_IO_MAX_DEPTH);
+  tdict_status status = tdict_json_sizes(&place, "batch_size", json_object_get(level, "batch_size"),
+                                         TDICT_MAX_BATCH_NDIM, &batch_size, err);
+  if (status == TDICT_OK)
+    status = tdict_contents_alloc(r->contents, (size_t)batch_size.count * sizeof(int64_t), &sizes, err);
+  if (status == TDICT_OK) status = tdict_contents_copy_text(r->contents, path_of(r), r->path.length, &item.path, err);
+  if (status != TDICT_OK) return status;
+  if (batch_size.count) memcpy(sizes, batch_size.at, (size_t)batch_size.count * sizeof(int64_t));
+  item.ndim = batch_size.count;
+  item.shape = sizes;
+  status = tdict_contents_add(r->contents, &item, err);
+  if (status != TDICT_OK) return status;
+  r->depth++;
+  status = read_keys(r, keys, err);
+  r->depth--;
+  return status;
+}
+
+static tdict_status read_root(reader *r, json_t *root, tdict_error *err) {
+  const json_t *version = json_object_get(root, "version");
+  if (!json_is_integer(version) || json_integer_value(version) != VERSION)
+    return tdict_fail_file(err, TDICT_ENOTSUP, r->file,
+                           "%s: the entry 'tensordict' has %s, wanted version %d; the option `flat` ignores the entry",
+                           r->contents->what, json_is_integer(version) ? "another version" : "no version", VERSION);
+  tdict_status status = read_level(r, json_object_get(root, "root"), err);
+  if (status == TDICT_OK && r->path.has_failed) return fail_memory(r, err);
+  for (size_t i = 0; i < r->num_tensors && status == TDICT_OK; i++)
+    if (!r->used[i])
+      status = tdict_fail_file(err, TDICT_EFORMAT, r->file, "%s: the entry 'tensordict' does not name tensor '%.100s'",
+                               r->contents->what, r->sorted[i]->path);
+  return status;
+}
+
+tdict_status tdict_structure_read(tdict_contents *contents, const char *structure, tdict_error *err) {
+  const size_t count = contents->num_items;
+  tdict_item *old = contents->items;
+  reader r = {.contents = contents, .file = contents->path, .num_tensors = count};
+  const tdict_json_source source = {contents, contents->path, "the entry 'tensordict'", 0};
+  json_t *root = NULL;
+  tdict_status status = tdict_json_read(&source, structure, strlen(structure), &root, err);
+  if (status != TDICT_OK) return status;
+  r.sorted = malloc((count + 1) * sizeof *r.sorted);
+  r.used = calloc(count + 1, sizeof *r.used);
+  contents->items = NULL;
+  contents->num_items = contents->cap_items = 0;
+  if (r.sorted && r.used) {
+    for (size_t i = 0; i < count; i++) r.sorted[i] = &old[i];
+    qsort((void *)r.sorted, count, sizeof *r.sorted, compare_names);
+    status = read_root(&r, root, err);
+  } else {
+    status = fail_memory(&r, err);
+  }
+  json_decref(root);
+  tdict_io_text_reset(&r.path);
+  free((void *)r.sorted);
+  free(r.used);
+  free(old);
+  return status;
+}

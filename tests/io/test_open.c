@@ -1,0 +1,385 @@
+/* Tests tdict_open(): the golden file of the package safetensors, mappings, options, shards, out of memory. */
+#include "random_tree.h"
+
+#include <errno.h>
+#include <jansson.h>
+
+#include "support/fail_alloc.h"
+
+/* The tensors of golden/all.safetensors, which safetensors 0.8 wrote: name, dtype, offset after the header, shape. */
+typedef struct golden {
+  const char *path;
+  tdict_dtype dtype;
+  size_t offset;
+  int ndim;
+  int64_t shape[4];
+} golden;
+static const golden goldens[] = {
+    {"i64", TDICT_I64, 0, 2, {2, 4}},
+    {"f64", TDICT_F64, 64, 3, {2, 2, 2}},
+    {"empty", TDICT_F32, 128, 3, {2, 0, 3}},
+    {"f32", TDICT_F32, 128, 2, {2, 3}},
+    {"nest.a.b", TDICT_F32, 152, 1, {2}},
+    {"nest.a/b:c", TDICT_F32, 160, 2, {2, 2}},
+    {"nest.obs.state", TDICT_F32, 176, 2, {2, 11}},
+    {"nest.sp ace", TDICT_F32, 264, 2, {2, 2}},
+    {"nest.é漢", TDICT_F32, 280, 2, {2, 2}},
+    {"scalar", TDICT_F32, 296, 0, {0}},
+    {"strided", TDICT_F32, 300, 3, {2, 4, 6}},
+    {"i32", TDICT_I32, 492, 2, {2, 1}},
+    {"bf16", TDICT_BF16, 500, 2, {2, 7}},
+    {"f16", TDICT_F16, 528, 2, {2, 5}},
+    {"i16", TDICT_I16, 548, 1, {2}},
+    {"f8e4m3", TDICT_F8E4M3, 552, 1, {6}},
+    {"f8e5m2", TDICT_F8E5M2, 558, 1, {6}},
+    {"i8", TDICT_I8, 564, 2, {2, 3}},
+    {"nest.obs.pixels", TDICT_U8, 570, 4, {2, 3, 8, 8}},
+    {"u8", TDICT_U8, 954, 3, {2, 3, 4}},
+    {"mask", TDICT_BOOL, 978, 2, {2, 9}},
+};
+enum { NUM_GOLDENS = sizeof goldens / sizeof *goldens, GOLDEN_DATA = 8 + 1408 };
+
+/* Skips the case if the build was copied to a machine without the repository. */
+static const char *golden_path(void) {
+  static const char path[] = GOLDEN_FOLDER "/all.safetensors";
+  if (access(path, R_OK) != 0) td_skip("the repository's files are not on this machine");
+  return path;
+}
+
+CASE(open_reads_a_file_of_the_package) {
+  tdict_tree *tree = NULL;
+  size_t count;
+  unsigned char *bytes = read_bytes(golden_path(), &count);
+  td_ok(tdict_open(golden_path(), NULL, &tree, err));
+  assert_int_equal(tdict_num_leaves(tree), NUM_GOLDENS);
+  assert_int_equal(tdict_batch_ndim(tree), 0);
+  assert_string_equal(tdict_key_at(tree, 0), "i64"); /* the order of the header */
+  assert_string_equal(tdict_key_at(tree, 4), "nest");
+  for (int i = 0; i < NUM_GOLDENS; i++) {
+    const golden *g = &goldens[i];
+    tdict_tensor *t = NULL;
+    td_ok(tdict_get(tree, g->path, &t, err));
+    assert_int_equal(tdict_tensor_dtype(t), g->dtype);
+    assert_int_equal(tdict_tensor_ndim(t), g->ndim);
+    for (int d = 0; d < g->ndim; d++) assert_int_equal(tdict_tensor_shape(t)[d], g->shape[d]);
+    assert_memory_equal(tdict_tensor_const_data(t), bytes + GOLDEN_DATA + g->offset, tdict_tensor_bytes(t));
+    assert_null(tdict_tensor_data(t)); /* read-only */
+  }
+  tdict_release(tree);
+  free(bytes);
+}
+
+/* Returns true if a mapping of the file exists. */
+static bool is_mapped(const char *path) {
+  char line[1024];
+  bool found = false;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  assert_non_null(maps);
+  while (fgets(line, sizeof line, maps)) found = found || strstr(line, path);
+  fclose(maps);
+  return found;
+}
+
+static int count_descriptors(void) {
+  DIR *dir = opendir("/proc/self/fd");
+  int count = 0;
+  assert_non_null(dir);
+  while (readdir(dir)) count++;
+  closedir(dir);
+  return count;
+}
+
+CASE(open_maps_until_the_last_leaf) {
+  folder f = folder_create();
+  const int descriptors = count_descriptors();
+  tdict_tree *tree = NULL;
+  tdict_tensor *t = NULL, *view = NULL;
+  size_t count;
+  unsigned char *bytes = read_bytes(golden_path(), &count);
+  write_bytes(in(&f, "x"), bytes, count);
+  td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
+  assert_true(is_mapped(in(&f, "x")));
+  td_ok(tdict_get(tree, "nest.obs.pixels", &t, err));
+  const tdict_tensor_range range = {0, 1, 1, 1};
+  td_ok(tdict_tensor_slice(t, &range, &view, err));
+  tdict_release(tree);
+  assert_true(is_mapped(in(&f, "x")));
+  assert_memory_equal(tdict_tensor_const_data(view), bytes + GOLDEN_DATA + 570 + 192, 192);
+  tdict_tensor_release(view);
+  assert_false(is_mapped(in(&f, "x")));
+  assert_int_equal(count_descriptors(), descriptors);
+  free(bytes);
+  folder_remove(&f);
+}
+
+/* Data that begins at an odd byte is copied to aligned memory. */
+CASE(open_copies_unaligned_tensors) {
+  static const char header[] =
+      "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"x\":{\"dtype\":\"F32\","
+      "\"shape\":[3],\"data_offsets\":[1,13]},\"c\":{\"dtype\":\"C64\",\"shape\":[],"
+      "\"data_offsets\":[13,21]}}";
+  folder f = folder_create();
+  for (size_t pad = 0; pad < 8; pad++) {
+    char padded[300];
+    tdict_tree *tree = NULL;
+    const size_t length = sizeof header - 1 + pad;
+    memset(padded, ' ', sizeof padded);
+    memcpy(padded, header, sizeof header - 1);
+    write_safetensors(in(&f, "x"), padded, length, 21);
+    td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
+    const unsigned char *x = tdict_const_data(tree, "x"), *c = tdict_const_data(tree, "c");
+    assert_true((uintptr_t)x % 4 == 0 && (uintptr_t)c % 4 == 0);
+    for (int i = 0; i < 12; i++) assert_int_equal(x[i], 1 + i);
+    for (int i = 0; i < 8; i++) assert_int_equal(c[i], 13 + i);
+    assert_null(tdict_data(tree, "x"));
+    tdict_release(tree);
+  }
+  folder_remove(&f);
+}
+
+static tdict_tree *open_with(const char *path, tdict_open_options o) {
+  tdict_tree *tree = NULL;
+  td_ok(tdict_open(path, &o, &tree, err));
+  return tree;
+}
+
+CASE(open_selects_keys) {
+  static const char *const keys[] = {"nest.obs", "u8"}, *const none[] = {"u8", "nest.ob"};
+  tdict_open_options o = tdict_open_options_default();
+  tdict_tree *tree;
+  o.keys = keys;
+  o.num_keys = 2;
+  tree = open_with(golden_path(), o);
+  assert_int_equal(tdict_num_leaves(tree), 3);
+  assert_true(tdict_has(tree, "nest.obs.pixels") && tdict_has(tree, "nest.obs.state") && tdict_has(tree, "u8"));
+  tdict_release(tree);
+  o.num_keys = 0;
+  tree = open_with(golden_path(), o);
+  assert_int_equal(tdict_num_keys(tree), 0);
+  tdict_release(tree);
+  o.keys = none;
+  o.num_keys = 2;
+  tree = NULL;
+  td_fails(TDICT_ENOTFOUND, "no key 'nest.ob'", tdict_open(golden_path(), &o, &tree, err));
+  assert_null(tree);
+  o.keys = NULL;
+  td_fails(TDICT_EINVAL, "num_keys is 2, but keys is NULL", tdict_open(golden_path(), &o, &tree, err));
+  const char *const missing[] = {"u8", NULL};
+  o.keys = missing;
+  td_fails(TDICT_EINVAL, "keys[1] is NULL", tdict_open(golden_path(), &o, &tree, err));
+}
+
+CASE(open_renames_prefixes) {
+  tdict_open_options o = tdict_open_options_default();
+  o.strip_prefix = "nest.obs";
+  o.add_prefix = "a.b";
+  tdict_tree *tree = open_with(golden_path(), o);
+  assert_int_equal(tdict_num_leaves(tree), NUM_GOLDENS);
+  assert_true(tdict_has(tree, "a.b.pixels") && tdict_has(tree, "a.b.state") && tdict_has(tree, "a.b.nest.sp ace"));
+  assert_int_equal(tdict_num_keys(tree), 1);
+  tdict_release(tree);
+  o = tdict_open_options_default();
+  o.strip_prefix = "u8"; /* a leaf keeps its path */
+  tree = open_with(golden_path(), o);
+  assert_true(tdict_has(tree, "u8"));
+  tdict_release(tree);
+  o.strip_prefix = NULL;
+  o.add_prefix = "a..b";
+  tree = NULL;
+  td_fails(TDICT_EINVAL, "empty key", tdict_open(golden_path(), &o, &tree, err));
+}
+
+/* The structure keeps its batch sizes, and two entries must not get one path. */
+CASE(open_renames_in_a_structure) {
+  folder f = folder_create();
+  const int64_t batch[] = {2, 3};
+  tdict_tree *tree = NULL, *child = NULL, *back = NULL;
+  tdict_tensor *t = NULL;
+  td_ok(tdict_create(1, batch, &tree, err));
+  td_ok(tdict_create(2, batch, &child, err));
+  td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(2, 3), NULL, &t, err));
+  td_ok(tdict_set_tree(tree, "a", child, err));
+  tdict_release(child);
+  td_ok(tdict_set(tree, "a.b.c", t, err));
+  td_ok(tdict_set(tree, "a.d", t, err));
+  td_ok(tdict_set(tree, "e", t, err));
+  td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
+  tdict_open_options o = tdict_open_options_default();
+  o.strip_prefix = "a.b";
+  back = open_with(in(&f, "x"), o);
+  assert_true(tdict_has(back, "c") && tdict_has(back, "a.d") && tdict_has(back, "e") && !tdict_has(back, "a.b"));
+  assert_int_equal(tdict_batch_ndim(back), 1);
+  td_ok(tdict_get_tree(back, "a", &child, err));
+  assert_int_equal(tdict_batch_ndim(child), 2);
+  tdict_release(back);
+  o.strip_prefix = "a";
+  td_ok(tdict_set(tree, "a.e", t, err));
+  td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
+  back = NULL;
+  td_fails(TDICT_EEXIST, "key 'e': two entries have this key", tdict_open(in(&f, "x"), &o, &back, err));
+  assert_null(back);
+  tdict_release(tree);
+  tdict_tensor_release(t);
+  folder_remove(&f);
+}
+
+CASE(open_makes_flat_names) {
+  tdict_open_options o = tdict_open_options_default();
+  static const char *const keys[] = {"nest.obs"};
+  o.flat = true;
+  tdict_tree *tree = open_with(golden_path(), o);
+  assert_int_equal(tdict_num_keys(tree), NUM_GOLDENS);
+  assert_true(tdict_has(tree, "nest\\.a\\.b") && tdict_has(tree, "u8"));
+  tdict_release(tree);
+  o.keys = keys;
+  o.num_keys = 1;
+  o.strip_prefix = "nest";
+  o.add_prefix = "p";
+  tree = open_with(golden_path(), o);
+  assert_int_equal(tdict_num_keys(tree), 2);
+  assert_true(tdict_has(tree, "p\\.obs\\.state"));
+  tdict_release(tree);
+}
+
+CASE(open_reads_many_tensors_in_order) {
+  folder f = folder_create();
+  enum { MANY = 5000, ROOM = MANY * 80 };
+  char *header = malloc(ROOM), key[32];
+  size_t length = 1;
+  tdict_tree *tree = NULL;
+  strcpy(header, "{");
+  for (int i = 0; i < MANY; i++)
+    length += (size_t)snprintf(header + length, ROOM - length,
+                               "%s\"layer%d.w\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[%d,%d]}", i ? "," : "",
+                               i, MANY - 1 - i, MANY - i);
+  header[length++] = '}';
+  write_safetensors(in(&f, "x"), header, length, MANY);
+  td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
+  for (int i = 0; i < MANY; i++) {
+    snprintf(key, sizeof key, "layer%d", i);
+    assert_string_equal(tdict_key_at(tree, (size_t)i), key);
+    strcat(key, ".w");
+    assert_int_equal(*(const unsigned char *)tdict_const_data(tree, key), (MANY - 1 - i) & 255);
+  }
+  tdict_release(tree);
+  free(header);
+  folder_remove(&f);
+}
+
+/* A file of 5 GB that has no blocks on the disk. */
+CASE(open_maps_sparse_files) {
+  static const char header[] = "{\"x\":{\"dtype\":\"U8\",\"shape\":[5000000000],\"data_offsets\":[0,5000000000]}}";
+  folder f = folder_create();
+  tdict_tree *tree = NULL;
+  write_safetensors(in(&f, "x"), header, sizeof header - 1, 0);
+  if (truncate(in(&f, "x"), 8 + sizeof header - 1 + 5000000000) != 0) td_skip("no sparse files here");
+  td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
+  const unsigned char *x = tdict_const_data(tree, "x");
+  assert_int_equal(x[0] | x[4999999999] | x[4400000000], 0);
+  tdict_release(tree);
+  folder_remove(&f);
+}
+
+/* jansson 2.14 ignores a failed allocation while it reads a string. So its own allocations succeed here, and the calls
+ * to jansson fail as a whole. */
+static int64_t allocs_left = -1; /* successful allocations until the failure; below 0: none fails */
+static bool has_failed;
+json_t *__real_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error);
+json_t *__wrap_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error);
+json_t *__wrap_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error) {
+  if (allocs_left < 0) return __real_json_loadb(text, bytes, flags, error);
+  const int64_t seen = td_allocs_seen();
+  has_failed = td_fail_alloc_stop() || has_failed;
+  if (!has_failed && seen == allocs_left) {
+    memset(error, 0, sizeof *error);
+    error->text[sizeof error->text - 1] = json_error_out_of_memory;
+    has_failed = true;
+    return NULL;
+  }
+  json_t *made = __real_json_loadb(text, bytes, flags, error);
+  allocs_left -= seen + 1; /* the call counts as one allocation */
+  if (!has_failed) td_fail_alloc(allocs_left, false);
+  return made;
+}
+static void begin_failing(int64_t n) {
+  allocs_left = n;
+  has_failed = false;
+  td_fail_alloc(n, false);
+}
+static bool end_failing(void) {
+  has_failed = td_fail_alloc_stop() || has_failed;
+  allocs_left = -1;
+  return has_failed;
+}
+
+CASE(open_and_save_survive_enomem) {
+  folder f = folder_create();
+  dice d = {5};
+  tdict_tree *tree = NULL;
+  const int64_t batch = 3;
+  for (d.state = 1; !tree; d.state += 17) {
+    tree = random_tree(&d, 1, &batch, 0);
+    if (tdict_num_leaves(tree) > 4 && tdict_num_objects(tree) > 2) break;
+    tdict_release(tree);
+    tree = NULL;
+  }
+  for (int shards = 0; shards < 2; shards++) {
+    tdict_save_options o = tdict_save_options_default();
+    o.max_shard_bytes = shards ? 30 : 0;
+    const char *path = in(&f, shards ? "x.safetensors.index.json" : "x");
+    bool failed = true;
+    for (int64_t n = 0; failed; n++) {
+      tdict_error error;
+      begin_failing(n);
+      tdict_status status = tdict_save(NULL, path, tree, &o, &error);
+      failed = end_failing();
+      assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+      if (failed) assert_int_equal(folder_count(&f, NULL), 0);
+    }
+    failed = true;
+    for (int64_t n = 0; failed; n++) {
+      tdict_error error;
+      tdict_tree *back = NULL;
+      begin_failing(n);
+      tdict_status status = tdict_open(path, NULL, &back, &error);
+      failed = end_failing();
+      assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+      assert_true(!back == failed);
+      if (back) same_trees(back, tree);
+      tdict_release(back);
+    }
+    folder_empty(&f);
+  }
+  tdict_release(tree);
+  folder_remove(&f);
+}
+
+/* An opened tree is the source of a dataset, and outlives the handle of the tree. */
+CASE(open_makes_the_source_of_a_dataset) {
+  folder f = folder_create();
+  const int64_t rows = 5;
+  dice d = {3};
+  tdict_tree *tree = NULL, *mapped = NULL, *sample = NULL;
+  tdict_tensor *t = random_tensor(&d, TDICT_F64, 1, &rows);
+  tdict_dataset dataset = tdict_dataset_default();
+  td_ok(tdict_create(1, &rows, &tree, err));
+  td_ok(tdict_set(tree, "x", t, err));
+  td_ok(tdict_set_text(tree, "name", "data", err));
+  td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
+  td_ok(tdict_open(in(&f, "x"), NULL, &mapped, err));
+  td_ok(tdict_dataset_from_tree(mapped, &dataset, err));
+  tdict_release(mapped);
+  assert_int_equal(dataset.length(dataset.self), rows);
+  td_ok(dataset.fetch_sample(dataset.self, 3, &sample, err));
+  tdict_tensor *row = NULL;
+  td_ok(tdict_get(sample, "x", &row, err));
+  unsigned char *all = elements_of(t), *one = elements_of(row);
+  assert_memory_equal(one, all + 3 * tdict_tensor_bytes(row), tdict_tensor_bytes(row));
+  free(all);
+  free(one);
+  tdict_release(sample);
+  tdict_dataset_reset(&dataset);
+  tdict_release(tree);
+  tdict_tensor_release(t);
+  folder_remove(&f);
+}
