@@ -50,7 +50,8 @@ CASE(hpp_handles_release_once) {
     c = std::move(a);
     CHECK(!a);
     CHECK(c);
-    c = std::move(c); /* NOLINT: to itself */
+    tdict::tensor &same = c;
+    c = std::move(same); /* to itself */
     CHECK(c);
     tdict::tensor d(std::move(c));
     b.reset();
