@@ -74,8 +74,8 @@ struct tdict_storage {
 /* Creates a storage with one reference. If `memory` is NULL, allocates plain host memory, aligned to 256 bytes. If
  * `zero` is true, sets every byte to zero. `bytes` may be 0. Returns TDICT_ENOMEM or an error of the memory. */
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
-/* Creates a storage with uninitialized bytes, preferably on NUMA node `node`. Ignores a negative `node`, and any node
- * if the memory has no operation `allocate_near`. */
+/* Creates a storage with uninitialized bytes, preferably on NUMA node `node`. Ignores a negative `node`. Ignores any
+ * node if `memory` is NULL or has no operation `allocate_near`. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
 /* Creates a storage over memory of the program. The caller may then set the fields `release` and `user`. If `release`
