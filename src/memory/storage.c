@@ -20,8 +20,8 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define MALLOC_FROM ((size_t)64 << 10)
 #define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each block above this size */
 
-/* Added to the address of its record, this number is the address of the first byte of an unloaded storage: 2^55 if
- * addresses have 64 bits. No program has memory there on processors with 48-bit addresses, so an access by mistake fails
+/* The data of an unloaded storage begins at this number plus the address of the storage's record. If addresses have 64
+ * bits, the number is 2^55. On processors with 48-bit addresses, no program has memory there, so a wrong access fails
  * at once. The record's address makes the addresses of different storages differ, because the plan of a transfer hashes
  * the addresses of leaves. */
 #define UNLOADED_ADDRESS (UINTPTR_MAX / 512 + 1)
