@@ -18,7 +18,7 @@ typedef struct summary {
   tdict_dtype dtype; /* of one lane */
   number_kind kind;
   long double low, high, sum;
-  int64_t num_numbers, num_nans; /* elements that are not NaN, and that are NaN */
+  int64_t num_numbers, num_nans; /* number of elements that are not NaN, and of elements that are NaN */
   int64_t num_true;
 } summary;
 
@@ -66,7 +66,7 @@ static tdict_status add_rect(void *user, const tdict_rect *rect, tdict_error *er
 
 /* Writes a number of a summary, and returns the text. */
 static const char *format_number(number_kind kind, long double value, char text[32]) {
-  if (isnan(value)) /* the mean of two infinities */
+  if (isnan(value)) /* the mean of inf and -inf */
     snprintf(text, 32, "nan");
   else
     snprintf(text, 32, kind == KIND_INTEGER ? "%.0Lf" : "%.6Lg", value);
@@ -106,7 +106,7 @@ static void summarize(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES])
   format_summary(&s, text);
 }
 
-/* Writes why the elements cannot be read, and returns false if they can be read. */
+/* If the elements cannot be read, writes the reason and returns true. */
 static bool explain_unreadable(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]) {
   char device[40];
   if (!t->numel)
@@ -129,7 +129,8 @@ static void describe_after_transfers(const tdict_tensor *t, char text[TDICT_PRIN
     summarize(t, text);
 }
 
-/* Reads only atomic fields of the storage, because a stopped thread may hold its locks. */
+/* Describes a tensor without waiting. Takes no lock of the storage, because a thread that a debugger has stopped may
+ * hold the lock. */
 static void describe_at_once(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]) {
   if (explain_unreadable(t, text)) return;
   if (atomic_load_explicit(&t->storage->marks, memory_order_acquire))
@@ -159,6 +160,6 @@ void tdict_dump(const tdict_tree *tree) {
   if (tree)
     tdict_print_to_descriptor(tree, &at_once, STDERR_FILENO);
   else if (write(STDERR_FILENO, none, sizeof none - 1) < 0)
-    (void)errno; /* nobody could be told */
+    (void)errno; /* tdict_dump() has no way to report the error */
   errno = kept;
 }

@@ -1,5 +1,5 @@
-/* Makes trees over arrays of structs, and writes trees to such arrays. The tensors of a view own a reference to one
- * storage over the array; the program owns the array. Thread rule: as in tdict/records.h. */
+/* Makes trees over arrays of structs, and writes trees to such arrays. The tensors of a view retain one storage over
+ * the array. The program owns the array. Thread rule: as in tdict/records.h. */
 #include "tdict/records.h"
 
 #include "base/checked.h"
@@ -50,8 +50,8 @@ static tdict_status check_field(const char *what, const tdict_records *r, const 
                     what, r->record_bytes, item, dtype, item - r->record_bytes % item);
 }
 
-/* Checks the description of the array and all fields. *bytes is the size of the array, *num_dims the number of
- * dimensions of all tensors together. */
+/* Checks the description of the array and all fields. Writes the size of the array to *bytes, and the number of
+ * dimensions of all tensors together to *num_dims. */
 static tdict_status check_records(const char *what, const tdict_records *r, size_t *bytes, size_t *num_dims,
                                   tdict_error *err) {
   uintptr_t end;
@@ -77,7 +77,7 @@ static tdict_status check_records(const char *what, const tdict_records *r, size
   return TDICT_OK;
 }
 
-/* A tree over an array, while it is made. */
+/* The state while a tree over an array is made. */
 typedef struct maker {
   const char *what;
   const tdict_records *r;
@@ -104,7 +104,7 @@ static tdict_status add_field(const maker *m, const tdict_record_field *field, t
   return status;
 }
 
-/* Makes the tree, whose tensors hold the storage afterwards. */
+/* Makes the tree. Its tensors retain the storage. */
 static tdict_status make_tree(maker *m, size_t num_dims, tdict_tree **out, tdict_error *err) {
   const tdict_records *r = m->r;
   tdict_status status = tdict_slab_create(r->num_fields, num_dims, NULL, &m->slab, err);
@@ -120,7 +120,7 @@ static tdict_status make_tree(maker *m, size_t num_dims, tdict_tree **out, tdict
   return TDICT_OK;
 }
 
-/* Reads the caller's description to `r`, and makes a tree over the array. *storage is borrowed from the tree. */
+/* Reads the caller's description into `r`, and makes a tree over the array. *storage is borrowed from the tree. */
 static tdict_status view_records(const char *what, const tdict_records *records, tdict_records *r,
                                  tdict_storage **storage, tdict_tree **out, tdict_error *err) {
   size_t bytes, num_dims;

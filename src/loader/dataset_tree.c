@@ -26,7 +26,7 @@ typedef struct tree_source {
   tdict_field *fields;   /* the paths of the fields are owned, too */
   size_t *row_bytes;     /* bytes of a row of each field */
   bool has_strided_rows; /* true if at least one field has rows that are not contiguous */
-  bool has_objects;      /* true if the tree has leaves that a schema cannot describe; samples are then trees */
+  bool has_objects; /* true if the tree has objects, which a schema cannot describe; only `fetch_sample` is then set */
   tdict_schema schema;
 } tree_source;
 
@@ -45,9 +45,8 @@ static bool is_row_contiguous(const tdict_tensor *t) {
   int64_t step = 1;
   for (int i = tdict_tensor_ndim(t) - 1; i > 0; i--) {
     if (shape[i] != 1 && strides[i] != step) return false;
-    if (!tdict_mul_i64(step, shape[i], &step))
-      return false; /* The product of an empty tensor's dimensions may
-                                                              * overflow. */
+    /* The product of the sizes may overflow if the tensor is empty. */
+    if (!tdict_mul_i64(step, shape[i], &step)) return false;
   }
   return true;
 }
@@ -93,8 +92,8 @@ static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_e
   size_t bytes = tdict_dtype_bytes(field->dtype);
   for (int i = 0; i < ndim; i++) {
     field->shape[i] = tdict_tensor_shape(t)[i + 1];
-    if (!tdict_mul_size(bytes, (size_t)field->shape[i], &bytes)) /* An overflow is possible only if the tree has no
-                                                                  * samples. */
+    /* An overflow is possible only if the tensor is empty. */
+    if (!tdict_mul_size(bytes, (size_t)field->shape[i], &bytes))
       return tdict_fail(err, TDICT_EOVERFLOW, "%s: a sample's bytes do not fit 64 bits", error_prefix);
   }
   field->path = strdup(entry->path);

@@ -1,5 +1,6 @@
-/* Implements replay buffers. A buffer owns a shallow clone of its tree, and a dataset of that tree, which copies rows.
- * Thread rule: see tdict/replay.h. Fetches hold `lock` for reading, and writers hold `lock` for writing. */
+/* Implements replay buffers. A buffer owns a shallow clone of its tree, and a dataset of this clone. The dataset copies
+ * rows into batches. Thread rule: see tdict/replay.h. Fetches hold `lock` for reading, and writers hold `lock` for
+ * writing. */
 #include "tdict/replay.h"
 
 #include <pthread.h>
@@ -20,7 +21,7 @@ struct tdict_replay {
   int64_t capacity;
 
   /* Held while a thread waits for `lock`. Later fetches then wait for an earlier writer, even if other fetches hold
-   * `lock`. POSIX does not define whether a rwlock prefers its writers. */
+   * `lock`. The mutex is needed because POSIX does not define whether a rwlock prefers its writers. */
   pthread_mutex_t entrance;
   pthread_rwlock_t lock;          /* guards: the elements of the tree, next_row */
   int64_t next_row;               /* the next append writes to this row */
@@ -49,7 +50,7 @@ static void free_replay(tdict_replay *r) {
   free(r);
 }
 
-/* Returns TDICT_ENOTSUP for an object. Called by tdict_walk() for each entry. */
+/* Returns TDICT_ENOTSUP for an object. tdict_walk() calls this function for each entry. */
 static tdict_status refuse_object(void *user, const tdict_entry *entry, tdict_error *err) {
   (void)user;
   if (!entry->object) return TDICT_OK;
@@ -113,7 +114,7 @@ static tdict_status check_tensor(const tdict_tensor *t, tdict_error *err) {
   return tdict_check_not_lost("replay", t, err);
 }
 
-/* Checks that the rows have the tensors of the buffer. */
+/* Checks the batch size of the rows. Checks that the rows have the tensors of the buffer, and no objects. */
 static tdict_status check_rows(const tdict_replay *r, const tdict_tree *rows, tdict_error *err) {
   if (tdict_batch_ndim(rows) != tdict_batch_ndim(r->tree))
     return tdict_fail(err, TDICT_ESHAPE, "replay: the rows have %d batch dimensions, wanted %d", tdict_batch_ndim(rows),

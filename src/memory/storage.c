@@ -20,8 +20,8 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define MALLOC_FROM ((size_t)64 << 10)
 #define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each block above this size */
 
-/* Added to the address of its record, this number is the address of the first byte of an unloaded storage: 2^55 if
- * addresses have 64 bits. No program has memory there on processors with 48-bit addresses, so an access by mistake fails
+/* The data of an unloaded storage begins at this number plus the address of the storage's record. If addresses have 64
+ * bits, the number is 2^55. On processors with 48-bit addresses, no program has memory there, so a wrong access fails
  * at once. The record's address makes the addresses of different storages differ, because the plan of a transfer hashes
  * the addresses of leaves. */
 #define UNLOADED_ADDRESS (UINTPTR_MAX / 512 + 1)
@@ -178,8 +178,8 @@ void tdict_storage_release(tdict_storage *s) {
     s->filler = NULL;
     s->lost_bytes = NULL;
   }
-  /* Plain host memory and memory of the program have no pool that could wait for the fences, so wait here. The filler
-   * is work of the memory's owner, who orders later work after it. */
+  /* Plain host memory and memory of the program have no pool that could wait for the fences, so wait here. Do not wait
+   * for the filler. The filler is work of the memory's owner, who orders later work after the filler. */
   if (!memory)
     for (int i = 0; i < s->num_uses; i++) {
       if (s->uses[i] != s->filler) s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
@@ -371,7 +371,7 @@ void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes) {
     free_lost(s);
     set_lost(s, false);
   } else if (tdict_storage_has_lost(s)) {
-    /* NULL means that all bytes are lost. Create a set of all bytes before removing bytes from it. */
+    /* If lost_bytes is NULL, all bytes are lost. Make a set of all bytes, so that bytes can be removed from the set. */
     if (!s->lost_bytes) {
       s->lost_bytes = calloc(1, sizeof *s->lost_bytes);
       if (s->lost_bytes && !tdict_extent_set_add(s->lost_bytes, &all)) free_lost(s);

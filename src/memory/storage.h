@@ -1,7 +1,7 @@
 /* A storage is a reference-counted range of bytes on a device. A storage knows how to free its bytes, and keeps the
  * fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer into them failed, and nothing
- * has written them since. The bytes of an *unloaded* storage are not in memory, but for example in a file. Transfers read
- * these bytes through a callback. Thread rule: every function is safe from any thread. */
+ * has written them since. The bytes of an *unloaded* storage are not in memory, but elsewhere, such as in a file.
+ * Transfers read these bytes through a callback. Thread rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
@@ -33,7 +33,7 @@ struct tdict_fence_node {
 /* Reads the bytes of an unloaded storage. */
 typedef struct tdict_storage_reader {
   /* Copies `bytes` bytes, which begin `offset` bytes after the start of the storage, to `dst`. Sets *done to the number
-   * of copied bytes; a number below `bytes` is an error. Pool threads call `read`, several at the same time. A calling
+   * of copied bytes; a number below `bytes` is an error. Several threads may call `read` at the same time. A calling
    * thread may hold a staging slot, so `read` must not wait for a transfer. */
   tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
   /* Called with `user` when the storage is freed, on the thread that drops the last reference; may be NULL. */
@@ -74,22 +74,22 @@ struct tdict_storage {
 /* Creates a storage with one reference. If `memory` is NULL, allocates plain host memory, aligned to 256 bytes. If
  * `zero` is true, sets every byte to zero. `bytes` may be 0. Returns TDICT_ENOMEM or an error of the memory. */
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
-/* Creates a storage with uninitialized bytes, preferably on NUMA node `node`. Ignores a negative `node`, and any node
- * if the memory has no operation `allocate_near`. */
+/* Creates a storage with uninitialized bytes, preferably on NUMA node `node`. Ignores a negative `node`. Ignores any
+ * node if `memory` is NULL or has no operation `allocate_near`. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
 /* Creates a storage over memory of the program. The caller may then set the fields `release` and `user`. If `release`
  * is not NULL, `release` is called with `user` when the storage is freed. */
 tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err);
-/* Creates a read-only host storage whose bytes are not in memory. Only transfers can read the bytes. All bytes are lost,
- * so all other functions refuse to read them. Copies *reader. Returns TDICT_EOVERFLOW or TDICT_ENOMEM; the caller must
- * then release `user`. */
+/* Creates a read-only host storage whose bytes are not in memory. Only transfers can read the bytes. All bytes count as
+ * lost, so all other functions refuse to read the bytes. Copies *reader. Returns TDICT_EOVERFLOW or TDICT_ENOMEM. After
+ * an error, the caller must release `user`. */
 tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
                                            tdict_error *err);
 static inline bool tdict_storage_is_unloaded(const tdict_storage *s) { return s->flags & TDICT_STORAGE_UNLOADED; }
-/* Reads bytes of an unloaded storage to `dst`. The bytes must be inside the storage. Returns the error of the callback,
- * or TDICT_EIO if the callback read fewer bytes. Bytes at `dst` are then unspecified. */
+/* Reads bytes of an unloaded storage into `dst`. The bytes must be inside the storage. Returns the error of the
+ * callback, or TDICT_EIO if the callback read fewer bytes. After an error, the bytes at `dst` are unspecified. */
 tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst, size_t bytes, tdict_error *err);
 tdict_storage *tdict_storage_retain(tdict_storage *s);
 void tdict_storage_release(tdict_storage *s);

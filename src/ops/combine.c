@@ -260,21 +260,23 @@ tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict
   return join_into_new_tree(&j, options, out, err);
 }
 
-/* Returns true if the elements of an object are written: cat along dimension 0 writes the elements of all trees one after
- * another. */
+/* Returns true if the elements of the existing object `to` are overwritten. Only cat along dimension 0 overwrites
+ * elements, and only those of a type that has `pair` and batch dimensions. */
 static bool writes_elements(const joiner *j, const tdict_box *to) {
   const tdict_builtin *builtin = tdict_builtin_of(to->type);
   const int64_t *sizes;
   return !j->is_stack && j->dim == 0 && builtin->pair && builtin->batch(to->self, &sizes) > 0;
 }
 
-/* Checks that an object has the batch size of its tree, so that its elements are those of the tree. */
+/* Checks that an object has the batch size of its tree. Each element of the object then belongs to one element of the
+ * tree. */
 static tdict_status check_object_fits(const joiner *j, const tdict_box *box, const tdict_tree *tree, tdict_error *err) {
   if (tdict_box_begins_with(box, tree->batch_ndim, tree->batch_size)) return TDICT_OK;
   return tdict_box_mismatch(j->what, tree, box, err);
 }
 
-/* Pairs the elements of tree `item` with those that they replace in the object of `out`. `at` is the first one. */
+/* Pairs the elements of the object in tree `item` with the elements that they replace in the existing object. `at` is
+ * the index of the first replaced element. */
 static tdict_status pair_elements(joiner *j, const tdict_leaf leaves[2], size_t item, int64_t at, const char *path,
                                   tdict_error *err) {
   const tdict_flatten_rule rule = {.what = j->what, .above = path};
@@ -283,8 +285,8 @@ static tdict_status pair_elements(joiner *j, const tdict_leaf leaves[2], size_t 
   return status == TDICT_OK ? tdict_flat_pairs_add_builtin(&j->pairs, &rule, leaves, &pick, err) : status;
 }
 
-/* Writes the elements of the objects of all trees at an entry to the object of `out`. The check pass pairs the elements;
- * the write pass uses the pairs again, in the same order. */
+/* Writes the elements of all trees' objects at an entry to the object of `out`, one tree after another. The check pass
+ * makes the pairs. The write pass uses the pairs again, in the same order. */
 static tdict_status write_joined_elements(joiner *j, const tdict_tree *out, size_t entry, const char *path,
                                           bool checks_only, tdict_error *err) {
   const tdict_leaf *leaves = j->aligned.leaves + entry * j->aligned.count;

@@ -1,7 +1,7 @@
 /* Reads blobs of schemas in two passes: the first pass checks and counts, the second pass fills the schema. Between the
- * passes, one block of memory is allocated for a copy of the blob, and for the entries and sizes that the first pass
- * has counted. Every byte of the blob is checked before its value is used. The caller owns the new schema. Thread rule:
- * see blob.h. */
+ * passes, one block of memory is allocated. The block has room for a copy of the blob, and for the entries and sizes
+ * that the first pass has counted. Every byte of the blob is checked before its value is used. The caller owns the new
+ * schema. Thread rule: see blob.h. */
 #include "schema/blob.h"
 
 #include <inttypes.h>
@@ -69,7 +69,7 @@ static tdict_status read_text(parser *p, const char **out, const char *name, tdi
   return TDICT_OK;
 }
 
-/* Reads sizes to p->shape, from index *ndim on, and adds their number to *ndim. Returns TDICT_EFORMAT if *ndim would
+/* Reads sizes into p->shape, from index *ndim on, and adds their number to *ndim. Returns TDICT_EFORMAT if *ndim would
  * exceed `most`. */
 static tdict_status read_sizes(parser *p, int *ndim, int most, tdict_error *err) {
   const size_t begin = p->at;

@@ -69,7 +69,7 @@ static tdict_status for_entries(maker *m, tdict_status (*make)(maker *, const td
   return TDICT_OK;
 }
 
-/* Makes the tree after maker.arena is complete. On failure releases the root. */
+/* Adds all entries to the root, unless `status` is an error. On failure, releases the root and returns the error. */
 static tdict_status finish_tree(maker *m, tdict_status status, tdict_tree **out, tdict_error *err) {
   if (status == TDICT_OK) status = for_entries(m, create_entry, err);
   tdict_arena_reset(&m->arena);
@@ -81,7 +81,7 @@ static tdict_status finish_tree(maker *m, tdict_status status, tdict_tree **out,
   return TDICT_OK;
 }
 
-/* Prepares the maker of a tree whose root has the given batch size, and creates and measures nothing. */
+/* Prepares the maker of a tree whose root has the given batch size. */
 static void init_maker(maker *m, const tdict_tree_schema *schema, int batch_ndim, const int64_t *batch_size) {
   m->schema = schema;
   m->batch_ndim = batch_ndim;

@@ -8,9 +8,9 @@
 /* Computes the bytes that the tensors of a schema need, each padded to a multiple of 256 bytes. Returns TDICT_ENOTSUP
  * for an object and TDICT_EOVERFLOW, with the path of the entry. */
 tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, tdict_error *err);
-/* Creates a tree whose tensors lie in `storage`, one after another. The tensors retain `storage`. The storage begins on
- * a multiple of 256 bytes and has the bytes of tdict_schema_measure(). Elements keep the bytes of the storage. Returns
- * the errors of tdict_tree_schema_create(). */
+/* Creates a tree whose tensors lie in `storage`, one after another. The tensors retain `storage`. `storage` must begin
+ * at a multiple of 256 bytes, and must have at least the size that tdict_schema_measure() computes. The elements keep
+ * the values that are in the storage. Returns the errors of tdict_tree_schema_create(). */
 tdict_status tdict_schema_create_over(const tdict_tree_schema *schema, tdict_storage *storage, tdict_tree **out,
                                       tdict_error *err);
 

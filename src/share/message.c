@@ -18,8 +18,8 @@ typedef struct message_body {
   uint32_t magic, version, kind, worker;
 } message_body;
 
-/* Room for the descriptors of a message. The system closes descriptors that do not fit. There is room for more than a
- * message may have, so that most wrong messages can be described. */
+/* Room for the descriptors of a message. The system closes descriptors that do not fit. MOST_FDS exceeds
+ * TDICT_MESSAGE_MAX_FDS, so that an error can report how many descriptors a wrong message has. */
 enum { MOST_FDS = 8 };
 typedef union control_room {
   struct cmsghdr header; /* aligns the bytes */

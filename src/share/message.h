@@ -10,16 +10,17 @@
 enum { TDICT_MESSAGE_MAX_FDS = 2 };
 typedef struct tdict_message {
   uint32_t kind;   /* a tdict_segment_kind */
-  uint32_t worker; /* of a ring: the number of the worker */
+  uint32_t worker; /* for a ring: the number of the worker */
   int num_fds;
-  int fds[TDICT_MESSAGE_MAX_FDS]; /* the segment; of a ring also the process of the trainer */
+  int fds[TDICT_MESSAGE_MAX_FDS]; /* of the segment; for a ring, also of the trainer's process */
 } tdict_message;
 
-/* Sends a message. The receiver gets copies of the descriptors. `what` begins the error's message. Returns TDICT_EIO. */
+/* Sends a message. The receiver gets copies of the descriptors. The error's message begins with `what`. Returns
+ * TDICT_EIO. */
 tdict_status tdict_message_send(const char *what, int socket, const tdict_message *message, tdict_error *err);
-/* Waits for a message of the kind and number of descriptors that out->kind and out->num_fds say, and receives it. The
- * caller owns the new descriptors, which are closed on exec. A wrong message is consumed, and its descriptors are
- * closed. Returns the errors of tdict_share_receive(). */
+/* Waits for a message and receives the message. out->kind and out->num_fds are the wanted kind and number of
+ * descriptors. The caller owns the new descriptors, which are closed on exec. A wrong message is consumed, and its
+ * descriptors are closed. Returns the errors of tdict_share_receive(). */
 tdict_status tdict_message_receive(const char *what, int socket, int64_t timeout_ns, tdict_message *out,
                                    tdict_error *err);
 

@@ -7,13 +7,13 @@
 #include "base/options.h"
 #include "share/message.h"
 
-#ifndef SYS_pidfd_open /* headers before Linux 5.3; the number is the same on all machines */
+#ifndef SYS_pidfd_open /* missing in headers before Linux 5.3; 434 on x86-64 and on 64-bit ARM */
 #define SYS_pidfd_open 434
 #endif
 
 int tdict_ring_open_process(int32_t pid) { return (int)syscall(SYS_pidfd_open, (long)pid, 0L); }
 
-/* Makes the tables of a new ring. On failure the caller frees what exists. */
+/* Makes the tables of a new ring. On failure the caller frees the tables that exist. */
 static bool make_tables(tdict_share_ring *r) {
   r->slots = calloc(r->num_slots, sizeof *r->slots);
   if (!r->slots || !r->is_trainer) return r->slots != NULL;

@@ -1,5 +1,5 @@
 /* Defines a ring, and declares the functions that the files of the trainer and of the worker share. The process that
- * created or attached the ring owns it. Thread rule: one thread at a time uses a ring. */
+ * created or attached a ring owns the ring. Thread rule: one thread at a time uses a ring. */
 #ifndef TDICT_SHARE_RING_H
 #define TDICT_SHARE_RING_H
 
@@ -11,15 +11,16 @@
 #include "share/words.h"
 #include "tree/node.h"
 
-/* The longest wait for a futex. Afterwards the other processes are checked, because the death of a process does not
- * change any word. */
+/* The longest wait for a futex. After each wait, the other processes are checked, because the death of a process
+ * changes no word. */
 #define TDICT_RING_CHECK_NS ((int64_t)20000000)
 
-/* What this process does with a slot. The shared word of the slot is not needed for a slot that this process holds. */
+/* How this process uses a slot. The functions of a ring trust this value rather than the shared word of the slot, which
+ * other processes may overwrite. */
 typedef enum tdict_slot_use {
   TDICT_SLOT_NOT_OURS,
-  TDICT_SLOT_IN_USE,    /* the program has the tree: taken, or begun */
-  TDICT_SLOT_GIVEN_BACK /* trainer: transfers still read the slot */
+  TDICT_SLOT_IN_USE,    /* the program uses the tree, and has taken or begun the slot */
+  TDICT_SLOT_GIVEN_BACK /* trainer only: transfers may still read the slot */
 } tdict_slot_use;
 typedef struct tdict_ring_slot {
   tdict_tree *tree;       /* owned; NULL while the ring is being made */
@@ -35,26 +36,28 @@ struct tdict_share_ring {
   bool is_trainer;
   uint32_t num_slots, max_workers;
   tdict_ring_slot *slots; /* owned; num_slots */
-  /* Of a worker. */
-  uint32_t worker; /* its number */
-  int trainer_fd;  /* owned: the process of the trainer; -1: none */
-  /* Of the trainer. The descriptors of processes are in `processes`, so that one poll() checks all workers. */
+  /* Used in a worker only. */
+  uint32_t worker; /* the number of this worker */
+  int trainer_fd;  /* owned; descriptor of the trainer's process; -1: none */
+  /* Used in the trainer only. `processes` has the descriptors of all worker processes, so that one poll() checks all
+   * workers. */
   struct pollfd *processes; /* owned; max_workers. fd is -1: no worker has the number */
   int32_t *pids;            /* owned; max_workers */
-  int64_t checked_ns;       /* when the processes were checked last */
-  uint32_t last_ticket;     /* of the slot that was taken last */
+  int64_t checked_ns;       /* time of the last check of the processes */
+  uint32_t last_ticket;     /* ticket of the slot that was taken last */
 };
 
 /* Makes a ring over a segment. Takes over the caller's reference to the segment, also on failure. Returns
  * TDICT_ENOMEM. */
 tdict_status tdict_ring_make(tdict_segment *segment, const tdict_tree_schema *schema, bool is_trainer,
                              tdict_share_ring **out, tdict_error *err);
-/* Checks that this process may use the ring, and is the trainer or a worker as the call needs. */
+/* Checks that this process may use the ring. If `by_trainer` is true, the ring must belong to the trainer, else to a
+ * worker. Returns TDICT_EINVAL or TDICT_EFORKED. */
 tdict_status tdict_ring_check(const tdict_share_ring *ring, bool by_trainer, const char *what, tdict_error *err);
 /* Finds the slot of a tree that the program has. Returns TDICT_EINVAL if the program has no such slot. */
 tdict_status tdict_ring_find(const tdict_share_ring *ring, const tdict_tree *tree, const char *what, uint32_t *out,
                              tdict_error *err);
-/* Opens a descriptor of a process. Returns -1 and sets errno. */
+/* Opens a descriptor of a process. If the system call fails, returns -1 and sets errno. */
 int tdict_ring_open_process(int32_t pid);
 /* Returns the word of a slot that this worker fills. */
 static inline uint32_t tdict_ring_filling(const tdict_share_ring *ring) {

@@ -9,7 +9,7 @@
 #include "share/ring.h"
 
 static const char take_what[] = "share_ring_take";
-/* The longest wait for a transfer, after which the published slots are looked at again. */
+/* The longest wait for a transfer. After the wait, the published slots are searched again. */
 enum { TRANSFER_WAIT_NS = 1000000 };
 
 static tdict_status fail_open(const char *what, int32_t pid, tdict_error *err) {
@@ -80,13 +80,13 @@ tdict_status tdict_share_ring_pin(tdict_share_ring *ring, tdict_context *context
   return TDICT_OK;
 }
 
-/* Makes a slot empty whose word is `word`. Returns false if another process has changed the word. */
+/* Makes a slot empty if its word is `word`. Returns false if another process has changed the word. */
 static bool empty_slot(tdict_share_ring *r, uint32_t slot, uint32_t word) {
   return tdict_slot_change(&r->words->slots[slot], word, TDICT_SHARE_EMPTY);
 }
 
-/* Makes the slots empty that were given back and that no transfer reads. Returns a slot that a transfer reads, or
- * num_slots. */
+/* Makes the given-back slots empty that no transfer reads. Returns a given-back slot that a transfer still reads, or
+ * num_slots if there is no such slot. */
 static uint32_t return_slots(tdict_share_ring *r) {
   uint32_t busy = r->num_slots, num_freed = 0;
   for (uint32_t i = 0; i < r->num_slots; i++) {
@@ -97,7 +97,7 @@ static uint32_t return_slots(tdict_share_ring *r) {
       continue;
     }
     slot->use = TDICT_SLOT_NOT_OURS;
-    /* The slot is the trainer's, so the word may be overwritten even if another process has changed it. */
+    /* The trainer holds the slot, so overwrite the word even if another process has changed the word. */
     atomic_store_explicit(&r->words->slots[i].state, TDICT_SHARE_EMPTY, memory_order_release);
     num_freed++;
   }
@@ -105,7 +105,7 @@ static uint32_t return_slots(tdict_share_ring *r) {
   return busy;
 }
 
-/* Returns true if the word of a slot that the trainer does not hold can be right. */
+/* Returns true if `word` is possible for a slot that the trainer does not hold. */
 static bool is_word_valid(const tdict_share_ring *r, uint32_t word) {
   const uint32_t state = word & 0xff, worker = word >> 8;
   if (word == TDICT_SHARE_EMPTY) return true;
@@ -113,7 +113,8 @@ static bool is_word_valid(const tdict_share_ring *r, uint32_t word) {
   return state == TDICT_SHARE_FULL || (state == TDICT_SHARE_FILLING && r->processes[worker].fd >= 0);
 }
 
-/* Finds the full slot that was published first; num_slots: none is full. A wrong word becomes EMPTY. */
+/* Finds the full slot that was published first. If no slot is full, sets *out to num_slots. Changes a wrong word to
+ * EMPTY and returns TDICT_EFORMAT. */
 static tdict_status find_full(tdict_share_ring *r, uint32_t *out, uint32_t *out_word, tdict_error *err) {
   int32_t nearest = INT32_MAX;
   *out = r->num_slots;
@@ -138,8 +139,8 @@ static tdict_status find_full(tdict_share_ring *r, uint32_t *out, uint32_t *out_
   return TDICT_OK;
 }
 
-/* Removes a worker that has ended, and makes the slots empty that the worker was filling. Returns TDICT_ELOST if the
- * worker had not left the ring. */
+/* Removes a worker that has ended or left the ring. Makes the slots empty that the worker was filling. Returns
+ * TDICT_ELOST if the worker had not left the ring. */
 static tdict_status remove_worker(tdict_share_ring *r, uint32_t worker, tdict_error *err) {
   uint32_t first = 0, count = 0;
   for (uint32_t i = r->num_slots; i-- > 0;) {
@@ -159,7 +160,8 @@ static tdict_status remove_worker(tdict_share_ring *r, uint32_t worker, tdict_er
                            take_what, pid, first, count);
 }
 
-/* Checks the processes of all workers. Sets *any to true if a worker is left. Reports at most one dead worker. */
+/* Checks the processes of all workers. Sets *any to true if a worker remains. Returns TDICT_ELOST for at most one dead
+ * worker. */
 static tdict_status check_workers(tdict_share_ring *r, bool *any, tdict_error *err) {
   *any = false;
   r->checked_ns = tdict_now_ns();
@@ -179,7 +181,8 @@ static tdict_status check_workers(tdict_share_ring *r, bool *any, tdict_error *e
   return TDICT_OK;
 }
 
-/* Waits until something may have changed. `busy` is a slot that a transfer reads, or num_slots. */
+/* Waits until a slot may be full, or until the transfer that reads the slot `busy` may have ended. If `busy` is
+ * num_slots, there is no such transfer. */
 static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, int64_t left) {
   if (busy == r->num_slots) {
     tdict_futex_wait(&r->words->published, seen, left < TDICT_RING_CHECK_NS ? left : TDICT_RING_CHECK_NS);
@@ -195,8 +198,9 @@ static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, i
 /* Takes a full slot. Sets *out to num_slots if no slot is full. */
 static tdict_status take_slot(tdict_share_ring *r, uint32_t *out, tdict_error *err) {
   uint32_t slot = r->num_slots, word = 0, before;
-  /* A worker may publish two slots during a search, and the search may see only the second one. The next search then
-   * sees both. Search until the result repeats, but not forever, because a broken worker may change all tickets. */
+  /* A worker may publish two slots during a search, and the search may see only the second slot. The next search then
+   * sees both slots, so search until the result repeats. The number of searches is limited, because a broken worker may
+   * keep changing the tickets. */
   for (uint32_t searches = 0; searches <= r->num_slots; searches++) {
     before = slot;
     tdict_status status = find_full(r, &slot, &word, err);

@@ -8,7 +8,7 @@ static bool is_trainer_gone(const tdict_share_ring *r) {
   return poll(&process, 1, 0) > 0;
 }
 
-/* Makes an empty slot this worker's. Returns false if no slot is empty. */
+/* Claims an empty slot for this worker. Returns false if no slot is empty. */
 static bool begin_slot(tdict_share_ring *r, uint32_t *out) {
   for (uint32_t i = 0; i < r->num_slots; i++) {
     if (r->slots[i].use != TDICT_SLOT_NOT_OURS) continue;

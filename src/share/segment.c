@@ -19,7 +19,7 @@
 #include "share/words.h"
 
 static const char what[] = "share";
-#ifndef MADV_COLLAPSE /* headers before Linux 6.1 */
+#ifndef MADV_COLLAPSE /* missing in headers before Linux 6.1 */
 #define MADV_COLLAPSE 25
 #endif
 enum { PAGE = 4096, PIECE = 256 << 10, HUGE_PAGE = 2 << 20, MAGIC = 0x67657374 /* "tseg" */, VERSION = 1 };
@@ -84,7 +84,7 @@ static tdict_status make_segment(int fd, const tdict_segment_layout *layout, tdi
   return TDICT_OK;
 }
 
-/* Refuses the first object of a schema. */
+/* Returns TDICT_ENOTSUP with the path of the first object of a schema, if there is an object. */
 static tdict_status check_objects(const tdict_tree_schema *schema, tdict_error *err) {
   char path[TDICT_SCHEMA_PATH_BYTES];
   for (size_t i = 0; schema->num_objects && i < schema->num_entries; i++) {
@@ -100,8 +100,8 @@ static tdict_status check_objects(const tdict_tree_schema *schema, tdict_error *
 /* Allocates the memory of a new memfd and seals its size. */
 static tdict_status allocate_and_seal(int fd, size_t bytes, tdict_error *err) {
   if (ftruncate(fd, (off_t)bytes) != 0) return fail_errno("ftruncate", err);
-  /* Allocate all pages now: a page that is missing later would end the process with SIGBUS. In older
-   * systems a signal undoes the call that it interrupts, so a program with a fast timer needs short calls. */
+  /* Allocate all pages now: a page that is missing later would end the process with SIGBUS. Older kernels undo a call
+   * that a signal interrupts. Short calls can end even in a program with a fast timer. */
   for (size_t at = 0; at < bytes;) {
     const size_t left = bytes - at, piece = left < PIECE ? left : PIECE;
     if (fallocate(fd, 0, (off_t)at, (off_t)piece) == 0)
@@ -137,7 +137,7 @@ tdict_status tdict_segment_create(const tdict_tree_schema *schema, const tdict_s
                              .max_workers = layout.max_workers,
                              .blob_bytes = layout.blob_bytes,
                              .slot_bytes = layout.slot_bytes};
-  /* Asks for huge pages, with which copies are faster. The call may fail; small pages suffice. */
+  /* Copies are faster with huge pages. A failure does not matter, because small pages suffice. */
   (void)madvise((*out)->map, layout.total_bytes / HUGE_PAGE * HUGE_PAGE, MADV_COLLAPSE);
   memcpy((*out)->map, &head, sizeof head);
   memcpy((*out)->map + layout.blob_at, schema->bytes, schema->num_bytes);
@@ -159,7 +159,7 @@ static tdict_status read_at(int fd, void *buffer, size_t bytes, size_t at, tdict
   return TDICT_OK;
 }
 
-/* Checks what the head says about a segment of `found` bytes. */
+/* Checks the head of a segment of `found` bytes, and computes the layout. */
 static tdict_status check_head(const segment_head *h, tdict_segment_kind kind, size_t found,
                                tdict_segment_layout *layout, tdict_error *err) {
   const bool is_ring = kind == TDICT_SEGMENT_RING;
@@ -251,7 +251,8 @@ void tdict_segment_release(tdict_segment *s) {
   free(s);
 }
 
-/* The release callback of the storages in a segment. tdict_segment_of() also recognizes these storages by it. */
+/* Drops the reference of a storage to its segment. tdict_segment_of() recognizes the storages of segments by this
+ * callback. */
 static void release_storage(void *user) { tdict_segment_release(user); }
 
 tdict_status tdict_segment_make_tree(tdict_segment *s, const tdict_tree_schema *schema, uint32_t slot, tdict_tree **out,

@@ -1,5 +1,6 @@
 /* A segment is a sealed memfd that holds a schema and the bytes of trees of this schema. A segment is
- * reference-counted: the storages of its trees hold references. The last release unpins, unmaps and closes the memfd.
+ * reference-counted: the storages of its trees hold references. The last release unpins and unmaps the memory, and
+ * closes the memfd.
  *
  * Layout: a page with the head, the shared words of a ring, the blob of the schema, and the slots. Each slot begins on
  * a multiple of 4096 bytes. Another process may write all bytes of a segment at any time. The head is therefore read
@@ -27,17 +28,17 @@ typedef struct tdict_segment_layout {
 typedef struct tdict_segment {
   _Atomic(int64_t) refs;
   int fd;
-  char *map; /* NULL before the segment is mapped */
+  char *map; /* the mapping, of layout.total_bytes bytes */
   tdict_segment_layout layout;
-  tdict_gpu *gpu; /* retained: registered the mapping; NULL: not pinned */
+  tdict_gpu *gpu; /* retained; the GPU that pinned the mapping; NULL: not pinned */
 } tdict_segment;
 
 /* Creates and maps a segment for trees of `schema`. The caller sets kind, num_slots and max_workers of `wanted`.
  * Returns TDICT_ENOTSUP for an object, TDICT_EOVERFLOW, TDICT_ENOMEM, and TDICT_EIO for another error of the system. */
 tdict_status tdict_segment_create(const tdict_tree_schema *schema, const tdict_segment_layout *wanted,
                                   tdict_segment **out, tdict_error *err);
-/* Checks and maps a segment that another process sent. Closes `fd` on failure, too. Sets *schema to a new reference to
- * its schema. Returns TDICT_EFORMAT, TDICT_ENOTSUP, TDICT_ENOMEM or TDICT_EIO. */
+/* Checks and maps a segment that another process sent. Takes over `fd`, and closes `fd` on failure. Sets *schema to a
+ * new reference to the schema of the segment. Returns TDICT_EFORMAT, TDICT_ENOTSUP, TDICT_ENOMEM or TDICT_EIO. */
 tdict_status tdict_segment_open(int fd, tdict_segment_kind kind, tdict_segment **out, tdict_tree_schema **schema,
                                 tdict_error *err);
 /* Drops a reference. NULL is allowed. */

@@ -1,4 +1,4 @@
-/* Implements shared trees. The callers own the trees; each tree holds its segment. Thread rule: see tdict/share.h. */
+/* Implements shared trees. The callers own the trees; each tree retains its segment. Thread rule: see tdict/share.h. */
 #include "base/error.h"
 #include "schema/schema.h"
 #include "share/message.h"

@@ -1,10 +1,12 @@
-/* The words of a ring that all its processes share, and the futex calls on them. No lock is shared: each change is one
- * atomic operation, so a process that dies leaves nothing locked. Another process may write any number to any word.
- * Thread rule: thread-safe.
+/* Defines the words of a ring that all its processes share, and the futex calls on these words. The processes share no
+ * lock. Each change is one atomic operation, so a process that dies leaves nothing locked. Another process may write
+ * any number to any word. Thread rule: thread-safe.
  *
  * A slot has a state and the number of a worker. Workers change EMPTY to FILLING and FILLING to FULL. The trainer
- * changes FULL to TAKEN and TAKEN to EMPTY. Each change is a compare-and-exchange with acquire and release order, so the
- * next owner sees the bytes that the previous owner wrote. */
+ * changes FULL to TAKEN and TAKEN to EMPTY. A worker that leaves the ring changes FILLING to EMPTY, and the trainer
+ * does so for a dead worker. The trainer also changes a wrong word to EMPTY. TAKEN is changed to EMPTY by a store with
+ * release order. Every other change is a compare-and-exchange with acquire and release order. The next owner therefore
+ * sees the bytes that the previous owner wrote. */
 #ifndef TDICT_SHARE_WORDS_H
 #define TDICT_SHARE_WORDS_H
 
@@ -48,7 +50,7 @@ typedef struct tdict_ring_words {
 _Static_assert(sizeof(tdict_ring_words) == 2 * TDICT_WORDS_LINE && ATOMIC_INT_LOCK_FREE == 2,
                "the words have the same layout in all processes, and need no lock");
 
-/* Returns the bytes of all words. The numbers have been checked. */
+/* Returns the size of all words in bytes. The caller has checked both numbers, so the size cannot overflow. */
 static inline size_t tdict_words_bytes(uint32_t num_slots, uint32_t max_workers) {
   return sizeof(tdict_ring_words) + num_slots * sizeof(tdict_slot_words) + max_workers * sizeof(uint32_t);
 }
@@ -63,8 +65,8 @@ static inline bool tdict_slot_change(tdict_slot_words *slot, uint32_t from, uint
   return atomic_compare_exchange_strong_explicit(&slot->state, &from, to, memory_order_acq_rel, memory_order_acquire);
 }
 
-/* Waits until another process calls tdict_futex_wake(), for at most `ns` nanoseconds, while the word is `seen`. May
- * return earlier, also because of a signal. */
+/* Waits until another process calls tdict_futex_wake(), but at most `ns` nanoseconds. Returns at once if the word is
+ * not `seen`. May also return early, for example after a signal. */
 static inline void tdict_futex_wait(_Atomic(uint32_t) *word, uint32_t seen, int64_t ns) {
   const struct timespec timeout = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
   (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);

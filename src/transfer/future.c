@@ -56,8 +56,8 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  /* Run the deferred tail (see run/worker.h) here if no pool thread has begun it. The calling thread then need not wait
-   * until a pool thread wakes up. */
+  /* Run the deferred tail (see run/worker.h) here if no pool thread has begun the tail. The calling thread then need
+   * not wait until a pool thread wakes up. */
   if (future->deferred_tail) tdict_deferred_tail_run(future);
   if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));
   tdict_transfer_wait(future, &future->ended, INT64_MAX);
@@ -114,7 +114,7 @@ bool tdict_transfer_wait_on_stream(tdict_fence *fence, void *device, void *strea
 
 /* Makes a stream of the program wait for the tail events. Call as queue_tail_waits(), but outside of a scope. */
 static tdict_status queue_waits_of(tdict_future *f, tdict_stream s, tdict_error *err) {
-  tdict_gpu *stream_gpu; /* the stream's device. Handle 0 is the legacy stream of the current device */
+  tdict_gpu *stream_gpu; /* made current, because handle 0 means the legacy stream of the current device */
   tdict_gpu_scope scope;
   if (!f->gpu) return TDICT_OK; /* if the transfer uses no GPU, no worker has a tail event */
   tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &stream_gpu, err);

@@ -148,7 +148,8 @@ static void find_foreign(void *user, tdict_fence *fence) {
 }
 
 /* Waits for the fence, at most FOREIGN_WAIT_NS. The time is limited, because the transfer of the other engine may wait
- * for this transfer meanwhile. On a pool thread, runs a queued task instead, if the pool has a task. */
+ * for this transfer meanwhile. On a pool thread, runs a queued task instead, if the pool has a task. Releases the
+ * fence. */
 static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
   if (!tdict_pool_is_worker(t->pool) || !tdict_pool_help(t->pool, NULL))
     foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_WAIT_NS));
@@ -167,7 +168,7 @@ static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
 /* The state of threads that mark sources in parallel. If a source's storage already has a mark, these threads skip the
- * source and leave `fence` of its node NULL. mark_sources() then marks the skipped sources. */
+ * source and leave `fence` of its node NULL. Then mark_sources() marks the skipped sources. */
 typedef struct marking {
   tdict_future *self;
   _Atomic(bool) skipped, lost, used; /* relaxed: the end of the parallel loop makes the stores visible */
@@ -217,14 +218,14 @@ static void mark_sources(tdict_future *t, conflict_search *g) {
     if (!node->storage || node->fence) continue;
     node->fence = &t->fence;
     mark_with_conflicts(node, g);
-    g->lost |= tdict_storage_has_lost(node->storage); /* an earlier writer may have failed since mark_stretch() read
-                                                       * this flag */
+    /* mark_stretch() reads these flags only for sources that it marks */
+    g->lost |= tdict_storage_has_lost(node->storage);
     g->has_fillers |= !tdict_storage_has_no_uses(node->storage);
   }
 }
 
-/* Collects the fillers of all sources. Work of a stream of the program, queued before the storage was made, writes
- * these bytes, so the copies wait for this work. */
+/* Collects the fillers of all sources. A filler is work that a stream of the program queued before the storage was
+ * made. The work may still write the bytes, so the copies wait for the work. */
 static void gather_fillers(tdict_future *t, conflict_search *g) {
   for (uint32_t i = 0; i < t->plan.num_items && !g->no_memory; i++)
     if (t->plan.nodes[i].storage) tdict_storage_each_use(t->plan.nodes[i].storage, false, gather_use, g);

@@ -260,7 +260,7 @@ static void emit_totals(text_output *to, const tdict_tree *td, bool skips_hooks)
     snprintf(text, sizeof text, ", %zu object%s", objects, objects == 1 ? "" : "s");
     emit_text(to, text);
   }
-  /* The sizes of objects come from hooks. */
+  /* The sizes of objects come from hooks, so leave out the number of bytes. */
   if (objects && skips_hooks) {
     emit_text(to, "\n");
     return;

@@ -12,7 +12,7 @@ typedef struct reader {
   const char *why;                                /* NULL: no fault yet */
 } reader;
 
-/* Returns the number of bytes of the character at `text`, or 0 if the bytes are invalid. */
+/* Returns the number of bytes of the character at `c`, or 0 if the bytes are invalid. */
 static size_t utf8_char(const unsigned char *c, size_t length) {
   if (c[0] < 0x80) return 1;
   const size_t wanted = c[0] >= 0xf0 ? 4 : c[0] >= 0xe0 ? 3 : 2;

@@ -17,7 +17,8 @@ typedef struct tdict_json_fault {
   const char *why; /* a static string */
 } tdict_json_fault;
 /* Returns true if the bytes are one JSON value. White space may precede and follow the value. A surrogate in a \u
- * escape must be part of a pair. Numbers may have any size, and an object may have duplicate keys. */
+ * escape must be part of a pair. Numbers may have any size, and an object may have duplicate keys. Writes *fault only
+ * if the text is invalid. */
 bool tdict_json_is_valid(const char *text, size_t length, tdict_json_fault *fault);
 
 #endif

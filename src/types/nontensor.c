@@ -9,10 +9,8 @@
 #include "base/error.h"
 #include "tree/text.h"
 
-enum {
-  TEXT_BYTES = 96,
-  MOST_SHOWN = 40
-}; /* for a value in a message: size of the buffer; maximum number of text bytes shown */
+/* TEXT_BYTES: size of the buffer for a value in a message. MOST_SHOWN: maximum number of text bytes in a message. */
+enum { TEXT_BYTES = 96, MOST_SHOWN = 40 };
 
 typedef struct cell {
   uint64_t content;         /* the bits of the number, or the offset of the text */
@@ -183,14 +181,14 @@ static tdict_status arrange_values(const void *self, const tdict_arrangement *to
   return status;
 }
 
-/* The state of a join. Values are read in C order of the result, so the part that holds a value is near the part that
- * held the previous value. */
+/* The state of a join. Values are read in C order of the result. The search for the part that holds a value therefore
+ * begins at the part of the previous value. */
 typedef struct joiner {
   const tdict_nontensor *const *parts;
   int dim;
   bool is_stack;
-  int64_t inner,
-      length; /* number of values at one index of the joined dimension; size of this dimension in the result */
+  /* inner: product of the sizes after the joined dimension; length: size of the joined dimension in the result */
+  int64_t inner, length;
   size_t part;
   int64_t begin; /* index of the first element of `part` in the joined dimension */
 } joiner;

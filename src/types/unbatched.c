@@ -1,5 +1,5 @@
 /* Implements the built-in type of tensors without batch dimensions. An object owns one reference to its tensor. The
- * object never changes, but the elements of its tensor may be written. Thread rule: as in tdict/tree.h. */
+ * object always has the same tensor, but the elements of the tensor may be written. Thread rule: as in tdict/tree.h. */
 #include "tdict/unbatched.h"
 
 #include <stdlib.h>

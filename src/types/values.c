@@ -10,7 +10,7 @@
 
 enum { NAME_BYTES = 40 }; /* buffer size for a text such as "value 5: " in a message */
 
-/* Checks the text of a value. `name` names the value in the message. */
+/* Checks the text of a value. `name` is the part of the message that says which value is wrong. */
 static tdict_status check_text(const char *what, const char *name, const tdict_value *value, tdict_error *err) {
   tdict_json_fault fault;
   if (!value->text) return tdict_fail(err, TDICT_EINVAL, "%s: %sthe text is NULL", what, name);

@@ -8,7 +8,7 @@
 #include "interop/arrow/import.h"
 #include "tensor/tensor.h"
 
-/* Checks the members of an array. Only the buffer of validity may be NULL. */
+/* Checks the members of an array. The buffer of validity may be NULL unless null_count is positive. */
 static tdict_status check_array(const tdict_arrow_importer *m, const struct ArrowArray *a, const tdict_arrow_type *type,
                                 tdict_error *err) {
   int64_t end;
@@ -36,7 +36,7 @@ static int64_t count_children(const tdict_arrow_column *c) {
   return c->type.kind == TDICT_ARROW_LIST || c->type.kind == TDICT_ARROW_FIXED_LIST ? 1 : 0;
 }
 
-/* Checks the number of children in both structs, and that the children are there. */
+/* Checks the number of children in both structs, and that no child is NULL. */
 static tdict_status check_children(const tdict_arrow_importer *m, const tdict_arrow_column *c, tdict_error *err) {
   const struct ArrowSchema *s = c->schema;
   const struct ArrowArray *a = c->array;
@@ -50,7 +50,7 @@ static tdict_status check_children(const tdict_arrow_importer *m, const tdict_ar
   return complete ? TDICT_OK : tdict_fail(err, TDICT_EFORMAT, "%s: a child is NULL", m->what);
 }
 
-/* Checks the number of children and that needed buffers exist. Lists and texts without elements need no offsets. */
+/* Checks that the buffer of elements or offsets exists. A column without elements needs no such buffer. */
 static tdict_status check_buffers(const tdict_arrow_importer *m, const tdict_arrow_column *c, tdict_error *err) {
   const bool needs = c->type.num_buffers > 1 && c->count > 0;
   if (needs && !c->array->buffers[1])
@@ -101,8 +101,8 @@ static tdict_status wrap_elements(const tdict_arrow_importer *m, const void *ele
   return status;
 }
 
-/* Copies elements to new host memory as bytes. Device memory is first copied to memory of the device, because only the
- * library's memory can be copied to the host. */
+/* Copies elements to new host memory as bytes. Only the library's own device memory can be copied to the host. Elements
+ * on a device are therefore copied to such memory first. */
 static tdict_status copy_to_host(const tdict_arrow_importer *m, const void *bytes, int64_t count, tdict_tensor **out,
                                  tdict_error *err) {
   tdict_tensor *over, *own;
@@ -144,7 +144,7 @@ tdict_status tdict_arrow_unpack(const tdict_arrow_importer *m, const void *buffe
   return TDICT_OK;
 }
 
-/* Writes the validity of each element, without the nulls of parents. */
+/* Writes 0 for each null element and 1 for every other element. Ignores the nulls of parents. */
 static tdict_status read_validity(const tdict_arrow_importer *m, const tdict_arrow_column *c, uint8_t *valid,
                                   tdict_error *err) {
   if (c->type.kind == TDICT_ARROW_NULL) {
@@ -157,7 +157,7 @@ static tdict_status read_validity(const tdict_arrow_importer *m, const tdict_arr
   return TDICT_OK;
 }
 
-/* Returns true if no element can be null, so that no bytes are needed. */
+/* Returns true if no element can be null. The column then needs no validity bytes. */
 static bool has_no_nulls(const tdict_arrow_column *c) {
   if (c->count == 0) return true;
   return c->type.kind != TDICT_ARROW_NULL && (c->array->null_count == 0 || !tdict_arrow_column_buffer(c, 0));
@@ -196,7 +196,7 @@ tdict_status tdict_arrow_wrap(const tdict_arrow_importer *m, const void *element
   if (!tdict_mul_i64(count, (int64_t)item, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: the bytes of %lld elements do not fit 63 bits", m->what,
                       (long long)count);
-  /* Copy elements that are not aligned. */
+  /* Tensors need aligned elements, so copy elements that are not aligned. */
   tdict_status status = copy_to_host(m, elements, bytes, &host, err);
   if (status != TDICT_OK) return status;
   status = tdict_tensor_from_array(dtype, 1, &count, host->data, out, err);

@@ -1,10 +1,11 @@
-/* Imports Arrow arrays in device memory or pinned memory. Waits for the event of the array first. See tdict/arrow.h for
- * ownership and threads. */
+/* Imports Arrow device arrays, whose buffers are in device memory, pinned memory or ordinary host memory. First waits
+ * for the event of the array. See tdict/arrow.h for ownership and threads. */
 #include "base/error.h"
 #include "device/devices.h"
 #include "interop/arrow/import.h"
 
-/* Finds the gpu whose memory or event the array uses. *gpu is NULL for host memory without an event. */
+/* Finds the gpu whose memory or event the array uses. *gpu is NULL for ordinary host memory, and for pinned memory
+ * without an event. */
 static tdict_status find_gpu(const char *what, tdict_devices *devices, const struct ArrowDeviceArray *array,
                              tdict_gpu **gpu, tdict_error *err) {
   tdict_device device = {array->device_type, (int32_t)array->device_id};

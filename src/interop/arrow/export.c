@@ -58,7 +58,8 @@ tdict_status tdict_arrow_export_place(tdict_arrow_exporter *e, const tdict_arrow
   return TDICT_OK;
 }
 
-/* Checks that a tensor can be exported as it is, and waits for transfers that write the tensor. */
+/* Checks the device and the dtype of a tensor. Then waits for transfers that write the tensor, and checks that no bytes
+ * are lost. */
 static tdict_status check_tensor(const tdict_arrow_exporter *e, const tdict_tensor *t, tdict_error *err) {
   char found[32], wanted[32];
   if (!e->any_device && t->storage->device.type != TDICT_DEVICE_CPU)
@@ -77,7 +78,7 @@ static tdict_status check_tensor(const tdict_arrow_exporter *e, const tdict_tens
   return tdict_tensor_refuse_lost(e->what, "the bytes", t, err);
 }
 
-/* Sets the buffer of numbers. Shares a contiguous tensor, and copies any other. */
+/* Sets the buffer of numbers. Shares a contiguous tensor, and copies any other tensor. */
 static tdict_status set_numbers(tdict_arrow_exporter *e, const tdict_arrow_node *node, const tdict_tensor *t,
                                 tdict_error *err) {
   tdict_tensor *tensor;
@@ -93,7 +94,7 @@ static tdict_status set_numbers(tdict_arrow_exporter *e, const tdict_arrow_node 
   return status;
 }
 
-/* Sets the buffer of bools, which is always a copy. */
+/* Sets the buffer of bools. Always copies the bools, because Arrow packs bools into bits. */
 static tdict_status set_bools(tdict_arrow_exporter *e, const tdict_arrow_node *node, const tdict_tensor *t,
                               tdict_error *err) {
   tdict_tensor *bools, *bits;
@@ -105,7 +106,7 @@ static tdict_status set_bools(tdict_arrow_exporter *e, const tdict_arrow_node *n
   return status == TDICT_OK ? tdict_arrow_export_place(e, node, 1, bits, err) : status;
 }
 
-/* Exports a tensor with at least one dimension. Each further dimension is a fixed-size list. */
+/* Exports a tensor with at least one dimension. Each dimension after the first becomes a fixed-size list. */
 static tdict_status export_tensor(tdict_arrow_exporter *e, const tdict_tensor *t, const char *name,
                                   tdict_arrow_node node, tdict_error *err) {
   char format[32];
@@ -165,7 +166,7 @@ static tdict_status export_entry(tdict_arrow_exporter *e, const tdict_entry *ent
                     tdict_text_shape(t->ndim, t->dims, text, sizeof text), (long long)e->num_rows);
 }
 
-/* Exports the entries of a tree as the fields of a struct. The deepest failing call sets the path. */
+/* Exports the entries of a tree as the fields of a struct. The deepest failing call sets the path of the error. */
 static tdict_status export_node(tdict_arrow_exporter *e, const tdict_tree *tree, const char *name,
                                 const tdict_arrow_node *node, tdict_error *err) {
   const tdict_arrow_field field = {"+s", name, e->num_rows, 0, 1, (int64_t)tdict_num_keys(tree)};
@@ -193,7 +194,7 @@ static tdict_status export_node(tdict_arrow_exporter *e, const tdict_tree *tree,
   return status;
 }
 
-/* Finds the first tensor of a tree. New tensors of the export go to the memory of that tensor. */
+/* Finds the device and the memory of the first tensor of a tree. The export makes its new tensors in this memory. */
 static tdict_status find_device(tdict_arrow_exporter *e, const tdict_tree *tree, tdict_error *err) {
   tdict_cursor cursor;
   tdict_leaf leaf;
@@ -260,7 +261,7 @@ tdict_status tdict_arrow_export_device(const tdict_tree *tree, struct ArrowSchem
   const tdict_arrow_node node = {schema, &made.array};
   tdict_status status = tdict_arrow_export_tree(&e, tree, &node, err);
   if (status != TDICT_OK) return status;
-  /* The device types of Arrow are those of DLPack, and of tdict. Arrow gives the cpu the id -1. */
+  /* Arrow, DLPack and tdict use the same numbers for device types. Arrow gives the cpu the id -1. */
   made.device_type = e.device.type;
   made.device_id = e.device.index;
   if (e.device.type == TDICT_DEVICE_CPU) {

@@ -11,25 +11,26 @@
 typedef struct tdict_arrow_exporter {
   const char *what;
   int64_t num_rows;
-  bool found; /* a tensor was found: `device` and `memory` are those of the first tensor */
+  bool found; /* true: `device` and `memory` are those of the first tensor */
   tdict_device device;
-  tdict_memory *memory; /* of tensors that the export makes on a device */
+  tdict_memory *memory; /* for tensors that the export makes on a device */
   bool any_device;      /* false: only host memory is allowed */
-  bool is_pinned;       /* all buffers so far are pinned for cuda devices */
-  bool has_buffers;     /* there is at least one buffer */
-  bool is_located;      /* the error has the path of the leaf */
+  bool is_pinned;       /* true: all buffers so far are pinned for cuda devices */
+  bool has_buffers;     /* true: there is at least one buffer */
+  bool is_located;      /* true: the error has the path of the leaf */
   int depth;
   tdict_arrow_path path;
 } tdict_arrow_exporter;
 
-/* Exports a tree. The structs of `node` are the caller's, and are filled on success only. */
+/* Exports a tree. The caller owns the structs of `node`. Writes the structs on success only. */
 tdict_status tdict_arrow_export_tree(tdict_arrow_exporter *e, const tdict_tree *tree, const tdict_arrow_node *node,
                                      tdict_error *err);
 
-/* Exports a column of values as `num_rows` rows. The caller then releases the node, also after a failure. */
+/* Exports a column of values as `num_rows` rows. The caller releases the node, also after a failure. */
 tdict_status tdict_arrow_export_values(tdict_arrow_exporter *e, const void *values, const char *name,
                                        const tdict_arrow_node *node, tdict_error *err);
-/* Moves a new tensor in host memory to the device of the export, and sets the buffer. Takes the reference. */
+/* Moves a new tensor in host memory to the device of the export, and sets the buffer. Takes over the reference to
+ * `host`, also on failure. */
 tdict_status tdict_arrow_export_place(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer,
                                       tdict_tensor *host, tdict_error *err);
 /* Packs `count` bools, one byte each, into bits. */

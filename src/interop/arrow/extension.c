@@ -1,5 +1,5 @@
-/* Implements the reader of metadata. The metadata is a list of keys and values: the number of pairs, then for each key
- * and each value the number of bytes and the bytes. Thread-safe. */
+/* Reads the metadata of a schema. Metadata begins with the number of pairs of a key and a value. Each key and each
+ * value follows as its number of bytes, and then its bytes. Thread-safe. */
 #include "interop/arrow/extension.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static bool text_is(text t, const char *wanted) {
   return t.length == (int32_t)strlen(wanted) && memcmp(t.at, wanted, (size_t)t.length) == 0;
 }
 
-/* Returns the value of a key in the metadata. */
+/* Returns the value of a key in the metadata, or the length -1 if the key is missing. */
 static text find_value(const char *metadata, const char *key) {
   int32_t count = 0;
   if (metadata) {
@@ -55,7 +55,8 @@ static const char *read_number(const char *at, const char *end, int64_t *out) {
 }
 
 /* Reads the array of numbers that is the member `key` of a valid JSON object. A string that equals the key is a member
- * only if a colon follows. *count is -1 if the member is missing. Returns false if the value is no such array. */
+ * only if a colon follows. *count is -1 if the member is missing. Returns false if the value is not an array of at most
+ * TDICT_MAX_NDIM numbers. */
 static bool read_member(text json, const char *key, int64_t numbers[TDICT_MAX_NDIM], int *count) {
   const char *end = json.at + json.length;
   const size_t length = strlen(key);

@@ -11,7 +11,7 @@
 
 struct tdict_arrow_holder {
   _Atomic(int64_t) refs;
-  struct ArrowArray array; /* released until the import has succeeded */
+  struct ArrowArray array; /* `release` is NULL until the import has succeeded */
 };
 
 void tdict_arrow_holder_retain(tdict_arrow_holder *holder) {
@@ -94,11 +94,11 @@ static tdict_status import_child(tdict_arrow_importer *m, const tdict_arrow_colu
   uint8_t *valid = NULL;
   if (!*key) return tdict_fail(err, TDICT_EINVAL, "%s: the name of field %lld is empty", m->what, (long long)i);
   if (tdict_has(tree, key)) return tdict_fail(err, TDICT_EEXIST, "%s: two fields have the same name", m->what);
-  /* A struct with an offset selects these elements of each child. */
+  /* The offset of a struct applies to its children, too. */
   tdict_status status = tdict_arrow_column_child(m, parent, i, rows, &column, err);
   if (status == TDICT_OK) status = tdict_arrow_column_nulls(m, &column, above, &valid, err);
   if (status == TDICT_OK) {
-    /* The path may move while fields of a struct are added, so keep a copy of the key for the tree. */
+    /* The import of a struct's fields may reallocate m->path, so pass a copy of the key. */
     tdict_arrow_path copy = {0}, mark;
     status = tdict_arrow_path_push(&copy, parent->schema->children[i]->name, &mark, err);
     if (status == TDICT_OK) status = import_field(m, &column, valid, tree, copy.text, err);
@@ -134,7 +134,7 @@ static tdict_status import_struct(tdict_arrow_importer *m, const tdict_arrow_col
   return status;
 }
 
-/* Adds the tree of masks to the result, unless there are no masks. */
+/* Adds the tree of masks to the result if there is a mask. */
 static tdict_status set_masks(const tdict_arrow_importer *m, tdict_tree *tree, tdict_error *err) {
   const char *path = m->options.mask_path;
   if (!m->masks || tdict_num_keys(m->masks) == 0) return TDICT_OK;
@@ -143,7 +143,7 @@ static tdict_status set_masks(const tdict_arrow_importer *m, tdict_tree *tree, t
   return tdict_error_at(err, TDICT_EEXIST, path);
 }
 
-/* Imports the columns. The holder has a reference for each tensor over the array. */
+/* Imports the columns. Each tensor over the array retains the holder. */
 static tdict_status import_columns(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                    const struct ArrowArray *array, tdict_tree **out, tdict_error *err) {
   const tdict_arrow_range all = {0, array && array->length > 0 ? array->length : 0};

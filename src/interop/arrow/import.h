@@ -1,12 +1,13 @@
-/* Declares the parts of an import: columns, which are parts of arrays, the nulls of a column, and the leaves that are
- * made from columns. One thread uses an importer. */
+/* Declares the steps of an import: open the columns of an array, find the nulls of a column, and make a leaf from a
+ * column. Thread rule: one thread at a time uses an importer. */
 #ifndef TDICT_INTEROP_ARROW_IMPORT_H
 #define TDICT_INTEROP_ARROW_IMPORT_H
 
 #include "interop/arrow/type.h"
 #include "memory/memory.h"
 
-/* Holds the imported array. Each tensor over the array has a reference. The last reference releases the array. */
+/* Holds the imported array. Each tensor over the array owns a reference to the holder. When the last reference is
+ * dropped, the array is released. */
 typedef struct tdict_arrow_holder tdict_arrow_holder;
 
 typedef struct tdict_arrow_importer {
@@ -17,7 +18,7 @@ typedef struct tdict_arrow_importer {
   uint32_t flags;       /* TDICT_DESC_ bits of tensors over the buffers */
   tdict_memory *memory; /* of copies: NULL for host memory, else the memory of `device` */
   int depth;
-  bool is_located;   /* the error has the path of the field */
+  bool is_located;   /* true: the error has the path of the field */
   tdict_tree *masks; /* NULL unless the option asks for masks */
   tdict_arrow_path path;
 } tdict_arrow_importer;
@@ -35,8 +36,8 @@ typedef struct tdict_arrow_range {
   int64_t first, count;
 } tdict_arrow_range;
 
-/* Opens elements of an array. Checks the structs, but not their children. Returns TDICT_EFORMAT, and the errors of
- * tdict_arrow_type_read(). */
+/* Opens elements of an array. Checks the structs, but not the members of their children. Returns TDICT_EFORMAT, and the
+ * errors of tdict_arrow_type_read(). */
 tdict_status tdict_arrow_column_open(const tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      const struct ArrowArray *array, tdict_arrow_range range, tdict_arrow_column *out,
                                      tdict_error *err);
@@ -45,9 +46,10 @@ tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict
                                       tdict_arrow_range range, tdict_arrow_column *out, tdict_error *err);
 /* Returns buffer `i`, or NULL if the column has no elements. */
 const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i);
-/* Finds the nulls of a column. `above` has a byte for each element that is 0 if a parent is null; NULL: no nulls. *out
- * receives such bytes, which the caller frees, or NULL if there are no nulls. If the option refuses nulls, returns
- * TDICT_EINVAL. Also returns TDICT_EFORMAT and TDICT_ENOMEM. */
+/* Finds the nulls of a column. `above` has one byte for each element: 0 if a parent of the element is null, else 1.
+ * NULL: no parent is null. *out receives one byte for each element of the column, 0 for a null, and the caller frees
+ * the bytes. If there are no nulls, *out is NULL. Returns TDICT_EINVAL if there are nulls and the options refuse nulls.
+ * Also returns TDICT_ENOMEM and the errors of tdict_arrow_unpack(). */
 tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *above,
                                       uint8_t **out, tdict_error *err);
 /* Makes `bytes` bytes of a buffer readable by the host. *out is the buffer itself, or the data of *copy. The caller
@@ -64,15 +66,15 @@ tdict_status tdict_arrow_wrap(const tdict_arrow_importer *m, const void *element
  * only. */
 tdict_status tdict_arrow_place(const tdict_arrow_importer *m, tdict_tensor **tensor, tdict_error *err);
 
-/* Makes a tensor of shape [count, ...] of a number, bool or fixed-size list. Elements of null rows get the fill value.
- * Returns TDICT_ENOTSUP for other types. */
+/* Makes a tensor of shape [count, ...] from a column of numbers, bools or fixed-size lists. Elements of null rows get
+ * the fill value. Returns TDICT_ENOTSUP for other types. */
 tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
                                       tdict_tensor **out, tdict_error *err);
-/* Makes the tensor of a field. Returns the result of tdict_arrow_import_dense(), with the shape of the extension type
+/* Makes the tensor of a field, as tdict_arrow_import_dense() does. Also applies the shape of the extension type
  * arrow.fixed_shape_tensor. */
 tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
                                        tdict_tensor **out, tdict_error *err);
-/* Sets a leaf of a list, text or null column. `key` is escaped. */
+/* Sets the leaf that is made from a list, text or null column. `key` is escaped. */
 tdict_status tdict_arrow_import_list(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
                                      tdict_tree *tree, const char *key, tdict_error *err);
 tdict_status tdict_arrow_import_text(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
@@ -81,8 +83,8 @@ tdict_status tdict_arrow_import_text(tdict_arrow_importer *m, const tdict_arrow_
 /* Reads the options of the caller. Returns TDICT_EINVAL for unknown values. */
 tdict_status tdict_arrow_read_options(const char *what, const tdict_arrow_import_options *options,
                                       tdict_arrow_import_options *out, tdict_error *err);
-/* Imports an array. The caller sets what, options, device, flags and memory. Takes the array on success. If `array` is
- * NULL, makes a tree without rows. */
+/* Imports an array. The caller sets what, options, device, flags and memory. Takes over the array on success. If
+ * `array` is NULL, makes a tree without rows. */
 tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      struct ArrowArray *array, tdict_tree **out, tdict_error *err);
 /* Adds a reference to the holder, or drops a reference. `user` is a holder. */

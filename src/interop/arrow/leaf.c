@@ -203,7 +203,8 @@ static tdict_status read_offsets(const tdict_arrow_importer *m, const tdict_arro
   return status;
 }
 
-/* Makes the tensor of the offsets of a ragged leaf. Shares offsets in host memory that begin at 0. */
+/* Makes the tensor of the offsets of a ragged leaf. Shares the offsets of the array if they are in host memory and
+ * begin at 0. */
 static tdict_status make_offsets(const tdict_arrow_importer *m, const tdict_arrow_column *c, const int64_t *at,
                                  tdict_tensor **out, tdict_error *err) {
   const int64_t count = c->count + 1;
@@ -234,7 +235,7 @@ typedef struct list_rows {
   const uint8_t *valid; /* NULL: no row is null */
 } list_rows;
 
-/* Returns true if the offsets of a null row contain elements. */
+/* Returns true if a null row has elements in the child array. */
 static bool has_null_elements(const list_rows *r) {
   for (int64_t i = 0; r->valid && i < r->column->count; i++)
     if (!r->valid[i] && r->at[i + 1] > r->at[i]) return true;
@@ -311,7 +312,7 @@ static tdict_status read_texts(const tdict_arrow_importer *m, const tdict_arrow_
   if (length && !bytes) status = tdict_fail(err, TDICT_EFORMAT, "%s: the buffer of the text is NULL", m->what);
   if (status == TDICT_OK && length) status = tdict_arrow_to_host(m, bytes + at[0], length, copy, &text, err);
   for (int64_t i = 0; status == TDICT_OK && i < c->count; i++) {
-    if (valid && !valid[i]) continue; /* a value of zeros is null */
+    if (valid && !valid[i]) continue; /* calloc() has made this value null */
     values[i].kind = TDICT_VALUE_TEXT;
     values[i].length = (size_t)(at[i + 1] - at[i]);
     values[i].text = values[i].length ? (const char *)text + (at[i] - at[0]) : "";

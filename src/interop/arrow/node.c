@@ -10,20 +10,22 @@
 
 enum { MOST_BUFFERS = 3 };
 
-/* The private data of an exported array. The children are after the struct, and the pointers to them after these. */
+/* The private data of an exported array. The children follow the struct. The pointers to the children follow the
+ * children. */
 typedef struct array_data {
   tdict_tensor *tensors[MOST_BUFFERS]; /* retained */
   const void *buffers[MOST_BUFFERS];
   struct ArrowArray children[];
 } array_data;
 
-/* The private data of an exported schema. The pointers, the format and the name are after the children. */
+/* The private data of an exported schema. The pointers to the children, the format and the name follow the children. */
 typedef struct schema_data {
   int64_t num_children;
   struct ArrowSchema children[];
 } schema_data;
 
-/* A consumer may have moved a child out of the parent. The `release` of that child is then NULL. */
+/* Releases an array and its children. Skips a child that a consumer has moved out of the array: `release` of such a
+ * child is NULL. */
 static void release_array(struct ArrowArray *array) {
   array_data *data = array->private_data;
   for (int64_t i = 0; i < array->n_children; i++)
@@ -76,7 +78,8 @@ static bool make_schema(struct ArrowSchema *schema, const tdict_arrow_field *fie
   char *text = (char *)(pointers + children);
   schema->format = memcpy(text, field->format, format_bytes);
   schema->name = memcpy(text + format_bytes, field->name, name_bytes);
-  schema->flags = ARROW_FLAG_NULLABLE; /* as the types of other libraries, so that tables can be joined */
+  /* Other libraries also declare fields nullable, and tables can be joined only if their types are equal. */
+  schema->flags = ARROW_FLAG_NULLABLE;
   schema->n_children = field->num_children;
   if (children) schema->children = pointers;
   for (size_t i = 0; i < children; i++) pointers[i] = &data->children[i];

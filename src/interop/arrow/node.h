@@ -18,17 +18,19 @@ typedef struct tdict_arrow_field {
   int64_t num_children;
 } tdict_arrow_field;
 
-/* Fills both structs. The buffers are NULL, and the children are released. Returns TDICT_ENOMEM; the structs may then
- * be filled in part. In all cases the caller releases both structs with tdict_arrow_node_release(). */
+/* Fills both structs. The buffers are NULL, and `release` of each child is NULL. If TDICT_ENOMEM is returned, the
+ * structs may be filled in part. In all cases the caller releases both structs with tdict_arrow_node_release(). */
 tdict_status tdict_arrow_node_make(const tdict_arrow_node *node, const tdict_arrow_field *field, tdict_error *err);
-/* Sets a buffer to the elements of a contiguous tensor. Takes the reference. NULL leaves the buffer NULL. */
+/* Sets a buffer to the elements of a contiguous tensor. Takes over the reference. If `tensor` is NULL, the buffer is
+ * NULL. */
 void tdict_arrow_node_set_buffer(const tdict_arrow_node *node, int i, tdict_tensor *tensor);
 static inline tdict_arrow_node tdict_arrow_node_child(const tdict_arrow_node *node, int64_t i) {
   return (tdict_arrow_node){node->schema->children[i], node->array->children[i]};
 }
-/* Releases the structs that are not released. */
+/* Releases both structs. Skips a struct whose `release` is NULL. */
 void tdict_arrow_node_release(const tdict_arrow_node *node);
-/* Copies a schema that this library has made. Returns false if memory is exhausted; *out is then released. */
+/* Copies a schema that this library has made. Returns false if memory is exhausted; the caller must then not release
+ * *out. */
 bool tdict_arrow_schema_copy(const struct ArrowSchema *schema, struct ArrowSchema *out);
 
 #endif

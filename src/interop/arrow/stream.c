@@ -31,7 +31,7 @@ static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) 
 static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *out) {
   stream_data *data = stream->private_data;
   data->last_error = NULL;
-  memset(out, 0, sizeof *out); /* a released array marks the end */
+  memset(out, 0, sizeof *out); /* an array without `release` marks the end */
   if (data->next < data->count) *out = data->arrays[data->next++];
   return 0;
 }
@@ -111,7 +111,7 @@ tdict_status tdict_arrow_export_stream(const tdict_tree *const *trees, size_t co
   return TDICT_OK;
 }
 
-/* Fills the error of a callback of the stream that failed. */
+/* Fills the error after a callback of the stream has failed. */
 static tdict_status stream_failed(const char *what, struct ArrowArrayStream *stream, const char *call, int code,
                                   tdict_error *err) {
   const char *text = stream->get_last_error ? stream->get_last_error(stream) : NULL;
@@ -184,7 +184,7 @@ static tdict_status append_tree(tree_list *list, tdict_tree *tree, tdict_error *
   return TDICT_OK;
 }
 
-/* Sets each mask that has a false element in another tree. */
+/* Adds a mask to the tree `user` if the mask has a false element. tdict_walk() calls this function for each mask. */
 static tdict_status keep_mask(void *user, const tdict_entry *entry, tdict_error *err) {
   if (!entry->tensor) return TDICT_OK;
   const uint8_t *mask = tdict_tensor_const_data(entry->tensor);
@@ -193,7 +193,7 @@ static tdict_status keep_mask(void *user, const tdict_entry *entry, tdict_error 
   return tdict_set(user, entry->path, entry->tensor, err);
 }
 
-/* Replaces the masks of all leaves by the masks of leaves that have nulls. */
+/* Removes the masks of leaves that have no nulls. */
 static tdict_status drop_full_masks(const char *path, tdict_tree *tree, tdict_error *err) {
   tdict_tree *all, *kept;
   if (!tdict_has(tree, path)) return TDICT_OK;
@@ -207,7 +207,7 @@ static tdict_status drop_full_masks(const char *path, tdict_tree *tree, tdict_er
   return status;
 }
 
-/* Makes one tree of all trees. */
+/* Concatenates the trees. If there are none, makes a tree without rows. */
 static tdict_status join_trees(tdict_arrow_importer *m, const tree_list *list, const struct ArrowSchema *schema,
                                tdict_tree **out, tdict_error *err) {
   if (list->count == 0) return tdict_arrow_import_tree(m, schema, NULL, out, err);
@@ -224,7 +224,7 @@ tdict_status tdict_arrow_import_stream(struct ArrowArrayStream *stream, const td
   tdict_tree *tree, *made = NULL;
   tdict_status status = open_stream(&m, stream, options, out, &schema, err);
   if (status != TDICT_OK) return status;
-  /* All arrays need the same keys, so make all masks first. */
+  /* tdict_cat() needs the same keys in all trees, so first make the masks of all leaves. */
   const bool drops = m.options.nulls == TDICT_ARROW_NULLS_MASK && !m.options.mask_all;
   m.options.mask_all = m.options.mask_all || drops;
   do {

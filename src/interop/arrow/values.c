@@ -11,7 +11,7 @@
 /* A column of values that is being exported. */
 typedef struct column {
   const tdict_nontensor *values;
-  bool is_single; /* one value for the whole tree, which is repeated */
+  bool is_single; /* one value for the whole tree, repeated in each row */
   int64_t num_rows, num_nulls;
   int64_t text_bytes;
 } column;
@@ -22,7 +22,7 @@ static void read_row(const column *c, int64_t row, tdict_value *out) {
 
 static bool has_text(int32_t kind) { return kind == TDICT_VALUE_TEXT || kind == TDICT_VALUE_JSON; }
 
-/* Counts nulls and bytes of text. Returns the bit set of the kinds other than null. */
+/* Counts nulls and bytes of text. Writes the bit set of the kinds other than null to *kinds. */
 static tdict_status measure(column *c, unsigned *kinds, tdict_error *err) {
   tdict_value value;
   int64_t length = 0;
@@ -53,7 +53,7 @@ static const char *choose_format(const column *c, unsigned kinds) {
   return NULL;
 }
 
-/* Sets the bitmap of rows that are not null, if there are nulls. */
+/* If there are nulls, sets the buffer of validity, whose bits are 1 for rows that are not null. */
 static tdict_status set_validity(tdict_arrow_exporter *e, const column *c, const tdict_arrow_node *node,
                                  tdict_error *err) {
   tdict_tensor *bits;
@@ -68,7 +68,8 @@ static tdict_status set_validity(tdict_arrow_exporter *e, const column *c, const
   return tdict_arrow_export_place(e, node, 0, bits, err);
 }
 
-/* Writes the number of a value to element `i`. Returns false if float64 cannot hold an integer. */
+/* Writes the number of a value to element `i`. Returns false if the column is float64, and float64 cannot hold the
+ * integer exactly. */
 static bool write_number(const tdict_value *value, char type, void *data, int64_t i) {
   const double real = value->kind == TDICT_VALUE_INTEGER ? (double)value->integer : value->real;
   if (type == 'b') {

@@ -17,20 +17,21 @@ typedef union export_leaf {
   tdict_dl_legacy legacy;
 } export_leaf;
 
-/* The block of one call. Followed by the managed tensors, the storages, and the shapes and strides. */
+/* The block of one call. The managed tensors, the storages, and the shapes and strides follow the struct. */
 typedef struct export_block {
-  _Atomic(int64_t) refs; /* managed tensors whose deleters have not run, and the array of entries */
-  tdict_gpu *gpu;        /* retained; the gpu of the consumer's stream. NULL: nothing is recorded */
+  _Atomic(int64_t) refs; /* counts managed tensors whose deleters have not run, and the array of entries */
+  tdict_gpu *gpu;        /* retained; the gpu of the consumer's stream. NULL: no use is recorded */
   tdict_cu_stream handle;
   char *names; /* owned; NULL for a single tensor */
   export_leaf *leaves;
-  tdict_storage **storages; /* retained; neighbours that are equal are counted once */
+  tdict_storage **storages; /* retained; a storage of several consecutive leaves is listed once */
   size_t num_storages;
   int64_t *dims;
   tdict_dlpack_entry entries[];
 } export_block;
 
-/* Drops `count` references. The consumer's stream is recorded before the storages are released. */
+/* Drops `count` references. When the last reference is dropped, records the work on the consumer's stream as a use of
+ * the storages. Then releases the storages and frees the block. */
 static void drop_block(export_block *b, int64_t count) {
   if (atomic_fetch_sub_explicit(&b->refs, count, memory_order_acq_rel) != count) return;
   if (b->gpu) tdict_dlpack_record_consumer(b->gpu, b->handle, b->storages, b->num_storages);
@@ -56,8 +57,8 @@ static tdict_status fail_at_leaf(const exporter *e, size_t i, tdict_status statu
   return e->names ? tdict_error_at(err, status, e->names + e->leaves[i].name) : status;
 }
 
-/* Allocates the block for the leaves. All of its members are set, except the managed tensors, shapes and strides. The
- * leaves are in memory, so the sum of sizes cannot overflow. */
+/* Allocates the block for the leaves, and lists the storages in the block. The caller sets all other members. The size
+ * cannot overflow, because all leaves are already in memory. */
 static export_block *allocate_block(const exporter *e) {
   size_t num_storages = 0, num_dims = 0;
   const tdict_storage *last = NULL;
@@ -82,7 +83,7 @@ static export_block *allocate_block(const exporter *e) {
   return b;
 }
 
-/* Fills one managed tensor. `dims` has room for its shape and strides. */
+/* Fills one managed tensor. `dims` receives the shape and the strides. */
 static tdict_status fill_leaf(const exporter *e, export_block *b, size_t i, int64_t *dims, tdict_error *err) {
   const tdict_tensor *t = e->leaves[i].tensor;
   const bool read_only = e->o.read_only || (t->storage->flags & TDICT_STORAGE_READ_ONLY);
@@ -111,7 +112,8 @@ static tdict_status fill_leaf(const exporter *e, export_block *b, size_t i, int6
   return TDICT_OK;
 }
 
-/* Fills all managed tensors, orders the consumer, and refuses tensors whose bytes are lost. Retains nothing. */
+/* Fills all managed tensors, and orders the consumer after the work that uses the bytes. Returns TDICT_EINVAL if bytes
+ * are lost. Retains no storage. */
 static tdict_status fill_block(const exporter *e, export_block *b, tdict_error *err) {
   int64_t *dims = b->dims;
   for (size_t i = 0; i < e->count; i++) {
@@ -129,7 +131,8 @@ static tdict_status fill_block(const exporter *e, export_block *b, tdict_error *
   return status;
 }
 
-/* Makes the block. Its references belong to the managed tensors, and one of them to the entries if there are any. */
+/* Makes the block. Each managed tensor holds a reference to the block. The entries of a tree together hold one more
+ * reference. */
 static tdict_status make_block(const exporter *e, export_block **out, tdict_error *err) {
   export_block *b = allocate_block(e);
   if (!b) return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory for %zu managed tensors", e->count);
@@ -188,7 +191,7 @@ tdict_status tdict_dlpack_export_legacy(tdict_context *context, const tdict_tens
   return status;
 }
 
-/* Fills the array of entries. The block takes the names of the list. */
+/* Fills the array of entries. Moves the names from the list to the block. */
 static void fill_entries(const exporter *e, export_block *b, tdict_dlpack_leaves *list) {
   b->names = list->names;
   list->names = NULL;

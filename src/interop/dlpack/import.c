@@ -36,7 +36,8 @@ static incoming open_legacy(struct DLManagedTensor *managed) {
   return (incoming){&m->tensor, false, delete_legacy, m};
 }
 
-/* Returns TDICT_EFORMAT for another major version. DLPack requires that a newer tensor is deleted. */
+/* Returns TDICT_EFORMAT for another major version. If the version is newer, also deletes the tensor, as DLPack
+ * requires, and sets *managed to NULL. */
 static tdict_status check_version(struct DLManagedTensorVersioned **managed, tdict_error *err) {
   tdict_dl_versioned *m = (tdict_dl_versioned *)(void *)*managed;
   const uint32_t major = m->major, minor = m->minor;
@@ -54,7 +55,7 @@ typedef struct importer {
   tdict_context *context;
   tdict_dlpack_import_options o;
   tdict_dlpack_stream producer;
-  tdict_fence *filler; /* owned; the work on the producer's stream. NULL: no stream */
+  tdict_fence *filler; /* owned; fence of the work on the producer's stream. NULL: no stream */
   bool host_has_waited;
 } importer;
 
@@ -70,7 +71,8 @@ static void end_import(importer *im) {
   if (im->filler) im->filler->ops->release(im->filler);
 }
 
-/* Makes the first use of the bytes wait for the producer. Host threads read host memory at once, so wait here. */
+/* Makes later uses of the bytes wait for the producer's stream. If the bytes are in host memory, waits in this call,
+ * because host threads may read the bytes immediately. */
 static tdict_status order_after_producer(importer *im, tdict_storage *s, tdict_error *err) {
   if (!im->filler) return TDICT_OK;
   if (s->device.type != TDICT_DEVICE_CPU) return tdict_storage_add_filler(s, im->filler, err);
@@ -95,7 +97,7 @@ static tdict_status make_tensor(importer *im, const incoming *in, tdict_tensor *
   tdict_tensor_desc desc;
   tdict_tensor *tensor, *copy;
   tdict_status status = tdict_dlpack_read(in->tensor, in->read_only, &desc, err);
-  /* DLPack gives managed memory no device index, so the producer's stream says which device uses the memory. */
+  /* DLPack gives CUDA managed memory no device index, so take the device of the producer's stream. */
   if (status == TDICT_OK && in->tensor->device.type == TDICT_DL_CUDA_MANAGED && im->producer.gpu)
     desc.device = im->producer.device;
   if (status == TDICT_OK) status = tdict_tensor_from_data(&desc, NULL, NULL, &tensor, err);
@@ -187,7 +189,7 @@ static tdict_status check_entry(const tdict_dlpack_entry *entry, size_t i, tdict
   return tdict_error_at(err, TDICT_EINVAL, entry->name);
 }
 
-/* Makes the tensors and sets them in the tree. On success and failure, the caller owns a reference to each tensor. */
+/* Makes the tensors and sets them in the tree. The caller releases the tensors, on success and on failure. */
 static tdict_status make_leaves(importer *im, const tdict_dlpack_entry *entries, size_t count, tdict_tree *tree,
                                 tdict_tensor **tensors, tdict_error *err) {
   for (size_t i = 0; i < count; i++) {
@@ -202,7 +204,8 @@ static tdict_status make_leaves(importer *im, const tdict_dlpack_entry *entries,
   return TDICT_OK;
 }
 
-/* Returns an error if an entry has replaced another one. The tree then has fewer leaves than entries. */
+/* Returns an error if one entry has replaced another entry in the tree. The tree then has fewer leaves than there are
+ * entries. */
 static tdict_status check_names(const tdict_dlpack_entry *entries, size_t count, const tdict_tree *tree,
                                 tdict_tensor *const *tensors, tdict_error *err) {
   if (tdict_num_leaves(tree) == count) return TDICT_OK;
@@ -217,7 +220,7 @@ static tdict_status check_names(const tdict_dlpack_entry *entries, size_t count,
   return tdict_error_at(err, status, entries[i].name);
 }
 
-/* Makes the tree, and then takes all managed tensors at once. */
+/* Makes the tree. Takes the managed tensors only after all steps that can fail. */
 static tdict_status import_entries(importer *im, tdict_dlpack_entry *entries, size_t count, tdict_tree **out,
                                    tdict_error *err) {
   tdict_tree *tree = NULL;

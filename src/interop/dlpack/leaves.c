@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tree/objects.h"
 
-/* Makes room for `bytes` bytes in a buffer that doubles its size. */
+/* Grows a buffer to at least `bytes` bytes. Doubles the size, so that many small additions need few copies. */
 static bool reserve(char **buffer, size_t *cap, size_t bytes) {
   if (*buffer && bytes <= *cap) return true;
   const size_t larger = *cap * 2 > bytes ? *cap * 2 : bytes;
@@ -18,7 +18,8 @@ static bool reserve(char **buffer, size_t *cap, size_t bytes) {
   return true;
 }
 
-/* Writes a dot, if `mark` is not 0, and the escaped key. Returns the end of the text, which is ended by 0. */
+/* Writes the escaped key and a final 0. If `mark` is not 0, writes a dot before the key. Returns the address of the
+ * final 0. */
 static char *write_key(char *to, size_t mark, const tdict_key *key) {
   if (mark) *to++ = '.';
   for (const char *c = key->name; *c; c++) {
@@ -29,10 +30,10 @@ static char *write_key(char *to, size_t mark, const tdict_key *key) {
   return to;
 }
 
-/* The largest number of bytes that write_key() writes. */
+/* Returns the largest number of bytes that write_key() writes. */
 static size_t measure_key(const tdict_key *key) { return 2 + 2 * (size_t)key->length; }
 
-/* Adds a tensor, whose path is the first `mark` bytes of list->path and a key. */
+/* Adds a tensor to the list. The path of the tensor is the first `mark` bytes of list->path, and then the key. */
 static bool add_leaf(tdict_dlpack_leaves *list, size_t mark, const tdict_key *key, const tdict_tensor *tensor) {
   if (list->count == list->cap) {
     const size_t cap = list->cap ? 2 * list->cap : 64;
@@ -49,7 +50,7 @@ static bool add_leaf(tdict_dlpack_leaves *list, size_t mark, const tdict_key *ke
   return true;
 }
 
-/* Sets list->path to its first `mark` bytes and a key. Writes its length to *length. */
+/* Puts a key after the first `mark` bytes of list->path. Writes the length of the new path to *length. */
 static bool enter_path(tdict_dlpack_leaves *list, size_t mark, const tdict_key *key, size_t *length) {
   if (!reserve(&list->path, &list->cap_path, mark + measure_key(key))) return false;
   *length = (size_t)(write_key(list->path + mark, mark, key) - list->path);

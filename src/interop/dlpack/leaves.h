@@ -1,13 +1,13 @@
-/* Lists the tensors of a tree with their paths, for exports. Objects are listed by the tensors that their `flatten`
- * returns. One call owns the list. Thread rule: used by one thread at a time. */
+/* Lists the tensors of a tree with their paths, for exports. For an object, the list has the tensors that the object's
+ * `flatten` returns. The caller owns the list. Thread rule: used by one thread at a time. */
 #ifndef TDICT_INTEROP_DLPACK_LEAVES_H
 #define TDICT_INTEROP_DLPACK_LEAVES_H
 
 #include "tree/node.h"
 
 typedef struct tdict_dlpack_leaf {
-  const tdict_tensor *tensor; /* borrowed from the tree, or from a tree of `flattened` */
-  size_t name;                /* offset of its path in `names` */
+  const tdict_tensor *tensor; /* borrowed from the tree, or from a tree in `flattened` */
+  size_t name;                /* offset of the tensor's path in `names` */
 } tdict_dlpack_leaf;
 
 typedef struct tdict_dlpack_leaves {
@@ -15,9 +15,9 @@ typedef struct tdict_dlpack_leaves {
   size_t count, cap;
   char *names; /* paths, each ended by 0 */
   size_t name_bytes, cap_names;
-  char *path; /* path of the node that is walked */
+  char *path; /* path of the node or object that is visited */
   size_t cap_path;
-  tdict_tree **flattened; /* owned */
+  tdict_tree **flattened; /* owned; the trees of the objects */
   size_t num_flattened;
 } tdict_dlpack_leaves;
 

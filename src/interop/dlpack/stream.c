@@ -31,7 +31,7 @@ tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *s, const tdict
   return TDICT_OK;
 }
 
-/* Fences that a stream must wait for. Owns a reference to each. */
+/* Fences that a stream must wait for. Owns a reference to each fence. */
 typedef struct fence_set {
   tdict_fence **fences;
   size_t count, cap;
@@ -55,7 +55,7 @@ static void add_fence(void *user, tdict_fence *fence) {
   set->fences[set->count++] = fence;
 }
 
-/* Makes the stream wait for the fences, and the host for fences that a stream cannot wait for. */
+/* Makes the stream wait for the fences. If a stream cannot wait for a fence, the host waits for the fence. */
 static tdict_status wait_for_fences(const tdict_dlpack_stream *s, const fence_set *set, tdict_error *err) {
   tdict_gpu_scope scope;
   if (set->no_memory) return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory for the work to wait for");
@@ -104,7 +104,7 @@ void tdict_dlpack_record_consumer(tdict_gpu *gpu, tdict_cu_stream handle, tdict_
     recorded = !is_used_by(storages[i], gpu) || tdict_storage_add_use(storages[i], use, NULL) == TDICT_OK;
   if (use) use->ops->release(use);
   if (recorded) return;
-  /* If the stream is lost or being captured, or belongs to the parent process, there is nothing to wait for. */
+  /* The host cannot wait for a stream that is lost or being captured, or that belongs to the parent process. */
   if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK &&
       tdict_gpu_refuse_capture(gpu, handle, "dlpack", NULL) == TDICT_OK)
     (void)!tdict_gpu_sync_stream(gpu, handle, NULL);

@@ -60,7 +60,7 @@ tdict_status tdict_dlpack_describe(const tdict_tensor *t, bool pinned_as_cpu, td
   return TDICT_OK;
 }
 
-/* Reads the device. Host memory has no index in tdict. */
+/* Reads the device. Ignores the index of host memory, because the cpu has no index in tdict. */
 static tdict_status read_device(tdict_dl_device from, tdict_tensor_desc *out, tdict_error *err) {
   switch (from.type) {
   case TDICT_DL_CUDA_HOST:
