@@ -93,7 +93,8 @@ typedef struct tdict_difference {
  *
  *  The devices, locks and strides of the trees may differ. Tensors on a device are copied to the host one after
  *  another.
- *  Objects of one type are compared by their tensors. Leaves of tdict/nontensor.h are compared by their values.
+ *  Two objects of the same type are compared by their tensors. Leaves of tdict/nontensor.h are compared by their
+ *  values.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out  The first difference. If there is no difference, `differs` is false. Written on success only.
  *  @return #TDICT_OK, also if the trees differ; #TDICT_EINVAL a NULL pointer, a negative tolerance, or a tensor with

@@ -141,18 +141,19 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
  *  layout.
  *
  *  Each tree is one sequence. The first dimension of its tensors is the sequence dimension. The size of this dimension
- *  is the length of the sequence. All tensors of one tree must have the same length. The result has the tensors of all
- *  trees, one after another, with shape [sum of lengths, ...]. Tensors without dimensions and tensors at `stack_paths`
- *  have no sequence dimension. The call stacks these tensors, with shape [count, ...].
+ *  is the length of the sequence. In one tree, all tensors with a sequence dimension must have the same length. The
+ *  call concatenates these tensors of all trees, with shape [sum of lengths, ...]. Tensors without dimensions and
+ *  tensors at `stack_paths` have no sequence dimension. The call stacks these tensors, with shape [count, ...].
  *
  *  The result also has these int32 tensors:
  *  - `cu_seqlens` of shape [count + 1]: 0, the first length, the sum of the first two lengths, and so on;
  *  - `max_seqlen` without dimensions: the largest length;
- *  - `position_ids` of shape [sum of lengths], if the option is set: the positions 0, 1, 2, ... of each sequence.
+ *  - `position_ids` of shape [sum of lengths], if the option `position_ids` is set: the positions 0, 1, 2, ... of each
+ *    sequence.
  *
- *  If `num_tokens` and `num_sequences` are set, the shapes of the result do not depend on the lengths. Stacked tensors
- *  then have shape [num_sequences, ...]. Elements that belong to no sequence are set to `pad_value`, or to 0 in
- *  `position_ids`.
+ *  If `num_tokens` is set, this number replaces the sum of lengths in the shapes of the result. If `num_sequences` is
+ *  set, this number replaces count in the shapes. If both are set, the shapes do not depend on the lengths. Elements
+ *  that belong to no sequence are set to `pad_value`, or to 0 in `position_ids`.
  *
  *  The trees of the result have no batch dimension and no device. All tensors of the result share one storage. Each
  *  element of the trees is copied once.
@@ -162,8 +163,8 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
  *  @return #TDICT_OK; #TDICT_EINVAL there are no trees, a pointer is NULL, no tensor has a sequence dimension, or an
  *          option is out of range; #TDICT_EINVAL also if a tensor of the result would have more than six dimensions, or
  *          if a transfer into a tensor has failed; #TDICT_ESHAPE the lengths in one tree differ, other dimensions
- *          differ between trees, the lengths exceed `num_tokens`, or there are more than `num_sequences` trees;
- *          #TDICT_ENOTFOUND a key is missing in one of the trees, or no tensor is at one of the `stack_paths`;
+ *          differ between trees, the sum of the lengths exceeds `num_tokens`, or there are more than `num_sequences`
+ *          trees; #TDICT_ENOTFOUND a key is missing in one of the trees, or no tensor is at one of the `stack_paths`;
  *          #TDICT_EEXIST the trees have an entry at the path of a new tensor; #TDICT_ETYPE and #TDICT_EDTYPE as
  *          tdict_stack(); #TDICT_EWRONGDEVICE a tensor, or `memory`, is not in host memory; #TDICT_EOVERFLOW the sum of
  *          the lengths or `num_tokens` does not fit int32, or an integer dtype cannot hold `pad_value`; #TDICT_ENOTSUP

@@ -1,9 +1,9 @@
 /* Declares functions for the hooks `pin_memory` and `to_device` of a tdict_type.
  *
- * A hook may also call any other function of the library on the same context, and may wait for other transfers. Such a
- * wait ends even if all threads of the pool are busy. If a hook waits for the transfer that runs the hook, the wait
- * returns #TDICT_EDEADLOCK. Thread rule: the tdict_hook belongs to the thread that runs the hook, until the hook
- * returns. */
+ * A hook may also call other functions of the library with the same context, and may wait for other transfers. Such a
+ * wait ends even if all threads of the context's pool are busy. If a hook waits for the transfer that runs the hook,
+ * the wait returns #TDICT_EDEADLOCK. Thread rule: the tdict_hook belongs to the thread that runs the hook, until the
+ * hook returns. */
 #ifndef TDICT_HOOK_H
 #define TDICT_HOOK_H
 

@@ -199,7 +199,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_batch_info(const tdict_l
  *  may save the struct in any format. The rank is not part of the state, so all ranks may use one state. */
 typedef struct tdict_loader_state {
   size_t struct_size;
-  int64_t epoch, batch;   /**< the epoch, and how many of its batches were delivered or failed */
+  int64_t epoch, batch;   /**< the epoch, and how many batches of this epoch were delivered or failed */
   int64_t dataset_length; /**< samples in the dataset; -1: a stream */
   int64_t batch_size;
   int64_t num_indices;   /**< the number of indices of the sampler; -1: a stream */
