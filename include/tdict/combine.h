@@ -4,8 +4,9 @@
  * device. The result has the key order of the first tree, and is not locked. All new tensors in one memory share one
  * storage, except masks and ragged leaves. Objects are joined as tdict/object.h describes.
  * If a child of the first tree has additional batch dimensions, the same child of the result has these dimensions too.
- * The result has the device of the first tree. If the first tree has a device and the option `memory` is set, the
- * result has the device of `memory` instead. The result of tdict_pack_sequence() has no batch dimensions and no device.
+ * The result and its children have the devices of the first tree and its children. If the option `memory` is set, the
+ * device of `memory` replaces each of these devices. The result of tdict_pack_sequence() has no batch dimensions and no
+ * device.
  * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The functions allocate one
  * storage per memory, one block for the structs of all tensors, and one block per node. The functions that write into
  * `dst` allocate only temporary lists, and views of the rows of ragged leaves. Hooks of objects may allocate more.
