@@ -9,15 +9,17 @@ TDICT_BEGIN_DECLS
 /** @brief Makes a shallow copy: new nodes that share the tensors and objects of @p tree.
  *
  *  Changes to the keys of either tree do not affect the other tree. Writes to elements are visible in both trees. The
- *  copy is not locked. During the call, other threads may read @p tree and change earlier copies.
+ *  copy is not locked. During the call, other threads may read @p tree. Other threads may also change trees that
+ *  earlier calls of tdict_clone() returned.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
- *  @note Cost: O(nodes), plus O(keys) of each node that has child trees. No element is read or copied. A node without
- *        child trees shares its list of tensors with its copy. The first change to the keys of either node copies this
- *        list. The change may therefore return #TDICT_ENOMEM. */
+ *  @note Cost: O(nodes), plus O(keys) of each node that has child trees. No element is read or copied. A node shares
+ *        its table of keys with its copy. A node without child trees also shares its list of tensors and objects. The
+ *        first change to either node copies the shared table or list. This change may therefore return
+ *        #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
-/** @brief Makes a deep copy: new nodes and new elements. The elements of each tensor are in C order. All new tensors in
- *  one memory share one storage.
+/** @brief Makes a deep copy: new nodes and new elements. Each new tensor is in C order. All new tensors in one memory
+ *  share one storage.
  *
  *  If the type of an object has a `clone` hook, the hook copies the object. Otherwise the tensors of the object are
  *  copied. The copy is not locked.
@@ -51,7 +53,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, 
  *          with the path of the tensor.
  *  @note Cost: one copy of all bytes, plus O(tensors + nodes). Copies from or to a device run one after another. The
  *        call copies between host memory and a device, and within one device. The call cannot copy from one device to
- *        another. In this case, consolidate the tree on its device and then call tdict_to_device(). */
+ *        another device. To obtain a consolidated tree on another device, consolidate the tree on its own device first,
+ *        and then call tdict_to_device(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out,
                                                          tdict_error *err);
 /** @brief Returns true if the tree is consolidated. NULL is not consolidated. */
@@ -66,7 +69,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_consolidated_bytes(const tdict_tree
 /** Options of tdict_compare(). */
 typedef struct tdict_compare_options {
   size_t struct_size;
-  /** Two elements a and b are equal if |a - b| <= absolute + relative * |b|. Both tolerances are 0 by default. */
+  /** Element x of the first tree and element y of the second tree are equal if |x - y| <= absolute + relative*|y|. Both
+   * tolerances are 0 by default. */
   double relative, absolute;
   bool nan_equal; /**< true: NaN equals NaN; default false */
 } tdict_compare_options;
@@ -89,13 +93,14 @@ typedef struct tdict_difference {
  *
  *  The devices, locks and strides of the trees may differ. Tensors on a device are copied to the host one after
  *  another.
- *  Objects of one type are compared by their tensors. Leaves of tdict/nontensor.h are compared by their values.
+ *  Two objects of the same type are compared by their tensors. Leaves of tdict/nontensor.h are compared by their
+ *  values.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out  The first difference. If there is no difference, `differs` is false. Written on success only.
  *  @return #TDICT_OK, also if the trees differ; #TDICT_EINVAL a NULL pointer, a negative tolerance, or a tensor with
- *          lost bytes (see tdict/transfer.h), and err->path names the tensor; #TDICT_EWRONGDEVICE a tensor is on a
- *          device that belongs to no context; #TDICT_ENOTSUP two objects of a type without `flatten`; #TDICT_ENOMEM;
- *          #TDICT_EDEVICE.
+ *          lost bytes (see tdict/transfer.h), and err->path names the tensor; #TDICT_EWRONGDEVICE a tensor is in device
+ *          memory that belongs to the program and to no context; #TDICT_ENOTSUP two objects of a type without
+ *          `flatten`; #TDICT_ENOMEM; #TDICT_EDEVICE.
  *  @note Cost: O(keys), plus one read of the elements before the first difference. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,

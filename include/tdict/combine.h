@@ -3,14 +3,15 @@
  * The trees must have the same keys, in any order. Tensors at the same path must have the same dtype and be on the same
  * device. The result has the key order of the first tree, and is not locked. All new tensors in one memory share one
  * storage, except masks and ragged leaves. Objects are joined as tdict/object.h describes.
- * The trees of the result have the nested batch sizes and the device of the first tree. If the first tree has a device
- * and the option `memory` is set, the result has the device of this memory. The result of tdict_pack_sequence() has no
- * batch dimensions and no device.
+ * If a child of the first tree has additional batch dimensions, the same child of the result has these dimensions too.
+ * The result and its children have the devices of the first tree and its children. If the option `memory` is set, the
+ * device of `memory` replaces each of these devices. The result of tdict_pack_sequence() has no batch dimensions and no
+ * device.
  * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The functions allocate one
- * storage per memory, one block for all tensors, and one block per node. The functions that write into `dst` allocate
- * only temporary lists, and views of the rows of ragged leaves. Hooks of objects may allocate more.
- * A program can change a child tree so that a tensor no longer begins with the batch size of the tree (see
- * tdict/tree.h). All functions except tdict_pack_sequence() then return #TDICT_ESHAPE.
+ * storage per memory, one block for the structs of all tensors, and one block per node. The functions that write into
+ * `dst` allocate only temporary lists, and views of the rows of ragged leaves. Hooks of objects may allocate more.
+ * A program can change a child tree so that a tensor of the child no longer begins with the batch size of the parent
+ * (see tdict/tree.h). All functions except tdict_pack_sequence() then return #TDICT_ESHAPE.
  * Thread rule: as in tdict/tree.h. The functions read the trees of `items` and write `dst`. */
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H
@@ -28,11 +29,12 @@ typedef struct tdict_join_options {
   /** Memory of the result. NULL (default): tensors on a device are joined in the memory of the first tree, other
    *  tensors in plain host memory. */
   tdict_memory *memory;
-  /** true: if the first sizes of the tensors at a key differ, tdict_stack() makes a ragged leaf (tdict/ragged.h). Other
-   *  functions then return #TDICT_EINVAL. Default false. */
+  /** true: if the tensors at a key differ in the size of their first dimension, tdict_stack() makes a ragged leaf
+   *  (tdict/ragged.h). If `ragged` is true, tdict_cat(), tdict_stack_into(), tdict_cat_into() and tdict_pad_sequence()
+   *  return #TDICT_EINVAL. Default false. */
   bool ragged;
-  /** Path at which tdict_pad_sequence() adds a tree of masks. If `masks` is set, other functions return #TDICT_EINVAL.
-   *  NULL (default): no masks. */
+  /** Path at which tdict_pad_sequence() adds a tree of masks. If `masks` is set, tdict_stack(), tdict_cat(),
+   *  tdict_stack_into() and tdict_cat_into() return #TDICT_EINVAL. NULL (default): no masks. */
   const char *masks;
 } tdict_join_options;
 static inline tdict_join_options tdict_join_options_default(void) {
@@ -46,8 +48,8 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *
  *  The trees must have equal batch sizes. The result has this batch size, with the size @p count inserted at dimension
  *  `dim`. Element i of the new dimension is a copy of tree i.
- *  If the option `ragged` is set, the trees must have no batch dimension. The tensors at one key may then differ in
- *  their first size. The result has a ragged leaf with int64 offsets at such a key.
+ *  If the option `ragged` is set, the trees must have no batch dimension. The tensors at one key may then differ in the
+ *  size of their first dimension. If these sizes differ, the result has a ragged leaf with int64 offsets at the key.
  *  @param[in] items  @p count trees, borrowed.
  *  @param[in] options  NULL for the defaults.
  *  @param[out] out  New tree, owned by the caller; written on success only.
@@ -58,7 +60,8 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *          object; #TDICT_ESHAPE if batch sizes or shapes differ, or if a ragged leaf would be in a child tree with a
  *          batch dimension; #TDICT_EDTYPE if dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on
  *          different devices; #TDICT_ENOTSUP if `ragged` is set and an object has no `stack` hook; #TDICT_ENOMEM; the
- *          errors of objects, see tdict/object.h. err->path names the key, and the message names the tree. */
+ *          errors of objects, see tdict/object.h. err->path names the key, and the message gives the index of the tree
+ *          in @p items. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);
@@ -85,7 +88,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const 
 /** @brief Concatenates trees like tdict_cat(), but writes the result into the storages of @p dst. tdict_stack_into()
  *  describes the rules for @p dst and the errors.
  *
- *  A ragged leaf of @p dst (tdict/ragged.h) must have the offsets of the result, else the call returns
+ *  If a ragged leaf of @p dst (tdict/ragged.h) does not have the offsets of the result, the call returns
  *  #TDICT_ESHAPE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count,
                                                       const tdict_join_options *options, tdict_tree *dst,
@@ -93,13 +96,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *i
 /** @brief Stacks the @p count trees of @p items, which are sequences of different lengths, and pads the shorter
  *  sequences.
  *
- *  The first batch dimension of each tree is the sequence dimension. The result has the batch size [count, longest,
- *  ...]. Elements after the end of a sequence are set to @p value, converted to the dtype of the tensor. For bool, 0 is
- *  false and every other number is true.
+ *  The first batch dimension of each tree is the sequence dimension. The result has the batch size [count, length of
+ *  the longest sequence, ...]. Elements after the end of a sequence are set to @p value, converted to the dtype of the
+ *  tensor. For bool, 0 is false and every other number is true.
  *
- *  If the option `masks` is set, the result also has a tree of masks at the path `masks`. The tree has one bool tensor
- *  for each tensor of the result, at the same path. The shape of each mask is the batch size of the result. A mask is
- *  true where an element belongs to a sequence, and false in the padding. All masks share one storage.
+ *  If the option `masks` is set, the result also has a tree of masks at the path `masks`. The tree of masks has one
+ *  bool tensor for each tensor of the result, at the same path. The shape of each mask is the batch size of the result.
+ *  A mask is true where an element belongs to a sequence, and false in the padding. All masks share one storage.
  *  @param[in] options  Only `memory` and `masks` are used; `dim` must be 0, and `ragged` false.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL if a tree has no batch dimension; #TDICT_EOVERFLOW if an
  *          integer dtype cannot hold @p value; #TDICT_ENOTSUP if a tensor is on a device and the bytes of the padding
@@ -115,7 +118,7 @@ typedef struct tdict_pack_options {
   size_t struct_size;
   const char *cu_seqlens;         /**< path of the offsets in the result; default "cu_seqlens" */
   const char *max_seqlen;         /**< path of the largest length in the result; default "max_seqlen" */
-  const char *position_ids;       /**< path of the positions in the result; NULL (default): none */
+  const char *position_ids;       /**< path of the positions in the result; NULL (default): no positions */
   const char *const *stack_paths; /**< paths of tensors to stack, not to concatenate */
   size_t num_stack_paths;
   /** Size of the first dimension of the concatenated tensors. Elements after the last sequence are set to `pad_value`.
@@ -139,18 +142,19 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
  *  layout.
  *
  *  Each tree is one sequence. The first dimension of its tensors is the sequence dimension. The size of this dimension
- *  is the length of the sequence. All tensors of one tree must have the same length. The result has the tensors of all
- *  trees, one after another, with shape [sum of lengths, ...]. Tensors without dimensions and tensors at `stack_paths`
- *  have no sequence dimension. The call stacks these tensors, with shape [count, ...].
+ *  is the length of the sequence. In one tree, all tensors with a sequence dimension must have the same length. The
+ *  call concatenates these tensors of all trees, with shape [sum of lengths, ...]. Tensors without dimensions and
+ *  tensors at `stack_paths` have no sequence dimension. The call stacks these tensors, with shape [count, ...].
  *
  *  The result also has these int32 tensors:
  *  - `cu_seqlens` of shape [count + 1]: 0, the first length, the sum of the first two lengths, and so on;
  *  - `max_seqlen` without dimensions: the largest length;
- *  - `position_ids` of shape [sum of lengths], if the option is set: the positions 0, 1, 2, ... of each sequence.
+ *  - `position_ids` of shape [sum of lengths], if the option `position_ids` is set: the positions 0, 1, 2, ... of each
+ *    sequence.
  *
- *  If `num_tokens` and `num_sequences` are set, the shapes of the result do not depend on the lengths. Stacked tensors
- *  then have shape [num_sequences, ...]. Elements that belong to no sequence are set to `pad_value`, or to 0 in
- *  `position_ids`.
+ *  If `num_tokens` is set, this number replaces the sum of lengths in the shapes of the result. If `num_sequences` is
+ *  set, this number replaces count in the shapes. If both are set, the shapes do not depend on the lengths. Elements
+ *  that belong to no sequence are set to `pad_value`, or to 0 in `position_ids`.
  *
  *  The trees of the result have no batch dimension and no device. All tensors of the result share one storage. Each
  *  element of the trees is copied once.
@@ -160,8 +164,8 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
  *  @return #TDICT_OK; #TDICT_EINVAL there are no trees, a pointer is NULL, no tensor has a sequence dimension, or an
  *          option is out of range; #TDICT_EINVAL also if a tensor of the result would have more than six dimensions, or
  *          if a transfer into a tensor has failed; #TDICT_ESHAPE the lengths in one tree differ, other dimensions
- *          differ between trees, the lengths exceed `num_tokens`, or there are more than `num_sequences` trees;
- *          #TDICT_ENOTFOUND a key is missing in one of the trees, or no tensor is at one of the `stack_paths`;
+ *          differ between trees, the sum of the lengths exceeds `num_tokens`, or there are more than `num_sequences`
+ *          trees; #TDICT_ENOTFOUND a key is missing in one of the trees, or no tensor is at one of the `stack_paths`;
  *          #TDICT_EEXIST the trees have an entry at the path of a new tensor; #TDICT_ETYPE and #TDICT_EDTYPE as
  *          tdict_stack(); #TDICT_EWRONGDEVICE a tensor, or `memory`, is not in host memory; #TDICT_EOVERFLOW the sum of
  *          the lengths or `num_tokens` does not fit int32, or an integer dtype cannot hold `pad_value`; #TDICT_ENOTSUP

@@ -24,7 +24,9 @@ typedef struct tdict_context_options {
    *  but at least 8. The threads of the pool block all signals. */
   int32_t num_threads;
   size_t staging_bytes; /**< bytes of each device's pinned staging ring; default 64 MiB, at least 64 KiB */
-  size_t pinned_bytes;  /**< maximum of live and cached bytes in the pinned pool; 0 (default): no limit */
+  /** Maximum number of bytes in the pool of pinned memory. Freed bytes that the pool keeps for reuse also count. 0
+   *  (default): no limit. */
+  size_t pinned_bytes;
   /** Maximum number of freed bytes that each device keeps for reuse. Default: SIZE_MAX, which means no limit. */
   size_t device_cache_bytes;
   /** Receives log messages; NULL (default): no log. The library calls `log` on any thread. `log` must not call the
@@ -64,19 +66,19 @@ static inline tdict_context_options tdict_context_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_create(const tdict_context_options *options, tdict_context **out,
                                                             tdict_error *err);
 /** @brief Destroys a context: waits for running transfers, joins the threads and frees unused memory. NULL is allowed.
- *  Trees, tensors and futures outlive the context, and are released as usual. No other call on the context may run at
- *  the same time or later. */
+ *  Trees, tensors and futures stay valid after this call. The program must still release these objects. No other call
+ *  on the context may run at the same time or later. */
 TDICT_API void tdict_context_destroy(tdict_context *context);
 
 /** @brief Returns the default device.
- *  @param[out] why  If the default device is not a CUDA device, receives the reason, with the status #TDICT_ENODEVICE.
- *          Otherwise untouched. May be NULL. */
+ *  @param[out] why  If the default device is not a CUDA device, the call writes the reason and the status
+ *          #TDICT_ENODEVICE to @p why. Otherwise @p why is unchanged. May be NULL. */
 TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
-/** @brief Frees cached memory until at most @p keep_bytes are cached. For tdict_cpu(), the function frees cached pinned
- *  memory. For another device, the function frees cached memory of that device. If the device is absent, the function
- *  does nothing. */
+/** @brief Frees memory that is kept for reuse, until at most @p keep_bytes bytes are kept. For tdict_cpu(), the
+ *  function frees pinned memory. For another device, the function frees memory of that device. If the device is absent,
+ *  the function does nothing. */
 TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
 /** @brief Returns the context's pool of pinned (page-locked) host memory.
@@ -120,7 +122,7 @@ typedef struct tdict_allocator {
   size_t struct_size;
   tdict_device
       device;  /**< device of the allocated memory: the cpu or a device of the context; "auto": the default device */
-  bool pinned; /**< cpu only: the memory is page-locked for the context's devices */
+  bool pinned; /**< true: the memory is page-locked for the context's devices; allowed only for the cpu */
   /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. The library calls the function
    *  on any thread, and holds no lock during the call. */
   void *(*allocate)(void *user, size_t bytes);
@@ -160,11 +162,11 @@ TDICT_API void tdict_stream_destroy(tdict_context *context, tdict_stream stream)
 TDICT_API TDICT_NODISCARD tdict_status tdict_stream_synchronize(tdict_context *context, tdict_stream stream,
                                                                 tdict_error *err);
 
-/** Driver resources that the library holds. Streams and events are counted for all devices of one driver together: all
- *  CUDA devices, or all simulated devices. */
+/** Driver resources that the library holds. Pinned memory, streams and events are counted for all devices of one driver
+ *  together: all CUDA devices, or all simulated devices. */
 typedef struct tdict_device_counts {
-  size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory, for all devices of one driver */
-  size_t device_bytes;                    /**< bytes of device memory that storages use; without cached blocks */
+  size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory now, and their maximum */
+  size_t device_bytes;                    /**< bytes of device memory that storages use; freed blocks do not count */
   int64_t num_streams, num_events;        /**< streams and events that the library has created and not destroyed */
 } tdict_device_counts;
 /** @brief Reads how many driver resources the library holds on a device.

@@ -18,7 +18,7 @@
  * A number that is too large for a float dtype becomes infinity. For F8E4M3, which has no infinity, the number becomes
  * NaN. A NaN stays NaN, but its sign and payload are unspecified.
  * The error for a number outside the range of an integer dtype is #TDICT_EOVERFLOW. Infinities and NaN are outside
- * every range. The message names the index of the first such element in C order, its value and the range.
+ * every range. The message names the first element outside the range in C order: its index, its value and the range.
  * PyTorch 2.11 gives the same results, with two exceptions. PyTorch does not check the range of integers. If PyTorch
  * converts F64 or a large integer to a float of 8 or 16 bits, it rounds twice, first to float32. PyTorch 2.15 also
  * differs: a number that is too large for F8E4M3 becomes the largest F8E4M3 number.
@@ -61,7 +61,7 @@ typedef struct tdict_dtype_options {
   size_t struct_size;
   /** Host memory in which the new elements are allocated. NULL (default): plain host memory. */
   tdict_memory *memory;
-  /** Returns true if the call is to convert the tensor. NULL (default): all tensors are converted. Before the
+  /** Returns true if tdict_to_dtype() is to convert the tensor. NULL (default): all tensors are converted. Before the
    *  conversion, the calling thread calls `filter` once for each tensor, in the order of tdict_visit(). */
   tdict_leaf_predicate filter;
   void *user;       /**< Passed to `filter`. */
@@ -77,8 +77,9 @@ static inline tdict_dtype_options tdict_dtype_options_default(void) {
 /** @brief Makes a tree whose tensors are converted to @p dtype.
  *
  *  The result has the keys, batch sizes, devices and locks of @p tree. The result shares tensors that already have this
- *  dtype, and tensors that the options leave out. All new tensors are in C order and share one storage. An object is
- *  converted through its tensors, as tdict/object.h describes. The result shares an object without `flatten`.
+ *  dtype. The result also shares tensors that `filter` or `floats_only` excludes from the conversion. All new tensors
+ *  are in C order and share one storage. An object is converted through its tensors, as tdict/object.h describes. The
+ *  result shares an object without `flatten`.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out  New tree, owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into a tensor has failed; #TDICT_EDTYPE @p dtype

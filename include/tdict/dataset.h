@@ -1,4 +1,4 @@
-/* Declares datasets. A dataset supplies the samples of a loader. A tdict_dataset is a table of functions. A program
+/* Declares datasets. A loader obtains its samples from a dataset. A tdict_dataset is a table of functions. A program
  * fills the table itself, or calls a function of this header that creates a dataset.
  *
  * Each sample has an index of 0 or more. A dataset must return equal samples for equal indices. A dataset has one or
@@ -16,8 +16,9 @@
 
 TDICT_BEGIN_DECLS
 
-/** A dataset. Its owner calls `release` once. If tdict_loader_create() succeeds, the loader owns the dataset. If a
- *  function returns a number that is not a tdict_status, the loader reports #TDICT_EHOOK. */
+/** A dataset. Its owner calls `release` once. If tdict_loader_create() succeeds, the loader owns the dataset. If
+ *  `fetch`, `fetch_batch` or `fetch_sample` returns a number that is not a tdict_status, the loader reports
+ *  #TDICT_EHOOK. */
 typedef struct tdict_dataset {
   size_t struct_size;
   const char *name; /**< for error messages; must live as long as the dataset; NULL: "dataset" */
@@ -41,16 +42,16 @@ typedef struct tdict_dataset {
    *  `fetch_batch` can be used, or if the loader's option `pad`, `pack` or `collate` is set. */
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);
   void (*release)(void *self); /**< releases `self`; NULL: does nothing */
-  /** true: calls that fetch run one at a time, in the order in which the batches are delivered. A call of
-   *  `sample_length` may run at the same time. Default false. */
+  /** true: calls of `fetch`, `fetch_batch` and `fetch_sample` run one at a time, in the order in which the batches are
+   *  delivered. A call of `sample_length` may run at the same time. Default false. */
   bool in_order;
   /** true: the result of `length` may change between epochs, but is never negative. The loader calls `length` at the
-   *  beginning of each epoch, see tdict_loader_next(). The call runs on the thread that calls the loader. Default
-   *  false. */
+   *  beginning of each epoch, see tdict_loader_next(). This call of `length` runs on the thread that calls
+   *  tdict_loader_next(). Default false. */
   bool length_varies;
-  /** Returns the number of tokens of sample @p index, 0 or more. NULL: the numbers are unknown. If the loader's option
-   *  `max_tokens` is set, the loader calls the function for all samples of an epoch before the first batch of the
-   *  epoch. The function should therefore be fast. */
+  /** Returns the number of tokens of sample @p index, 0 or more. NULL: the dataset does not know the number of tokens.
+   *  If the loader's option `max_tokens` is set, the loader calls `sample_length` for all samples of an epoch before
+   *  the first batch of the epoch. This function should therefore be fast. */
   int64_t (*sample_length)(void *self, int64_t index);
 } tdict_dataset;
 static inline tdict_dataset tdict_dataset_default(void) {
@@ -68,13 +69,13 @@ TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
  *
  *  The dataset owns a shallow clone of the tree. If the program later writes elements of the tree, the samples have the
  *  new values. If the program later sets or deletes keys of the tree, the samples do not change. While a loader uses
- *  the dataset, the program must not write elements, because workers may read the elements at any time. To write rows
- *  while a loader uses them, use a replay buffer (tdict/replay.h).
+ *  the dataset, the program must not write elements, because worker threads of the loader may read the elements at any
+ *  time. To write rows while a loader uses them, use a replay buffer (tdict/replay.h).
  *
  *  The tree may have leaves of tdict/nontensor.h, tdict/unbatched.h and tdict/ragged.h. The dataset then has only the
- *  function `fetch_sample`, so the loader makes a tree of each sample. A sample has one value of a column, and one row
- *  of a ragged leaf, as a tensor. All samples share a tensor without batch dimensions. If the loader stacks the
- *  samples, the values become a column again. The loader's option `pack` joins ragged rows.
+ *  function `fetch_sample`, so the loader makes a tree of each sample. A sample has one value of each column of values.
+ *  A sample has one row of each ragged leaf, as a tensor. All samples share the tensors of leaves of tdict/unbatched.h.
+ *  If the loader stacks the samples, the values become a column again. The loader's option `pack` joins ragged rows.
  *  @param[out] out  a dataset owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or the tree has no batch dimension; #TDICT_ESHAPE a leaf
  *          does not begin with the tree's batch size; #TDICT_EWRONGDEVICE a tensor is not in host memory;

@@ -1,9 +1,9 @@
 /* Declares functions for the hooks `pin_memory` and `to_device` of a tdict_type.
  *
- * A hook may also call any other function of the library on the same context, and may wait for other transfers. Such a
- * wait ends even if all threads of the pool are busy. If a hook waits for the transfer that runs the hook, the wait
- * returns #TDICT_EDEADLOCK. Thread rule: the tdict_hook belongs to the thread that runs the hook, until the hook
- * returns. */
+ * A hook may also call other functions of the library with the same context, and may wait for other transfers. Such a
+ * wait ends even if all threads of the context's pool are busy. If a hook waits for the transfer that runs the hook,
+ * the wait returns #TDICT_EDEADLOCK. Thread rule: the tdict_hook belongs to the thread that runs the hook, until the
+ * hook returns. */
 #ifndef TDICT_HOOK_H
 #define TDICT_HOOK_H
 
@@ -22,8 +22,8 @@ TDICT_API tdict_memory *tdict_hook_memory(const tdict_hook *hook);
 /** @brief Returns a stream for copies that the hook queues itself.
  *
  *  After the hook returns, the library waits for the work on the stream before the transfer ends. The object that the
- *  hook received lives until this work is done. The handle is NULL if the transfer moves the tree to the cpu, or if no
- *  stream could be created. */
+ *  hook received lives until this work is done. The member `handle` of the result is NULL if the transfer moves the
+ *  tree to the cpu, or if no stream could be created. */
 TDICT_API tdict_stream tdict_hook_stream(const tdict_hook *hook);
 /** @brief Returns true if the transfer has failed or was cancelled. The hook may then return an error early. */
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);
@@ -31,7 +31,8 @@ TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);
  *  retained. Otherwise the function returns a copy.
  *  @param[out] out  A new reference.
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into @p tensor has failed; #TDICT_EWRONGDEVICE the
- *          tensor is on a device; #TDICT_ENODEVICE no device reads pinned memory; #TDICT_ENOMEM. */
+ *          tensor is on a device; #TDICT_ENODEVICE the context has no device that reads pinned memory;
+ *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                       tdict_error *err);
 /** @brief Returns the tensor on the hook's device. If @p tensor is already on that device, the function returns @p

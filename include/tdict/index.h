@@ -105,17 +105,17 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *  masks, this dimension is the first dimension of the result. Otherwise this dimension replaces the first dimension to
  *  which a list or mask applies.
  *  Cost without lists and masks: O(tensors + nodes). One block is allocated for all tensors, and one block per node. No
- *  element is read. With lists or masks, the call also copies the bytes of the result, in O(positions) or more pieces
- *  per tensor.
+ *  element is read. With lists or masks, the call also copies the bytes of the result. In each tensor, every position
+ *  of a list or mask is copied separately, in one or more pieces.
  *  @param[out] out  New tree, owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL if the tree has no batch dimension, the index has too many items or two TDICT_REST,
  *          a step is 0, or a position is outside its dimension; #TDICT_EINVAL also if the result would have more than
  *          TDICT_MAX_BATCH_NDIM batch dimensions, or if a transfer into a mask or a copied tensor has failed;
  *          #TDICT_ESHAPE if the sizes of a mask are not the sizes of its dimensions, or lists have different numbers of
- *          positions; #TDICT_ESHAPE also if a tensor of a child no longer begins with the batch size (see
- *          tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8; #TDICT_EWRONGDEVICE if a mask is not in
- *          host memory; #TDICT_ENOTSUP if the index has a list or mask and a tensor is on a device; #TDICT_ENOMEM; the
- *          errors of objects, see tdict/object.h. */
+ *          positions; #TDICT_ESHAPE also if a tensor of a child tree no longer begins with the batch size of @p tree
+ *          (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8; #TDICT_EWRONGDEVICE if a mask is not
+ *          in host memory; #TDICT_ENOTSUP if the index has a list or mask and a tensor is on a device; #TDICT_ENOMEM;
+ *          the errors of objects, see tdict/object.h. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
 /** @brief Reads elements like tdict_index_get(), but writes the elements into the storages of @p dst. Use this function
@@ -128,23 +128,23 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, t
  *                      @p src share elements, the values of these elements are unspecified after the call.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other;
  *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EREADONLY,
- *          #TDICT_EWRONGDEVICE as tdict_tensor_copy(). If the call returns one of these errors, no element has been
- *          written. */
+ *          #TDICT_EWRONGDEVICE as tdict_tensor_copy(). After any of these errors, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
                                                         tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that an index selects: `tree[index] = value`.
  *
- *  Addresses and keys do not change. The batch size of @p value must equal the batch size of tree[index], or the last
- *  dimensions of that batch size. In the second case, @p value is repeated along the other dimensions. If a list names
- *  a position twice, the element keeps the value that is written last. If @p value lacks a key, the tensor at this key
- *  does not change. Objects are written through their tensors. If @p tree has no keys, the call first creates zeroed
- *  tensors and objects for all elements of @p tree. A locked tree can be written if it has keys.
+ *  If @p tree has keys, its keys and the addresses of its elements do not change. The batch size of @p value must equal
+ *  the batch size of tree[index], or the last dimensions of that batch size. In the second case, @p value is repeated
+ *  along the other dimensions. If a list names a position twice, the element keeps the value that is written last. If
+ *  @p value lacks a key, the tensor at this key does not change. Objects are written through their tensors. If @p tree
+ *  has no keys, the call first creates zeroed tensors and objects for all elements of @p tree. A locked tree can be
+ *  written if it has keys.
  *  Cost: two passes of O(tensors of @p value), plus one copy of the elements. The first pass checks all tensors. Memory
  *  is allocated only for lists, masks, objects and the tensors of a tree without keys.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree lacks a key of @p value; #TDICT_ETYPE if
  *          the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE if shapes or dtypes differ;
  *          #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is
- *          locked. If the call returns one of these errors, no element has been written. */
+ *          locked. After any of these errors, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
                                                        tdict_error *err);
 

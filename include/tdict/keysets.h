@@ -29,11 +29,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_select(const tdict_tree *tree, cons
  *  are kept. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count,
                                                      tdict_tree **out, tdict_error *err);
-/** @brief Removes every key of @p tree that no path names, and puts the other keys in the order of the paths.
+/** @brief Keeps only the entries at the paths and the child trees that lead to these entries, in the order of the
+ *  paths. Removes all other entries of @p tree.
  *
- *  If each child tree is at one path only, @p tree then equals the result of tdict_select(). Child trees that lead to a
- *  path also lose their other keys. The keys are then missing in every tree that shares these child trees. If several
- *  paths lead through one child tree, the child tree keeps the keys of all these paths. Handles of @p tree and of the
+ *  If each child tree is at one path only, @p tree then equals the result of tdict_select(). A child tree that leads to
+ *  a path also loses its other keys. These keys are then missing in every tree that shares the child tree. If several
+ *  paths lead through one child tree, the child tree keeps the keys of all these paths. Pointers to @p tree and to the
  *  changed child trees stay valid. On failure, nothing has changed. Cost: O(keys of the trees that lead
  *  to the paths), plus the release of the removed entries.
  *  @param[in] strict  If false, paths that do not exist are ignored.
@@ -43,7 +44,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *tree, c
 /** @brief Removes the keys at the paths from @p tree.
  *
  *  Paths that do not exist are ignored. Trees that become empty are kept. If a key is removed from a child tree, the
- *  key is missing in every tree that shares the child tree. Handles stay valid. On failure, nothing has changed.
+ *  key is missing in every tree that shares the child tree. Pointers to @p tree and to the child trees that lose keys
+ *  stay valid. On failure, nothing has changed.
  *  Cost: O(keys of the trees that lose keys).
  *  @return #TDICT_OK; #TDICT_ELOCKED if a tree that would lose a key is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude_in_place(tdict_tree *tree, const char *const *paths, size_t count,
@@ -56,7 +58,8 @@ typedef struct tdict_key_set {
 /** @brief Makes one tree for each set of paths, and a last tree with the entries that no set names.
  *
  *  The tree of a set equals the result of tdict_select() with these paths and `strict` true. If several sets name an
- *  entry, the tree of each of these sets has the entry. The last tree has no child trees without tensors and objects.
+ *  entry, the tree of each of these sets has the entry. The last tree leaves out each child tree that holds no tensor
+ *  and no object.
  *  @param[in] sets  @p num_sets sets, borrowed.
  *  @param[out] trees  The @p num_sets + 1 new trees, owned by the caller. Written on success only.
  *  @param[in,out] count  Before the call, the capacity of @p trees. After the call, the number of new trees. Written on

@@ -5,9 +5,9 @@
  * lazy stack shares its items: a change to an item is visible in the stack. If a program changes the batch size of an
  * item, calls that use all items return #TDICT_ESHAPE, and the message names the item.
  *
- * Paths in errors begin with the index of the item. For example, err->path "2.obs.x" is the path obs.x in item 2. In
- * errors of tdict_lazy_stack_densify() and tdict_lazy_stack_pad(), err->path is the path in the items, and the message
- * names the item.
+ * In an error about one item, err->path begins with the index of this item. For example, err->path "2.obs.x" is the
+ * path obs.x in item 2. In errors of tdict_lazy_stack_densify() and tdict_lazy_stack_pad(), err->path is the path in
+ * the items, and the message names the item.
  *
  * A lazy stack works like LazyStackedTensorDict of TensorDict 0.15 with stack_dim 0, with these differences:
  *
@@ -15,16 +15,20 @@
  * - A stack has at least one item. In TensorDict, an index that selects nothing gives an empty TensorDict.
  * - The items are stacked along dimension 0 only, and an index applies to dimension 0 only. TensorDict allows other
  *   dimensions.
- * - If numbers of dimensions differ, tdict_lazy_stack_get_shape() returns an error. TensorDict returns [-1].
- * - If dtypes differ, tdict_lazy_stack_get() returns an error. TensorDict converts the tensors to a common dtype.
+ * - If the tensors at a path have different numbers of dimensions, tdict_lazy_stack_get_shape() returns an error.
+ *   TensorDict returns [-1].
+ * - If the tensors at a path have different dtypes, tdict_lazy_stack_get() returns an error. TensorDict converts the
+ *   tensors to a common dtype.
  * - If an item is locked, tdict_lazy_stack_set() changes no item. TensorDict may change other items.
  * - For an index beyond the end, tdict_lazy_stack_insert() returns an error. TensorDict appends the item.
- * - If keys differ, tdict_lazy_stack_densify() returns an error. contiguous() of TensorDict leaves out keys that an
- *   item lacks.
- * - tdict_lazy_stack_pad() pads a dimension of one element like any other. TensorDict repeats the element.
+ * - If the items have different keys, tdict_lazy_stack_densify() returns an error. The method contiguous() of
+ *   TensorDict leaves out keys that an item lacks.
+ * - tdict_lazy_stack_pad() pads a dimension of one element like any other dimension. TensorDict repeats the element
+ *   instead.
  * - tdict_lazy_stack_to_device() moves all items in one transfer. TensorDict moves the items one after another.
  *
- * Thread rule: many threads may read a lazy stack and its items, or one thread may change the stack and its items. */
+ * Thread rule: many threads may read a lazy stack and its items at the same time. While a thread changes the stack or
+ * an item, no other thread may use the stack or its items. */
 #ifndef TDICT_LAZY_STACK_H
 #define TDICT_LAZY_STACK_H
 
@@ -146,7 +150,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_tree(const tdict_laz
  *          tensor.
  *  @return The errors of tdict_set(); #TDICT_ESHAPE also if @p tensor does not begin with the batch size of the stack,
  *          or the batch size of an item has changed.
- *  @note Cost: O(items * keys of the changed node). Handles of the changed nodes stay valid. */
+ *  @note Cost: O(items * keys of the changed node). Pointers to the changed nodes stay valid. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_set(tdict_lazy_stack *stack, const char *path,
                                                             tdict_tensor *tensor, tdict_error *err);
 
@@ -179,8 +183,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_from_tree(const tdict_tr
 
 /** @brief Copies the items into one tree with tdict_stack(). The items must have the same keys, shapes and dtypes.
  *
- *  If the option `ragged` is set, the items must have no batch dimension. The tensors at one key may then differ in
- *  their first size, and become a ragged leaf (tdict/ragged.h).
+ *  If the option `ragged` is set, the items must have no batch dimension. The tensors at one key may then differ in the
+ *  size of their first dimension. If these sizes differ, the tensors become a ragged leaf (tdict/ragged.h).
  *  @param[in]  options  `dim` must be 0. NULL for the defaults.
  *  @param[out] out      New tree, owned by the caller; written on success only.
  *  @return The errors of tdict_stack(); #TDICT_EINVAL also if `dim` is not 0; #TDICT_ESHAPE also if the batch size of
@@ -206,9 +210,9 @@ static inline tdict_lazy_pad_options tdict_lazy_pad_options_default(void) {
  *
  *  The items must have the same keys. The tensors at a key must have the same number of dimensions and the same dtype.
  *  The tree of masks has the same keys. A mask is a bool tensor. A mask is true for elements that come from an item,
- *  and false for padding. Each mask has the batch dimensions, and all dimensions up to the last dimension that is
- *  padded. At the path of an object, the tree of masks has a tree with the masks of the object's tensors. Leaves of
- *  tdict/nontensor.h and tdict/unbatched.h are equal in both trees.
+ *  and false for padding. A mask has the batch dimensions of the result, and the following dimensions up to the last
+ *  padded dimension. At the path of an object, the tree of masks has a tree with the masks of the object's tensors. The
+ *  tree of masks has the same leaves of tdict/nontensor.h and tdict/unbatched.h as the result.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree, owned by the caller; written on success only.
  *  @return The errors of tdict_pad_sequence(); #TDICT_ESHAPE also if the batch size of an item has changed. */

@@ -6,9 +6,10 @@
  * if workers finish in another order. The samples of a batch do not depend on the number of workers. Near the end of an
  * epoch, the workers begin batches of the next epoch, unless the dataset's `length_varies` is true.
  *
- * Each batch is a new tree. The memory of a batch is reused after the last reference is released and the work of
- * streams that use the batch is done. At most four batches are copied to the device at once. The loader may keep the
- * memory of up to four released batches until the loader sends later batches.
+ * Each batch is a new tree. The memory of a batch is reused after the last reference to the batch is released and the
+ * work of streams that use the batch is done. At most four copies to the device run at once. The loader may keep the
+ * memory of up to four batches that the program has released. The loader drops this memory when the loader queues the
+ * copies of later batches.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time, but no call may run during or
@@ -26,9 +27,9 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_loader tdict_loader;
 
 /** Makes a batch from samples. The batch is a new tree of any tensors and objects, and the loader owns the tree.
- *  Several threads may call the function at once. The samples are borrowed for the call. The tensors of the batch
- *  should be allocated from @p memory. If batches are pinned or sent to a device, @p memory is pinned memory. Otherwise
- *  @p memory is NULL. */
+ *  Several workers may call the function at the same time. The samples are borrowed for the call. The tensors of the
+ *  batch should be allocated from @p memory. If batches are pinned or sent to a device, @p memory is pinned memory.
+ *  Otherwise @p memory is NULL. */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err);
 
@@ -38,8 +39,8 @@ typedef struct tdict_loader_options {
   /** Number of worker threads, 0 to 1024; default 4. If the number is 0, tdict_loader_next() makes the batch on the
    *  calling thread. */
   int32_t num_workers;
-  /** Maximum number of batches that workers have begun and the program has not received, up to 1048576. 0 (default):
-   *  two for each worker. */
+  /** Maximum number of batches that workers have begun and the program has not received: 1 to 1048576. 0 (default): two
+   *  batches for each worker. If `num_workers` is 0, `prefetch` has no effect. */
   int32_t prefetch;
   /** While the prefetched batches have at least this many bytes, no worker begins another batch. The limit always
    *  allows one prefetched batch. 0 (default): no limit. */
@@ -54,9 +55,9 @@ typedef struct tdict_loader_options {
    *
    *  If the dataset's `length_varies` is true, each epoch uses a new sampler with the options of `sampler` and the
    *  current length of the dataset. If `num_samples` of `sampler` is too large for this length, the new sampler draws
-   *  each index once. The kind must not be WEIGHTED. */
+   *  each index once. If `length_varies` is true, the kind of `sampler` must not be WEIGHTED. */
   const tdict_sampler *sampler;
-  tdict_device device; /**< device of the delivered batches; all zero (default): the context's device */
+  tdict_device device; /**< device of the delivered batches; all zero (default): the context's default device */
   /** true: pins batches that are delivered on the cpu. The hooks of objects pin the objects. The context must have a
    *  device that reads pinned memory. Batches for a device are always fetched into pinned memory. */
   bool pin_memory;
@@ -72,14 +73,14 @@ typedef struct tdict_loader_options {
   /** Maximum time in nanoseconds that tdict_loader_next() waits. The call waits for a worker and, if `stream` is NULL,
    *  for the device. 0 (default): no limit. */
   int64_t timeout_ns;
-  /** The number of this process and the number of processes that share the samples. This process takes the positions
-   *  rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. All ranks draw the same number of
-   *  samples. If the number of samples is not a multiple of `world_size`, the last ranks draw the first samples of the
-   *  epoch again. For streams, and if `sampler` is set, `world_size` must be 1. A sampler has its own rank. */
+  /** The number of this process and the number of processes that share the samples. This process draws the samples at
+   *  the positions rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. All ranks draw the same
+   *  number of samples. If the number of samples is not a multiple of `world_size`, the last ranks draw the first
+   *  samples of the epoch again. For streams, and if `sampler` is set, `world_size` must be 1. A sampler has its own
+   *  rank. */
   int32_t rank, world_size;
   /** true: tdict_loader_next() never returns a NULL batch. After the last batch of an epoch, tdict_loader_next()
-   *  returns the first batch of the next epoch. The function tdict_loader_get_batch_info() returns the epoch of a
-   *  batch. */
+   *  returns the first batch of the next epoch. To learn the epoch of a batch, call tdict_loader_get_batch_info(). */
   bool endless;
   /** Path of a tree of masks in the batch, as in tdict_pad_sequence(). Requires `pad`. The string must live as long as
    *  the loader. NULL (default): no masks. */
@@ -89,9 +90,9 @@ typedef struct tdict_loader_options {
   const tdict_pack_options *pack;
   /** Maximum number of tokens in a batch; 0 (default): no limit. A batch takes samples in the order of the sampler,
    *  until the next sample would exceed `max_tokens` or the batch has `batch_size` samples. The dataset must have
-   *  `length` and `sample_length`. The number of tokens of a batch is the sum of the lengths. If `pad` is true, padding
-   *  counts as tokens too. A sample that is longer than `max_tokens` is an error. If `drop_last` is true, a last batch
-   *  with exactly `max_tokens` tokens is kept.
+   *  `length` and `sample_length`. The number of tokens of a batch is the sum of the results of `sample_length`. If
+   *  `pad` is true, padding counts as tokens too. A sample that is longer than `max_tokens` is an error. If `drop_last`
+   *  is true, a last batch with exactly `max_tokens` tokens is kept.
    *
    *  With several ranks, the samples of all ranks are divided into batches first. Each rank then takes the batches
    *  rank, rank + world_size, and so on. All ranks take the same number of batches. If the number of batches is not a
@@ -138,8 +139,8 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *  until the end of the epoch.
  *
  *  If @p stream is not NULL, the program may release the batch as soon as the program has queued the work that uses the
- *  batch. The loader keeps the batch until the next call. The next call records the work queued on @p stream as a use
- *  of the batch, see tdict_record_stream().
+ *  batch. The loader keeps the batch until the next call of tdict_loader_next(). That call records the work queued on
+ *  @p stream as a use of the batch, see tdict_record_stream().
  *  @param[in]  stream  a stream of the device of the batches. Work queued on the stream after this call may use the
  *                      batch. NULL: the call waits until the batch has arrived on the device. The program then calls
  *                      tdict_record_stream() for each stream that uses the batch.
@@ -152,15 +153,16 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *          memory is exhausted, and the call may be repeated; #TDICT_EWRONGDEVICE @p stream does not belong to the
  *          device of the batches; #TDICT_ECAPTURE @p stream is being captured; #TDICT_EFORKED the process is a fork of
  *          the process that created the loader.
- *  @note The call checks @p stream before it takes a batch. An error of this check therefore loses no batch. */
+ *  @note The call checks @p stream before it takes a batch. If this check fails, no batch is lost. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);
 /** @brief Returns the number of batches in an epoch, or -1 for a stream. If the dataset's `length_varies` is true, the
- *  number belongs to the epoch that began last. Before the first epoch, the number belongs to the length at the
- *  creation of the loader.
+ *  function returns the number for the epoch that began last. Before the first epoch, the function uses the length of
+ *  the dataset at the creation of the loader.
  *
- *  If `max_tokens` is set, epochs may have different numbers of batches. The number then belongs to the epoch of the
- *  last batch that tdict_loader_next() took. Before the first batch, the number belongs to the first epoch. */
+ *  If `max_tokens` is set, epochs may have different numbers of batches. The function then returns the number for the
+ *  epoch of the last batch that tdict_loader_next() took. Before the first batch, the function returns the number for
+ *  the first epoch. */
 TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
 /** @brief Begins a new epoch, and drops prefetched batches. Clears an earlier failure.
  *
@@ -197,7 +199,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_batch_info(const tdict_l
  *  may save the struct in any format. The rank is not part of the state, so all ranks may use one state. */
 typedef struct tdict_loader_state {
   size_t struct_size;
-  int64_t epoch, batch;   /**< the epoch, and how many of its batches were delivered or failed */
+  int64_t epoch, batch;   /**< the epoch, and how many batches of this epoch were delivered or failed */
   int64_t dataset_length; /**< samples in the dataset; -1: a stream */
   int64_t batch_size;
   int64_t num_indices;   /**< the number of indices of the sampler; -1: a stream */

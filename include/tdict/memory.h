@@ -14,13 +14,13 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_memory tdict_memory;
 
 /** Statistics of one memory. The counts contain the sizes of blocks, not of tensors. Pinned blocks are multiples of
- *  4096 bytes, and device blocks are multiples of 256 bytes. The blocks of tdict_memory_create() have the requested
- *  size.
+ *  4096 bytes, and device blocks are multiples of 256 bytes. Blocks of a memory that tdict_memory_create() returned
+ *  have the requested size.
  *  A reused block of device memory may be up to an eighth larger than requested, and counts with its full size. */
 typedef struct tdict_memory_counts {
   size_t live_bytes;       /**< bytes of blocks that storages use */
   size_t cached_bytes;     /**< bytes of freed blocks that are kept for reuse */
-  size_t peak_bytes;       /**< maximum of live and cached bytes together */
+  size_t peak_bytes;       /**< largest sum of `live_bytes` and `cached_bytes` so far */
   int64_t num_allocations; /**< number of successful allocations */
   int64_t num_reused;      /**< number of allocations that reused a cached block */
 } tdict_memory_counts;

@@ -1,5 +1,5 @@
-/* Declares leaves of text, numbers and JSON. A leaf is one value for a whole tree, or a column: one value for each
- * element of the batch size.
+/* Declares leaves of text, numbers and JSON. A leaf holds one value for a whole tree, or a column. A column has one
+ * value for each element of the tree.
  *
  * A value for a whole tree belongs to every element of the tree. TensorDict calls such a leaf NonTensorData, and a
  * column NonTensorStack. A value never changes. To replace a value, set the leaf again.
@@ -17,9 +17,10 @@
  * texts.
  *
  * Writes in place. Functions that write to an existing tree cannot change a value. The functions tdict_copy(),
- * tdict_update_in_place() and tdict_transfer_into() accept leaves with equal values in both trees. Functions that write
- * some elements of a tree, such as tdict_index_set() and tdict_stack_into(), accept only equal values for the whole
- * tree. For other leaves of values, each of these functions returns #TDICT_ENOTSUP, and err->path names the leaf.
+ * tdict_update_in_place() and tdict_transfer_into() accept a leaf of values if the leaf has equal values in both trees.
+ * Functions that write some elements of a tree, such as tdict_index_set() and tdict_stack_into(), accept a leaf only if
+ * both trees have the same value for the whole tree. Otherwise each of these functions returns #TDICT_ENOTSUP, and
+ * err->path names the leaf.
  *
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_NONTENSOR_H

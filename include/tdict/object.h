@@ -11,10 +11,10 @@
  * statistics of the transfer count such objects. If the option `strict_objects` is true, the transfer fails instead.
  *
  * Operations on trees. Operations that only move keys share the box, for example tdict_select(), tdict_update(),
- * tdict_flatten_keys() and tdict_clone(). Operations that move no element to another index share the box too. All other
- * operations call the hook for the operation, if the type has the hook. Otherwise these operations use the tensors of
- * the object. To use the tensors, an operation calls `flatten`, works on the tensors, and calls `unflatten` to make the
- * object of the result.
+ * tdict_flatten_keys() and tdict_clone(). An operation that gives no element another index also shares the box, for
+ * example an index that keeps all dimensions whole. All other operations call the hook for the operation, if the type
+ * has the hook. Otherwise these operations use the tensors of the object. To use the tensors, an operation calls
+ * `flatten`, works on the tensors, and calls `unflatten` to make the object of the result.
  *
  * - tdict_clone_deep() calls the `clone` hook. If the type has no `clone` hook, the call uses the tensors.
  * - An index that begins with TDICT_AT and keeps all other dimensions whole calls the `index` hook, once per TDICT_AT.
