@@ -7,23 +7,14 @@
 #include "base/options.h"
 #include "ops/check_copy.h"
 #include "tensor/layout.h"
+#include "tree/create_from.h"
 #include "tree/place.h"
-
-enum { FIELD_NDIM = 6 };
 
 /* Checks ndim, shape and dtype of a field, and computes the bytes of its elements in one record. */
 static tdict_status measure_field(const char *what, const tdict_record_field *field, size_t *bytes, tdict_error *err) {
   tdict_layout_size size;
-  if (!field->path) return tdict_fail(err, TDICT_EINVAL, "%s: a field's path is NULL", what);
-  if (field->ndim < 0 || field->ndim > FIELD_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", what, (int)field->ndim,
-                      (int)FIELD_NDIM);
-  /* If the program forgot to set `ndim`, the tensor would silently get another shape. */
-  for (int i = field->ndim; i < FIELD_NDIM; i++)
-    if (field->shape[i])
-      return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on", what,
-                        (int)field->ndim, i, (long long)field->shape[i]);
-  tdict_status status = tdict_layout_check(what, field->dtype, field->ndim, field->shape, &size, err);
+  tdict_status status = tdict_field_check(what, field->path, field->ndim, field->shape, err);
+  if (status == TDICT_OK) status = tdict_layout_check(what, field->dtype, field->ndim, field->shape, &size, err);
   if (status == TDICT_OK) *bytes = size.bytes;
   return status;
 }
@@ -88,7 +79,7 @@ typedef struct maker {
 
 /* Adds the tensor of a field to the slab and to the tree. */
 static tdict_status add_field(const maker *m, const tdict_record_field *field, tdict_error *err) {
-  int64_t shape[1 + FIELD_NDIM], strides[1 + FIELD_NDIM];
+  int64_t shape[1 + TDICT_FIELD_NDIM], strides[1 + TDICT_FIELD_NDIM];
   shape[0] = m->r->num_records;
   strides[0] = (int64_t)(m->r->record_bytes / tdict_dtype_bytes(field->dtype));
   for (int i = 0; i < field->ndim; i++) shape[1 + i] = field->shape[i];

@@ -10,7 +10,6 @@
 #include "tree/place.h"
 
 static const char what[] = "create_from";
-enum { FIELD_NDIM = 6 };
 
 /* Describes the tree to create, and measures the memory for its tensors. */
 typedef struct plan {
@@ -28,18 +27,24 @@ static int write_field_shape(const plan *p, const tdict_field *field, int64_t *s
   return p->batch_ndim + field->ndim;
 }
 
+tdict_status tdict_field_check(const char *caller, const char *path, int ndim, const int64_t *shape, tdict_error *err) {
+  if (!path) return tdict_fail(err, TDICT_EINVAL, "%s: a field's path is NULL", caller);
+  if (ndim < 0 || ndim > TDICT_FIELD_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", caller, ndim,
+                      (int)TDICT_FIELD_NDIM);
+  /* If the program forgot to set `ndim`, the tensor would silently get another shape. */
+  for (int i = ndim; i < TDICT_FIELD_NDIM; i++)
+    if (shape[i])
+      return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on",
+                        caller, ndim, i, (long long)shape[i]);
+  return TDICT_OK;
+}
+
 /* Checks a field and adds its tensor to the arena. */
 static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *err) {
-  int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
-  if (!field->path) return tdict_fail(err, TDICT_EINVAL, "%s: a field's path is NULL", what);
-  if (field->ndim < 0 || field->ndim > FIELD_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", what, (int)field->ndim,
-                      (int)FIELD_NDIM);
-  /* If the program forgot to set `ndim`, the tensor would silently get another shape. */
-  for (int i = field->ndim; i < FIELD_NDIM; i++)
-    if (field->shape[i])
-      return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on", what,
-                        (int)field->ndim, i, (long long)field->shape[i]);
+  int64_t shape[TDICT_MAX_BATCH_NDIM + TDICT_FIELD_NDIM];
+  tdict_status status = tdict_field_check(what, field->path, field->ndim, field->shape, err);
+  if (status != TDICT_OK) return status;
   int ndim = write_field_shape(p, field, shape);
   return tdict_arena_measure(&p->arena, what, field->dtype, ndim, shape, err);
 }
@@ -59,7 +64,7 @@ static tdict_status add_field_tensors(tdict_tree *td, plan *p, tdict_error *err)
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < p->schema->num_fields && status == TDICT_OK; i++) {
     const tdict_field *field = &p->schema->fields[i];
-    int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
+    int64_t shape[TDICT_MAX_BATCH_NDIM + TDICT_FIELD_NDIM];
     int ndim = write_field_shape(p, field, shape);
     tdict_tensor *tensor = tdict_arena_add(&p->arena, field->dtype, ndim, shape);
     status = tdict_place_add(td, field->path, tensor, what, err);

@@ -1,10 +1,15 @@
-/* Declares two internal variants of tdict_create_from(). One variant leaves the elements uninitialized, and the other
- * variant only checks the schema. The caller owns the tree. Thread rule: thread-safe. */
+/* Declares two internal variants of tdict_create_from(), and the check of one field. One variant leaves the elements
+ * uninitialized, and the other variant only checks the schema. The caller owns the tree. Thread rule: thread-safe. */
 #ifndef TDICT_TREE_CREATE_FROM_H
 #define TDICT_TREE_CREATE_FROM_H
 
 #include "tdict/tree.h"
 
+/* The length of the array `shape` of a field. */
+enum { TDICT_FIELD_NDIM = 6 };
+
+/* Checks the path, ndim and unused sizes of a field. `caller` begins the messages. Returns TDICT_OK or TDICT_EINVAL. */
+tdict_status tdict_field_check(const char *caller, const char *path, int ndim, const int64_t *shape, tdict_error *err);
 /* Makes a tree with uninitialized elements. Returns the errors of tdict_create_from(). */
 tdict_status tdict_create_unset(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
                                 tdict_memory *memory, tdict_tree **out, tdict_error *err);
