@@ -8,20 +8,21 @@
  * tdict_replay_dataset() makes a dataset whose samples are the filled rows. Sample i is row i of the tree. The order in
  * which the rows were appended does not matter. When an epoch begins, the loader reads the number of filled rows. The
  * epoch draws only from these rows. An epoch begins with the call of tdict_loader_next() that returns its first batch.
- * No batch of the epoch is fetched before this call. After tdict_loader_next() has returned NULL, a program may
- * therefore append or rewrite rows, and the next epoch has only the new contents. To begin a new epoch earlier, call
- * tdict_loader_restart().
+ * No batch of the epoch is fetched before this call. A program can therefore append or rewrite rows after
+ * tdict_loader_next() has returned NULL. The next epoch then reads the rows only after these writes. To begin a new
+ * epoch earlier, call tdict_loader_restart().
  *
- * A lock protects the rows. A fetch shares the lock with other fetches while the fetch copies the rows of one batch. A
- * call that writes holds the lock alone until all rows of the call are written. Each batch therefore shows each write
- * entirely or not at all. Two batches of an epoch may show different contents, because the rows of a batch are read
- * when the batch is fetched. A batch may be fetched up to `prefetch` batches before delivery. If the loader's option
- * `collate` or `pad` is set, this rule holds for each sample instead of each batch.
+ * A lock protects the rows. Several fetches can hold the lock at the same time. Each fetch holds the lock while the
+ * fetch copies the rows of one batch. tdict_replay_append() and tdict_replay_write() hold the lock exclusively while
+ * they write. All rows of a batch are therefore read before such a call begins to write, or after the call has written
+ * all of its rows. If a write comes between two fetches of an epoch, only the later batch can contain the new elements.
+ * A batch may be fetched up to `prefetch` batches before delivery. If the loader's option `collate` or `pad` is set,
+ * each fetch holds the lock for one sample only. Samples of one batch may then differ in the writes that they contain.
  *
  * A program may write the tensors of the tree directly between tdict_replay_lock() and tdict_replay_unlock(). While a
- * loader uses the buffer, any other write to the tensors is a data race. The library calls no function of the program
- * while the library holds the lock. A waiting writer gets the lock before later fetches, so fetches cannot delay a
- * writer forever.
+ * loader uses the buffer, any other write to the tensors is a data race. While a function of the library holds the
+ * lock, the function calls no function of the program. If a writer waits for the lock, fetches that start later wait
+ * until the writer has released the lock. Fetches therefore cannot delay a writer forever.
  *
  * Ownership: reference counted. Thread rule: any thread may call any function, and several threads may write. A forked
  * process must not use the buffers of its parent process. */
@@ -36,7 +37,7 @@ typedef struct tdict_replay tdict_replay;
 
 /** @brief Creates a replay buffer over the rows of a tree. tdict_create_from() makes a tree from a table of fields.
  *  @param[in]  tree        the rows; the size of the first batch dimension is the capacity. The buffer retains the
- *                          tensors. Keys that are set or deleted later have no effect on the buffer.
+ *                          tensors. If the program later sets or deletes keys of @p tree, the buffer does not change.
  *  @param[in]  num_filled  number of filled rows: rows 0 to @p num_filled - 1 are filled. 0 for an empty buffer.
  *  @param[out] out         a new reference; release it with tdict_replay_release(). Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, the tree has no batch dimension, no row or no tensor, or @p
@@ -51,18 +52,19 @@ TDICT_API void tdict_replay_release(tdict_replay *replay);
 
 /** @brief Appends rows. If the buffer is full, the new rows replace the oldest rows.
  *
- *  Waits for transfers that write @p rows. Then waits for running fetches of batches and for other writers.
- *  @param[in] rows  a tree in host memory with the keys, dtypes and shapes of the buffer's tensors, and no other keys.
- *                   The number of rows is at most the capacity. Borrowed for the call. The tensors must not share bytes
- *                   with the buffer.
+ *  The call first waits for transfers that write @p rows. Then the call waits until no fetch and no other writer holds
+ *  the lock.
+ *  @param[in] rows  a tree in host memory with exactly the keys of the buffer. The dtypes and the shapes of rows must
+ *                   equal those of the buffer. The number of rows must not exceed the capacity. Borrowed for the call.
+ *                   The tensors must not share bytes with the buffer.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, @p rows has more rows than the capacity, or a transfer into @p
  *          rows failed; #TDICT_ESHAPE @p rows has another number of batch dimensions, or a shape differs;
  *          #TDICT_ENOTFOUND @p rows lacks a key of the buffer, or has a key that the buffer lacks; #TDICT_ETYPE an
  *          entry is not a tensor; #TDICT_ENOTSUP @p rows has an object; #TDICT_EDTYPE a dtype differs; #TDICT_EREADONLY
  *          a tensor of the buffer is read-only; #TDICT_EWRONGDEVICE a tensor is not in host memory; #TDICT_ENOMEM host
  *          memory is exhausted. If the error is about a tensor, err->path names the tensor. On failure nothing changes.
- *  @note Cost: O(tensors), plus one copy of the rows. If the appended rows continue at row 0, each row of each tensor
- *        is copied separately. */
+ *  @note Cost: O(tensors), plus one copy of the rows. If the call writes the last row of the buffer and continues with
+ *        row 0, each row of each tensor is copied separately. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_replay_append(tdict_replay *replay, const tdict_tree *rows,
                                                            tdict_error *err);
 /** @brief Rewrites filled rows, beginning with row @p first. The number of filled rows does not change.
@@ -75,23 +77,24 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_replay_write(tdict_replay *replay, 
 /** @brief Makes the buffer empty. The next row that is appended is row 0. NULL is allowed.
  *
  *  If a running epoch later fetches a row that is no longer filled, the fetch fails with #TDICT_ECHANGED. To avoid the
- *  error, call tdict_loader_restart() before the next batch. */
+ *  error, call tdict_loader_restart() before the next call of tdict_loader_next(). */
 TDICT_API void tdict_replay_clear(tdict_replay *replay);
 
 /** @brief Returns the number of filled rows. */
 TDICT_API int64_t tdict_replay_length(const tdict_replay *replay);
 /** @brief Returns the number of rows of the tree, filled or not. */
 TDICT_API int64_t tdict_replay_capacity(const tdict_replay *replay);
-/** @brief Returns the number of rows that all calls of tdict_replay_append() have appended. */
+/** @brief Returns the number of rows that all calls of tdict_replay_append() together have appended so far. */
 TDICT_API int64_t tdict_replay_total(const tdict_replay *replay);
 
 /** @brief Takes the lock of the rows. Until tdict_replay_unlock(), no batch is fetched, and the calling thread may
  *  write the tensors of the tree.
  *
- *  Waits for running fetches of batches and for other writers. Until the thread calls tdict_replay_unlock(), the thread
- *  must not lock the buffer again, and must not append, write or clear rows. The thread must also not call
- *  tdict_loader_next(), tdict_loader_restart(), tdict_loader_set_state() or tdict_loader_destroy() for a loader of the
- *  buffer. The thread may call tdict_replay_length(), tdict_replay_capacity() and tdict_replay_total(). */
+ *  The call first waits until no fetch and no other writer holds the lock. Until the thread calls
+ *  tdict_replay_unlock(), the thread must not call tdict_replay_lock(), tdict_replay_append(), tdict_replay_write() or
+ *  tdict_replay_clear() for this buffer. The thread must also not call tdict_loader_next(), tdict_loader_restart(),
+ *  tdict_loader_set_state() or tdict_loader_destroy() for a loader of the buffer. The thread may call
+ *  tdict_replay_length(), tdict_replay_capacity() and tdict_replay_total(). */
 TDICT_API void tdict_replay_lock(tdict_replay *replay);
 /** @brief Releases the lock of the rows. Only the thread that called tdict_replay_lock() may call
  *  tdict_replay_unlock(). */

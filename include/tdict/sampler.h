@@ -1,6 +1,7 @@
-/* Declares samplers. A sampler determines the order in which a loader draws samples: for each position of each epoch,
- * the sampler gives the index of a sample. The index depends only on the length and options of the sampler, the epoch
- * and the position. The index is the same on every machine and for any number of workers.
+/* Declares samplers. A sampler determines the order in which a loader draws samples. For each position of each epoch,
+ * the sampler returns the index of a sample. The index depends only on the length and options of the sampler, the epoch
+ * and the position. The index is therefore the same on every machine, and for any number of workers of the loader. A
+ * rank is the number of one of the `world_size` processes that share the samples of each epoch.
  * Ownership: reference counted. Thread rule: any thread may call any function. */
 #ifndef TDICT_SAMPLER_H
 #define TDICT_SAMPLER_H

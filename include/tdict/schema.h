@@ -1,29 +1,30 @@
-/* Declares schemas of trees. A schema describes a tree without its elements. The root is the tree itself, and the other
- * trees are below the root.
+/* Declares schemas of trees. A schema describes a tree without the elements of its tensors. The root is the described
+ * tree itself. All other trees are below the root.
  *
  * A schema contains the keys of all trees in order, the batch sizes, the dtypes and shapes of tensors, and the type
  * names of objects. Devices, locks, strides and storages are not part of a schema, because they may differ between
  * processes. A schema never changes. The struct tdict_schema of tdict/tree.h is another, simpler type: a list of fields
  * that the program writes.
  *
- * A program can write a schema to a few bytes, called the blob, and read the blob in another process. The schema that
- * is read equals the schema that was written. If the schema has no objects, the schema of a tree that
- * tdict_tree_schema_create() creates is equal too.
+ * A program can write a schema as bytes, called the blob, and read the blob in another process. The schema that is read
+ * equals the schema that was written. tdict_tree_schema_create() creates a tree from a schema without objects. With the
+ * default options, the schema of the new tree equals the given schema.
  *
- * In a schema, the batch size of a child begins with the batch size of its parent. The batch size of a child in the
- * exported tree may differ. If the tensors of the child begin with the parent's batch size, the child has the parent's
- * batch size in the schema.
+ * In a schema, the batch size of a child begins with the batch size of its parent. In the exported tree, the batch size
+ * of a child may begin with other sizes (see tdict/tree.h). In this case, the schema contains the parent's batch size
+ * for this child. If a tensor does not begin with this batch size either, tdict_tree_schema_export() returns
+ * #TDICT_ESHAPE.
  *
  * Format of a blob, version 1. An `int` is an unsigned number below 2^63, encoded in LEB128 with as few bytes as
  * possible. A `text` is one or more bytes other than 0, followed by a byte 0. A list of `sizes` is an int n, followed
- * by n ints.
+ * by n sizes, each an int.
  *
  * - The blob is "tdsc", the version (4 bytes, little-endian), the batch size of the root (sizes), the entries of the
  *   root, and 0x00.
- * - A tensor is 0x01, the key (a text), the dtype, and the sizes of the dimensions after the batch dimensions.
+ * - A tensor is 0x01, the key (a text), the dtype, and the dimensions after the batch dimensions (sizes).
  * - A dtype is its code (1 byte), bits (1 byte) and lanes (2 bytes, little-endian).
- * - A tree is 0x02, the key (a text), the sizes, the entries of the tree, and 0x00. The sizes are the batch dimensions
- *   that the tree has in addition to its parent.
+ * - A tree is 0x02, the key (a text), the additional batch dimensions (sizes), the entries of the tree, and 0x00. The
+ *   additional batch dimensions are those after the batch dimensions of the parent.
  * - An object is 0x03, the key (a text), and the name of the object's type (a text).
  *
  * Thread rule: all functions are thread-safe. While tdict_tree_schema_export() reads a tree, no other thread may write
@@ -54,7 +55,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_export(const tdict_tree
                                                                 tdict_error *err);
 /** @brief Adds a reference and returns @p schema, which must not be NULL. */
 TDICT_API tdict_tree_schema *tdict_tree_schema_retain(const tdict_tree_schema *schema);
-/** @brief Drops a reference. The last release frees the schema. NULL is allowed. */
+/** @brief Drops a reference. Dropping the last reference frees the schema. NULL is allowed. */
 TDICT_API void tdict_tree_schema_release(tdict_tree_schema *schema);
 
 /** The kind of an entry of a schema. The blob contains the same numbers. */
@@ -70,7 +71,7 @@ typedef struct tdict_schema_entry {
   int32_t depth;             /**< 0 for the keys of the root */
   int64_t parent;            /**< entry number of the tree that holds this entry; -1: the root */
   int32_t batch_ndim;        /**< length of `batch_size` */
-  const int64_t *batch_size; /**< batch size of the entry if it is a tree, else of the tree that holds the entry */
+  const int64_t *batch_size; /**< batch size of a tree; for other entries, of the tree that holds the entry */
   tdict_dtype dtype;         /**< dtype of a tensor; 0 for other entries */
   int32_t ndim;              /**< length of `shape`; 0 if the entry is not a tensor */
   const int64_t *shape;      /**< sizes of a tensor after the batch dimensions */
@@ -106,7 +107,7 @@ TDICT_API bool tdict_tree_schema_equal(const tdict_tree_schema *a, const tdict_t
 typedef struct tdict_schema_difference {
   bool differs;
   char path[248];    /**< path of the entry; "" for the root; long paths are cut in the middle */
-  char message[256]; /**< describes the difference; "" if there is none */
+  char message[256]; /**< describes the difference; "" if the schemas are equal */
 } tdict_schema_difference;
 /** @brief Finds the first difference between two schemas, in the order of the entries.
  *  @param[out] out  If the schemas are equal, `differs` is false. Written on success only.
@@ -120,27 +121,28 @@ typedef struct tdict_hash128 {
 } tdict_hash128;
 /** @brief Returns the hash of a schema. Equal schemas have equal hashes, on every machine and in all later versions.
  *
- *  The hash is the MurmurHash3_x64_128 (seed 0) of the blob of version 1 without its first 8 bytes. `lo` is the first
- *  word of the MurmurHash3 result, and `hi` is the second word. An attacker can make different schemas with equal
- *  hashes. To compare schemas from untrusted sources, use tdict_tree_schema_equal().
+ *  The hash is the MurmurHash3_x64_128 (seed 0) of the blob in version 1 of the format, without the first 8 bytes of
+ *  the blob. `lo` is the first word of the MurmurHash3 result, and `hi` is the second word. An attacker can make
+ *  different schemas with equal hashes. To compare schemas from untrusted sources, use tdict_tree_schema_equal().
  *  @note Cost: constant. The hash is computed when the schema is created. */
 TDICT_API tdict_hash128 tdict_tree_schema_hash(const tdict_tree_schema *schema);
 
-/** @brief Writes the blob of a schema, cut to @p bytes. Equal schemas have equal blobs.
+/** @brief Writes the blob of a schema to @p buffer, cut to @p bytes. Equal schemas have equal blobs.
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return the length of the whole blob in bytes. */
 TDICT_API size_t tdict_tree_schema_write(const tdict_tree_schema *schema, void *buffer, size_t bytes);
 /** @brief Reads the blob of a schema. The bytes may come from an untrusted source.
  *
- *  The call accepts only bytes that tdict_tree_schema_write() could have written. Memory use is at most 50 bytes per
- *  byte of the blob, plus 1 KiB.
+ *  The call accepts only bytes that tdict_tree_schema_write() could have written. The call allocates at most 50 bytes
+ *  per byte of the blob, plus 1 KiB.
  *  @param[in]  blob  @p bytes bytes, borrowed for the call.
  *  @param[out] out   New schema with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EFORMAT the bytes are not a blob (the message has the offset and the cause);
  *          #TDICT_ENOTSUP the blob has a later version; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
- *  @note Examples of #TDICT_EFORMAT are a key that a tree has twice, an unknown dtype, and bytes after the end. A blob
- *        that exceeds a limit also returns #TDICT_EFORMAT. The limits are 16 batch dimensions, 32 dimensions of a
- *        tensor, 2^63 - 1 bytes of a tensor, #TDICT_SCHEMA_MAX_DEPTH keys of a path, and 2^31 - 1 bytes of a blob.
+ *  @note The call returns #TDICT_EFORMAT, for example, for a key that a tree has twice, an unknown dtype, or bytes
+ *        after the end of the blob. A blob that exceeds a limit also returns #TDICT_EFORMAT. The limits are 16 batch
+ *        dimensions, 32 dimensions of a tensor, 2^63 - 1 bytes of a tensor, #TDICT_SCHEMA_MAX_DEPTH keys of a path, and
+ *        2^31 - 1 bytes of a blob.
  *  @note Cost: O(bytes * log(keys)). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_read(const void *blob, size_t bytes, tdict_tree_schema **out,
                                                               tdict_error *err);
@@ -151,8 +153,8 @@ typedef struct tdict_tree_schema_create_options {
   int32_t batch_ndim;        /**< length of `batch_size`; -1 (default): use the batch size of the schema, and ignore
                                   `batch_size` */
   bool is_uninitialized;     /**< true: the elements are unspecified; false (default): all elements are 0 */
-  const int64_t *batch_size; /**< replaces the batch size of the root, also in all other trees and in tensors;
-                                  borrowed */
+  const int64_t *batch_size; /**< replaces the root's batch dimensions, which are the first dimensions of all
+                                  trees and tensors; borrowed */
   tdict_memory *memory;      /**< allocates the storage; NULL (default): plain host memory; borrowed */
 } tdict_tree_schema_create_options;
 static inline tdict_tree_schema_create_options tdict_tree_schema_create_options_default(void) {
@@ -169,8 +171,9 @@ static inline tdict_tree_schema_create_options tdict_tree_schema_create_options_
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_ENOTSUP the schema has an object; #TDICT_EINVAL a NULL pointer, an invalid batch size, or
- *          too many dimensions; #TDICT_EOVERFLOW the tensors need more than 2^63 - 1 bytes; #TDICT_ENOMEM; the errors
- *          of tdict_tensor_empty(). If the error is about an entry, err->path names the entry. */
+ *          a tree or tensor with too many dimensions; #TDICT_EOVERFLOW the tensors need more than 2^63 - 1 bytes;
+ *          #TDICT_ENOMEM; the errors of tdict_tensor_empty(). If the error is about an entry, err->path names the
+ *          entry. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema,
                                                                 const tdict_tree_schema_create_options *options,
                                                                 tdict_tree **out, tdict_error *err);

@@ -1,8 +1,9 @@
 /* Declares functions that change the batch dimensions of a tree: views, reshapes, permutations and pieces.
  *
- * All other dimensions are unchanged, including additional batch dimensions of children. Results have the keys and
- * locks of the source tree. However, results of tdict_unbind() are not locked. Negative dimensions count from the end.
- * Objects are handled as tdict/object.h describes.
+ * All other dimensions are unchanged, including additional batch dimensions of children. Results have the keys of the
+ * source tree. A tree in a result is locked if the corresponding tree of the source is locked. However, results of
+ * tdict_unbind() are never locked. Negative dimensions count from the end. Objects are handled as tdict/object.h
+ * describes.
  * The tensors of a result are views that share storage with the source. If the strides of a tensor allow no view,
  * tdict_reshape() and tdict_flatten() copy the tensor.
  * Cost of each result: O(tensors + nodes). One block of memory is allocated for all tensors. No elements are read or
@@ -11,8 +12,8 @@
  * an invalid size, or a shape with more than TDICT_MAX_BATCH_NDIM dimensions. They return #TDICT_EOVERFLOW for sizes
  * that no tensor can have. They return #TDICT_ESHAPE if a child would have more than TDICT_MAX_BATCH_NDIM batch
  * dimensions. tdict_unsqueeze() also returns #TDICT_ESHAPE if @p tree already has TDICT_MAX_BATCH_NDIM batch
- * dimensions. If a tensor of a child no longer begins with the batch size of @p tree (see tdict/tree.h), all functions
- * return #TDICT_ESHAPE.
+ * dimensions. If the shape of a tensor in a child no longer begins with the batch size of @p tree (see tdict/tree.h),
+ * all functions return #TDICT_ESHAPE.
  *
  * All functions work on every device. Thread rule: as in tdict/tree.h; every result is a separate tree. */
 #ifndef TDICT_SHAPE_H
@@ -53,8 +54,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_unsqueeze(const tdict_tree *tree, i
  *  size as @p tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *tree, int dim, tdict_tree **out,
                                                      tdict_error *err);
-/** @brief Expands the batch size to @p shape: repeats dimensions of one element, and adds new dimensions before the
- *  first dimension.
+/** @brief Expands the batch size to @p shape. The call repeats batch dimensions of size 1, and adds new dimensions
+ *  before the first batch dimension.
  *
  *  No elements are copied. Several elements of the result may be at the same address, so do not write to the result.
  *  @param[in] shape  @p ndim sizes; -1 keeps the size of a dimension. */
@@ -75,17 +76,17 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *tree, i
  * trees. The array and `*count` are written on success only.
  * If the array is too small, the call returns #TDICT_EINVAL. */
 
-/** @brief Cuts dimension @p dim into pieces of given sizes.
+/** @brief Cuts batch dimension @p dim into pieces of given sizes.
  *  @param[in] sizes  One size for each piece. The sum of the sizes must be the size of the dimension.
  *  @param[out] trees  The pieces; owned by the caller.
  *  @param[in,out] count  The number of @p sizes, which is also the number of pieces.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the sizes do not add up to the size of the dimension. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *tree, int dim, const int64_t *sizes,
                                                    tdict_tree **trees, size_t *count, tdict_error *err);
-/** @brief Cuts dimension @p dim into pieces of @p size elements. The last piece may be shorter.
+/** @brief Cuts batch dimension @p dim into pieces of @p size elements. The last piece may be shorter.
  *  @param[out] trees  The pieces; owned by the caller.
- *  @param[in,out] count  Before the call, the capacity of @p trees; after the call, the number of pieces. An empty
- *          dimension gives one empty piece.
+ *  @param[in,out] count  Before the call, the capacity of @p trees; after the call, the number of pieces. If the
+ *          dimension has no elements, there is one empty piece.
  *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small, or @p size is below 1. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size,
                                                          tdict_tree **trees, size_t *count, tdict_error *err);
@@ -94,15 +95,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree,
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the dimension does not exist, or @p size is below 1. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree *tree, int dim, int64_t size,
                                                                size_t *count, tdict_error *err);
-/** @brief Cuts dimension @p dim into at most *@p count pieces of equal size. The last piece may be shorter, and there
- *  may be fewer pieces than *@p count.
+/** @brief Cuts batch dimension @p dim into at most *@p count pieces of equal size. The last piece may be shorter, and
+ *  there may be fewer pieces than *@p count.
  *  @param[out] trees  The pieces; owned by the caller.
  *  @param[in,out] count  Before the call, the number of pieces wanted, which is also the capacity of @p trees;
  *          after the call, the number of pieces.
  *  @return #TDICT_OK; #TDICT_EINVAL if *@p count is 0. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
                                                     tdict_error *err);
-/** @brief Returns one tree for each element of dimension @p dim. These trees do not have the dimension.
+/** @brief Returns one tree for each element of batch dimension @p dim. The new trees do not have this dimension.
  *  @param[out] trees  The new trees; owned by the caller.
  *  @param[in,out] count  Before the call, the capacity of @p trees; after the call, the number of trees.
  *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small. */

@@ -2,16 +2,18 @@
  * on a GPU also fail on a simulated device.
  *
  * Device memory is not host memory: reading or writing a device address on the host causes a segmentation fault.
- * Streams are queues, and threads run the queued work. Copies from pinned memory are asynchronous: the destination
- * holds its old bytes until the copy finishes. The speed of a simulated device says nothing about the speed of a GPU.
+ * Streams are queues, and threads of the library run the queued work. Copies from pinned memory are asynchronous: the
+ * destination holds its old bytes until the copy finishes. The speed of a simulated device says nothing about the speed
+ * of a GPU.
  *
  * A context has simulated devices if its options set `sim`, or if its device is tdict_sim(n). Each simulated device
  * belongs to one context: sim:0 of another context is a different device. A transfer returns #TDICT_EWRONGDEVICE if a
  * tensor, the option `memory` or a stream belongs to a simulated device of another context. Copies without a context,
  * such as tdict_tensor_copy(), return #TDICT_EDEVICE in this case.
  *
- * In a forked child of the process that created the context, no function of this header waits. Functions that return a
- * status return #TDICT_EFORKED. tdict_sim_host_pointer() returns NULL. */
+ * In a forked child of the process that created the context, no function of this header waits. In such a child,
+ * tdict_sim_hold(), tdict_sim_step(), tdict_sim_resume() and tdict_sim_launch() return #TDICT_EFORKED.
+ * tdict_sim_host_pointer() returns NULL. */
 #ifndef TDICT_SIM_H
 #define TDICT_SIM_H
 
@@ -44,7 +46,7 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
 }
 
 /** @brief Stops all queues of the context's simulated devices. The program can still queue operations, but no operation
- *  finishes.
+ *  finishes until tdict_sim_step() or tdict_sim_resume() is called.
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
  *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err);
@@ -54,7 +56,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, td
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL, @p count is negative, or the queues are not stopped;
  *          #TDICT_ENODEVICE the context has no simulated device; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err);
-/** @brief Lets all queues run again.
+/** @brief Lets all queues run again after tdict_sim_hold(), or after a start with the option `held`.
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
  *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err);
@@ -65,7 +67,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, 
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
                                                         tdict_error *err);
 /** @brief Returns the host address of the bytes at an address of simulated device memory. Call tdict_sim_host_pointer()
- *  only in a function that tdict_sim_launch() queued. Other accesses are not ordered with the work of the device.
+ *  only in a function that tdict_sim_launch() queued. The work of the device is not ordered with accesses from other
+ *  functions.
  *  @return Borrowed; NULL if @p device_address is not an address of the stream's device. */
 TDICT_API void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address);
 

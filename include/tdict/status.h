@@ -2,7 +2,7 @@
  *
  * Every function of the library that returns a tdict_status takes a `tdict_error *err` as its last argument. `err` may
  * be NULL. `*err` is written only on failure. A call that fails changes nothing, unless its comment says otherwise.
- * Thread rule: only the thread that passes an error struct may use the struct during the call. */
+ * Thread rule: during a call, no other thread may use the error struct that is passed to the call. */
 #ifndef TDICT_STATUS_H
 #define TDICT_STATUS_H
 
@@ -25,12 +25,12 @@ typedef enum tdict_status {
   TDICT_EDTYPE = 7,        /**< element types do not match, or a type is unknown */
   TDICT_EOVERFLOW = 8,     /**< a size or value does not fit its type */
   TDICT_ELOCKED = 9,       /**< the tree is locked */
-  TDICT_EREADONLY = 10,    /**< the storage may not be written */
+  TDICT_EREADONLY = 10,    /**< the storage must not be written */
   TDICT_EWRONGDEVICE = 11, /**< a tensor, memory or stream belongs to a device that the call cannot use */
   TDICT_ENODEVICE = 12,    /**< the device is not present; the message says why */
   TDICT_EDEVICE = 13,      /**< the device driver returned an error; tdict_error.native has its code */
-  TDICT_ELOST = 14,        /**< the device was reset or lost, or a worker has ended */
-  TDICT_ECANCELLED = 15,   /**< the transfer was cancelled, or the trainer of a ring has ended */
+  TDICT_ELOST = 14,        /**< the device was reset or lost, or a worker of a ring (tdict/share.h) has ended */
+  TDICT_ECANCELLED = 15,   /**< the transfer was cancelled, or the trainer of a ring (tdict/share.h) has ended */
   TDICT_ETIMEDOUT = 16,    /**< the time limit has passed */
   TDICT_EDEADLOCK = 17,    /**< a hook waits for the transfer that runs the hook */
   TDICT_EFORKED = 18,      /**< this process is a fork of the process that created the context */
@@ -39,13 +39,13 @@ typedef enum tdict_status {
   TDICT_EHOOK = 21,        /**< a callback of the program returned an invalid status or an invalid result */
   TDICT_EIO = 22,          /**< a file could not be read or written */
   TDICT_EFORMAT = 23,      /**< a file, a blob or a message does not have the expected format */
-  TDICT_ENOTSUP = 24       /**< this combination is not supported; the message names it */
+  TDICT_ENOTSUP = 24       /**< a combination that the message names is not supported */
 } tdict_status;
 
 /** Says why a call failed. The struct has 512 bytes in all versions. */
 typedef struct tdict_error {
   int32_t status; /**< a tdict_status */
-  int32_t native; /**< error code of the driver, or errno; 0 if there is none */
+  int32_t native; /**< error code of the driver, or errno; 0 if the error has no such code */
   /** Path of the entry that caused the error, or name of the file, or "". Long paths are cut in the middle. */
   char path[248];
   char message[256]; /**< one sentence that names the cause: the value that was found, and the value that was wanted */

@@ -1,9 +1,9 @@
 /* Declares tensors. A tensor has an element type, a shape and strides. The elements are in a storage: a block of bytes
  * with a reference count, which several tensors can share.
  *
- * Shapes and strides are in elements. Strides may be zero or negative. Names of sizes in bytes contain "bytes". The
- * dtype, shape and strides of a tensor never change; the elements may change. A function that creates a tensor returns
- * one reference. Release the reference with tdict_tensor_release().
+ * Shapes and strides are in elements. Strides may be zero or negative. A name of a parameter, member or function that
+ * contains "bytes" means a size in bytes. The dtype, shape and strides of a tensor never change; the elements may
+ * change. A function that creates a tensor returns one reference. Release the reference with tdict_tensor_release().
  * Thread rule: many threads may read a tensor at the same time. While a thread writes a tensor, no other thread may use
  * that tensor. Retain and release are safe from any thread. */
 #ifndef TDICT_TENSOR_H
@@ -74,9 +74,9 @@ typedef struct tdict_tensor_range {
 /** @brief Creates a tensor in C order with unspecified elements.
  *  @param[in] shape  @p ndim sizes of zero or more. May be NULL if @p ndim is 0; the tensor then has one element.
  *  @param[in] memory  Borrowed. NULL for plain host memory, aligned to 256 bytes.
- *  @return #TDICT_OK; #TDICT_EINVAL for an invalid @p ndim or a negative size, or if @p out or a required @p shape is
- *          NULL; #TDICT_EDTYPE for an unknown dtype; #TDICT_EOVERFLOW if the bytes do not fit 63 bits; #TDICT_ENOMEM;
- *          #TDICT_ENODEVICE if the device of the memory is not present; #TDICT_EDEVICE. */
+ *  @return #TDICT_OK; #TDICT_EINVAL for an invalid @p ndim or a negative size, or if @p out is NULL, or @p shape is
+ *          NULL although @p ndim is not 0; #TDICT_EDTYPE for an unknown dtype; #TDICT_EOVERFLOW if the bytes do not fit
+ *          63 bits; #TDICT_ENOMEM; #TDICT_ENODEVICE if the device of the memory is not present; #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_empty(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                           tdict_memory *memory, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor like tdict_tensor_empty(), and sets every byte to zero. Returns the same errors. */
@@ -92,7 +92,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_full(tdict_dtype dtype, int 
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                                const void *data, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor of one dimension with @p count values in plain host memory. Value i is start + i * step.
- *  Each value is computed in double and converted to @p dtype. If @p dtype is an integer type, the value is truncated
+ *  Each value is computed as a double and converted to @p dtype. If @p dtype is an integer type, the value is truncated
  *  toward zero.
  *  @return The same errors as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types, and for
  *          types with several lanes; #TDICT_EOVERFLOW if an integer type cannot hold a value. */
@@ -101,8 +101,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, do
 /** @brief Creates a tensor over memory of the program. Copies nothing.
  *  @param[in] release  Called once with @p user after the last reference to the memory is dropped; may be NULL. Tensors
  *          and running transfers hold references. The callback runs on the thread that drops the last reference, which
- *          may be a pool thread. No lock is held during the call. The callback may call only release functions of this
- *          library. If tdict_tensor_from_data() fails, @p release is not called.
+ *          may be a pool thread. The library holds no lock during the call. The callback may call only release
+ *          functions of this library. If tdict_tensor_from_data() fails, @p release is not called.
  *  @return #TDICT_OK; #TDICT_EINVAL if @p view or @p out is NULL, `data` is NULL although there are elements, or a
  *          device, size, struct_size or flag is invalid; #TDICT_EDTYPE for an unknown dtype; #TDICT_EOVERFLOW if the
  *          bytes do not fit 63 bits or the address space; #TDICT_ESHAPE if `storage_bytes` is not 0 and the strides
@@ -134,19 +134,20 @@ TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *tensor);
 /** @brief Returns true if the elements are in C order without gaps. The strides of dimensions of size 1 are ignored. A
  *  tensor without elements is contiguous. */
 TDICT_API bool tdict_tensor_is_contiguous(const tdict_tensor *tensor);
-/** @brief Returns true if the tensor is in page-locked host memory. This memory is from tdict_pinned_memory() or from
- *  an allocator with `pinned` set, or is marked with #TDICT_DESC_PINNED. */
+/** @brief Returns true if the tensor is in page-locked host memory. Such memory is allocated by tdict_pinned_memory()
+ *  or by a tdict_allocator with `pinned` set, or is memory of the program with the flag #TDICT_DESC_PINNED. */
 TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *tensor);
 /** @brief Returns true if both tensors use the same storage. */
 TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b);
-/** @brief Returns the address of the first element for writing. Returns NULL for a read-only storage, for a tensor
- *  without memory, and if a transfer into the elements failed or was cancelled.
+/** @brief Returns the address of the element whose indices are all 0, for writing. Returns NULL if the storage is
+ *  read-only, if the address is NULL (possible only without elements), or if a transfer into the elements failed or was
+ *  cancelled.
  *  If the tensor is in host memory, the call first waits until no transfer and no work recorded by
  *  tdict_record_stream() uses the storage. If the tensor is on a device, the call does not wait. In a forked process,
  *  the call does not wait for threads of the parent process. */
 TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
-/** @brief Returns the address of the first element for reading. Returns NULL in the same cases as tdict_tensor_data(),
- *  except that the storage may be read-only.
+/** @brief Returns the address of the element whose indices are all 0, for reading. Returns NULL in the same cases as
+ *  tdict_tensor_data(), except that the storage may be read-only.
  *  If the tensor is in host memory, the call first waits until no transfer writes the storage. In a forked process, the
  *  call does not wait for threads of the parent process. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
@@ -158,7 +159,7 @@ TDICT_API void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_de
 
 /** @brief Creates a view with any shape and strides over the storage of @p tensor, with the same dtype.
  *  @param[in] layout  Only its ndim, shape and strides are used. Borrowed for the call.
- *  @param[in] offset  Distance in elements from the first element of @p tensor to the first element of the view; may be
+ *  @param[in] offset  Distance in elements from element 0, 0, ... of @p tensor to element 0, 0, ... of the view; may be
  *          negative.
  *  @return #TDICT_OK; #TDICT_EINVAL for NULL, or for an invalid ndim, size or struct_size; #TDICT_EOVERFLOW if the
  *          layout does not fit 63 bits; #TDICT_ENOTSUP if @p layout sets a field that this library does not know;
@@ -183,19 +184,20 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *
  *  If strides can describe the new shape, the result is a view. Otherwise the result is a copy in C order. The copy is
  *  in the memory of @p tensor, or in plain host memory if the program owns the memory of @p tensor.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the number of elements differs; #TDICT_EINVAL for NULL or an invalid size;
- *          #TDICT_EOVERFLOW for sizes that no tensor can have; errors of tdict_tensor_clone() if a copy is made;
+ *          #TDICT_EOVERFLOW for sizes that no tensor can have; errors of tdict_tensor_clone() if the call copies;
  *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const int64_t *shape,
                                                             tdict_tensor **out, tdict_error *err);
 
 /** @brief Copies all elements of @p src to @p dst, and returns after the copy is done. Both tensors must have the same
  *  dtype and shape; their strides may differ. Two device tensors must be on the same device. If the tensors overlap,
- *  the result is unspecified. The call first waits for transfers that write @p src or use @p dst. It also waits for
- *  work that tdict_record_stream() has recorded for @p dst.
+ *  the result is unspecified. The call first waits for transfers that write @p src or use @p dst. The call also waits
+ *  for work that tdict_record_stream() has recorded for @p dst.
  *  @return #TDICT_OK; #TDICT_ESHAPE or #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EREADONLY if @p dst is
- *          read-only; #TDICT_EWRONGDEVICE if the tensors are on two different devices other than the cpu, or if device
- *          memory belongs to the program and to no context; #TDICT_EINVAL for NULL, or if a transfer into @p src failed
- *          or was cancelled; #TDICT_EDEVICE, which leaves the elements of @p dst unspecified. */
+ *          read-only; #TDICT_EWRONGDEVICE if the tensors are on two different devices other than the cpu, or if the
+ *          program owns the memory of each tensor that is on a device; #TDICT_EINVAL for NULL, or if a transfer into @p
+ *          src failed or was cancelled; #TDICT_EDEVICE if the driver failed; the elements of @p dst are then
+ *          unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /** @brief Creates a copy of @p tensor in C order in @p memory; NULL is plain host memory.
  *  @return The errors of tdict_tensor_empty() and tdict_tensor_copy(). */

@@ -1,38 +1,40 @@
 /* Declares transfers. A transfer copies a tree to a device, to the host, or into another tree.
  *
- * Lifetime. A call reads the keys and shapes of its source before the call returns. The transfer keeps the storages of
- * the source and of the result alive until their bytes are copied, even if the program releases both trees.
+ * Lifetime. A call reads the keys and shapes of its source before the call returns. Until all bytes are copied, the
+ * transfer retains the storages of the source and of the result. The program may therefore release both trees at any
+ * time.
  * Host memory. While a copy reads a host storage, tdict_tensor_data() waits. While a copy writes a host storage, the
  * accessors tdict_tensor_data() and tdict_tensor_const_data() wait. The accessors do not protect pointers that the
  * program obtained before the transfer. Before you write to the source through such a pointer, call
  * tdict_future_wait_source().
  * Device memory. Accessors of device tensors never wait. To order the work of the program and transfers, use the option
  * `after`, tdict_future_wait_on_stream() and tdict_record_stream(). Some calls of the library read or write elements on
- * a device, for example tdict_zero(), tdict_clone_deep() and tdict_write_row(). Such a call first waits for the
- * transfers that were started earlier on the same bytes. The work of the call is complete when the call returns.
+ * a device, for example tdict_zero(), tdict_clone_deep() and tdict_write_row(). Such a call first waits for all earlier
+ * transfers that use the same bytes. All reads and writes of the call are complete when the call returns.
  * Order among transfers. Transfers conflict if they share bytes and at least one of them writes these bytes.
- * Conflicting transfers run in the order in which they were started. A transfer with hooks counts as started after its
- * hooks have run.
+ * Conflicting transfers run in the order in which they were started. The start of a transfer with hooks is the time at
+ * which all of its hooks have returned.
  * Failure. If a transfer fails or is cancelled, the bytes that the transfer had to write are lost. Accessors return
- * NULL for lost bytes, and no call of the library reads lost bytes. If several leaves share a storage, each leaf is
- * lost or valid independently of the others. A leaf is valid again after a transfer or another call has written all of
- * its bytes. There are two exceptions: a strided tensor of more than 2^20 rows, and a tensor whose bytes are written in
- * more than 4096 separate parts. Such a tensor is valid again only after one call writes the tensor itself, or a
- * contiguous tensor that covers all of its bytes.
+ * NULL for tensors with lost bytes, and no call of the library reads lost bytes. If several leaves share a storage,
+ * only those leaves are lost whose own bytes the transfer had to write. A leaf is valid again after a transfer or
+ * another call has written all of its bytes. There are two exceptions: a strided tensor that consists of more than 2^20
+ * separate runs of bytes, and a tensor whose bytes are written in more than 4096 separate parts. Such a tensor is valid
+ * again only after one call writes the tensor itself, or a contiguous tensor that covers all of its bytes.
  * Objects. The hooks of an object's type move the object before the copies begin. Hooks of several objects run at the
  * same time. The hook `to_device` moves the object. In mode NON_BLOCKING_PIN, a transfer to a device first calls the
  * hook `pin_memory`, if the type has this hook. The hook `to_device` then receives the pinned object. If the type has
- * no hook for the transfer, the tensors that `flatten` returns are copied together with all other tensors. If the type
- * has no `flatten` either, the result holds the same object, and `num_objects_untouched` counts the object. The result
+ * no hook for the transfer, the transfer copies the tensors that `flatten` returns. If the type has no `flatten`
+ * either, the result holds the same object. tdict_transfer_stats.num_objects_untouched counts such objects. The result
  * has objects of the same types at the same paths.
- * Consolidated trees, see tdict_consolidate(). The storage of a consolidated tree is copied as one block, and the
- * result is consolidated. If both trees are consolidated and have the same keys in the same order, and the same dtypes
- * and shapes, tdict_transfer_into() copies one block too. If the host side of a block is pinned and the block has at
- * most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16 MiB. The byte counts of the
- * statistics include the padding between leaves. If the copy of a block fails, the error names no leaf. A consolidated
- * tree below another tree is copied leaf by leaf, and its result is not consolidated.
+ * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
+ * tree is copied as one block, and the result is consolidated. The function tdict_transfer_into() also copies one block
+ * if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned memory on
+ * the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16 MiB. The
+ * byte counts of the statistics then include the padding between leaves. If the copy of a block fails, the error names
+ * no leaf. If a consolidated tree is a child of the source, the transfer copies the child leaf by leaf. This child of
+ * the result is not consolidated.
  * Cost. O(keys of all trees), plus the copies.
- * Thread rule: every call may be made from any thread. Several transfers can run at the same time. */
+ * Thread rule: any thread may call any function of this header. Several transfers can run at the same time. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
 
@@ -50,7 +52,7 @@ typedef enum tdict_mode {
                                    copies run */
 } tdict_mode;
 
-/** Says how pinned memory was obtained. */
+/** Says how the library obtained the pinned memory of a transfer. */
 typedef enum tdict_pin_path {
   TDICT_PIN_NONE,        /**< no pinned memory was needed, or all leaves were pinned already */
   TDICT_PIN_REGISTER,    /**< the library allocated pages and registered them with the driver */
@@ -60,14 +62,15 @@ typedef enum tdict_pin_path {
                                registrations; see tdict_pinned_memory() */
 } tdict_pin_path;
 
-/** Statistics of a transfer. Byte counts are bytes of leaves, without the padding in the staging ring. */
+/** Statistics of a transfer. Byte counts contain the bytes of tensors, without the padding in the staging ring. */
 typedef struct tdict_transfer_stats {
   size_t struct_size;
   int64_t num_leaves;        /**< tensors in the tree */
   int64_t num_shared_leaves; /**< tensors that were not copied separately: already in place, kept, or the same bytes as
                                   another leaf */
-  /** num_objects: objects in the tree. num_objects_pinned: objects pinned by a hook or by flatten.
-   *  num_objects_untouched: objects that the result shares, because their type has no function for this transfer. */
+  /** Numbers of objects. In num_objects: all objects in the tree. In num_objects_pinned: objects that the hook
+   *  `pin_memory` pinned, or whose tensors tdict_pin_memory() pinned. In num_objects_untouched: objects that the result
+   *  shares, because their type has no hook for this transfer and no `flatten`. */
   int64_t num_objects, num_objects_pinned, num_objects_untouched;
   size_t total_bytes;        /**< bytes that were copied */
   size_t direct_bytes;       /**< bytes that driver copies moved directly from or to pinned memory, or between
@@ -76,13 +79,15 @@ typedef struct tdict_transfer_stats {
   size_t pageable_bytes;     /**< bytes that driver copies read from ordinary memory */
   size_t host_bytes;         /**< bytes copied from host memory to host memory */
   int64_t num_chunks;        /**< chunks that the work was divided into */
-  size_t peak_staging_bytes; /**< largest part of the staging ring that this transfer held at once */
-  size_t peak_pinned_bytes;  /**< largest number of live and cached bytes in the context's pinned pool so far */
-  int32_t num_threads;       /**< threads that copied, including the calling thread if this thread copied */
+  size_t peak_staging_bytes; /**< largest number of bytes of the staging ring that this transfer held at once */
+  size_t peak_pinned_bytes;  /**< tdict_memory_counts.peak_bytes of the context's pinned pool at the end of the
+                                  transfer */
+  int32_t num_threads;       /**< threads that copied, including the calling thread if the calling thread copied */
   int32_t mode;              /**< the tdict_mode that was used */
   int32_t pin_path;          /**< a tdict_pin_path, of the staging ring or of the pinned result */
   double plan_seconds, copy_seconds, wait_seconds; /**< time spent planning, copying on host threads, and waiting for
-                                                        slots. Copying and waiting are summed over all threads */
+                                                        slots of the staging ring. Copying and waiting are summed over
+                                                        all threads */
   double cpu_seconds;   /**< processor time of the threads that copied, from their first chunk to their last byte,
                              without planning */
   double total_seconds; /**< time from the call to the last byte */
@@ -98,38 +103,39 @@ typedef struct tdict_transfer_options {
   size_t struct_size;
   int32_t mode; /**< a tdict_mode */
   /** Number of threads that copy. 0: the calling thread copies. n > 0: n threads of the context's pool copy; the pool
-   *  must have at least n threads. -1 (default): the library chooses. If the value is -1, the calling thread of a
-   *  blocking call may copy too. The call then makes progress even if all threads of the pool are busy. The calling
-   *  thread does not copy if 2048 leaves or more are copied, and in other cases that docs/engine.md lists. In the modes
-   *  BLOCKING and NON_BLOCKING, one thread copies. If the call is blocking or the value is 0, this thread is the
-   *  calling thread. Otherwise this thread is a thread of the pool. */
+   *  must have at least n threads. -1 (default): the library chooses. With -1, the calling thread of a blocking call
+   *  may copy too, so the call makes progress even if all threads of the pool are busy. The calling thread does not
+   *  copy if 2048 leaves or more are copied, and in other cases that docs/engine.md lists. In the modes BLOCKING and
+   *  NON_BLOCKING, only one thread copies: the calling thread if the call is blocking or the value is 0, else a thread
+   *  of the pool. */
   int32_t num_threads;
   /** A stream. Copies from and to devices wait for the work that is queued on the stream at the time of the call. NULL
    *  (default): copies from the host into new device memory wait for nothing, and other copies wait for the device's
    *  legacy stream.
-   *  Until the first copy has run, the transfer leaves up to an eighth of the staging ring free for other transfers.
-   *  An _async call with num_threads 0 does not leave slots free.
-   *  The stream orders device memory only. Host threads read host sources without waiting for the stream. If a stream
-   *  still writes a host source, wait for that stream before the call. Host destinations are written after the work
-   *  that tdict_record_stream() recorded for them. */
+   *  While the first copy waits for a stream, the transfer leaves an eighth of the staging ring free for other
+   *  transfers. An _async call with num_threads 0 may use the whole ring.
+   *  The option `after` orders only accesses to device memory. Host threads read host sources without waiting for the
+   *  stream. If a stream still writes a host source, wait for that stream before the call. Host destinations are
+   *  written after the work that tdict_record_stream() recorded for them. */
   const tdict_stream *after;
   tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL (default): the context's
-                             memory */
+                             memory of the target device */
   bool pinned_result;   /**< for results on the cpu: allocate pinned memory, on the NUMA node of the source's device */
-  bool strict_objects;  /**< true: return #TDICT_ENOTSUP if an object's type has no function for this transfer */
+  bool strict_objects;  /**< true: return #TDICT_ENOTSUP if an object's type has neither a hook for this transfer nor
+                             `flatten` */
   /** true: host sources are hashed before and after the copies. If a source has changed, the transfer fails with
    *  #TDICT_ECHANGED and the leaf's path. The option costs two additional reads of the sources. */
   bool check_sources;
   tdict_transfer_stats *stats; /**< written when a blocking call succeeds. Must be NULL for _async calls: use
                                     tdict_future_get_stats() */
-  /** Patterns for entries that stay where they are: tensors, objects and whole child trees. Borrowed for the call. The
+  /** Patterns for entries that are not copied: tensors, objects and whole child trees. Borrowed for the call. The
    *  result shares the kept tensors and objects. tdict_transfer_into() does not write kept entries. The destination
    *  must have the keys of kept entries; types, shapes and dtypes of kept entries are not compared.
    *  A pattern is an escaped path. In a pattern, the key `*` stands for any one key. The key `**` stands for zero or
    *  more keys. Examples: "meta", "meta.*", "**.text". To match a star itself, write a backslash before the star. A
    *  pattern that matches no entry has no effect. Patterns do not match the tensors inside an object.
-   *  For a malformed pattern, the call returns #TDICT_EINVAL, with the pattern as err->path. A pattern must not have an
-   *  empty key, a backslash at its end that escapes nothing, or a star that is only a part of a key.
+   *  A pattern must not have an empty key, a backslash at its end that escapes nothing, or a star that is only a part
+   *  of a key. For such a pattern, the call returns #TDICT_EINVAL, and err->path is the pattern.
    *  If a kept tensor is not on the target device, the trees of the result that contain this tensor have no device.
    *  If `num_keep` is not 0, a consolidated tree is copied leaf by leaf, and the result is not consolidated. Cost:
    *  each pattern is compared with the path of each entry. */
@@ -149,7 +155,7 @@ typedef struct tdict_pin_options {
   size_t struct_size;
   int32_t num_threads;         /**< see tdict_transfer_options */
   tdict_transfer_stats *stats; /**< see tdict_transfer_options */
-  const char *const *keep;     /**< see tdict_transfer_options; the tensors may be on any device */
+  const char *const *keep;     /**< see tdict_transfer_options; kept tensors may be on any device */
   size_t num_keep;             /**< see tdict_transfer_options */
 } tdict_pin_options;
 static inline tdict_pin_options tdict_pin_options_default(void) {
@@ -171,8 +177,8 @@ typedef enum tdict_future_phase {
 /** @brief Sets the tensor at a path like tdict_set(). If the tree has a device and @p tensor is on another device, the
  *  call first copies @p tensor to the tree's device.
  *
- *  In this case the tree holds the copy, whose data is complete on return. The copy costs as much as tdict_to_device()
- *  for one leaf.
+ *  The tree then holds the copy instead of @p tensor. The copy is complete when the call returns, and costs as much as
+ *  tdict_to_device() for one leaf.
  *  @return Errors of tdict_set() and tdict_to_device(), with err->path set to @p path. On failure nothing changes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *path,
                                                     tdict_tensor *tensor, tdict_error *err);
@@ -182,9 +188,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
  *  The result has the keys, batch size and locks of @p src, and @p device as its device. The result shares every leaf
  *  that is already on @p device. If all leaves are shared and no hook runs, the call returns @p src itself, retained
  *  and unchanged. All other leaves are copied into one new storage, contiguous and in tree order. Each leaf begins at a
- *  multiple of 256 bytes; bytes between leaves are unspecified. If several leaves are the same bytes of one storage,
- *  these bytes are copied once. Leaves may be on another device of the context, and may be strided. If two devices have
- *  a direct link, copies between the devices use the link.
+ *  multiple of 256 bytes; bytes between leaves are unspecified. If several leaves of @p src have the same bytes of one
+ *  storage, these bytes are copied once. Leaves may be on another device of the context, and may be strided. If two
+ *  devices have a direct link, copies between the devices use the link.
  *  @param[in]  src     Borrowed. The transfer retains the storages of @p src until they are copied.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO means the default device of the
  *                      context. An index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is an error (#TDICT_EINVAL).
@@ -193,10 +199,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
  *  @return #TDICT_OK; #TDICT_EINVAL an option is out of range; #TDICT_ENODEVICE the context has no such device;
  *          #TDICT_EWRONGDEVICE a leaf is on a device of another context, or the options name memory or a stream of
  *          another device; #TDICT_ECAPTURE the stream `after` is being captured, even if nothing is to be copied;
- *          #TDICT_EINVAL with a path: the bytes of the leaf are lost, because an earlier transfer into the leaf failed;
- *          #TDICT_ENOTSUP `strict_objects` is true and an object has no function for the transfer; #TDICT_EFORKED;
- *          #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path; the status that a hook returned, or
- *          #TDICT_EHOOK, with the object's path. */
+ *          #TDICT_EINVAL the bytes of a leaf are lost, because an earlier transfer into the leaf failed (err->path
+ *          names the leaf); #TDICT_ENOTSUP `strict_objects` is true, and an object's type has neither a hook for this
+ *          transfer nor `flatten`; #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path;
+ *          the status that a hook returned, or #TDICT_EHOOK, with the object's path. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src,
                                                        tdict_device device, const tdict_transfer_options *options,
                                                        tdict_tree **out, tdict_error *err);
@@ -204,28 +210,30 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, c
  *  done.
  *
  *  The call returns after the work is planned and submitted to the pool. If num_threads is 0, the call returns after
- *  the last copy is queued. If a transfer copies only a few pinned leaves, up to 64 MiB in all, the call queues these
- *  copies itself. If the transfer must wait for another transfer, or if the copies cannot be queued without waiting, a
- *  thread of the pool queues the copies.
+ *  the last copy is queued. If num_threads is -1 and the transfer copies at most 16 pinned leaves, of at most 64 MiB in
+ *  all, the call may queue these copies itself. The call leaves the copies to a thread of the pool if the transfer must
+ *  wait for another transfer, or if the call would have to wait to queue the copies.
  *  @param[out] out  A new future, released with tdict_future_release().
- *  @return Errors of tdict_to_device() that are found before the call returns. The future reports all later errors. */
+ *  @return Errors of tdict_to_device() that occur before the call returns. tdict_future_wait() returns all later
+ *          errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src,
                                                              tdict_device device, const tdict_transfer_options *options,
                                                              tdict_future **out, tdict_error *err);
 /** @brief Copies all tensors of @p src into the tensors of @p dst, and waits until the copies are done.
  *
- *  @p dst must have the keys, shapes and dtypes of @p src. @p dst may be locked. Addresses in @p dst do not change. Two
- *  tensors of @p dst may share bytes only if their sources share bytes in the same way. If strided tensors of @p dst
- *  overlap only in part, the call may not detect the overlap. This can happen if the strides of the tensors differ, or
- *  if more than 16 other tensors begin between the tensors. The common bytes are then unspecified. If storages of @p
- *  dst overlap storages of @p src, the common bytes are unspecified.
+ *  @p dst must have the keys, shapes and dtypes of @p src. @p dst may be locked. The addresses of tensors in @p dst do
+ *  not change. Two tensors of @p dst may share bytes only if their sources share bytes in the same way. If strided
+ *  tensors of @p dst overlap only in part, the call may fail to detect the overlap, and the common bytes are then
+ *  unspecified. The call can miss an overlap if the strides of the tensors differ, or if more than 16 other tensors
+ *  begin between the two tensors. If storages of @p dst overlap storages of @p src, the common bytes are unspecified.
  *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
- *  @return Errors of tdict_to_device(). In the following cases nothing is written, and err->path names the leaf:
- *          #TDICT_ENOTFOUND a key is missing in one of the trees; #TDICT_ETYPE; #TDICT_ESHAPE; #TDICT_EDTYPE;
- *          #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no `flatten`; #TDICT_EINVAL two tensors of @p dst are
- *          the same or share bytes, but have different sources (err->path names the second tensor).
- *  @note If a later step fails, the bytes of @p dst are lost until a later call writes these bytes. Transfers that read
- *        lost bytes fail, including transfers that were started before the failure. */
+ *  @return Errors of tdict_to_device(). The call also returns the following errors. For each of these errors, nothing
+ *          is written, and err->path names the leaf: #TDICT_ENOTFOUND a key is missing in one of the trees;
+ *          #TDICT_ETYPE; #TDICT_ESHAPE; #TDICT_EDTYPE; #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no
+ *          `flatten`; #TDICT_EINVAL two tensors of @p dst are the same or share bytes, but have different sources
+ *          (err->path names the second tensor).
+ *  @note If the transfer fails after these checks, the bytes of @p dst are lost until a later call writes these bytes.
+ *        Transfers that read lost bytes fail, including transfers that were started before the failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
                                                            const tdict_tree *src, const tdict_transfer_options *options,
                                                            tdict_error *err);
@@ -235,7 +243,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *
                                                                  const tdict_transfer_options *options,
                                                                  tdict_future **out, tdict_error *err);
 /** @brief Copies a tree into pinned host memory. The result shares leaves that are already pinned. All other leaves are
- *  copied into one new block.
+ *  copied into one new pinned storage.
  *  @param[out] out  A new reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a leaf is on a device, and err->path names the leaf; #TDICT_ENODEVICE the
  *          context has no device that can read pinned memory; #TDICT_EINVAL an option is invalid, or the bytes of a
@@ -244,21 +252,21 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, 
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);
 /** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
- *  @param[out] out  A new object of the type, owned by the caller. If the hook returned @p self, or if the type has no
- *                   function for pinning, *@p out is @p self.
+ *  @param[out] out  A new object of the type, owned by the caller. If the hook `pin_memory` returned @p self, or if the
+ *                   type has neither `pin_memory` nor `flatten`, *@p out is @p self.
  *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL an argument is NULL, or tdict_set_object() does not accept the
  *           type. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
                                                         const tdict_pin_options *options, void **out, tdict_error *err);
-/** @brief Returns true if every host tensor of the tree is pinned, and `is_pinned` returns true for every object whose
- *  type has this function. Returns true for a tree without host tensors and without such objects. */
+/** @brief Returns true if every host tensor of the tree is pinned, and the hook `is_pinned` returns true for every
+ *  object whose type has this hook. Returns true for a tree without host tensors and without objects of such types. */
 TDICT_API bool tdict_is_pinned(const tdict_tree *tree);
 
 /** @brief Records that the work that is already queued on @p stream uses the tree.
  *
  *  The library does not free, reuse or overwrite any byte of the tree before this work is done. The bytes of an object
  *  are the bytes of the tensors that `flatten` returns. The call never waits. If the call fails, the work may be
- *  recorded for some of the storages only.
+ *  recorded for only some storages of the tree.
  *  @return #TDICT_OK; #TDICT_EINVAL @p tree is NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a
  *          context allocated on the stream's device or pinned for this device; #TDICT_ECAPTURE the stream is being
  *          captured; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_ENOMEM; the status that `flatten` returned. */
@@ -278,26 +286,26 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *futur
                                                              tdict_error *err);
 /** @brief Makes a stream wait for the transfer. The call itself waits only until every copy is queued.
  *
- *  If the transfer fits the staging ring, all copies are queued soon after the start. A larger transfer queues its last
- *  copy only shortly before the transfer ends. If the result is in host memory, the accessors of its tensors wait until
- *  the bytes are written.
+ *  If the staging ring can hold all bytes of the transfer, all copies are queued soon after the start. Otherwise the
+ *  last copy is queued only shortly before the transfer ends. If the result is in host memory, tdict_tensor_data() and
+ *  tdict_tensor_const_data() of its tensors wait until the bytes are written.
  *  @param[out] out  NULL, or a new reference to the result, written on success only.
  *  @return Errors of tdict_future_wait(); #TDICT_EWRONGDEVICE the stream belongs to the cpu, to a device that the
- *          context does not have, or to a kind of device that the transfer does not use; #TDICT_ECAPTURE the stream is
- *          being captured; #TDICT_EDEVICE. The stream is checked first, even if the transfer has ended.
- *  @note If the transfer fails after tdict_future_wait_on_stream() has returned, tdict_future_wait() reports the
- *        failure. Accessors then return NULL. */
+ *          context does not have, or to a kind of device (cuda or sim) that the transfer does not use; #TDICT_ECAPTURE
+ *          the stream is being captured; #TDICT_EDEVICE. The stream is checked first, even if the transfer has ended.
+ *  @note If the transfer fails after tdict_future_wait_on_stream() has returned, tdict_future_wait() returns the error.
+ *        Accessors of tensors of the result then return NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream,
                                                                    tdict_tree **out, tdict_error *err);
-/** @brief Waits until the program may write or free the source, also through pointers obtained before the transfer.
- *  @return Errors of tdict_future_wait(). After a failure of the transfer, the program may write or free the source
- *          too. */
+/** @brief Waits until the transfer no longer reads the source. Then the program may write or free the source, even
+ *  through pointers that the program obtained before the transfer.
+ *  @return Errors of tdict_future_wait(). If the transfer has failed, the program may write or free the source too. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err);
 /** @brief Asks the transfer to stop, and returns at once.
  *
  *  The transfer starts no new copies and no longer waits for slots of the staging ring. Copies in flight are completed.
- *  The transfer ends in the state CANCELLED. If the transfer ended or failed before the request, its state does not
- *  change. NULL is allowed. */
+ *  The transfer ends in the state #TDICT_FUTURE_CANCELLED. If the transfer ended or failed before the request, its
+ *  state does not change. NULL is allowed. */
 TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *future);
@@ -310,8 +318,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_get_stats(const tdict_future
                                                               tdict_error *err);
 /** @brief Adds a reference and returns @p future. */
 TDICT_API tdict_future *tdict_future_retain(const tdict_future *future);
-/** @brief Drops a reference. A running transfer continues. NULL is allowed. If the transfer failed and no call has
- *  written its error to a tdict_error, the library writes the error to the context's log. */
+/** @brief Drops a reference. A running transfer continues. NULL is allowed. If no call has written the error of a
+ *  failed transfer to a tdict_error, dropping the last reference writes the error to the context's log. Cancelled
+ *  transfers are not logged. */
 TDICT_API void tdict_future_release(tdict_future *future);
 
 TDICT_END_DECLS

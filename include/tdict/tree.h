@@ -2,17 +2,18 @@
  *
  * A tree maps keys to tensors, trees and objects (tdict/object.h), and keeps the order in which the keys were added. A
  * tree at a key is a child, and the tree with this key is the parent of the child. A node is one tree without its
- * children. The batch size of a tree equals the leading dimensions of every tensor below the tree, unless the program
- * has changed a child.
+ * children. The shape of every tensor below a tree begins with the batch size of the tree, unless the program has
+ * changed a child.
  *
- * The program can change a child through a borrowed handle, and several trees can share a child. A change to a child is
- * checked against the batch size and device of that child only. The parents of the child are not checked. After the
- * change, the shape of a tensor in the child may no longer begin with the batch size of a parent. In this case,
- * functions that use the parent's batch size return TDICT_ESHAPE and change nothing; err->path names the tensor. Such
- * functions are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h, tdict_flatten_keys(),
+ * The program can change a child through a borrowed handle, and several trees can share a child. A change to a child
+ * must match the batch size and the device of this child. The library does not compare the change with the parents of
+ * the child. After the change, the shape of a tensor in the child may no longer begin with the batch size of a parent.
+ * In this case, functions that use the parent's batch size return TDICT_ESHAPE and change nothing; err->path names the
+ * tensor. Such functions are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h, tdict_flatten_keys(),
  * tdict_dataset_from_tree() and tdict_tree_schema_export(). Functions that do not use the parent's batch size still
- * work. If all tensors of a child begin with the parent's batch size, every function accepts the child. In results, the
- * batch size of the child then begins with the batch size of the parent.
+ * work. If only the batch size of a child differs, and all tensors of the child begin with the parent's batch size,
+ * every function accepts the child. In results, the batch size of such a child begins with the batch size of the
+ * parent.
  *
  * A path such as "next.obs.pixels" names nested keys. If a key contains a dot or a backslash, write a backslash before
  * this character. In C source, "h\\.0" is the single key `h.0`. A key may contain all bytes except 0. An empty key is
@@ -20,7 +21,7 @@
  *
  * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops a
  * reference. Thread rule: many threads may read a tree at the same time. While a thread writes a tree, no other thread
- * may use that tree. tdict_retain() and tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, except
+ * may use the same tree. tdict_retain() and tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, except
  * where this header says otherwise. */
 #ifndef TDICT_TREE_H
 #define TDICT_TREE_H
@@ -89,8 +90,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_schema *sch
 
 /** @brief Adds a reference and returns @p tree, which must not be NULL. Thread-safe. */
 TDICT_API tdict_tree *tdict_retain(const tdict_tree *tree);
-/** @brief Drops a reference. Dropping the last reference frees the tree, and releases its tensors, trees and objects.
- *  NULL is allowed. Thread-safe. */
+/** @brief Drops a reference. Dropping the last reference frees the tree, and releases its tensors, children and
+ *  objects. NULL is allowed. Thread-safe. */
 TDICT_API void tdict_release(tdict_tree *tree);
 
 /** @brief Sets the tensor at a path. No elements are copied.
@@ -103,17 +104,17 @@ TDICT_API void tdict_release(tdict_tree *tree);
  *          the tree has a device, and the tensor is on another device; #TDICT_ELOCKED the tree is locked;
  *          #TDICT_ENOMEM.
  *  @note Cost: O(length of the path) on average. If another tree shares the key table of the node that changes, the
- *        cost is O(keys of the node). */
+ *        call copies the table, at a cost of O(keys of the node). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor,
                                                  tdict_error *err);
 /** @brief Sets the tree at a path. Normally the new parent retains @p child itself.
  *
- *  If @p child has fewer batch dimensions than its new parent, the parent holds a shallow copy instead. The parent also
- *  holds a copy if the parent has a device and @p child has no device. If no tensor is below @p child, a different
- *  batch size also leads to a copy. The batch size of the copy begins with the batch size of the parent. If the parent
- *  has a device, the copy has this device. The copy shares all tensors with @p child, and @p child itself is unchanged.
- *  A later change to a shared child is visible in every tree that holds the child. The top of this header says which
- *  functions may then fail.
+ *  In three cases, the parent holds a shallow copy of @p child instead. First, @p child has fewer batch dimensions than
+ *  the parent. Second, the parent has a device and @p child has no device. Third, no tensor is below @p child, and the
+ *  batch size of @p child does not begin with the batch size of the parent. The batch size of the copy begins with the
+ *  batch size of the parent. If the parent has a device, the copy has this device. The copy shares all tensors with @p
+ *  child, and @p child itself is unchanged. If the parent holds @p child itself, a later change to @p child is visible
+ *  in every tree that holds @p child. The comment at the top of this header lists the functions that may then fail.
  *  @return The same errors as tdict_set(); #TDICT_EINVAL also if @p child would contain itself.
  *  @note Cost: as tdict_set(), plus O(keys in @p child and in all trees below @p child) for the checks. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const char *path, tdict_tree *child,
@@ -173,10 +174,10 @@ TDICT_API int tdict_batch_ndim(const tdict_tree *tree);
 TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
 /** @brief Changes the batch size of a tree.
  *
- *  The call also changes the trees below @p tree. If such a tree has fewer batch dimensions, the tree gets @p
- *  batch_size. If the batch size of such a tree begins with @p batch_size, the tree is unchanged. In all other cases,
- *  such a tree gets @p batch_size only if no tensor is below the tree. Parents are not checked: see the top of this
- *  header.
+ *  The call also changes trees below @p tree. A tree below @p tree with fewer than @p batch_ndim batch dimensions gets
+ *  @p batch_size. A tree below @p tree whose batch size begins with @p batch_size is unchanged. Any other tree below @p
+ *  tree gets @p batch_size if no tensor is below that tree. Otherwise the call fails. The parents of @p tree are not
+ *  checked: see the top of this header.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or a tree below @p tree does not match,
  *          and err->path names the first mismatch; #TDICT_ELOCKED @p tree, or a tree below @p tree that must change, is
  *          locked; #TDICT_ENOMEM.
@@ -193,15 +194,17 @@ TDICT_API bool tdict_get_device(const tdict_tree *tree, tdict_device *out);
  *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const tdict_device *device, tdict_error *err);
 
-/** @brief Locks the tree and all trees below the tree. In a locked tree no entry can be added, removed or replaced.
- *  Elements can still be written. NULL is allowed. Cost of tdict_lock() and tdict_unlock(): O(keys below the tree). */
+/** @brief Locks the tree and all trees below the tree. In a locked tree, no entry can be added, removed or replaced.
+ *  The elements of its tensors can still be written. NULL is allowed. Cost of tdict_lock() and tdict_unlock(): O(keys
+ *  below the tree). */
 TDICT_API void tdict_lock(tdict_tree *tree);
-/** @brief Unlocks the tree, and each tree below the tree that no other locked tree holds. If the tree is not locked,
- *  nothing changes.
- *  @return #TDICT_OK; #TDICT_ELOCKED the tree is below a locked tree, and the program must unlock that tree instead;
- *          #TDICT_EINVAL @p tree is NULL. */
+/** @brief Unlocks the tree and the trees below the tree. A tree below stays locked if another locked tree holds the
+ *  tree too. If @p tree is not locked, nothing changes.
+ *  @return #TDICT_OK; #TDICT_ELOCKED @p tree is below a locked tree, and the program must unlock the upper tree
+ *          instead; #TDICT_EINVAL @p tree is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);
-/** @brief Returns true if the tree itself or a tree above the tree is locked. */
+/** @brief Returns true if the tree is locked, because tdict_lock() was called for the tree or for a tree above the
+ *  tree. */
 TDICT_API bool tdict_is_locked(const tdict_tree *tree);
 
 /** @brief Returns the number of keys of this node. Keys of child trees are not counted. */
@@ -215,10 +218,11 @@ TDICT_API const char *tdict_key_at(const tdict_tree *tree, size_t i);
 TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);
 /** @brief Returns the number of objects in the tree. An object at several paths counts once per path. */
 TDICT_API size_t tdict_num_objects(const tdict_tree *tree);
-/** @brief Returns the bytes of the elements of all tensors, plus the results of the `bytes` hooks of objects. A tensor
- *  or object at several paths counts once per path. */
+/** @brief Returns the number of bytes of the elements of all tensors, plus the results of the `bytes` hooks of objects.
+ *  A tensor or object at several paths counts once per path. */
 TDICT_API size_t tdict_bytes(const tdict_tree *tree);
-/** @brief Returns the bytes of all storages in the tree, plus the results of the `bytes` hooks of objects.
+/** @brief Writes to @p out the number of bytes of all storages of tensors in the tree, plus the results of the `bytes`
+ *  hooks of objects.
  *
  *  Each storage counts once, with its full size. Each object counts once.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
@@ -226,9 +230,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *tree
 
 /** An entry of a tree: a key and its tensor, tree or object. A visitor borrows the entry for the call. */
 typedef struct tdict_entry {
-  const char *path; /**< escaped path from the tree that is walked or searched */
+  const char *path; /**< escaped path from the tree that the function received */
   const char *key;  /**< the last key, unescaped */
-  int32_t depth;    /**< 0 for the keys of the tree that is walked or searched */
+  int32_t depth;    /**< 0 for the keys of the tree that the function received */
   /** Exactly one of the next three members is not NULL. */
   tdict_tensor *tensor;
   tdict_tree *tree;
@@ -241,10 +245,11 @@ typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdic
 /** @brief Calls @p visit for every tensor, tree and object below @p tree, in insertion order. A tree is visited before
  *  its children.
  *
- *  The visitor may read trees and write elements. It must not change any tree of the walk.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the status of the visitor, if this status is not
- *          #TDICT_OK. The walk then ends. If the visitor left err->path empty, the call sets err->path to the path of
- *          the entry. */
+ *  The visitor may read trees and write elements of tensors. The visitor must not change the keys of @p tree or of any
+ *  tree below @p tree.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the first status other than #TDICT_OK that the
+ *          visitor returned, which ends the walk. If the visitor left err->path empty, the call sets err->path to the
+ *          path of the entry. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *tree, tdict_visitor visit, void *user,
                                                   tdict_error *err);
 
@@ -266,11 +271,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, c
 
 /** @brief Writes a text that describes the tree to @p buffer, cut to @p bytes and ended by 0.
  *
- *  The text has one line per key, with the dtype, shape and device of the tensor. No elements of tensors are shown.
- *  Pinned tensors are marked `pinned`. A tensor is marked `shared` if its range of bytes overlaps the range of another
- *  tensor in the tree. The line of an object shows the type and up to 255 bytes of text from the `print` hook. The line
- *  of a single value (tdict/nontensor.h) shows at most 40 bytes of the value's text. The text shows at most 100 keys,
- *  and then the number of keys that were left out.
+ *  The text has one line per key. The line of a tensor shows its dtype, shape and device. No elements of tensors are
+ *  shown. Pinned tensors are marked `pinned`. A tensor is marked `shared` if its range of bytes overlaps the range of
+ *  another tensor in the tree. The line of an object shows the type and up to 255 bytes of text from the `print` hook.
+ *  The line of a single value (tdict/nontensor.h) shows at most 40 bytes of the value's text. The text shows at most
+ *  100 keys, and then the number of keys that were left out.
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return the length of the full text without the 0, as snprintf does.
  *  @note Cost: O(keys), with at most 100 comparisons per tensor. Memory is allocated only for very deep trees. */
@@ -280,10 +285,11 @@ TDICT_API size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes
  */
 TDICT_API TDICT_NODISCARD tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err);
 
-/** @brief Writes @p key with a backslash before each dot and backslash, cut to @p bytes and ended by 0.
+/** @brief Writes @p key to @p buffer with a backslash before each dot and backslash, cut to @p bytes and ended by 0.
  *  @return the length of the full text without the 0. */
 TDICT_API size_t tdict_path_escape(const char *key, char *buffer, size_t bytes);
-/** @brief Writes the path made of @p count unescaped keys, cut to @p bytes and ended by 0.
+/** @brief Escapes @p count keys, joins the keys to a path, and writes the path to @p buffer, cut to @p bytes and ended
+ *  by 0.
  *  @return the length of the full text without the 0. */
 TDICT_API size_t tdict_path_join(const char *const *keys, size_t count, char *buffer, size_t bytes);
 

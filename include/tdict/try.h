@@ -7,9 +7,11 @@
  *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels
  *
  * and leaves the calling function. The calling function must have a tdict_error variable `err`, and pass `&err` to the
- * call. If the calling function passes NULL instead, `err` must be zero. The macro then prints only the status.
+ * call. If the calling function passes NULL to the call instead, all bytes of `err` must be zero. The macro then prints
+ * only the status.
  *
- * If `err` is zero at the start, a function can return `err.status`, since a call writes `err` only on failure:
+ * If a function initializes `err` with zero, the function can return `err.status` at its end, because calls write `err`
+ * only on failure:
  *
  *     tdict_status load(tdict_tree **out) {
  *       tdict_error err = {0};
@@ -23,9 +25,9 @@
  *       return (tdict_status)err.status;      (main: return err.status != TDICT_OK;)
  *     }
  *
- * If the program can continue after a failure, do not use the macros, and pass another tdict_error or NULL. In C++ a
- * goto must not skip the initialization of a variable. Declare variables at the top of the function, or use
- * TDICT_TRY_RETURN(). */
+ * For a call whose failure the program can handle, do not use the macros. Pass another tdict_error or NULL to such a
+ * call, so that `err.status` stays zero. In C++ a goto must not skip the initialization of a variable. Declare
+ * variables at the top of the function, or use TDICT_TRY_RETURN(). */
 #ifndef TDICT_TRY_H
 #define TDICT_TRY_H
 

@@ -2,16 +2,17 @@
  * tree. TensorDict calls this kind of leaf UnbatchedTensor.
  *
  * Operations on trees. The results of index, shape and split operations share the tensor. The results of tdict_stack(),
- * tdict_cat() and tdict_pad_sequence() share the tensor of the first tree. The tensors of all trees must have equal
- * dtypes, shapes and bytes. Otherwise these three functions return #TDICT_EINVAL.
+ * tdict_cat() and tdict_pad_sequence() share the tensor of the first tree. The tensors at this path in all given trees
+ * must have equal dtypes, shapes and bytes. Otherwise these three functions return #TDICT_EINVAL.
  *
  * Other functions. Transfers and tdict_clone_deep() copy the tensor. Functions that visit, fill or compare elements see
- * the tensor at the key `tensor` below the leaf, for example at the path `weights.tensor`. A function that
- * tdict_apply() calls may return a tensor of another shape.
+ * the tensor at the key `tensor` below the leaf, for example at the path `weights.tensor`. The function that the
+ * program passes to tdict_apply() may return a tensor of another shape.
  *
- * Writes in place. The functions tdict_copy(), tdict_update_in_place() and tdict_transfer_into() write the elements.
- * Functions that write some elements of a tree, such as tdict_write_row() and tdict_stack_into(), require that both
- * trees hold the same tensor. Otherwise these functions return #TDICT_ENOTSUP.
+ * Writes in place. The functions tdict_copy(), tdict_update_in_place() and tdict_transfer_into() write the elements of
+ * the tensor. Functions that write some elements of a tree, such as tdict_write_row() and tdict_stack_into(), cannot
+ * write the tensor, because the tensor belongs to all elements of the tree. These functions require that the source and
+ * the destination share the tensor. Otherwise these functions return #TDICT_ENOTSUP.
  *
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_UNBATCHED_H

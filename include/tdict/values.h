@@ -33,8 +33,8 @@ typedef uint32_t tdict_dtype;
 #define TDICT_F8E4M3 TDICT_DTYPE(10, 8, 1) /* DLPack's float8_e4m3fn */
 #define TDICT_F8E5M2 TDICT_DTYPE(12, 8, 1)
 
-/** @brief Returns the bytes of one element, including all lanes. Returns 0 for an unknown type. A type with several
- *  lanes is known if its one-lane type is listed above. */
+/** @brief Returns the number of bytes of one element, including all lanes. Returns 0 for an unknown type. A type with
+ *  several lanes is known if its one-lane type is listed above. */
 TDICT_API size_t tdict_dtype_bytes(tdict_dtype dtype);
 /** @brief Returns a static name such as "float32" or "bfloat16", without lanes. Returns "unknown" for an unknown
  * type. */

@@ -1,13 +1,15 @@
-/* Declares functions that call a function of the program for the tensors of one or several trees. The calls are made in
- * order, or on the thread pool of a context. The results of the calls can form a new tree.
+/* Declares functions that call a function of the program for the tensors of one or several trees. The function of the
+ * program is called once per path, with the tensors that the trees have at this path. The calls are made in order on
+ * the calling thread, or in parallel on the thread pool of a context. tdict_apply() makes a new tree from the tensors
+ * that the function returns.
  *
- * If there are several trees, all trees must have the same keys. The order of the keys may differ. The order of the
- * first tree is used. An object is visited as the tensors that the `flatten` hook of its type returns. The paths of
- * these tensors are below the path of the object. tdict_apply() makes a new object from the new tensors. The function
- * of the program may read trees and write elements. It must not change the keys of any visited tree. On a thread pool,
- * the function runs on several threads at the same time, for different paths. To visit trees and objects too, use
- * tdict_walk() (tdict/tree.h). Cost, without the function of the program: O(tensors of all trees), and memory for a
- * list of all paths. The library reads no elements.
+ * If there are several trees, all trees must have the same keys, in any order. The paths are visited in the order of
+ * the first tree. For an object, the function is called for the tensors that the `flatten` hook of the object's type
+ * returns. The paths of these tensors begin with the path of the object. tdict_apply() makes a new object from the new
+ * tensors. The function of the program may read trees and write elements of tensors. The function must not change the
+ * keys of any visited tree. On a thread pool, the function runs on several threads at the same time, for different
+ * paths. To visit trees and objects themselves, use tdict_walk() (tdict/tree.h). Cost, without the function of the
+ * program: O(tensors of all trees), and memory for a list of all paths. The library reads no elements.
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_VISIT_H
 #define TDICT_VISIT_H
@@ -27,7 +29,7 @@ typedef struct tdict_leaves {
 /** Visits the tensors at one path. A visitor returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_leaf_visitor)(void *user, const tdict_leaves *at, tdict_error *err);
 /** Makes a tensor from the tensors at one path. Stores a new reference in *@p out. If *@p out remains NULL, the result
- *  does not have the key. A maker returns a tdict_status; any other number becomes #TDICT_EHOOK. */
+ *  has no entry at this path. A maker returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_leaf_maker)(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err);
 /** Returns true if tdict_filter() must keep the tensor at a path. */
 typedef bool (*tdict_leaf_predicate)(void *user, const tdict_leaves *at);
@@ -50,9 +52,9 @@ static inline tdict_visit_options tdict_visit_options_default(void) {
 
 /** @brief Calls @p visit for every path of a tensor, with the tensors that all trees have at this path.
  *
- *  If several calls of @p visit fail, tdict_visit() returns the error of the first path in order. If no pool is used,
- *  @p visit is not called again after a failed call. On a pool, @p visit is still called for paths before the failed
- *  path.
+ *  If several calls of @p visit fail, tdict_visit() returns the error for the first of their paths, in the order of the
+ *  first tree. If no pool is used, @p visit is not called again after a failed call. On a pool, @p visit is still
+ *  called for the paths that come before the failed path in this order.
  *  @param[in] trees  @p count trees, borrowed.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, there are no trees, or an option is out of range;
@@ -63,24 +65,24 @@ static inline tdict_visit_options tdict_visit_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_visit(const tdict_tree *const *trees, size_t count,
                                                    tdict_leaf_visitor visit, const tdict_visit_options *options,
                                                    tdict_error *err);
-/** @brief Makes a new tree from the tensors that @p make returns, with the keys, batch sizes and devices of the first
- *  tree.
- *
- *  If @p make returns no tensor for a key, the result does not have the key. Trees that become empty are kept. @p make
- *  must return either all tensors of an object or no tensor of the object. If @p make returns no tensor of an object,
- *  the result does not have the object. The dimensions after the batch size may differ from the dimensions of the
- *  source tensors. The result is not locked.
+/** @brief Makes a new tree from the tensors that @p make stores in *out, with the keys, batch sizes and devices of the
+ *  first tree. If @p make stores no tensor for a path, the result has no entry at this path. Trees that become empty
+ *  are kept. @p make must store either all tensors of an object or no tensor of the object. In the second case, the
+ *  result does not have the object. The dimensions after the batch size may differ from the dimensions of the source
+ *  tensors. The result is not locked.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return The same errors as tdict_visit(); #TDICT_EINVAL if @p make returns only some tensors of an object;
- *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor that @p make returns does not match the batch size or device
- *          of the tree that receives the tensor. */
+ *  @return The same errors as tdict_visit(), with @p make in place of @p visit; #TDICT_EINVAL if @p make stores only
+ *          some tensors of an object; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor that @p make stores does not match
+ *          the batch size or device of the tree that receives the tensor; the status that the hook `unflatten` of an
+ *          object returned. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_apply(const tdict_tree *const *trees, size_t count, tdict_leaf_maker make,
                                                    const tdict_visit_options *options, tdict_tree **out,
                                                    tdict_error *err);
 /** @brief Makes a new tree with the tensors for which @p keep returns true. The new tree shares these tensors. Trees
  *  that become empty are kept.
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, or if @p keep returns true for only some tensors of an
- *          object; #TDICT_ENOTSUP if an object has no `flatten`; #TDICT_ENOMEM. */
+ *          object; #TDICT_ENOTSUP if an object has no `flatten`; #TDICT_ENOMEM; the status that the hook `flatten` or
+ *          `unflatten` of an object returned. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, void *user,
                                                     tdict_tree **out, tdict_error *err);
 

@@ -1,15 +1,17 @@
 /* Declares functions that write elements in place, and that merge trees.
  *
- * Functions that write in place do not change keys, shapes or addresses, and accept locked trees. They check everything
- * before they write the first byte. If such a function returns #TDICT_EDEVICE, the elements of the destination are
- * unspecified. Each write waits for the same transfers as tdict_tensor_copy(), and supports the same devices. A tensor
- * may be written to itself. If the source and the destination overlap in any other way, the result is unspecified. A
- * destination may have one tensor at two paths, or tensors that share bytes. In this case the paths are written in
- * order, and the elements of the last write remain. The function tdict_transfer_into() accepts such a tree only if the
- * sources share bytes in the same way. The functions tdict_fill(), tdict_copy() and tdict_update_in_place() write the
- * tensors of objects too. Values must have the dtype of the destination. Only tdict_fill() converts its value.
- * Cost of writing in place: O(tensors written), plus one copy of the elements. Memory is allocated only for lists,
- * masks, objects and very deep trees.
+ * Functions that write in place do not change keys, shapes or addresses, and accept locked trees. These functions check
+ * all arguments before they write the first byte, so an error leaves the destination unchanged. The exception is
+ * #TDICT_EDEVICE: the elements of the destination are then unspecified. Each write waits for the same transfers as
+ * tdict_tensor_copy(), and supports the same devices. A tensor may be written to itself. If the source and the
+ * destination overlap in any other way, the result is unspecified. A destination may have one tensor at two paths, or
+ * tensors that share bytes. In this case the tensors are written in the order of their paths, and the elements of the
+ * last write remain. In contrast, tdict_transfer_into() accepts such a destination only if the source's tensors share
+ * bytes in the same way. The functions tdict_fill(), tdict_copy() and tdict_update_in_place() write the tensors of
+ * objects too. Source tensors must have the dtypes of the destination tensors. Only tdict_fill() converts its value to
+ * the dtype.
+ * Cost of writing in place: O(tensors written), plus one copy of the elements. Memory is allocated only for objects,
+ * for very deep trees, and for lists and masks in an index (tdict/index.h).
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different tensors at once. */
 #ifndef TDICT_WRITE_H
 #define TDICT_WRITE_H
@@ -26,8 +28,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write(tdict_tree *tree, const char 
                                                    tdict_error *err);
 /** @brief Writes the elements of @p value to those elements of the tensor at a path that @p index selects.
  *
- *  The index covers all dimensions of the tensor, not only batch dimensions. A value with fewer dimensions is
- *  repeated along the missing leading dimensions.
+ *  The index applies to all dimensions of the tensor, not only to batch dimensions. If @p value has fewer dimensions
+ *  than the selected elements, @p value is repeated along the missing leading dimensions.
  *  @return The same errors as tdict_write() and tdict_index_get(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices index,
                                                       const tdict_tensor *value, tdict_error *err);
@@ -52,7 +54,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_copy(tdict_tree *dst, const tdict_t
 /** @brief Writes the elements of all tensors of @p src to the tensors of @p dst with the same paths.
  *
  *  Tensors of @p dst whose paths @p src does not have are unchanged. If @p src is @p dst, nothing changes.
- *  @param[in] paths  @p num_paths paths that select the part of @p src to write; NULL for all of @p src.
+ *  @param[in] paths  @p num_paths paths of entries of @p src. The call writes only these entries, with everything below
+ *          them. NULL: all of @p src.
  *  @return The same errors as tdict_copy(), except that @p dst may have more keys; #TDICT_ENOTFOUND also if @p src
  *          lacks one of the paths. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_update_in_place(tdict_tree *dst, const tdict_tree *src,
@@ -65,7 +68,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_update_in_place(tdict_tree *dst, co
  *  tree at a key, @p dst gets a copy of the tree that shares all tensors. If @p src is @p dst, nothing changes. On
  *  failure nothing changes.
  *  Cost: O(keys of the nodes that change + keys of @p src).
- *  @param[in] paths  @p num_paths paths that select the part of @p src to merge; NULL for all of @p src.
+ *  @param[in] paths  @p num_paths paths of entries of @p src. The call adds only these entries, with everything below
+ *          them. NULL: all of @p src.
  *  @return #TDICT_OK; #TDICT_EINVAL if a tree is NULL or a path is invalid; #TDICT_ETYPE if a path leads through a
  *          tensor or an object; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE, #TDICT_ELOCKED as tdict_set() and tdict_set_tree();
  *          #TDICT_ENOTFOUND if @p src lacks one of the paths; #TDICT_ENOMEM. */
