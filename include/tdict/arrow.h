@@ -28,11 +28,12 @@
  * - Tensors with nulls are copied. Ragged leaves are copied if they have elements in null rows.
  *
  * Exports refuse BF16, 8-bit floats, complex numbers, several lanes, unbatched tensors and objects of the program.
- * Exports also refuse columns of values that have several dimensions or mix other kinds of values.
+ * Exports also refuse columns of values that have several dimensions or mix other kinds of values, and trees with more
+ * than 64 levels.
  * Imports refuse dictionary-encoded arrays, binary, dates, times, timestamps, durations, intervals, decimals, views,
  * maps, unions and run-end encoded arrays. Imports also refuse lists whose elements are not numbers, bools, or
- * fixed-size lists of numbers or bools. Tensors of an import can have at most 32 dimensions. Exports and imports refuse
- * more than 64 nested structs and lists.
+ * fixed-size lists of numbers or bools. Imports also refuse more than 64 nested structs and lists, and tensors with
+ * more than 32 dimensions.
  * If a call refuses a leaf or a type, the call returns #TDICT_ENOTSUP, and the message gives the reason.
  *
  * Ownership of arrays follows Arrow's rules. The consumer calls `release` once, on any thread. The consumer may move a
@@ -140,8 +141,8 @@ struct ArrowArrayStream {
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or a transfer into a leaf has failed; #TDICT_ESHAPE the batch
  *          size does not have one dimension, or a leaf does not begin with the batch size; #TDICT_EWRONGDEVICE a leaf
  *          is on a device; #TDICT_ENOTSUP a leaf is refused, see the top of this header; #TDICT_EOVERFLOW a column of
- *          reals has an integer that float64 cannot hold, or a size does not fit Arrow's type; #TDICT_ENOMEM. err->path
- *          names the leaf. */
+ *          reals has an integer that float64 cannot hold, or a dimension is too large for Arrow; #TDICT_ENOMEM.
+ *          err->path names the leaf. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export(const tdict_tree *tree, struct ArrowSchema *schema,
                                                           struct ArrowArray *array, tdict_error *err);
 /** @brief Exports a tree on any device as a device array.
@@ -165,7 +166,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_device(const tdict_tre
  *  @param[in]  trees   @p count trees, at least one; borrowed. All trees must have the same keys in the same order, and
  *                      the same types. The batch sizes may differ.
  *  @param[out] stream  Written on success only. The caller calls its `release`. Arrays that the consumer has obtained
- *                      stay valid after this call.
+ *                      stay valid after the release of the stream.
  *  @return The errors of tdict_arrow_export(); #TDICT_EINVAL also if there are no trees; #TDICT_EDTYPE the Arrow type
  *          of a tree differs from the type of tree 0, and the message has the number of the tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_stream(const tdict_tree *const *trees, size_t count,

@@ -21,7 +21,8 @@
  * - Export: the consumer's stream. The export makes this stream wait for the work of the library that fills the tensor.
  *   The deleter records the work that is queued on this stream, as tdict_record_stream() does. The library waits for
  *   the recorded work before it frees, reuses or overwrites the bytes. Before the deleter runs, the library does not
- *   know the consumer's work. The program itself must then order transfers of the same bytes after this work.
+ *   know the consumer's work. If the program starts a transfer of the same bytes earlier, the program itself must order
+ *   the transfer after the consumer's work.
  * - Import: the producer's stream. Later transfers and other calls that use the tensor run after the work that was
  *   queued on this stream before the import. The library does not order the program's own streams after the producer's
  *   stream.
@@ -54,8 +55,8 @@ typedef struct tdict_dlpack_export_options {
    *  export. NULL (default): the call waits until the elements are valid, and the deleter records no work. For host
    *  memory the call always waits, as tdict_tensor_data() does. */
   const tdict_stream *stream;
-  /** true: the consumer only reads the tensor. The versioned struct then has the read-only flag. The consumer then does
-   *  not wait for transfers that read the tensor. */
+  /** true: the consumer only reads the tensor. The versioned struct then has the read-only flag, and the consumer's
+   *  stream does not wait for transfers that read the tensor. */
   bool read_only;
   /** true: exports pinned host memory as kDLCPU, for consumers that refuse kDLCUDAHost, such as PyTorch */
   bool pinned_as_cpu;
@@ -96,7 +97,7 @@ static inline tdict_dlpack_import_options tdict_dlpack_import_options_default(vo
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      Owned by the caller. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or the bytes are lost because a transfer into them failed;
- *          #TDICT_EDTYPE the dtype has several lanes; #TDICT_ENOTSUP the tensor is on another kind of device;
+ *          #TDICT_EDTYPE the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of device;
  *          #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the context;
  *          #TDICT_ECAPTURE the stream is being captured; #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM.
  *  @note If a transfer into the tensor fails after the call has returned, the consumer reads unspecified bytes. */
@@ -122,8 +123,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export_legacy(tdict_context 
  *  @param[in]     options  NULL for the defaults.
  *  @param[out]    out      A new reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EFORMAT the major version is not 1; #TDICT_EDTYPE the library does not know the dtype, or
- *          the dtype has several lanes; #TDICT_ENOTSUP the tensor is on another kind of device; #TDICT_EINVAL a NULL
- *          pointer, a missing context, or an invalid size or byte offset; the errors of tdict_tensor_from_data();
+ *          the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of device; #TDICT_EINVAL a
+ *          NULL pointer, a missing context, or an invalid size or byte offset; the errors of tdict_tensor_from_data();
  *          #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the context;
  *          #TDICT_ECAPTURE the stream is being captured; the errors of tdict_tensor_clone() for a copy; #TDICT_EFORKED;
  *          #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM. */
@@ -175,7 +176,7 @@ TDICT_API void tdict_dlpack_release_entries(tdict_dlpack_entry *entries, size_t 
  *  @param[in]     context  As in tdict_dlpack_import().
  *  @param[in,out] entries  @p count entries. The names are borrowed for the call. On success, all managed tensors are
  *                          set to NULL. On failure, only managed tensors of a newer major version are deleted and set
- *                          to NULL.
+ *                          to NULL, and the caller still owns the others.
  *  @param[in]     options  NULL for the defaults.
  *  @param[out]    out      A new reference. Written on success only.
  *  @return The errors of tdict_dlpack_import(); the errors of tdict_set(); #TDICT_EEXIST two entries have the same

@@ -5,7 +5,7 @@
  * segment is an anonymous file of memfd_create(), so no file remains in /dev/shm. Each process that has the tree holds
  * one mapping and one descriptor of the segment. Both are freed when the tree and all its tensors are released. The
  * size of a segment cannot change. All memory of a segment is allocated when the segment is created. If memory is
- * short, the call that creates the segment fails.
+ * short, the call that creates the segment returns #TDICT_ENOMEM.
  *
  * **Order.** The functions for single trees do not order accesses: every process that has the tree may write its
  * elements at any time. A ring orders accesses.

@@ -7,7 +7,7 @@
  *
  * - Classes such as tdict::tree own one reference. Their objects have the size of a pointer, and can be moved but not
  *   copied. share() returns another reference.
- * - Classes such as tdict::tree_ref borrow a pointer. Functions take borrowed arguments.
+ * - Classes such as tdict::tree_ref borrow, as pointers do. The functions take arguments of these classes.
  * - Errors are exceptions. With -fno-exceptions, errors are results: see tdict/hpp/result.hpp.
  * - The classes have members for the most common C functions. tdict::call() and tdict::run() call all other C
  *   functions.

@@ -57,7 +57,7 @@ private:
   }
 };
 
-/** Owns a context. Trees, tensors and futures may outlive the context. A loader must be destroyed first. */
+/** Owns a context. Trees, tensors and futures may outlive the context. Destroy a loader before its context. */
 class context : public owner<tdict_context, tdict_context_destroy, borrowed<tdict_context>> {
 public:
   using owner::owner;
