@@ -1,4 +1,4 @@
-/* Binds a struct of the program, whose members are tensors, to a tree by one table of fields:
+/* Binds a struct of the program to a tree. The members of the struct are tensors, and a table lists their paths:
  *
  *     struct transition {
  *       tdict::tensor state, action;
@@ -6,8 +6,8 @@
  *     TDICT_BIND(transition, "transition", {&transition::state, "obs.state", TDICT_F32, {17}},
  *                {&transition::action, "action", TDICT_I64, {}})
  *
- * The table gives make(), pack(), unpack(), and a tdict_type, so that the struct can be an object of a tree. Transfers
- * pin and move such an object. The operations on trees index, stack and clone the object (tdict/object.h). */
+ * The table defines make(), pack(), unpack(), and a tdict_type. With this type, the struct can be an object of a tree.
+ * Transfers pin and move this object. The operations on trees index, stack and clone the object (tdict/object.h). */
 #ifndef TDICT_HPP_BIND_HPP
 #define TDICT_HPP_BIND_HPP
 
@@ -15,11 +15,11 @@
 
 TDICT_HPP_BEGIN
 
-/** Points to a member of S. A name of its own, since nvcc adds parentheses that gcc warns about. */
+/** Points to a member of S. This alias exists because nvcc adds parentheses to the plain type, and gcc then warns. */
 template <class S> using tensor_member = tensor S::*;
 
-/** A field of the table: member, path in the tree, dtype, and the sizes after the batch dimensions (at most six). The
- *  size -1 allows any size. */
+/** A row of the table: a member, its path in the tree, its dtype, and its sizes after the batch dimensions. A row has
+ *  at most six sizes. The size -1 allows any size. */
 template <class S> struct member {
   tensor_member<S> field;
   const char *path;
@@ -35,11 +35,11 @@ template <class S> struct member {
   }
 };
 
-/** The table of a struct; defined by TDICT_BIND(). */
+/** The table of the struct S. TDICT_BIND() defines this table. */
 template <class S> struct binding;
 
-/** Defines the table of the struct `S`. Use it at namespace scope, outside of all namespaces, in a file or header that
- *  every user of the table includes. `name` is the name of the tdict_type, for messages. */
+/** Defines the table of the struct `S`. `type_name` is the name of the tdict_type, for messages. Use the macro outside
+ *  of all namespaces, in a file or header that every user of the table includes. */
 #define TDICT_BIND(S, type_name, ...)                                                    \
   template <> struct tdict::binding<S> {                                                 \
     static const char *name() noexcept { return type_name; }                             \
@@ -50,7 +50,8 @@ template <class S> struct binding;
   };
 
 namespace detail {
-/* Checks a tensor against its field. Sets *batch_ndim to the number of dimensions before those of the field. */
+/* Checks a tensor against its row of the table. Sets *batch_ndim to the number of dimensions before the sizes of the
+ * row. */
 template <class S> tdict_status check_member(const member<S> &m, tensor_ref found, int *batch_ndim, tdict_error &err) {
   if (!found) return fail(err, TDICT_EINVAL, m.path, "bind: the member has no tensor");
   if (found.dtype() != m.dtype) return fail_dtype(err, m.path, found.dtype(), m.dtype);
@@ -68,6 +69,7 @@ template <class S> tdict_status check_member(const member<S> &m, tensor_ref foun
   return fail(err, TDICT_ESHAPE, m.path, text);
 }
 
+/* Sets the tensors of `value` in `out`. Creates the tree from the first member if `out` is empty. */
 template <class S> tdict_status pack(const S &value, tree &out, tdict_error &err) {
   for (const member<S> &m : binding<S>::members()) {
     const tensor &found = value.*m.field;
@@ -82,6 +84,7 @@ template <class S> tdict_status pack(const S &value, tree &out, tdict_error &err
   return TDICT_OK;
 }
 
+/* Sets the members of `out` to the tensors of a tree. */
 template <class S> tdict_status unpack(tree_ref from, S &out, tdict_error &err) {
   const int batch_ndim = tdict_batch_ndim(from.raw());
   for (const member<S> &m : binding<S>::members()) {
@@ -98,7 +101,7 @@ template <class S> tdict_status unpack(tree_ref from, S &out, tdict_error &err) 
   return TDICT_OK;
 }
 
-/* The hooks of the tdict_type. They are called by C code and throw nothing. */
+/* The hooks of the tdict_type. C code calls these functions, so they throw nothing. */
 template <class S> struct hooks {
   static S *of(void *self) noexcept { return static_cast<S *>(self); }
   static const S *of(const void *self) noexcept { return static_cast<const S *>(self); }
@@ -106,6 +109,7 @@ template <class S> struct hooks {
     if (err) fail(*err, TDICT_ENOMEM, "", "bind: no memory for the struct");
     return TDICT_ENOMEM;
   }
+  /* Writes the new struct to *out if `status` is TDICT_OK, else deletes the struct and writes the error. */
   static tdict_status put(S *made, tdict_status status, const tdict_error &failure, void **out, tdict_error *err) {
     if (status == TDICT_OK) {
       *out = made;
@@ -177,15 +181,15 @@ template <class S> struct hooks {
 };
 } // namespace detail
 
-/** Returns the tdict_type of a bound struct: the same address in the whole program. */
+/** Returns the tdict_type of a bound struct. The address is the same in the whole program. */
 template <class S> const tdict_type *type_of() noexcept {
   static const tdict_type type = detail::hooks<S>::make();
   return &type;
 }
 
-/** Returns a tree that shares the tensors of `value`. The dimensions before those of the fields are the batch size.
- *  Fails with #TDICT_EINVAL if a member has no tensor, with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not fit its
- *  field or the other tensors, and with errors of tdict_set(). */
+/** Returns a tree that shares the tensors of `value`. The batch size is the sizes of the first tensor before the sizes
+ *  of its row. Fails with #TDICT_EINVAL if a member has no tensor. Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a
+ *  tensor does not match its row, and with errors of tdict_create() and tdict_set(). */
 template <class S> outcome<tree> pack(const S &value) {
   tree made;
   tdict_error err;
@@ -193,8 +197,8 @@ template <class S> outcome<tree> pack(const S &value) {
   return detail::give<tree>(status, err, std::move(made));
 }
 
-/** Returns a struct whose members share the tensors of a tree. Keys that the table does not name are ignored.
- *  Fails with errors of tdict_get(), #TDICT_EDTYPE and #TDICT_ESHAPE. */
+/** Returns a struct whose members share the tensors of a tree. Ignores keys that the table does not name. Fails with
+ *  errors of tdict_get(), #TDICT_EDTYPE and #TDICT_ESHAPE. */
 template <class S> outcome<S> unpack(tree_ref from) {
   S made = S();
   tdict_error err;
@@ -202,8 +206,9 @@ template <class S> outcome<S> unpack(tree_ref from) {
   return detail::give<S>(status, err, std::move(made));
 }
 
-/** Returns a struct with new tensors of a batch size. Their elements are unspecified. Fails with errors of
- *  tdict_tensor_empty(); a size of -1 in the table is such an error. */
+/** Returns a struct with new tensors, whose shapes begin with `batch_size`. Their elements are unspecified. Fails with
+ *  #TDICT_EINVAL if the batch size has too many dimensions, and with errors of tdict_tensor_empty(). A size of -1 in
+ *  the table is also an error. */
 template <class S> outcome<S> make(const shape &batch_size, tdict_memory *memory = nullptr) {
   S made = S();
   tdict_error err;
@@ -224,7 +229,8 @@ template <class S> outcome<S> make(const shape &batch_size, tdict_memory *memory
   return detail::give<S>(status, err, std::move(made));
 }
 
-/** Sets a bound struct as the object at a path; see tdict_set_object(). `value` is moved from, on success only. */
+/** Sets a bound struct as the object at a path; see tdict_set_object(). On success, the contents of
+ *  `value` move to the object. On failure, `value` is unchanged. */
 template <class S> outcome<void> set_object(tree_ref tree, const char *path, S &&value) {
   static_assert(!std::is_reference<S>::value, "tdict: move the struct into the tree");
   tdict_error err;
@@ -241,7 +247,7 @@ template <class S> outcome<void> set_object(tree_ref tree, const char *path, S &
   return detail::give(status, err);
 }
 
-/** Returns the bound struct at a path, borrowed from the tree. Errors of tdict_get_object(). */
+/** Returns the bound struct at a path, borrowed from the tree. Fails with errors of tdict_get_object(). */
 template <class S> outcome<const S *> get_object(tree_ref tree, const char *path) {
   tdict_error err;
   void *found = nullptr;

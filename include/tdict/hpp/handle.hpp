@@ -1,7 +1,8 @@
-/* Defines move-only handles that own what the C interface creates.
+/* Defines move-only handles that own pointers of the C interface.
  *
- * A handle has the size of a pointer. Its destructor releases or destroys the pointer. A moved-from handle is empty. A
- * handle made from a raw pointer takes over the caller's reference; raw() lends the pointer to C functions. */
+ * A handle has the size of a pointer. Its destructor releases or destroys the pointer. A handle is empty after a move
+ * from it. A handle that is constructed from a raw pointer takes over the caller's reference. raw() returns the pointer
+ * for calls of C functions. */
 #ifndef TDICT_HPP_HANDLE_HPP
 #define TDICT_HPP_HANDLE_HPP
 
@@ -9,7 +10,8 @@
 
 TDICT_HPP_BEGIN
 
-/** Owns a T, which `End` releases or destroys. `Base` holds the pointer, and has the functions of a borrowed T. */
+/** Owns a T. The function `End` releases or destroys the T. `Base` stores the pointer, and has the functions of a
+ *  borrowed T. */
 template <class T, void (*End)(T *), class Base> class owner : public Base {
 public:
   typedef T raw_type;
@@ -24,13 +26,13 @@ public:
   owner &operator=(const owner &) = delete;
   ~owner() { End(this->raw_); }
 
-  /** Releases the pointer and takes over another one. */
+  /** Releases the pointer, and takes over `taken`. */
   void reset(T *taken = nullptr) noexcept {
     T *old = this->raw_;
     this->raw_ = taken;
     End(old);
   }
-  /** Returns the pointer and leaves the handle empty. The caller then owns the reference. */
+  /** Returns the pointer, and leaves the handle empty. The caller then owns the reference. */
   T *detach() noexcept {
     T *raw = this->raw_;
     this->raw_ = nullptr;
@@ -38,7 +40,7 @@ public:
   }
 };
 
-/** Borrows a T, as a plain pointer does: copies are free, and the owner must live longer. */
+/** Borrows a T, as a plain pointer does. Copies cost nothing. The owner of the T must live longer. */
 template <class T> class borrowed {
 public:
   typedef T raw_type;
@@ -50,7 +52,7 @@ protected:
   T *raw_;
 };
 
-/* Types whose functions are called through tdict::call() and tdict::run(). */
+/* Handles without member functions. Call the functions of their C types through tdict::call() and tdict::run(). */
 typedef owner<tdict_memory, tdict_memory_release, borrowed<tdict_memory>> memory_handle;
 typedef owner<tdict_ragged, tdict_ragged_release, borrowed<tdict_ragged>> ragged;
 typedef owner<tdict_lazy_stack, tdict_lazy_stack_release, borrowed<tdict_lazy_stack>> lazy_stack;

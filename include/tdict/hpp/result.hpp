@@ -1,9 +1,9 @@
-/* Defines how the C++ classes of tdict report errors: as exceptions, or as results where exceptions are disabled.
+/* Defines how the C++ classes of tdict report errors: as exceptions, or as results if exceptions are disabled.
  *
  * A function that can fail returns outcome<T>. With exceptions, outcome<T> is T, and a failure throws tdict::error.
  * With -fno-exceptions, outcome<T> is result<T>, which holds a T or a tdict::error. Define TDICT_HPP_EXCEPTIONS as 0 to
- * choose results in a program with exceptions. The two kinds of classes have different symbols, so a program may link
- * files of both kinds. */
+ * choose results in a program with exceptions. The classes with exceptions and the classes with results have different
+ * symbols. A program may therefore link files of both kinds. */
 #ifndef TDICT_HPP_RESULT_HPP
 #define TDICT_HPP_RESULT_HPP
 
@@ -16,6 +16,7 @@
 
 #include "tdict/tdict.h"
 
+/* 1: errors are exceptions. 0: errors are results. A program may define the macro before the first include. */
 #ifndef TDICT_HPP_EXCEPTIONS
 #if defined(__cpp_exceptions) || defined(__EXCEPTIONS)
 #define TDICT_HPP_EXCEPTIONS 1
@@ -23,6 +24,8 @@
 #define TDICT_HPP_EXCEPTIONS 0
 #endif
 #endif
+/* TDICT_HPP_BEGIN opens the namespaces, and TDICT_HPP_END closes them. The inline namespace gives the classes of each
+ * kind their own symbols. */
 #if TDICT_HPP_EXCEPTIONS
 #define TDICT_HPP_BEGIN \
   namespace tdict {     \
@@ -35,6 +38,7 @@
 #define TDICT_HPP_END \
   }                   \
   }
+/* Warns if the caller ignores a result. */
 #if __cplusplus >= 201703L
 #define TDICT_HPP_NODISCARD [[nodiscard]]
 #else
@@ -43,7 +47,7 @@
 
 TDICT_HPP_BEGIN
 
-/** The reason why a call failed: a copy of the call's tdict_error. */
+/** An error of a call. Holds a copy of the call's tdict_error. */
 class error : public std::exception {
 public:
   explicit error(const tdict_error &raw) noexcept : raw_(raw) {
@@ -56,7 +60,7 @@ public:
   tdict_status status() const noexcept { return static_cast<tdict_status>(raw_.status); }
   const char *path() const noexcept { return raw_.path; }
   const char *message() const noexcept { return raw_.message; }
-  int native() const noexcept { return raw_.native; } /**< the driver's code or errno, or 0 */
+  int native() const noexcept { return raw_.native; } /**< error code of the driver or errno; else 0 */
   /** Returns one line, such as `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels`. */
   const char *what() const noexcept override { return text_; }
 
@@ -65,7 +69,7 @@ private:
   char text_[sizeof(tdict_error) + 32];
 };
 
-/** A T or an error. Test it, then read value() or error(). Movable if T is movable; never copied. */
+/** Holds a T or an error. Test the result, then call value() or error(). A result can be moved, but not copied. */
 template <class T> class TDICT_HPP_NODISCARD result {
 public:
   result(T &&value) noexcept(std::is_nothrow_move_constructible<T>::value) : ok_(true) {
@@ -110,7 +114,7 @@ private:
   bool ok_;
 };
 
-/** Success, or an error. */
+/** Holds success or an error. */
 template <> class TDICT_HPP_NODISCARD result<void> {
 public:
   result() noexcept : ok_(true), error_(tdict_error()) {}
@@ -128,6 +132,7 @@ private:
   class error error_;
 };
 
+/** The return type of functions that can fail: T with exceptions, result<T> without exceptions. */
 #if TDICT_HPP_EXCEPTIONS
 template <class T> using outcome = T;
 #else
@@ -135,7 +140,7 @@ template <class T> using outcome = result<T>;
 #endif
 
 namespace detail {
-/* Returns the value of a call, or reports the call's error. */
+/* Returns `value` if the status is TDICT_OK. Otherwise throws or returns the error. */
 template <class T> outcome<T> give(tdict_status status, const tdict_error &failure, T &&value) {
 #if TDICT_HPP_EXCEPTIONS
   if (status != TDICT_OK) throw error(failure);
@@ -153,14 +158,14 @@ inline outcome<void> give(tdict_status status, const tdict_error &failure) {
 #endif
 }
 
-/* The C type that a function writes for a T: a pointer for a handle, else T itself. */
+/* The C type of an `out` parameter: a pointer if T is a handle, else T itself. */
 template <class T, class = void> struct raw_of { typedef T type; };
 template <class T> struct raw_of<T, typename std::conditional<true, void, typename T::raw_type>::type> {
   typedef typename T::raw_type *type;
 };
 } // namespace detail
 
-/** Calls a C function of tdict that returns a status and takes `tdict_error *err` last:
+/** Calls a C function of tdict that returns a status and has `tdict_error *err` as its last parameter:
  *  `tdict::run(tdict_rename, batch.raw(), "a", "b", true)`. */
 template <class F, class... A> outcome<void> run(F function, A &&...arguments) {
   tdict_error err;
@@ -168,8 +173,8 @@ template <class F, class... A> outcome<void> run(F function, A &&...arguments) {
   return detail::give(status, err);
 }
 
-/** Calls a C function of tdict whose last two parameters are `out` and `err`, and returns what it writes to `out`. T is
- *  a handle such as tdict::tree, which takes over the reference, or the type of a plain value:
+/** Calls a C function of tdict whose last two parameters are `out` and `err`. Returns the value that the function
+ *  writes to `out`. T is a handle such as tdict::tree, which takes over the reference, or the type of a plain value:
  *  `tdict::tree flat = tdict::call<tdict::tree>(tdict_flatten_keys, batch.raw(), ".")`. */
 template <class T, class F, class... A> outcome<T> call(F function, A &&...arguments) {
   tdict_error err;

@@ -1,4 +1,4 @@
-/* Defines dtypes of C++ types, spans over elements, and the classes tensor_ref and tensor. */
+/* Defines the dtypes of C++ types, spans of elements, and the classes tensor_ref and tensor. */
 #ifndef TDICT_HPP_TENSOR_HPP
 #define TDICT_HPP_TENSOR_HPP
 
@@ -10,7 +10,7 @@
 
 TDICT_HPP_BEGIN
 
-/** The dtype of a C++ type. Covers bool, integers, float, double and std::complex. Specialize it for other types:
+/** The dtype of a C++ type: bool, integers, float, double and std::complex. To add another type, specialize dtype_of:
  *  `template <> struct tdict::dtype_of<__half> { static constexpr tdict_dtype value = TDICT_F16; };` */
 template <class T, class = void> struct dtype_of {
   static_assert(sizeof(T) == 0, "tdict: this type has no dtype; specialize tdict::dtype_of for it");
@@ -24,7 +24,7 @@ template <> struct dtype_of<double, void> { static constexpr tdict_dtype value =
 template <> struct dtype_of<std::complex<float>, void> { static constexpr tdict_dtype value = TDICT_C64; };
 template <> struct dtype_of<std::complex<double>, void> { static constexpr tdict_dtype value = TDICT_C128; };
 
-/** A pointer and a number of elements; borrowed. std::span can be made from it. */
+/** A borrowed pointer and a number of elements. A std::span can be constructed from a tdict::span. */
 template <class T> class span {
 public:
   typedef T element_type;
@@ -43,7 +43,7 @@ private:
   std::size_t size_;
 };
 
-/** Sizes of dimensions, as an argument: `{128, 17}`, or a container of int64_t. Borrowed for the call. */
+/** The sizes of dimensions as an argument: `{128, 17}`, or a container of int64_t. Borrowed for the call. */
 class shape {
 public:
   shape(std::initializer_list<int64_t> sizes) noexcept : sizes_(), ndim_(static_cast<int>(sizes.size())) {
@@ -61,8 +61,8 @@ private:
 
 class tensor;
 
-/** Borrows a tensor. Functions with the name of a C function have its rules. They are not noexcept, so that a call
- *  compiles to the same jump as in C. */
+/** Borrows a tensor. A function that has the name of a C function follows the rules of the C function. These functions
+ *  are not noexcept, so that the compiler can end them with a jump to the C function. */
 class tensor_ref : public borrowed<tdict_tensor> {
 public:
   tensor_ref(tdict_tensor *raw) noexcept : borrowed<tdict_tensor>(raw) {}
@@ -80,12 +80,14 @@ public:
   bool is_contiguous() const { return tdict_tensor_is_contiguous(raw_); }
   bool is_pinned() const { return tdict_tensor_is_pinned(raw_); }
 
-  /** Returns the address of the first element, as tdict_tensor_data() does. For a const T, calls
-   *  tdict_tensor_const_data(). Does not compare T with the dtype. Returns NULL if the bytes may not be used. */
+  /** Returns the address of the first element, as tdict_tensor_data() does. If T is const, calls
+   *  tdict_tensor_const_data() instead. Does not compare T with the dtype. Returns NULL if the C function returns
+   *  NULL. */
   template <class T> T *data() const { return data_as(static_cast<T *>(nullptr)); }
-  /** Returns all elements in C order. The tensor must be contiguous, in host memory, and have the dtype of T.
-   *  Fails with #TDICT_EDTYPE, #TDICT_EWRONGDEVICE, #TDICT_ENOTSUP (not contiguous) or, for a T that is not const,
-   *  #TDICT_EREADONLY. Fails with #TDICT_EDEVICE if a transfer did not deliver the elements. */
+  /** Returns all elements in C order. The tensor must be contiguous, in host memory, and have the dtype of T. Fails
+   *  with #TDICT_EINVAL (the tensor is NULL), #TDICT_EDTYPE, #TDICT_EWRONGDEVICE or #TDICT_ENOTSUP (not contiguous).
+   *  Fails with #TDICT_EREADONLY if T is not const and the tensor is read-only. Fails with #TDICT_EDEVICE if a transfer
+   *  into the tensor has failed. */
   template <class T> outcome<span<T>> elements() const {
     tdict_error err;
     span<T> all;
@@ -124,6 +126,7 @@ public:
 inline tensor tensor_ref::share() const { return tensor(tdict_tensor_retain(raw_)); }
 
 namespace detail {
+/* The next three functions fill `err` and return the status of the error. */
 inline tdict_status fail(tdict_error &err, tdict_status status, const char *path, const char *message) {
   err = tdict_error();
   err.status = static_cast<int32_t>(status);

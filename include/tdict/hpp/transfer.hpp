@@ -6,8 +6,8 @@
 
 TDICT_HPP_BEGIN
 
-/** A running transfer. The destructor and an assignment wait until the transfer has ended. An error that no call has
- *  returned is then written to the context's log. */
+/** Owns the future of a transfer. The destructor and an assignment wait until the old transfer has ended. If the
+ *  transfer failed and no call has returned the error, they write the error to the context's log. */
 class future : public borrowed<tdict_future> {
 public:
   typedef tdict_future raw_type;
@@ -25,15 +25,15 @@ public:
   future &operator=(const future &) = delete;
   ~future() { end(); }
 
-  /** Waits for the transfer and returns its result. May be called several times. */
+  /** Waits for the transfer, and returns its result. The program may call this function several times. */
   outcome<tree> wait() const { return call<tree>(tdict_future_wait, raw_); }
-  /** Waits for at most `nanoseconds`. Fails with #TDICT_ETIMEDOUT if the transfer has not ended. */
+  /** Waits for at most `nanoseconds` ns. Fails with #TDICT_ETIMEDOUT if the transfer has not ended by then. */
   outcome<tree> wait_for(int64_t nanoseconds) const { return call<tree>(tdict_future_wait_for, raw_, nanoseconds); }
-  /** Makes a stream wait for the transfer and returns its result; see tdict_future_wait_on_stream(). */
+  /** Makes a stream wait for the transfer, and returns the result; see tdict_future_wait_on_stream(). */
   outcome<tree> wait_on_stream(tdict_stream stream) const {
     return call<tree>(tdict_future_wait_on_stream, raw_, stream);
   }
-  /** Waits until the source may be written or freed. */
+  /** Waits until the program may write or free the source. */
   outcome<void> wait_source() const { return run(tdict_future_wait_source, raw_); }
   void cancel() const noexcept { tdict_future_cancel(raw_); }
   bool is_ready() const { return tdict_future_is_ready(raw_); }
@@ -43,7 +43,7 @@ public:
     tdict_status status = tdict_future_get_stats(raw_, &stats, &err);
     return detail::give<tdict_transfer_stats>(status, err, std::move(stats));
   }
-  /** Returns the C future and leaves this one empty: nothing waits then. The caller releases it. */
+  /** Returns the C future, which the caller must release. Leaves this object empty, so the destructor does not wait. */
   tdict_future *detach() noexcept {
     tdict_future *raw = raw_;
     raw_ = nullptr;
@@ -57,7 +57,7 @@ private:
   }
 };
 
-/** Owns a context. Destroy it after everything that was made with it. */
+/** Owns a context. Trees, tensors and futures may outlive the context. Destroy a loader before its context. */
 class context : public owner<tdict_context, tdict_context_destroy, borrowed<tdict_context>> {
 public:
   using owner::owner;
@@ -67,7 +67,7 @@ public:
   }
   /** Returns the device that the context chose, or the cpu. */
   tdict_device device() const { return tdict_context_device(raw_, nullptr); }
-  /** Returns the memory for pinned tensors; borrowed from the context. */
+  /** Returns the memory for pinned tensors, borrowed from the context. */
   tdict_memory *pinned() const { return tdict_pinned_memory(raw_); }
   tdict_memory *memory_of(tdict_device device) const { return tdict_device_memory(raw_, device); }
 
@@ -92,22 +92,22 @@ public:
   }
 };
 
-/** Owns a loader. `for (tdict::tree &batch : loader)` walks one epoch; an error throws. */
+/** Owns a loader. With exceptions, `for (tdict::tree &batch : loader)` reads the batches of an epoch. */
 class loader : public owner<tdict_loader, tdict_loader_destroy, borrowed<tdict_loader>> {
 public:
   using owner::owner;
   loader() noexcept = default;
-  /** Creates a loader. On success the loader owns the dataset. */
+  /** Creates a loader. On success, the loader owns the dataset. */
   static outcome<loader> create(const context &owner, const tdict_dataset &dataset,
                                 const tdict_loader_options &options = tdict_loader_options_default()) {
     return call<loader>(tdict_loader_create, owner.raw(), &dataset, &options);
   }
-  /** Returns the next batch, or an empty handle at the end of the epoch; see tdict_loader_next(). */
+  /** Returns the next batch. Returns an empty handle at the end of the epoch; see tdict_loader_next(). */
   outcome<tree> next(const tdict_stream *stream = nullptr) const { return call<tree>(tdict_loader_next, raw_, stream); }
   int64_t length() const { return tdict_loader_length(raw_); }
 
 #if TDICT_HPP_EXCEPTIONS
-  /** Walks the rest of an epoch. Each step replaces the batch. */
+  /** Reads the remaining batches of an epoch. Each increment releases the batch and reads the next batch. */
   class iterator {
   public:
     typedef std::input_iterator_tag iterator_category;

@@ -11,7 +11,7 @@ TDICT_HPP_BEGIN
 
 class tree;
 
-/** A key of a tree with its tensor, tree or object, borrowed from the tree until the tree changes. */
+/** A key of a tree, with its tensor, child tree or object. Borrowed from the tree until the tree changes. */
 struct entry : tdict_entry {
   bool is_tensor() const { return tdict_entry::tensor != nullptr; }
   bool is_tree() const { return tdict_entry::tree != nullptr; }
@@ -20,7 +20,7 @@ struct entry : tdict_entry {
   class tree_ref as_tree() const noexcept;
 };
 
-/** Walks the keys of one tree in insertion order. The tree must not change meanwhile. */
+/** Iterates over the keys of one tree in insertion order. The tree must not change during the iteration. */
 class entry_iterator {
 public:
   typedef std::input_iterator_tag iterator_category;
@@ -49,7 +49,7 @@ private:
   std::size_t i_;
 };
 
-/** Borrows a tree. Functions with the name of a C function have its rules and errors. */
+/** Borrows a tree. A function that has the name of a C function follows its rules and returns its errors. */
 class tree_ref : public borrowed<tdict_tree> {
 public:
   tree_ref(tdict_tree *raw) noexcept : borrowed<tdict_tree>(raw) {}
@@ -67,11 +67,10 @@ public:
   outcome<tensor_ref> get(const char *path) const { return call<tensor_ref>(tdict_get, raw_, path); }
   /** Returns the tree at a path, borrowed from the tree. */
   outcome<tree_ref> get_tree(const char *path) const { return call<tree_ref>(tdict_get_tree, raw_, path); }
-  /** Returns the address of the first element of the tensor at a path, as tdict_data() does. For a const T, calls
-   *  tdict_const_data(). Does not compare T with the dtype. Returns NULL if there is no such tensor or its bytes may
-   *  not be used. */
+  /** Returns the address of the first element of the tensor at a path, as tdict_data() does. If T is const, calls
+   *  tdict_const_data() instead. Does not compare T with the dtype. Returns NULL if the C function returns NULL. */
   template <class T> T *data(const char *path) const { return data_as(path, static_cast<T *>(nullptr)); }
-  /** Returns the elements of the tensor at a path. Errors of get() and of tensor_ref::elements(). */
+  /** Returns the elements of the tensor at a path. Fails with errors of get() and of tensor_ref::elements(). */
   template <class T> outcome<span<T>> elements(const char *path) const {
     tdict_error err;
     tdict_tensor *leaf = nullptr;
@@ -83,7 +82,7 @@ public:
 
   /** Sets the tensor at a path. The tree retains the tensor. */
   outcome<void> set(const char *path, tensor_ref tensor) const { return run(tdict_set, raw_, path, tensor.raw()); }
-  /** Sets the tree at a path. */
+  /** Sets the tree at a path; see tdict_set_tree(). */
   outcome<void> set(const char *path, tree_ref child) const { return run(tdict_set_tree, raw_, path, child.raw()); }
   /** Sets the text at a path; see tdict/nontensor.h. */
   outcome<void> set(const char *path, const char *text) const { return run(tdict_set_text, raw_, path, text); }
@@ -91,7 +90,7 @@ public:
 
   outcome<tree> clone() const;
   outcome<tree> clone_deep(tdict_memory *memory = nullptr) const;
-  /** Returns the elements that an index selects: `batch.index(TDICT_INDEX(TDICT_AT(3)))`. */
+  /** Returns a tree of the elements that an index selects: `batch.index(TDICT_INDEX(TDICT_AT(3)))`. */
   outcome<tree> index(const tdict_indices &index) const;
   /** Returns a new reference. */
   tree share() const;
@@ -118,7 +117,7 @@ public:
   static outcome<tree> create(const shape &batch_size) {
     return call<tree>(tdict_create, batch_size.ndim(), batch_size.data());
   }
-  /** Creates a tree with the tensors of a table of fields; see tdict_create_from(). */
+  /** Creates a tree with one tensor for each field of a table; see tdict_create_from(). */
   template <std::size_t N>
   static outcome<tree> create(const tdict_field (&fields)[N], const shape &batch_size, tdict_memory *memory = nullptr) {
     const tdict_schema schema = {fields, N};
