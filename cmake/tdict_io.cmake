@@ -1,9 +1,12 @@
 # Finds jansson, and decides whether the file functions of tdict/io.h are built. They are the only part of the library
 # that needs another library.
 
-find_package(PkgConfig QUIET)
-if(PKG_CONFIG_FOUND)
-  pkg_check_modules(JANSSON QUIET IMPORTED_TARGET GLOBAL jansson)
+# A subproject looks for jansson only if its parent sets TDICT_IO, because pkg-config adds entries to the parent's cache.
+if(PROJECT_IS_TOP_LEVEL OR TDICT_IO)
+  find_package(PkgConfig QUIET)
+  if(PKG_CONFIG_FOUND)
+    pkg_check_modules(JANSSON QUIET IMPORTED_TARGET GLOBAL jansson)
+  endif()
 endif()
 set(tdict_io_default OFF)
 if(PROJECT_IS_TOP_LEVEL AND JANSSON_FOUND)
@@ -15,10 +18,10 @@ if(TDICT_IO AND NOT JANSSON_FOUND)
                       "-DTDICT_IO=OFF builds the library without tdict/io.h")
 elseif(TDICT_IO)
   message(STATUS "Files (tdict/io.h): ON, with jansson ${JANSSON_VERSION}")
-elseif(JANSSON_FOUND)
-  message(STATUS "Files (tdict/io.h): OFF; -DTDICT_IO=ON builds them")
-else()
+elseif(PROJECT_IS_TOP_LEVEL AND NOT JANSSON_FOUND)
   message(STATUS "Files (tdict/io.h): OFF, since pkg-config does not find jansson")
+else()
+  message(STATUS "Files (tdict/io.h): OFF; -DTDICT_IO=ON builds them")
 endif()
 
 # Programs of the build folder that link the static library also link the static jansson if there is one, so that they can

@@ -20,7 +20,7 @@ static void use_arrow(tdict_context *context) {
   struct ArrowDeviceArray there;
   tdict_tensor *x = NULL;
   tdict_tree *tree = NULL, *back = NULL;
-  options.nulls = all[1];
+  options.nulls = (int32_t)all[1];
   OK(tdict_create(1, &two, &tree, &last_error));
   OK(tdict_tensor_arange(TDICT_F32, 0, 1, 2, &x, &last_error));
   OK(tdict_set(tree, "x", x, &last_error));
