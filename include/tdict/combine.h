@@ -157,7 +157,7 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
  *  that belong to no sequence are set to `pad_value`, or to 0 in `position_ids`.
  *
  *  The trees of the result have no batch dimension and no device. All tensors of the result share one storage. Each
- *  element of the trees is copied once.
+ *  element of the source trees is copied once.
  *  @param[in] items  @p count trees in host memory, borrowed. The call does not use the batch sizes of the trees.
  *  @param[in] options  NULL for the defaults. The strings are borrowed for the call.
  *  @param[out] out  New tree, owned by the caller; written on success only.

@@ -27,19 +27,18 @@ TDICT_API tdict_memory *tdict_hook_memory(const tdict_hook *hook);
 TDICT_API tdict_stream tdict_hook_stream(const tdict_hook *hook);
 /** @brief Returns true if the transfer has failed or was cancelled. The hook may then return an error early. */
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);
-/** @brief Returns the tensor in pinned memory. If @p tensor is already pinned, the function returns @p tensor itself,
- *  retained. Otherwise the function returns a copy.
- *  @param[out] out  A new reference.
+/** @brief Copies a tensor to pinned memory. If @p tensor is already pinned, the result is @p tensor itself, retained.
+ *  @param[out] out  The result; a new reference.
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into @p tensor has failed; #TDICT_EWRONGDEVICE the
  *          tensor is on a device; #TDICT_ENODEVICE the context has no device that reads pinned memory;
  *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                       tdict_error *err);
-/** @brief Returns the tensor on the hook's device. If @p tensor is already on that device, the function returns @p
- *  tensor itself, retained. Otherwise the function returns a copy.
+/** @brief Copies a tensor to the hook's device. If @p tensor is already on that device, the result is @p tensor itself,
+ *  retained.
  *
  *  The copy is complete when the function returns.
- *  @param[out] out  A new reference.
+ *  @param[out] out  The result; a new reference.
  *  @return The errors of tdict_to_device(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                        tdict_error *err);

@@ -166,7 +166,8 @@ bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
   if (e->begin == e->end) return true;
   if (!e->layout) return add_dense(&set->dense, *e);
   for (size_t i = 0; i < set->strided.count; i++)
-    if (extent_at(&set->strided, i)->layout == e->layout) { /* Replace the remaining parts of this layout. */
+    if (extent_at(&set->strided, i)->layout ==
+        e->layout) { /* The new extent covers all that trim_strided() has left. */
       const tdict_extent whole = *e;
       remove_layout(&set->strided, e->layout);
       return insert_extent(&set->strided, set->strided.count, &whole);

@@ -18,8 +18,8 @@
  * exhausted. */
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err);
-/* Tells the pool that the pinner's thread pool no longer exists. After this call, the thread that allocates touches the
- * pages. */
+/* Tells the pool that the pinner's thread pool no longer exists. After this call, each thread that allocates
+ * pinned memory touches the new pages itself. */
 void tdict_pinned_pool_forget_threads(tdict_memory *memory);
 /* Unpins cached runs whose fences are done, until at most keep_bytes are cached. */
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes);

@@ -106,11 +106,11 @@ static inline bool tdict_storage_attach_first(tdict_fence_node *node) {
   return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, (uintptr_t)node, memory_order_acq_rel,
                                                  memory_order_acquire);
 }
-/* Returns true if no stream of the program uses the bytes. */
+/* Returns true if the storage has no recorded use. A finished use counts until it is removed from the list. */
 static inline bool tdict_storage_has_no_uses(const tdict_storage *s) {
   return atomic_load_explicit(&s->busy_uses, memory_order_acquire) == 0;
 }
-/* Returns true if neither a transfer nor a stream of the program uses the bytes. */
+/* Returns true if no transfer uses the bytes and the storage has no recorded use. */
 static inline bool tdict_storage_is_idle(const tdict_storage *s) {
   return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 && tdict_storage_has_no_uses(s);
 }

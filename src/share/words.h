@@ -1,10 +1,10 @@
 /* Defines the words of a ring that all its processes share, and the futex calls on these words. The processes share no
- * lock. Each change is one atomic operation, so a process that dies leaves nothing locked. Another process may write
- * any number to any word. Thread rule: thread-safe.
+ * lock. Each change is one atomic operation, so a process that dies leaves nothing locked. A faulty process can write
+ * any number to any word, so the trainer checks each word before use. Thread rule: thread-safe.
  *
  * A slot has a state and the number of a worker. Workers change EMPTY to FILLING and FILLING to FULL. The trainer
- * changes FULL to TAKEN and TAKEN to EMPTY. A worker that leaves the ring changes FILLING to EMPTY, and the trainer
- * does so for a dead worker. The trainer also changes a wrong word to EMPTY. TAKEN is changed to EMPTY by a store with
+ * changes FULL to TAKEN and TAKEN to EMPTY. A worker that leaves the ring changes its FILLING slots to EMPTY. If a
+ * worker dies, the trainer changes these slots to EMPTY. The trainer also changes a wrong word to EMPTY. TAKEN is changed to EMPTY by a store with
  * release order. Every other change is a compare-and-exchange with acquire and release order. The next owner therefore
  * sees the bytes that the previous owner wrote. */
 #ifndef TDICT_SHARE_WORDS_H

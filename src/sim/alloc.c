@@ -191,7 +191,7 @@ tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
   return result;
 }
 
-/* Adds page-locked host memory. Returns an error if the memory overlaps other page-locked memory or device addresses.
+/* Adds a range to the driver's list of page-locked host memory. Returns an error if the memory overlaps other page-locked memory or device addresses.
  * Call with the driver's lock held. */
 static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
   tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};

@@ -13,8 +13,8 @@
 
 enum { FOREIGN_WAIT_NS = 1000000 };
 
-/* Returns the number of the first leaf of a consolidated source whose bytes are lost, else UINT32_MAX. Bytes between
- * leaves may be lost, because no program reads these bytes. */
+/* Returns the number of the first leaf of a consolidated source whose bytes are lost, else UINT32_MAX. The
+ * function ignores lost bytes between leaves, because no program reads these bytes. */
 static uint32_t find_lost_inside(const tdict_consolidated *whole) {
   tdict_storage *storage = whole->bytes->storage;
   if (tdict_storage_is_unloaded(storage)) return UINT32_MAX;
