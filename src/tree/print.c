@@ -195,6 +195,21 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
   emit_text(p->to, "\n");
 }
 
+/* Prints or measures one key at `level` and its entry. Not inlined, because its buffers would make the frames of
+ * print_below() large, and a deep tree may need thousands of these frames. */
+static __attribute__((noinline)) void print_entry(printer *p, const char *key, tdict_leaf leaf, size_t level) {
+  tdict_tree *tree = tdict_leaf_tree(leaf);
+  p->lines++;
+  if (p->to) emit_spaces(p->to, 2 * level);
+  size_t width = 2 * level + emit_key(p->to, key);
+  if (tree && p->to) {
+    emit_text(p->to, ": ");
+    emit_node(p->to, tree);
+  }
+  if (tdict_leaf_tensor(leaf)) print_tensor(p, tdict_leaf_tensor(leaf), width);
+  if (tdict_leaf_box(leaf)) print_object(p, tdict_leaf_box(leaf), width);
+}
+
 /* Prints or measures everything below a node at `depth`. Recurses only if memory for a deeper cursor is exhausted. */
 static void print_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor cursor;
@@ -202,20 +217,10 @@ static void print_below(printer *p, const tdict_tree *td, size_t depth) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     size_t level = depth + cursor.depth - 1;
-    /* Print or measure the key and its entry. */
-    if (p->lines == MOST_LINES) {
+    if (p->lines == MOST_LINES)
       p->left_out++;
-    } else {
-      p->lines++;
-      if (p->to) emit_spaces(p->to, 2 * level);
-      size_t width = 2 * level + emit_key(p->to, tdict_cursor_key(&cursor)->name);
-      if (tree && p->to) {
-        emit_text(p->to, ": ");
-        emit_node(p->to, tree);
-      }
-      if (tdict_leaf_tensor(leaf)) print_tensor(p, tdict_leaf_tensor(leaf), width);
-      if (tdict_leaf_box(leaf)) print_object(p, tdict_leaf_box(leaf), width);
-    }
+    else
+      print_entry(p, tdict_cursor_key(&cursor)->name, leaf, level);
     /* Go deeper. The first pass can stop at the limit. The second pass also counts the keys left out. */
     if (!tree || (p->lines == MOST_LINES && !p->to)) continue;
     if (!tdict_cursor_enter(&cursor, tree)) print_below(p, tree, level + 1);
