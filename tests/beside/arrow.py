@@ -468,24 +468,27 @@ def device_arrays(rng):
     lib.tdict_context_destroy(context)
 
 
-def to_device(rng):
-    """A table of 10 columns arrives on a simulated device in one transfer."""
+CUDA, SIM, ENODEVICE = 2, 12, 12  # types of devices, and a status
+
+
+def to_device(rng, device_type):
+    """A table of 10 columns arrives on a device in one transfer. False: there is no such device."""
     context, tree, moved, back = (C.c_void_p() for _ in range(4))
-    sim = Device(12, 0)
     # tdict_context_options: struct_size, device; the other members get their defaults.
     chosen = (C.c_char * 16)()
-    struct.pack_into("Nii", chosen, 0, 16, 12, 0)
-    ok("tdict_context_create", chosen, C.byref(context))
+    struct.pack_into("Nii", chosen, 0, 16, device_type, 0)
+    if lib.tdict_context_create(chosen, C.byref(context), None) == ENODEVICE:
+        return False
     table = pa.table({f"c{i}": numbers(name, 1000, rng) for i, name in enumerate(list(DTYPES)[:10])})
     tree = import_table(table)
     stats = Stats(C.sizeof(Stats))
     transfer = TransferOptions(C.sizeof(TransferOptions), 0, -1, None, None, (C.c_bool * 3)(), C.pointer(stats))
-    ok("tdict_to_device", context, tree, sim, C.byref(transfer), C.byref(moved))
+    ok("tdict_to_device", context, tree, Device(device_type, 0), C.byref(transfer), C.byref(moved))
     assert stats.num_leaves == 10 and stats.total_bytes == sum(c.nbytes for c in table.columns)
     # Through a device array, and back to the host.
     schema, array, again = (C.c_char * SCHEMA_BYTES)(), (C.c_char * 128)(), C.c_void_p()
     ok("tdict_arrow_export_device", moved, schema, array)
-    assert struct.unpack_from("qi", array, 80) == (0, 12)
+    assert struct.unpack_from("qi", array, 80) == (0, device_type)
     lib.tdict_release(moved)
     ok("tdict_arrow_import_device", context, schema, array, None, C.byref(again))
     release(schema, 56)
@@ -496,6 +499,7 @@ def to_device(rng):
     lib.tdict_release(back)
     lib.tdict_release(tree)
     lib.tdict_context_destroy(context)
+    return True
 
 
 def random_type(depth):
@@ -564,11 +568,12 @@ def main():
     refused_types()
     tables(rng)
     device_arrays(rng)
-    to_device(rng)
+    assert to_device(rng, SIM)
+    where = "the simulated device and cuda:0" if to_device(rng, CUDA) else "the simulated device; there is no GPU"
     random_tables(count)
     assert pa.total_allocated_bytes() == before, "arrays of pyarrow were not released"
     versions = f"pyarrow {pa.__version__}, nanoarrow {nanoarrow.__version__}"
-    print(f"{len(DTYPES)} dtypes, {count} random tables: {versions} agree")
+    print(f"{len(DTYPES)} dtypes, {count} random tables: {versions} agree; a table moved to {where}")
 
 
 main()
