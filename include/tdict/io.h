@@ -79,6 +79,19 @@ static inline tdict_open_options tdict_open_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_open(const char *path, const tdict_open_options *options, tdict_tree **out,
                                                   tdict_error *err);
 
+/** A format of files. */
+typedef enum tdict_file_format {
+  /** Chooses by the end of the path: ".npy", ".npz" and ".tdz" are the formats with these names, a slash is a MEMMAP
+   *  directory, and any other end is SAFETENSORS (default). */
+  TDICT_FORMAT_AUTO,
+  TDICT_FORMAT_SAFETENSORS,
+  TDICT_FORMAT_MEMMAP,       /**< TensorDict's directory of memory-mapped files */
+  TDICT_FORMAT_CONSOLIDATED, /**< TensorDict's consolidated file */
+  TDICT_FORMAT_TDZ,          /**< TensorDict's archive: a zip file of a MEMMAP directory */
+  TDICT_FORMAT_NPY,          /**< NumPy's file of one array */
+  TDICT_FORMAT_NPZ           /**< NumPy's zip file of arrays, without compression */
+} tdict_file_format;
+
 /** Options of tdict_save(). */
 typedef struct tdict_save_options {
   size_t struct_size;
@@ -89,6 +102,7 @@ typedef struct tdict_save_options {
    *  empty trees are refused. Leaves without batch dimensions become ordinary tensors. false (default): writes the
    *  entry. */
   bool without_structure;
+  int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;

@@ -1,58 +1,10 @@
-/* Implements tdict_open(): finds the format of a path, reads the description of the files, and maps the files. Owns
- * nothing. Thread-safe. */
+/* Implements tdict_open(): reads the description of the files, and maps the files. Owns nothing. Thread-safe. */
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/options.h"
+#include "io/format.h"
 #include "io/map.h"
-#include "io/safetensors.h"
-
-static const char index_name[] = "model.safetensors.index.json";
-
-static bool ends_with(const char *text, const char *end) {
-  const size_t length = strlen(text), end_length = strlen(end);
-  return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-/* Returns true if the path names an index, and sets *index to the path of the index. */
-static tdict_status find_index(tdict_contents *c, const char **index, tdict_error *err) {
-  struct stat info;
-  void *path = NULL;
-  *index = NULL;
-  if (stat(c->path, &info) == 0 && S_ISDIR(info.st_mode)) {
-    const size_t bytes = strlen(c->path) + sizeof index_name + 1;
-    tdict_status status = tdict_contents_alloc(c, bytes, &path, err);
-    if (status != TDICT_OK) return status;
-    snprintf(path, bytes, "%s/%s", c->path, index_name);
-    *index = path;
-    if (stat(path, &info) == 0) return TDICT_OK;
-    return tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the folder has no file %s", c->what, index_name);
-  }
-  if (ends_with(c->path, ".json")) *index = c->path;
-  return TDICT_OK;
-}
-
-/* Adds the file at the path, and reads the header. */
-static tdict_status read_file(tdict_contents *c, const char **structure, tdict_error *err) {
-  int fd;
-  tdict_status status = tdict_file_open_to_read(c->what, c->path, &fd, err);
-  if (status == TDICT_OK) status = tdict_contents_add_file(c, fd, c->path, err);
-  return status == TDICT_OK ? tdict_safetensors_read(c, 0, structure, err) : status;
-}
-
-/* Reads the description of all files, and arranges the items as the options say. */
-static tdict_status read_contents(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
-  const char *index, *structure = NULL;
-  tdict_status status = find_index(c, &index, err);
-  if (status != TDICT_OK) return status;
-  status = index ? tdict_shards_read(c, index, o, &structure, err) : read_file(c, &structure, err);
-  if (status == TDICT_OK && !o->flat)
-    status = structure ? tdict_structure_read(c, structure, err) : tdict_contents_nest(c, err);
-  return status == TDICT_OK ? tdict_contents_arrange(c, o, err) : status;
-}
 
 static tdict_status map_and_build(const tdict_contents *c, tdict_tree **out, tdict_error *err) {
   tdict_tensor **leaves = calloc(c->num_items + 1, sizeof *leaves);
@@ -75,7 +27,7 @@ tdict_status tdict_open(const char *path, const tdict_open_options *options, tdi
     status = tdict_fail(err, TDICT_EINVAL, "%s: num_keys is %zu, but keys is NULL", what, o.num_keys);
   if (status != TDICT_OK) return status;
   tdict_contents_init(&contents, what, path);
-  status = read_contents(&contents, &o, err);
+  status = tdict_format_read(&contents, &o, err);
   if (status == TDICT_OK) status = map_and_build(&contents, out, err);
   tdict_contents_close(&contents);
   return status;

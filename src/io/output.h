@@ -39,6 +39,10 @@ tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder
 tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, const char *name, tdict_error *err);
 /* Appends bytes. Returns TDICT_EIO with the errno, for example if the disk is full. */
 tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err);
+/* Appends the elements of a host tensor in C order. `name` names the tensor in messages. Returns TDICT_EINVAL if a
+ * transfer into the tensor failed, TDICT_EIO and TDICT_ENOMEM. */
+tdict_status tdict_output_write_tensor(tdict_output *out, const tdict_tensor *tensor, const char *name,
+                                       tdict_error *err);
 /* Waits until the bytes are on the disk, and closes the file. Returns TDICT_EIO. */
 tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
 /* Closes and removes the file. */

@@ -11,7 +11,11 @@ static void use_io(void) {
   const float value = 1;
   tdict_tree *tree = NULL, *back = NULL;
   tdict_tensor *tensor = NULL;
+  const tdict_file_format formats[] = {TDICT_FORMAT_AUTO,         TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_MEMMAP,
+                                       TDICT_FORMAT_CONSOLIDATED, TDICT_FORMAT_TDZ,         TDICT_FORMAT_NPY,
+                                       TDICT_FORMAT_NPZ};
   tdict_save_options save = tdict_save_options_default();
+  save.format = formats[1];
   tdict_open_options open_options = tdict_open_options_default();
   OK(tdict_create(0, NULL, &tree, &last_error));
   OK(tdict_tensor_from_array(TDICT_F32, 0, NULL, &value, &tensor, &last_error));

@@ -252,7 +252,11 @@ CASE(save_refuses_wrong_arguments) {
   tdict_save_options o = tdict_save_options_default();
   td_fails(TDICT_EINVAL, "path is NULL", tdict_save(NULL, NULL, tree, NULL, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_save(NULL, in(&f, "x"), NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "does not end with the name", tdict_save(NULL, in(&f, ""), tree, NULL, err));
+  o.format = TDICT_FORMAT_SAFETENSORS;
+  td_fails(TDICT_EINVAL, "does not end with the name", tdict_save(NULL, in(&f, ""), tree, &o, err));
+  o.format = 99;
+  td_fails(TDICT_EINVAL, "format is 99", tdict_save(NULL, in(&f, "x"), tree, &o, err));
+  o.format = TDICT_FORMAT_AUTO;
   td_fails(TDICT_EINVAL, "does not end with the name", tdict_save(NULL, in(&f, ".."), tree, NULL, err));
   td_fails(TDICT_EINVAL, "does not end with the name", tdict_save(NULL, "", tree, NULL, err));
   td_fails(TDICT_EIO, "No such file", tdict_save(NULL, in(&f, "none/x"), tree, NULL, err));

@@ -1,9 +1,10 @@
 /* Reads and writes the format safetensors, and TensorDict's entry in its metadata. Thread-safe for different contents. */
-#ifndef TDICT_IO_SAFETENSORS_H
-#define TDICT_IO_SAFETENSORS_H
+#ifndef TDICT_IO_SAFETENSORS_SAFETENSORS_H
+#define TDICT_IO_SAFETENSORS_SAFETENSORS_H
 
 #include "io/contents.h"
 #include "io/output.h"
+#include "io/request.h"
 #include "io/text.h"
 
 enum { TDICT_SAFETENSORS_MAX_HEADER = 100000000, TDICT_SAFETENSORS_PREFIX = 8 };
@@ -36,13 +37,12 @@ typedef struct tdict_out_tensor {
   const tdict_safetensors_dtype *dtype;
   size_t shard;
 } tdict_out_tensor;
-/* What tdict_save() writes. `contents` owns the names. */
+/* The tensors of a tree, and TensorDict's entry. `contents` owns the names. */
 typedef struct tdict_out_tree {
   tdict_contents contents;
   tdict_out_tensor *tensors; /* owned */
   size_t num_tensors, cap_tensors;
   tdict_io_text structure; /* TensorDict's entry, empty if the options leave out the entry */
-  bool is_on_device;       /* true if a tensor is not in host memory */
 } tdict_out_tree;
 /* Collects the tensors of a tree, and writes TensorDict's entry unless `without_structure` is true. Refuses what the
  * format cannot hold. The caller has initialized the contents, and resets `out` also on failure. */
@@ -58,5 +58,7 @@ typedef struct tdict_out_file {
 /* Writes the header and the elements of a file. Returns TDICT_ENOTSUP if the header is too long, TDICT_EINVAL if a
  * transfer into a tensor failed, TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_safetensors_write(const tdict_out_file *file, tdict_output *to, tdict_error *err);
+/* Writes a tree to one file, or to shards and an index if the option `max_shard_bytes` is not 0. */
+tdict_status tdict_safetensors_save(const tdict_save_request *request, tdict_error *err);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "io/json_read.h"
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"
 #include "types/json.h"
@@ -44,7 +44,6 @@ static tdict_status add_tensor(collector *c, const tdict_tensor *tensor, const c
              tdict_dtype_format(tdict_tensor_dtype(tensor), text, sizeof text));
     return fail_here(c, why, err);
   }
-  if (!tdict_device_equal(tdict_tensor_device(tensor), tdict_cpu())) out->is_on_device = true;
   if (out->num_tensors == out->cap_tensors) {
     size_t bytes, cap = out->cap_tensors ? 2 * out->cap_tensors : 64;
     tdict_out_tensor *grown = tdict_mul_size(cap, sizeof *grown, &bytes) ? realloc(out->tensors, bytes) : NULL;
@@ -290,7 +289,6 @@ void tdict_out_tree_reset(tdict_out_tree *out) {
   free(out->tensors);
   out->tensors = NULL;
   out->num_tensors = out->cap_tensors = 0;
-  out->is_on_device = false;
   tdict_io_text_reset(&out->structure);
   tdict_contents_close(&out->contents);
 }

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "io/json_read.h"
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 
 enum { VERSION = 1 };
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "io/json_read.h"
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 
 enum { MAX_INDEX_BYTES = TDICT_SAFETENSORS_MAX_HEADER };
 

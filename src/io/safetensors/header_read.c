@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "io/json_read.h"
-#include "io/safetensors.h"
+#include "io/safetensors/safetensors.h"
 #include "tensor/layout.h"
 
 static const tdict_safetensors_dtype dtypes[] = {

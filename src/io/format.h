@@ -1,0 +1,11 @@
+/* Reads the description of files of any format. Thread-safe for different contents. */
+#ifndef TDICT_IO_FORMAT_H
+#define TDICT_IO_FORMAT_H
+
+#include "io/contents.h"
+
+/* Finds the format of contents->path, opens the files, adds an item for each leaf, and selects and renames the items as
+ * the options say. Returns the errors of tdict_open(). The caller closes the contents also on failure. */
+tdict_status tdict_format_read(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
+
+#endif

@@ -1,0 +1,15 @@
+/* Declares what tdict_save() passes to the writer of a format. A writer is a function that takes a request and returns
+ * the errors of tdict_save(). The caller owns the request. */
+#ifndef TDICT_IO_REQUEST_H
+#define TDICT_IO_REQUEST_H
+
+#include "tdict/io.h"
+
+typedef struct tdict_save_request {
+  const char *what;                  /* the name of the public call, for messages; static */
+  const char *path;                  /* the path that the program gave; borrowed */
+  const tdict_tree *tree;            /* all tensors are in host memory; borrowed */
+  const tdict_save_options *options; /* all fields are set; borrowed */
+} tdict_save_request;
+
+#endif
