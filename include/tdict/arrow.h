@@ -26,7 +26,7 @@
  * - The extension type arrow.fixed_shape_tensor becomes a tensor with the shape and permutation of the type. Other
  *   extension types are read as their storage types.
  * - A field of the null type becomes a column of null values, unless the option `nulls` is REFUSE.
- * - Tensors with nulls are copied. Ragged leaves are copied if they have elements in null rows.
+ * - A ragged leaf is copied if its null rows have elements.
  *
  * Exports refuse BF16, 8-bit floats, complex numbers, dtypes with several lanes, unbatched tensors and objects of the
  * program. Exports also refuse columns of values with several dimensions, and trees with more than 64 levels. A column

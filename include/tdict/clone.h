@@ -20,8 +20,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict
 /** @brief Makes a deep copy: new nodes and new elements. Each new tensor is in C order. All new tensors in one memory
  *  share one storage, except tensors that hooks make. The copy is not locked.
  *
- *  If the type of an object has a `clone` hook, the hook copies the object. If the type lacks the hook, the tensors of
- *  the object are copied. If @p memory is set and the type has `flatten`, the tensors are copied too, without the hook.
+ *  The `clone` hook of a type copies its objects. If the type has no `clone` hook, the tensors of the object are
+ *  copied. The tensors are also copied if @p memory is set and the type has `flatten`, because the hook cannot allocate
+ *  from @p memory.
  *  @param[in]  memory  Memory of the copies. If NULL, a device tensor is copied within its own memory, and a host
  *                      tensor is copied to plain host memory.
  *  @param[out] out     New tree with one reference. Written on success only.

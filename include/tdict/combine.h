@@ -30,8 +30,8 @@ typedef struct tdict_join_options {
   /** Stack: position of the new batch dimension. Cat: the dimension along which trees are joined. Negative values count
    *  from the end. Default 0. */
   int32_t dim;
-  /** Memory of the result. NULL (default): tensors on a device are joined in the memory of the first tensor, and other
-   *  tensors in plain host memory. */
+  /** Memory of the result. NULL (default): tensors on a device are joined in the memory of the first tree's tensor, and
+   *  other tensors in plain host memory. */
   tdict_memory *memory;
   /** true: if the tensors at a key differ in the size of their first dimension, tdict_stack() makes a ragged leaf
    *  (tdict/ragged.h). If `ragged` is true, tdict_cat(), tdict_stack_into(), tdict_cat_into() and tdict_pad_sequence()
@@ -63,7 +63,7 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *          trees; #TDICT_ETYPE if the entries at a key differ in kind (tensor, tree, object) or in the type of the
  *          object; #TDICT_ESHAPE if batch sizes or shapes differ, or if a ragged leaf would be in a child tree with a
  *          batch dimension; #TDICT_EDTYPE if dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on
- *          different devices, or if `memory` is NULL and the first tensor of a key is in device memory of the program;
+ *          different devices, or if `memory` is NULL and the first tree's tensor is in device memory of the program;
  *          #TDICT_ENOTSUP if the result would be in more than 16 memories; #TDICT_ENOTSUP also if `ragged` is set and
  *          the tensors of an object are used instead of its `stack` hook; #TDICT_EOVERFLOW if the size of the result
  *          does not fit in 63 bits; #TDICT_ENOMEM; the errors of objects, see tdict/object.h. err->path names the key,

@@ -29,8 +29,8 @@ typedef struct tdict_context_options {
   size_t pinned_bytes;
   /** Maximum number of freed bytes that each device keeps for reuse. Default: SIZE_MAX, which means no limit. */
   size_t device_cache_bytes;
-  /** Receives log messages; NULL (default): no log. The library calls `log` on any thread. `log` must not call the
-   *  library, because the library may hold a lock during the call. tdict_context_destroy() waits until running calls of
+  /** Receives log messages; NULL (default): no log. The library can call `log` on any thread. `log` must not call the
+   *  library, because the library can hold a lock during the call. tdict_context_destroy() waits until running calls of
    *  `log` have returned. The library does not call `log` after tdict_context_destroy(). */
   void (*log)(void *user, int32_t level, const char *text);
   void *user; /**< passed to `log` */
@@ -127,11 +127,11 @@ typedef struct tdict_allocator {
   tdict_device
       device;  /**< device of the allocated memory: the cpu or a device of the context; "auto": the default device */
   bool pinned; /**< true: the memory is page-locked for the context's devices; allowed only for the cpu */
-  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. The library calls the function
-   *  on any thread, and holds no lock during the call. */
+  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. The library can call the
+   *  function on any thread, and holds no lock during the call. */
   void *(*allocate)(void *user, size_t bytes);
   /** Frees the block @p data of @p bytes bytes. The library calls the function after all copies and recorded uses of
-   *  the block are done. The call may be on any thread, and the library holds no lock during the call. */
+   *  the block are done. The call can be on any thread, and the library holds no lock during the call. */
   void (*release)(void *user, void *data, size_t bytes);
   void *user; /**< passed to both functions */
 } tdict_allocator;

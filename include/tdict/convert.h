@@ -5,8 +5,8 @@
  *
  * - float to float: the nearest number, ties to even, rounded once.
  * - integer or bool to float: the nearest number, ties to even, rounded once.
- * - float to integer: truncated toward zero. A number outside the range is an error.
- * - integer to integer: the same number. A number outside the range is an error.
+ * - float to integer: truncated toward zero. If the truncated number is outside the range, the conversion fails.
+ * - integer to integer: the same number. If the number is outside the range, the conversion fails.
  * - bool to integer or float: 0 or 1. Every bool byte other than 0 counts as 1.
  * - integer or float to bool: false for 0 and -0, true for all other numbers and for NaN.
  * - complex to complex: the real and the imaginary part are converted as float to float.

@@ -7,7 +7,7 @@
  * - `fetch_batch`, with `schema`, writes all samples of a batch into the rows of the batch.
  * - `fetch_sample` returns a sample as a new tree. The loader makes a batch from several of these trees.
  *
- * Thread rule: several threads call the functions of a dataset at once, unless `in_order` is true. `release` is called
+ * Thread rule: if `in_order` is false, several threads can call the functions of a dataset at once. `release` is called
  * once, after all other calls have returned. */
 #ifndef TDICT_DATASET_H
 #define TDICT_DATASET_H
