@@ -75,7 +75,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, 
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same key (err->path names the second entry);
  *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor of a child tree no longer has the batch size or device of @p
- *          tree (see tdict/tree.h); #TDICT_ENOMEM. */
+ *          tree (see tdict/tree.h). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator,
                                                           tdict_tree **out, tdict_error *err);
 /** @brief Replaces the contents of @p tree with the contents of the tree that tdict_flatten_keys() returns.
@@ -90,9 +90,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *t
  *  The nesting does not depend on the order of the keys. For example, the entry "a.b" is put into the tree at "a", even
  *  if the key "a" is after "a.b". If the tree at "a" exists already, the new keys are added after its keys.
  *  @param[in] separator  NULL means ".".
- *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path; #TDICT_EINVAL if a key begins or ends with
- *          the separator or contains two separators in a row; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if an entry is put
- *          into an existing tree and does not have the batch size or device of that tree. */
+ *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path, or a tensor or object is at the path of a
+ *          tree; #TDICT_EINVAL if a key begins or ends with the separator or contains two separators in a row;
+ *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if an entry is put into an existing tree and does not have the batch size
+ *          or device of that tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tree, const char *separator,
                                                             tdict_tree **out, tdict_error *err);
 /** @brief Replaces the contents of @p tree with the contents of the tree that tdict_unflatten_keys() returns.

@@ -14,7 +14,7 @@
  * with the option `strict_objects` accepts values. The functions tdict_visit(), tdict_apply(), tdict_filter() and
  * tdict_fill() skip values. Comparisons are exact: the integer 1 and the real 1.0 differ, reals are compared bit by
  * bit, and JSON is compared as text. The function tdict_bytes() counts 16 bytes for each value, plus the bytes of the
- * texts.
+ * texts and one byte for the end of each text.
  *
  * Writes in place. Functions that write to an existing tree cannot change a value. The functions tdict_copy(),
  * tdict_update_in_place() and tdict_transfer_into() accept a leaf of values if the leaf has equal values in both trees.
@@ -108,8 +108,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_text_at(const tdict_tree *tree,
 
 /** The object of a leaf of values. tdict_walk() and tdict_get_object() return this object. The tree owns the object. */
 typedef struct tdict_nontensor tdict_nontensor;
-/** @brief Returns the type of objects that hold values. Only the functions of this header make such objects. Do not
- *  pass this type to tdict_set_object(). The type is static. Thread-safe. */
+/** @brief Returns the type of objects that hold values. To set such an object, call tdict_set_value() or
+ *  tdict_set_values(). Do not pass this type to tdict_set_object(). The type is static. Thread-safe. */
 TDICT_API const tdict_type *tdict_nontensor_type(void);
 /** @brief Returns the number of dimensions of @p values: 0 for a value for the whole tree.
  *  @param[out] shape  The sizes of the dimensions, borrowed from @p values. May be NULL. */

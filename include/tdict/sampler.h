@@ -61,8 +61,8 @@ TDICT_API tdict_sampler *tdict_sampler_retain(const tdict_sampler *sampler);
 TDICT_API void tdict_sampler_release(tdict_sampler *sampler);
 /** @brief Returns the number of samples that this rank draws in an epoch. */
 TDICT_API int64_t tdict_sampler_length(const tdict_sampler *sampler);
-/** @brief Returns the index of the sample at a position of an epoch, in constant time. Returns -1 if @p epoch is
- *  negative or @p position is out of range.
+/** @brief Returns the index of the sample at a position of an epoch, in constant time on average. Returns -1 if @p
+ *  epoch is negative or @p position is out of range.
  *  @param[in] position  0 to tdict_sampler_length() - 1. Positions count only the samples of this rank. */
 TDICT_API int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position);
 

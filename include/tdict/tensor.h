@@ -135,7 +135,8 @@ TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *tensor);
  *  tensor without elements is contiguous. */
 TDICT_API bool tdict_tensor_is_contiguous(const tdict_tensor *tensor);
 /** @brief Returns true if the tensor is in page-locked host memory. Such memory is allocated by tdict_pinned_memory()
- *  or by a tdict_allocator with `pinned` set, or is memory of the program with the flag #TDICT_DESC_PINNED. */
+ *  or by a tdict_allocator with `pinned` set, is memory of the program with the flag #TDICT_DESC_PINNED, or is a slot
+ *  of a ring after tdict_share_ring_pin(). */
 TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *tensor);
 /** @brief Returns true if both tensors use the same storage. */
 TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b);
@@ -182,7 +183,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *
 /** @brief Returns a tensor with the elements of @p tensor, in C order, in another shape. At most one size may be -1.
  *  That size is then computed from the other sizes.
  *  If strides can describe the new shape, the result is a view. Otherwise the result is a copy in C order. The copy is
- *  in the memory of @p tensor, or in plain host memory if the program owns the memory of @p tensor.
+ *  in the memory of @p tensor. If the program owns the memory of a host tensor, the copy is in plain host memory.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the number of elements differs; #TDICT_EINVAL for NULL or an invalid size;
  *          #TDICT_EOVERFLOW for sizes that no tensor can have; errors of tdict_tensor_clone() if the call copies;
  *          #TDICT_ENOMEM. */
@@ -204,8 +205,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, cons
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory,
                                                           tdict_tensor **out, tdict_error *err);
 /** @brief Returns a contiguous tensor with the same elements. If @p tensor is contiguous, returns @p tensor with a new
- *  reference. Otherwise returns a clone. The clone is in the memory of @p tensor, or in plain host memory if the
- *  program owns the memory of @p tensor.
+ *  reference. Otherwise returns a clone. The clone is in the memory of @p tensor. If the program owns the memory of a
+ *  host tensor, the clone is in plain host memory.
  *  @return The errors of tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out,
                                                                tdict_error *err);

@@ -186,11 +186,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
 /** @brief Copies a tree to a device, and waits until the copies are done.
  *
  *  The result has the keys, batch size and locks of @p src, and @p device as its device. The result shares every leaf
- *  that is already on @p device. If all leaves are shared and no hook runs, the call returns @p src itself, retained
- *  and unchanged. All other leaves are copied into one new storage, contiguous and in tree order. Each leaf begins at a
- *  multiple of 256 bytes; bytes between leaves are unspecified. If several leaves of @p src have the same bytes of one
- *  storage, these bytes are copied once. Leaves may be on another device of the context, and may be strided. If two
- *  devices have a direct link, copies between the devices use the link.
+ *  that is already on @p device. If @p src has tensors, all leaves are shared and no hook runs, the call returns @p src
+ *  itself, retained and unchanged. All other leaves are copied into one new storage, contiguous and in tree order. Each
+ *  leaf begins at a multiple of 256 bytes; bytes between leaves are unspecified. If several leaves of @p src have the
+ *  same bytes of one storage, these bytes are copied once. Leaves may be on another device of the context, and may be
+ *  strided. If two devices have a direct link, copies between the devices use the link.
  *  @param[in]  src     Borrowed. The transfer retains the storages of @p src until they are copied.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO means the default device of the
  *                      context. An index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is an error (#TDICT_EINVAL).

@@ -11,7 +11,7 @@
  * objects too. Source tensors must have the dtypes of the destination tensors. Only tdict_fill() converts its value to
  * the dtype.
  * Cost of writing in place: O(tensors written), plus one copy of the elements. Memory is allocated only for objects,
- * for very deep trees, and for lists and masks in an index (tdict/index.h).
+ * for very deep trees, for the paths of tdict_update_in_place(), and for lists and masks in an index (tdict/index.h).
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different tensors at once. */
 #ifndef TDICT_WRITE_H
 #define TDICT_WRITE_H
