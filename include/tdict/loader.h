@@ -4,13 +4,13 @@
  * A worker fetches the samples of a batch. If batches are delivered on a device, the worker fetches into pinned memory,
  * and queues the copy to the device when the batch is complete. Batches are delivered in the order of the sampler, even
  * if workers finish in another order. The samples of a batch do not depend on the number of workers. Near the end of an
- * epoch, the workers begin batches of the next epoch. If the dataset is a stream, or its `length_varies` is true, the
- * workers begin no batch of the next epoch before the program has received the last batch.
+ * epoch, the workers begin batches of the next epoch. If the dataset is a stream, or if its `length_varies` is true,
+ * the workers first wait until the program has received the last batch of the epoch.
  *
- * Each batch is a new tree. The memory of a batch is freed or reused after the last reference to the batch is released,
- * and after the work on all streams that were recorded for the batch is done. At most four copies to the device run at
- * once. The loader may keep the memory of up to four batches that the program has released. The loader drops this
- * memory when the loader queues the copies of later batches.
+ * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released. The
+ * memory also stays valid until the work that tdict_record_stream() has recorded is done. At most four copies to the
+ * device run at once. The loader may keep the memory of up to four batches that the program has released. The loader
+ * drops this memory when the loader queues the copies of later batches.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time, but no call may run during or
@@ -68,9 +68,9 @@ typedef struct tdict_loader_options {
   void *user; /**< passed to `collate` */
   bool pad;   /**< true: pads samples of different lengths with `pad_value`, as tdict_pad_sequence() does */
   double pad_value;
-  /** true: after a batch has failed, the next call of tdict_loader_next() returns the next batch. false (default):
-   *  every call returns the error of the failed batch until the program calls tdict_loader_set_state() or
-   *  tdict_loader_restart(). */
+  /** true: after a batch has failed, the next call of tdict_loader_next() returns the next batch. If
+   *  `continue_on_error` is false (default), every call returns the error of the failed batch until the program calls
+   *  tdict_loader_set_state() or tdict_loader_restart(). */
   bool continue_on_error;
   /** Maximum time in nanoseconds that tdict_loader_next() waits. The call waits for a worker and, if `stream` is NULL,
    *  for the device. 0 (default): no limit. */

@@ -1,7 +1,7 @@
 /* Declares samplers. A sampler determines the order in which a loader draws samples. For each position of each epoch,
  * the sampler returns the index of a sample. The index depends only on the length and options of the sampler, the epoch
- * and the position. The index is therefore the same on every machine, and for any number of workers of the loader. A
- * rank is the number of one of the `world_size` processes that share the samples of each epoch.
+ * and the position. The index is therefore the same on every machine, and for any number of workers of the loader. If
+ * `world_size` processes share the samples of each epoch, each process has a number, called rank. Ranks begin at 0.
  * Ownership: reference counted. Thread rule: any thread may call any function. */
 #ifndef TDICT_SAMPLER_H
 #define TDICT_SAMPLER_H

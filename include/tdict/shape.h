@@ -100,7 +100,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree 
 /** @brief Cuts batch dimension @p dim into at most *@p count pieces of equal size. The last piece may be shorter, and
  *  there may be fewer pieces than *@p count.
  *  @param[out] trees  The pieces; owned by the caller.
- *  @param[in,out] count  Before the call, the number of pieces wanted, which is also the capacity of @p trees;
+ *  @param[in,out] count  Before the call, the wanted number of pieces, which is also the capacity of @p trees;
  *          after the call, the number of pieces.
  *  @return #TDICT_OK; #TDICT_EINVAL if *@p count is 0. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,

@@ -87,7 +87,7 @@ typedef struct tdict_share_ring tdict_share_ring;
 typedef struct tdict_share_ring_options {
   size_t struct_size;
   int32_t num_slots;   /**< 1 to #TDICT_SHARE_MAX_SLOTS; default 8 */
-  int32_t max_workers; /**< most workers at the same time, 1 to #TDICT_SHARE_MAX_WORKERS; default 64 */
+  int32_t max_workers; /**< maximum number of workers at the same time, 1 to #TDICT_SHARE_MAX_WORKERS; default 64 */
 } tdict_share_ring_options;
 static inline tdict_share_ring_options tdict_share_ring_options_default(void) {
   tdict_share_ring_options o;
@@ -134,16 +134,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_add_worker(tdict_share_r
  *
  *  Transfers then copy directly from the slots. Without this call, or if the call fails, transfers copy through the
  *  staging ring. The registration ends when the segment is freed. The ring may outlive the context.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to a worker, the ring is already pinned, or the
- *          trainer has a slot in use; #TDICT_ENODEVICE the default device of the context is the cpu; #TDICT_ENOMEM and
- *          #TDICT_EDEVICE the driver refused to register the memory; #TDICT_EFORKED.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to a worker, the ring is already pinned, or a slot
+ *          that the trainer has taken is not empty again; #TDICT_ENODEVICE the default device of the context is the
+ *          cpu; #TDICT_ENOMEM and #TDICT_EDEVICE the driver refused to register the memory; #TDICT_EFORKED.
  *  @note Cost: about 40 ms per GB. Other threads cannot queue copies during this time, see tdict_pinned_memory(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_share_ring *ring, tdict_context *context,
                                                             tdict_error *err);
 /** @brief Waits until a worker has published a slot, and returns the slot. The trainer calls this function.
  *
- *  The trainer may hold several slots at once. Slots that were given back become empty in this call if their transfers
- *  have ended.
+ *  The trainer may hold several slots at once. If the transfers of a slot that was given back have ended, this call
+ *  makes the slot empty.
  *  @param[in]  timeout_ns  Maximum time to wait, in nanoseconds. 0: does not wait. INT64_MAX: no limit.
  *  @param[out] out         Borrowed from the ring, until the slot is given back. Do not unlock the tree. Written on
  *                          success only.

@@ -153,8 +153,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *tree, const char
  *  @return The same errors as tdict_delete(); #TDICT_ETYPE also if the path names a tree or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *tree, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
-/** @brief Removes the tree at a path, as tdict_pop() removes a tensor. Returns the same errors, and #TDICT_ETYPE if the
- *  path names a tensor or an object. */
+/** @brief Removes the tree at a path, as tdict_pop() removes a tensor. Returns the same errors as tdict_delete(), and
+ *  #TDICT_ETYPE also if the path names a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
 /** @brief Moves the entry at @p from to @p to.
