@@ -1,11 +1,11 @@
 /* Declares the loader. Worker threads of the loader prepare batches before the program needs them. The function
  * tdict_loader_next() delivers the batches in order.
  *
- * A worker fetches the samples of a batch. If batches are delivered on a device, the worker fetches into pinned memory,
- * and queues the copy to the device when the batch is complete. Batches are delivered in the order of the sampler, even
- * if workers finish in another order. The samples of a batch do not depend on the number of workers. Near the end of an
- * epoch, the workers begin batches of the next epoch. If the dataset is a stream, or if its `length_varies` is true,
- * the workers first wait until the program has received the last batch of the epoch.
+ * A worker fetches the samples of a batch. If batches are delivered on a device other than the cpu, the worker fetches
+ * into pinned memory, and queues the copy to the device when the batch is complete. Batches are delivered in the order
+ * of the sampler, even if workers finish in another order. The samples of a batch do not depend on the number of
+ * workers. Near the end of an epoch, the workers begin batches of the next epoch. If the dataset is a stream, or if its
+ * `length_varies` is true, the workers first wait until the program has received the last batch of the epoch.
  *
  * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released. The
  * memory also stays valid until the work that tdict_record_stream() has recorded is done. At most four copies to the
@@ -60,7 +60,7 @@ typedef struct tdict_loader_options {
   const tdict_sampler *sampler;
   tdict_device device; /**< device of the delivered batches; all zero (default): the context's default device */
   /** true: pins batches that are delivered on the cpu. The hooks of objects pin the objects. The context must have a
-   *  device that reads pinned memory. Batches for a device are always fetched into pinned memory. */
+   *  device that reads pinned memory. Batches for any other device are always fetched into pinned memory. */
   bool pin_memory;
   /** Function that makes batches from samples. NULL (default): the dataset writes rows into the batch, or the loader
    *  stacks, pads or packs the samples. */

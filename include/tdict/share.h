@@ -164,9 +164,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_take(tdict_share_ring *r
  *  later call of tdict_share_ring_take() or of this function makes the slot empty.
  *
  *  The program's own reads of the slot must have ended: kernels, copies, and reads through pointers. If a transferred
- *  tree contains the slot's tree and also objects with hooks, call tdict_future_wait_source() first. A result that
- *  shares tensors of the slot, such as a result on the cpu, later shows the elements of another batch. To keep the
- *  elements, copy the tree with tdict_clone_deep().
+ *  tree contains the slot's tree and also objects with hooks, call tdict_future_wait_source() before this function. A
+ *  result that shares tensors of the slot, such as a result on the cpu, later shows the elements of another batch. To
+ *  keep the elements, copy the tree with tdict_clone_deep().
  *  @param[in] tree  From tdict_share_ring_take().
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or @p tree is not a slot that was taken from this ring;
  *          #TDICT_EFORKED. */

@@ -42,7 +42,8 @@ typedef struct tdict_tensor tdict_tensor;
 /** Says that the bytes must not be written. tdict_tensor_data() then returns NULL. */
 #define TDICT_DESC_READ_ONLY 2u
 
-/** Describes memory that the program owns. tdict_tensor_get_desc() fills the same struct. */
+/** Describes memory that the program owns. tdict_tensor_get_desc() writes the description of any tensor to this
+ *  struct. */
 typedef struct tdict_tensor_desc {
   size_t struct_size;
   void *data; /**< address of the element whose indices are all 0; with negative strides, other elements have lower
@@ -153,7 +154,8 @@ TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
  *  call does not wait for threads of the parent process. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
 /** @brief Describes @p tensor in @p out. Shape and strides are borrowed from the tensor. `storage_bytes` is the number
- *  of bytes from `data` to the end of the storage. The function does not wait for transfers.
+ *  of bytes from `data` to the end of the storage. If the tensor has no address, `data` is NULL and `storage_bytes` is
+ *  0. The function does not wait for transfers.
  *  @param[in,out] out  Initialized by tdict_tensor_desc_default(). At most out->struct_size bytes are written. If
  *          out->struct_size is invalid, nothing is written. */
 TDICT_API void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_desc *out);

@@ -275,9 +275,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tre
 
 /** @brief Waits until the transfer has ended. A program may call tdict_future_wait() several times.
  *  @param[out] out  NULL, or a new reference to the result, written on success only.
- *  @return #TDICT_OK; the error of the transfer, with the path of the leaf, on every call; #TDICT_ECANCELLED;
- *          #TDICT_EDEADLOCK a hook of this transfer waits for the transfer; #TDICT_EFORKED the process is a fork and
- *          the transfer had not ended; #TDICT_EINVAL @p future is NULL. */
+ *  @return #TDICT_OK; the error of the transfer on every call, with the path of the leaf if the error is about one
+ *          leaf; #TDICT_ECANCELLED; #TDICT_EDEADLOCK a hook of this transfer waits for the transfer; #TDICT_EFORKED the
+ *          process is a fork and the transfer had not ended; #TDICT_EINVAL @p future is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err);
 /** @brief Waits like tdict_future_wait(), for at most @p timeout_ns nanoseconds.
  *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended (the program may wait again);

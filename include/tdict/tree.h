@@ -157,7 +157,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *tree, const char *p
  *  #TDICT_ETYPE also if the path names a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
-/** @brief Moves the entry at @p from to @p to.
+/** @brief Moves the entry at the path @p from to the path @p to.
  *
  *  Missing trees on the path @p to are created. If both paths lead to the same node, the entry keeps its position in
  *  the order. If both paths are equal, nothing changes.
@@ -199,8 +199,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const 
  *  The elements of its tensors can still be written. NULL is allowed. Cost of tdict_lock() and tdict_unlock(): O(keys
  *  below the tree). */
 TDICT_API void tdict_lock(tdict_tree *tree);
-/** @brief Unlocks the tree and the trees below the tree. A tree below stays locked if another locked tree holds the
- *  tree too. If @p tree is not locked, nothing changes.
+/** @brief Unlocks the tree and the trees below the tree. If another locked tree also holds a tree below @p tree, that
+ *  tree stays locked. If @p tree is not locked, nothing changes.
  *  @return #TDICT_OK; #TDICT_ELOCKED @p tree is below a locked tree, and the program must unlock the upper tree
  *          instead; #TDICT_EINVAL @p tree is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);
