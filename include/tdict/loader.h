@@ -5,7 +5,7 @@
  * into pinned memory, and queues the copy to the device when the batch is complete. Batches are delivered in the order
  * of the sampler, even if workers finish in another order. The samples of a batch do not depend on the number of
  * workers. Near the end of an epoch, the workers begin batches of the next epoch. If the dataset is a stream, or if its
- * `length_varies` is true, the workers first wait until the program has received the last batch of the epoch.
+ * `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
  *
  * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released. The
  * memory also stays valid until the work that tdict_record_stream() has recorded is done. At most four copies to the

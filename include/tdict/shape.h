@@ -50,8 +50,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_unsqueeze(const tdict_tree *tree, i
                                                        tdict_error *err);
 /** Value for `dim` of tdict_squeeze(): removes every batch dimension of one element. */
 #define TDICT_EVERY_DIM INT32_MIN
-/** @brief Removes batch dimension @p dim if this dimension has one element. Otherwise the result has the same batch
- *  size as @p tree. */
+/** @brief Removes batch dimension @p dim if this dimension has one element. Otherwise the result has the batch size of
+ *  @p tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *tree, int dim, tdict_tree **out,
                                                      tdict_error *err);
 /** @brief Expands the batch size to @p shape. The call repeats batch dimensions of size 1, and adds new dimensions

@@ -135,9 +135,9 @@ TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *tensor);
 /** @brief Returns true if the elements are in C order without gaps. The strides of dimensions of size 1 are ignored. A
  *  tensor without elements is contiguous. */
 TDICT_API bool tdict_tensor_is_contiguous(const tdict_tensor *tensor);
-/** @brief Returns true if the tensor is in page-locked host memory. tdict_pinned_memory() and a tdict_allocator with
- *  `pinned` set allocate such memory. The call also returns true for memory of the program with the flag
- *  #TDICT_DESC_PINNED, and for the slots of a ring after tdict_share_ring_pin(). */
+/** @brief Returns true if the tensor is in page-locked host memory. The allocator of tdict_pinned_memory() and a
+ *  tdict_allocator with `pinned` set provide such memory. The call also returns true for memory of the program with the
+ *  flag #TDICT_DESC_PINNED, and for the slots of a ring after tdict_share_ring_pin(). */
 TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *tensor);
 /** @brief Returns true if both tensors use the same storage. */
 TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b);
