@@ -236,7 +236,8 @@ static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict
   return status;
 }
 
-/* Returns true if no leaf must be copied and no hook must run. The result is then the source tree itself. */
+/* Returns true if the result is the source tree itself: no leaf must be copied, and no hook must run. If the tree has
+ * no leaves and the call is not tdict_pin_memory(), the tree must also be on the target device. */
 static bool is_already_there(const starter *s) {
   tdict_device tree_device;
   if (s->start->dst || s->plan.num_items > 0) return false;
