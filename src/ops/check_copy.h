@@ -10,14 +10,14 @@
 static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
 
 /* Checks everything except the shapes, and waits for transfers that write `src`. Returns TDICT_EDTYPE if the dtypes
- * differ, and TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE if the tensors are on two different
- * devices and neither is the host, or if the device memory has no copy function. Returns TDICT_EINVAL if a transfer
- * into `src` failed, or if `src` is unloaded. */
+ * differ, and TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE for two different devices of which none
+ * is the host, and for device memory without a copy function. Returns TDICT_EINVAL if a failed transfer lost bytes of
+ * `src`, or if `src` is unloaded. */
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /* Checks only dtypes, the read-only flag and devices. Does not wait for transfers. */
 tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
                                       tdict_error *err);
-/* Waits for transfers that write `src`. Returns TDICT_EINVAL if a transfer into `src` failed, or if `src` is
+/* Waits for transfers that write `src`. Returns TDICT_EINVAL if a failed transfer lost bytes of `src`, or if `src` is
  * unloaded. */
 tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err);
 /* Returns TDICT_ESHAPE if the dimensions of `t` are not the `ndim` sizes in `shape`. */

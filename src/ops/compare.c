@@ -38,7 +38,8 @@ static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a
               tdict_text_shape(b->ndim, b->dims, y, sizeof y));
 }
 
-/* Compares the batch sizes of two nodes, and finds a key that only b has. Returns false if there is a difference. */
+/* Compares the batch sizes of two nodes, and searches for a key that only b has. Returns false and records the
+ * difference if there is one. */
 static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
   char x[96], y[96];
   if (!is_same_shape(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
@@ -186,8 +187,8 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
 
 static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
 
-/* Compares two objects by the function of a built-in type, or through their tensors. Records a difference if the types
- * differ. */
+/* Compares two objects with the function `equal` of a built-in type, or by the tensors of the flattened objects.
+ * Records a difference if the types differ. */
 static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
   static const tdict_flatten_rule opening = {.what = "compare", .way = TDICT_OBJECT_AS_TENSORS};
   if (a == b) return TDICT_OK;

@@ -108,8 +108,8 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
 }
 
-/* Returns true for an object that is not flattened and that no hook changes. An object of a built-in type is such an
- * object if its type has functions for the operation, or if the object has no elements that the operation reads. */
+/* Returns true for an object that is not flattened and that no hook changes. Objects of built-in types are passed to a
+ * hook only for TDICT_OBJECT_CLONE, and flattened only for TDICT_OBJECT_ELEMENTS. */
 static bool stays_closed(const tdict_map *map, const tdict_box *box) {
   if (!tdict_builtin_of(box->type)) return map->keeps_bare && !TDICT_HOOK_OF(box->type, flatten);
   if (map->way == TDICT_OBJECT_CLONE) return false;

@@ -13,7 +13,7 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 typedef struct merger {
   tdict_cursor cursor;         /* walks the source; a frame's mark is the node of the destination at the same path */
-  tdict_pointers replacements; /* maps nodes to their replacements; merger holds references to nodes and replacements */
+  tdict_pointers replacements; /* maps nodes to their replacements; owns references to both */
 } merger;
 
 static tdict_status no_memory_to_update(tdict_error *err) {

@@ -73,7 +73,8 @@ struct tdict_sim_op {
   tdict_sim_op *after;   /* WAIT: the operation that must be done first; retained */
   void *memory;          /* FREE: the start of the allocation; its space is in work.dst_use */
   void *buffer;          /* owned; copy of a pageable source, or NULL */
-  int64_t ready_ns;      /* simulated time at which the operation starts; unused if no rate or latency is set */
+  int64_t ready_ns;      /* simulated time before which the operation cannot start; unused if no rate or latency is
+                          * set */
   int64_t finish_ns;     /* simulated time at which the operation ends */
   int64_t done_ns;       /* RECORD: real time at which the record was done */
   tdict_sim_work work;

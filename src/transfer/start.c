@@ -24,7 +24,7 @@
 enum { MAX_READERS = 15 };
 /* Several threads set the destination addresses of items only if a plan has at least this many items. */
 enum { MANY_ITEMS = 8192 };
-/* If a tree has at least this many entries, waking threads takes less time than reading the tree. */
+/* If the root of a tree has at least this many keys, waking threads takes less time than reading the tree. */
 enum { MANY_LEAVES = 2048 };
 
 /* The state of one tdict_start_transfer() call. */

@@ -85,9 +85,9 @@ static bool reserve_items(tdict_plan *p, uint32_t more) {
   return true;
 }
 
-/* Returns true if the GPU can read the tensor directly. The flags of the storage are not sufficient: the memory may be
- * pinned by another driver, or the program's claim may be false. The last result is stored, because consecutive leaves
- * often share a storage. */
+/* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
+ * memory may be pinned by another driver, or the program's claim may be false. The last result is stored, because
+ * consecutive leaves often share a storage. */
 static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;

@@ -8,7 +8,8 @@
 /* Several threads read a node that has at least PARALLEL_LEAVES unread leaves. The leaves are divided into at most
  * MAX_STRETCHES stretches. A stretch normally has LEAST_STRETCH to MOST_STRETCH leaves. */
 enum { PARALLEL_LEAVES = 512, LEAST_STRETCH = 200, MOST_STRETCH = 2048, MAX_STRETCHES = 64 };
-/* Fewer than FEW_HELPERS helpers are woken only for PARALLEL_BY_FEW leaves or more, because they save little time. */
+/* Fewer than FEW_HELPERS helpers are woken only for PARALLEL_BY_FEW leaves or more, because so few helpers save little
+ * time. */
 enum { FEW_HELPERS = 3, PARALLEL_BY_FEW = 8192 };
 
 static inline bool is_plain(const tdict_tensor *t) {
@@ -157,7 +158,7 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
 }
 
 /* Returns true if several threads should read the rest of the node. With few helpers, or after a failed attempt in this
- * node, this needs at least PARALLEL_BY_FEW leaves. */
+ * node, several threads read only PARALLEL_BY_FEW leaves or more. */
 static bool is_worth_helpers(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
   const uint32_t leaves = end - frame->slot;
   const bool few = m->num_helpers < FEW_HELPERS || m->mixed_node == frame->node;
