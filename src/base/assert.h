@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Detects a build with a sanitizer. Such a build is optimized and defines NDEBUG, but assertions are enabled there too.
- * The compiler gcc defines the two macros. The compiler clang reports sanitizers through __has_feature(). */
+ * gcc defines a macro for each of these sanitizers. clang reports them through __has_feature(). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TDICT_SANITIZED 1
 #elif defined(__has_feature)

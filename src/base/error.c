@@ -87,7 +87,7 @@ bool tdict_status_is_known(tdict_status status) {
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err) {
   if (!tdict_status_is_known(returned))
     return tdict_fail(callback_err, TDICT_EHOOK, "%s returned %d, which is not a tdict_status", what, (int)returned);
-  /* Callers read both the returned status and err->status, so these must be equal. */
+  /* Callers read the returned status or err->status, so both must be equal. */
   if (returned != TDICT_OK && callback_err && callback_err->status) callback_err->status = (int32_t)returned;
   return returned;
 }

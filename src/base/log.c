@@ -1,5 +1,5 @@
 /* Implements the log of a context. A log counts the running calls of the program's function, so that closing the log
- * can wait for these calls. Reference-counted. Thread rule: see log.h. */
+ * can wait for these calls. The log is reference-counted. Thread rule: see log.h. */
 #include "base/log.h"
 
 #include <stdarg.h>

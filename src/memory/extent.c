@@ -31,10 +31,10 @@ tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b)
 
 static const tdict_extent *extent_at(const tdict_extents *list, size_t i) { return &list->at[list->first + i]; }
 
-/* Makes room for one more extent at the end. Returns false if memory is exhausted. */
+/* Makes space for one more extent at the end. Returns false if memory is exhausted. */
 static bool reserve_extent(tdict_extents *list) {
   if (list->first + list->count < list->cap) return true;
-  /* Reuse the room at the front if this room is more than half of the array. */
+  /* Reuse the free entries at the front if they are more than half of the array. */
   if (list->first > list->cap / 2) {
     memmove(list->at, list->at + list->first, list->count * sizeof *list->at);
     list->first = 0;
@@ -71,7 +71,7 @@ static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   list->count -= end - i;
 }
 
-/* Returns the index of the first dense extent that ends after `at`, or the number of extents if there is none. */
+/* Returns the index of the first dense extent that ends after `at`, or the number of extents if no extent does. */
 static size_t find_dense(const tdict_extents *list, size_t at) {
   size_t low = 0, high = list->count;
   while (low < high) {
@@ -84,8 +84,8 @@ static size_t find_dense(const tdict_extents *list, size_t at) {
   return low;
 }
 
-/* Adds a dense extent. Merges this extent with all extents that overlap or touch this extent. Returns false if memory
- * is exhausted. */
+/* Adds a dense extent. Merges the new extent with all dense extents that it overlaps or touches. Returns false if
+ * memory is exhausted. */
 static bool add_dense(tdict_extents *list, tdict_extent e) {
   size_t i = find_dense(list, e.begin), end = i;
   if (i > 0 && extent_at(list, i - 1)->end == e.begin) i--;

@@ -18,7 +18,7 @@ enum { PAGE_BYTES = 4096 };
 enum { MAX_CUT_RATIO = 16 };
 
 typedef struct pool {
-  tdict_memory memory; /* the first member, because a pool is used as a memory */
+  tdict_memory memory; /* the first member, because a pointer to a pool is also a pointer to its memory */
   _Atomic(int64_t) refs;
   tdict_pinner pinner;
   atomic_int logged_ways; /* see tdict_pinner */
@@ -148,8 +148,8 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
 
 /* Sets *out to a free block. If no block fits, sets *out to NULL and reserves `bytes`, which the caller then pins.
  * Without the reservation, threads that allocate at the same time could together exceed the limit. If the limit leaves
- * too few bytes, unpins cached runs. Call under the lock. The function unlocks during the unpinning. Returns
- * TDICT_ENOMEM if the limit does not allow the bytes. */
+ * too few bytes, accepts any free block that fits. If there is no such block, unpins cached runs. Call under the lock.
+ * The function unlocks during the unpinning. Returns TDICT_ENOMEM if the limit does not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   *out = take_free_block(p, bytes, bytes > SIZE_MAX / MAX_CUT_RATIO ? SIZE_MAX : bytes * MAX_CUT_RATIO, node);
@@ -174,7 +174,7 @@ static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinne
   return TDICT_OK;
 }
 
-/* Unpins all cached runs. Returns false if no run was cached. */
+/* Unpins all free runs. Returns false if no run was free. */
 static bool drop_cache(pool *p) {
   pthread_mutex_lock(&p->lock);
   tdict_pinned_block *surplus = remove_surplus(p, 0);
@@ -190,7 +190,8 @@ static tdict_status pin_pages(pool *p, size_t bytes, int node, tdict_pinned_page
   return tdict_pinned_pages_get(&pinner, bytes, out, err);
 }
 
-/* Pins a new block of bytes that the caller has reserved. If pinning fails, falls back to any free block. */
+/* Pins a new block of bytes that the caller has reserved. If pinning fails even without cached runs, falls back to any
+ * free block that fits. */
 static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   tdict_error cause;
   tdict_pinned_pages pages = {0};

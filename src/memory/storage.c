@@ -22,8 +22,8 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 
 /* The data of an unloaded storage begins at this number plus the address of the storage's record. If addresses have 64
  * bits, the number is 2^55. On processors with 48-bit addresses, no program has memory there, so a wrong access fails
- * at once. The record's address makes the addresses of different storages differ, because the plan of a transfer hashes
- * the addresses of leaves. */
+ * at once. The plan of a transfer hashes the addresses of leaves, so the data addresses of different storages must
+ * differ. */
 #define UNLOADED_ADDRESS (UINTPTR_MAX / 512 + 1)
 
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
@@ -197,8 +197,9 @@ void tdict_storage_release(tdict_storage *s) {
 }
 
 /* The locks of the marks and of the uses are held briefly, so other threads spin. A locked word has LOCKED_BIT set and
- * contains the id of the holder's process. After a fork, the holder may not exist in the child. The child then takes
- * over the lock and drops the list, because transfers and streams belong to the parent. */
+ * contains the id of the holder's process. If another thread held the lock during a fork, this thread does not exist in
+ * the child. The child then takes over the lock and drops the list, because transfers and streams belong to the
+ * parent. */
 #define LOCKED_BIT ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 
@@ -317,8 +318,8 @@ static void prune_uses(tdict_storage *s) {
   atomic_store_explicit(&s->busy_uses, kept, memory_order_release);
 }
 
-/* Returns an unfinished use with a new reference, or NULL if there is none. If `to_write` is false, only the filler
- * counts. The use remains in the list for other waiters. */
+/* Returns an unfinished use with a new reference, or NULL if every use is finished. If `to_write` is false, only the
+ * filler counts. The use remains in the list for other waiters. */
 static tdict_fence *find_use(tdict_storage *s, bool to_write) {
   if (tdict_storage_has_no_uses(s)) return NULL;
   lock_uses(s);

@@ -5,8 +5,8 @@
 #include "sched/latch.h"
 #include "sched/pool.h"
 
-/* CLAIMS_PER_THREAD is the average number of claims that a thread makes in a long loop. Fewer claims would lower the
- * contention on the counter. More claims would let all threads finish closer together. */
+/* In a long loop, a thread makes about CLAIMS_PER_THREAD claims on average. Fewer claims would lower the contention on
+ * the counter. More claims would let all threads finish closer together. */
 enum { MAX_HELPERS = 64, CLAIMS_PER_THREAD = 32 };
 
 typedef struct loop {

@@ -1,4 +1,4 @@
-/* A cursor walks a tree in insertion order, a tree before its children. The cursor uses no recursion, because trees may
+/* A cursor walks a tree in insertion order, a tree before its children. The cursor uses no recursion, because trees can
  * be deep. The function that initializes the cursor owns the cursor. The cursor borrows the trees and does not change
  * them. Thread rule: used by one thread at a time. */
 #ifndef TDICT_TREE_CURSOR_H

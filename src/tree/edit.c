@@ -119,8 +119,8 @@ static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *e
   return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
-/* Removes the leaf at a path and passes the reference of the tree to *out. The leaf must be of `kind`, unless `kind` is
- * ANY_KIND. */
+/* Removes the leaf at a path and passes the reference of the tree to *out. If `kind` is not ANY_KIND, the leaf must be
+ * of `kind`. */
 static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
                                 tdict_error *err) {
   if (!td || !path) return fail_null_argument(what, td ? "path" : "tree", err);

@@ -1,5 +1,6 @@
-/* Finds the place of a path, and sets leaves there. A place is the deepest existing node on the path, and the index of
- * the last key that was read in this node, or -1. The caller owns the place, which borrows its trees. Thread rule: as in tdict/tree.h. */
+/* Finds the node and slot that a path leads to, and sets leaves there. A place is the deepest existing node on the
+ * path, with the slot of the last key read. The caller owns the place, which borrows its trees. Thread rule: as in
+ * tdict/tree.h. */
 #ifndef TDICT_TREE_PLACE_H
 #define TDICT_TREE_PLACE_H
 

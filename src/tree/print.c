@@ -1,5 +1,5 @@
-/* Prints a tree in columns, with one line for each key. Reads no elements and changes nothing. Borrows the tree. Thread
- * rule: as in tdict/tree.h. */
+/* Prints a tree in columns, with one line for each of the first 100 keys. Only the function `describe` of the rule
+ * reads elements. Borrows the tree and changes nothing. Thread rule: as in tdict/tree.h. */
 #include "tree/print.h"
 
 #include <errno.h>
@@ -186,7 +186,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
     char text[OBJECT_BYTES];
     text[0] = 0;
     size_t length = print(box->self, text, sizeof text);
-    /* A hook may not have written the terminating 0. */
+    /* The hook might not have written the terminating 0. */
     text[sizeof text - 1] = 0;
     if (text[0] && !is_builtin) emit_text(p->to, "  ");
     emit_printable(p->to, text, false);

@@ -177,7 +177,7 @@ static tdict_status get_at(const char *what, const tdict_tree *tree, const char 
     ndim = place.node->batch_ndim;
     shape = place.node->batch_size;
   }
-  /* Check that `i` is less than the product of the sizes. Divide `i` by each size, since the product may overflow if
+  /* Check that `i` is less than the product of the sizes. Divide `i` by each size, since the product can overflow if
    * the value is not a column. */
   bool is_in_range = i >= 0;
   int64_t left = i;
