@@ -57,7 +57,7 @@ void tdict_error_print(const tdict_error *err, FILE *file) {
 static void write_error(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
   if (!err) return;
   char text[sizeof err->message];
-  vsnprintf(text, sizeof text, format, args); /* Format into a local buffer first: an argument may point into *err. */
+  vsnprintf(text, sizeof text, format, args); /* Format into a local buffer first: an argument can point into *err. */
   memset(err, 0, sizeof *err);
   err->status = (int32_t)status;
   err->native = native;

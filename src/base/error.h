@@ -26,7 +26,7 @@ bool tdict_status_is_known(tdict_status status);
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
 
 /* clang-tidy analyses one file at a time. Without these macros, clang-tidy assumes that tdict_fail() and
- * tdict_fail_native() may return TDICT_OK. */
+ * tdict_fail_native() can return TDICT_OK. */
 #ifdef __clang_analyzer__
 #define tdict_fail(err, status, ...) (tdict_fail((err), (status), __VA_ARGS__), (status))
 #define tdict_fail_native(err, status, ...) (tdict_fail_native((err), (status), __VA_ARGS__), (status))

@@ -51,7 +51,8 @@ void tdict_log_close(tdict_log *log) {
 
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) {
   if (atomic_load(&log->state) & CLOSED) return;
-  /* Count this writer first, then check CLOSED again: another thread may have closed the log after the first check. */
+  /* Count this writer first, then check CLOSED again: another thread might have closed the log after the first
+   * check. */
   if (!(atomic_fetch_add(&log->state, 1) & CLOSED)) {
     char text[1024];
     va_list args;

@@ -136,7 +136,7 @@ enum { MAX_STRIDED_PARTS = 4096 };
 
 /* Removes the bytes [begin, end) from the strided extents. If an extent has bytes on both sides of this range, the
  * extent is split into two extents of the same layout. If memory is exhausted or the list has MAX_STRIDED_PARTS
- * extents, the extent stays whole. The set may thus contain too many bytes, never too few. */
+ * extents, the extent stays whole. The set can thus contain too many bytes, but never too few. */
 static void trim_strided(tdict_extents *list, size_t begin, size_t end) {
   for (size_t i = list->count; i-- > 0;) {
     tdict_extent *e = &list->at[list->first + i], after = *e;
@@ -167,7 +167,7 @@ bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
   if (!e->layout) return add_dense(&set->dense, *e);
   for (size_t i = 0; i < set->strided.count; i++)
     if (extent_at(&set->strided, i)->layout ==
-        e->layout) { /* The new extent covers all that trim_strided() has left. */
+        e->layout) { /* The new extent covers all bytes that trim_strided() has left. */
       const tdict_extent whole = *e;
       remove_layout(&set->strided, e->layout);
       return insert_extent(&set->strided, set->strided.count, &whole);

@@ -36,14 +36,14 @@ typedef struct tdict_extents {
  * moved. */
 typedef struct tdict_extent_set {
   tdict_extents dense;   /* sorted; extents neither overlap nor touch */
-  tdict_extents strided; /* unsorted; one layout may have several parts */
+  tdict_extents strided; /* unsorted; one layout can have several parts */
 } tdict_extent_set;
 
 /* Adds the bytes of an extent. Replaces all strided extents of the same layout. Returns false if memory is exhausted;
- * the set may then lack the replaced extents. */
+ * the set can then lack the replaced extents. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
 /* Removes the bytes that the extent certainly covers. A strided extent removes all extents of the same layout, and
- * nothing else. Removing a dense extent may split other extents. Strided extents are split only while the set has fewer
+ * nothing else. Removing a dense extent can split other extents. Strided extents are split only while the set has fewer
  * than 4096 strided extents. Returns false if a dense extent must be split and memory is exhausted. An extent that
  * cannot be split is unchanged. */
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *extent);

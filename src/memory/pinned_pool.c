@@ -42,7 +42,7 @@ static bool are_fences_done(const tdict_pinned_block *b) {
 }
 
 /* Moves waiting blocks whose fences are done to the free list, and adds their fence lists to *done. Call under the
- * lock. The caller releases the fences after unlocking, because releasing a fence may free storages of this pool. */
+ * lock. The caller releases the fences after unlocking, because releasing a fence can free storages of this pool. */
 static void free_idle_blocks(pool *p, tdict_fence_list **done) {
   for (tdict_pinned_block *b = p->waiting_blocks.oldest, *next; b; b = next) {
     next = b->newer;
@@ -126,7 +126,7 @@ static tdict_pinned_block *take_any_block(pool *p, size_t bytes, int node) {
   return b ? b : take_free_block(p, bytes, SIZE_MAX, TDICT_ANY_NODE);
 }
 
-/* Returns how many more bytes may be pinned. Call under the lock. */
+/* Returns how many more bytes the limit allows to pin. Call under the lock. */
 static size_t count_room(const pool *p) {
   size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
   size_t taken = p->counts.live_bytes + p->counts.cached_bytes + p->reserved_bytes + p->unpinning_bytes;
@@ -302,7 +302,7 @@ static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences,
 static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
   pool *p = (pool *)(uintptr_t)m;
   *out = (tdict_memory_counts){0};
-  if (is_forked(p)) return; /* A thread of the parent process may have held the lock at the fork. */
+  if (is_forked(p)) return; /* A thread of the parent process might have held the lock at the fork. */
   pthread_mutex_lock(&p->lock);
   *out = p->counts;
   pthread_mutex_unlock(&p->lock);
@@ -361,7 +361,7 @@ void tdict_pinned_pool_forget_threads(tdict_memory *memory) {
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
   if (memory->ops != &pool_ops) return;
   pool *p = (pool *)memory;
-  if (is_forked(p)) return; /* In a forked child the pages are not mapped, and other data may be at their addresses. */
+  if (is_forked(p)) return; /* In a forked child the pages are not mapped, and other data can be at their addresses. */
   tdict_fence_list *done = NULL;
   pthread_mutex_lock(&p->lock);
   free_idle_blocks(p, &done);

@@ -170,7 +170,7 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
-  /* If the lock is held here, a thread of the parent process held the lock at the fork. The lists may be half changed,
+  /* If the lock is held here, a thread of the parent process held the lock at the fork. The lists can be half changed,
    * so ignore the lists. */
   if (atomic_load_explicit(&s->lock, memory_order_relaxed)) {
     s->uses = NULL;
@@ -283,7 +283,7 @@ void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(voi
 static void lock_uses(tdict_storage *s) {
   uintptr_t none;
   if (lock_word(&s->lock, &none)) return;
-  s->uses = NULL; /* lock_word() took over the lock from the parent process: the lists may be half changed */
+  s->uses = NULL; /* lock_word() took over the lock from the parent process: the lists can be half changed */
   s->filler = NULL;
   s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;

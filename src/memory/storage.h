@@ -1,7 +1,7 @@
-/* A storage is a reference-counted range of bytes on a device. A storage knows how to free its bytes, and keeps the
- * fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer into them failed, and nothing
- * has written them since. The bytes of an *unloaded* storage are not in memory, but elsewhere, such as in a file.
- * Transfers read these bytes through a callback. Thread rule: every function is safe from any thread. */
+/* A storage is a reference-counted range of bytes on a device. A storage frees its bytes with its last reference, and
+ * keeps the fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer into them failed,
+ * and nothing has written them since. The bytes of an *unloaded* storage are not in memory, but elsewhere, such as in a
+ * file. Transfers read these bytes through a callback. Thread rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
@@ -33,8 +33,8 @@ struct tdict_fence_node {
 /* Reads the bytes of an unloaded storage. */
 typedef struct tdict_storage_reader {
   /* Copies `bytes` bytes, which begin `offset` bytes after the start of the storage, to `dst`. Sets *done to the number
-   * of copied bytes; a number below `bytes` is an error. Several threads may call `read` at the same time. A calling
-   * thread may hold a staging slot, so `read` must not wait for a transfer. */
+   * of copied bytes; a number below `bytes` is an error. Several threads can call `read` at the same time. The calling
+   * thread can hold a staging slot, so `read` must not wait for a transfer. */
   tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
   /* Called with `user` when the storage is freed, on the thread that drops the last reference; may be NULL. */
   void (*release)(void *user);
@@ -146,7 +146,7 @@ void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);
 }
-/* Returns true if some of these bytes are lost or may be lost. */
+/* Returns true if some of these bytes are lost. Can also return true if the set of lost bytes is not exact. */
 bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes);
 
 #endif

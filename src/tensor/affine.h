@@ -14,7 +14,7 @@ typedef struct tdict_axis {
 /* Describes a view by its leading dimensions. The trailing dimensions of the tensor do not change. */
 typedef struct tdict_affine {
   int ndim_in, ndim_out; /* numbers of leading dimensions of the tensor and of the view */
-  bool grows;            /* the result may have more elements than the source */
+  bool grows;            /* true: the view can have more elements than the tensor has */
   tdict_axis axes[TDICT_MAX_NDIM];
   int64_t starts[TDICT_MAX_NDIM]; /* first index in each source dimension */
 } tdict_affine;

@@ -22,8 +22,8 @@ typedef struct tdict_small_float {
 const tdict_small_float *tdict_small_float_of(tdict_dtype dtype);
 /* Returns the bits of the small float. Rounds to nearest, ties to even. A NaN stays NaN. */
 unsigned tdict_small_float_encode(const tdict_small_float *layout, double value);
-/* Returns the exact value of the small float. Does not compute with subnormal numbers, because the processor may treat
- * them as zero. */
+/* Returns the exact value of the small float. Does not compute with subnormal numbers, because the processor can be set
+ * to treat such numbers as zero. */
 double tdict_small_float_decode(const tdict_small_float *layout, unsigned bits);
 
 #endif

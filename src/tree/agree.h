@@ -50,9 +50,9 @@ tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const
 tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);
 /* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in tdict_agree_leaf(). A
  * tree passes if the dimensions that both batch sizes have are equal. A tree also passes if the tree holds neither a
- * tensor nor an object with batch dimensions. A tree must not have another device, unless `in_place` is true, because
- * the caller then changes the device. If `in_place` is true and a locked tree needs the change, returns TDICT_ELOCKED.
- * Returns TDICT_ENOMEM if memory is exhausted. */
+ * tensor nor an object with batch dimensions. If `in_place` is true, the caller changes the devices of the trees.
+ * Otherwise a tree must not have another device. If `in_place` is true and a locked tree does not meet the demand,
+ * returns TDICT_ELOCKED. Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
 /* Returns true if the batch size or device of the node does not meet the demand. */
 bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);

@@ -38,8 +38,8 @@ typedef struct tdict_arrangement {
 
 /* The functions that a built-in type adds to its tdict_type. Operations on batch dimensions call these functions,
  * because the tensors of such an object do not begin with the batch size. All functions but `batch` may be NULL. An
- * operation that needs a missing function returns TDICT_ENOTSUP, unless the comment of the function says otherwise.
- * Objects of built-in types never change after their creation. The values of their elements can change. */
+ * operation that needs a missing function returns TDICT_ENOTSUP, or does what the comment of the function says. Objects
+ * of built-in types never change after their creation. The values of their elements can change. */
 typedef struct tdict_builtin {
   tdict_type type;  /* the first member; its struct_size is sizeof(tdict_builtin) */
   const void *mark; /* &tdict_builtin_mark, to recognize a built-in type */

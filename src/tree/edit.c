@@ -49,7 +49,7 @@ static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path,
     old = node->leaves[slot];
     node->leaves[slot] = leaf;
   }
-  if (old) tdict_leaf_release(old); /* release last, since the release may run a callback that reads the tree */
+  if (old) tdict_leaf_release(old); /* release last, since the release can run a callback that reads the tree */
   return done ? FAST_DONE : FAST_NO_MEMORY;
 }
 
@@ -200,7 +200,7 @@ static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, 
   if (status == TDICT_OK) {
     tdict_node_remove(from->node, (uint32_t)from->slot);
     tdict_leaf_release(leaf);
-    tdict_leaf_release(old); /* release last, since `old` may hold the last reference to the source node of the leaf */
+    tdict_leaf_release(old); /* release last, since `old` can hold the last reference to the source node of the leaf */
   }
   tdict_release(adopted);
   return status;
@@ -247,7 +247,7 @@ tdict_status tdict_rename(tdict_tree *tree, const char *from, const char *to, bo
     tdict_fail(err, TDICT_EINVAL, "rename: the new path is below the old one");
     return tdict_error_at(err, TDICT_EINVAL, to);
   }
-  /* Find the new place, which may not exist yet. */
+  /* Find the new place, which need not exist yet. */
   status = tdict_place_find(&target, tree, to, "rename", err);
   if (status == TDICT_OK) {
     status = rename_place(&source, &target, safe, err);

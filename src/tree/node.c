@@ -308,7 +308,7 @@ static TDICT_COLD bool prepare_to_add(tdict_tree *td) {
 }
 
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf) {
-  /* acquire: pairs with the release of the last other holder, which may have read the table until then. */
+  /* acquire: pairs with the release of the last other holder, which might have read the table until then. */
   const bool ready = td->keys->num_slots < td->cap_leaves && !tdict_node_shares_leaves(td) &&
                      atomic_load_explicit(&td->keys->refs, memory_order_acquire) == 1;
   if (!ready && !prepare_to_add(td)) return false;

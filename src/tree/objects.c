@@ -80,7 +80,7 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
   free((void *)items);
   status = finish_hook_call(type, "stack", status, result, &hook_err, err);
   if (status != TDICT_OK) return status;
-  size_t own = 0; /* the hook may have returned one of the items */
+  size_t own = 0; /* the hook might have returned one of the items */
   while (own + 1 < count && tdict_leaf_box(boxes[own])->self != result) own++;
   return tdict_box_of(tdict_leaf_box(boxes[own]), result, out, err);
 }

@@ -8,7 +8,8 @@
 #include "tensor/affine.h"
 #include "tree/cursor.h"
 
-/* Says how an operation handles an object that has the hook for the operation. Other objects are handled as tensors. */
+/* Determines how an operation handles an object that has the hook for the operation. Other objects are handled as
+ * tensors. */
 typedef enum tdict_object_method {
   TDICT_OBJECT_AS_TENSORS, /* all objects are flattened, except objects of built-in types */
   TDICT_OBJECT_ELEMENTS,   /* all objects with elements are flattened, built-in types by their function `elements` */
@@ -76,7 +77,7 @@ tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err);
 
-/* Says how objects are flattened to trees. The tensors must begin with `batch_size`. */
+/* Determines how objects are flattened to trees. The tensors must begin with `batch_size`. */
 typedef struct tdict_flatten_rule {
   const char *what;
   /* if tensors_first is false, objects that have the hook of this method are not flattened */
@@ -118,10 +119,10 @@ typedef struct tdict_flat_pairs {
 tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err);
 /* Adds the pair of the elements of an object of a built-in type. leaves[0] is the object to write. The pick selects the
- * elements that become `to`. The new elements in leaves[1] become `from`. The leaf leaves[1] is an object of the same
- * type with as many elements, or the leaf of one element. rule->above is the path of the object. Returns TDICT_ENOTSUP
- * if the type has no `pair` or `pick` is NULL, TDICT_ETYPE for objects of two types, TDICT_ENOMEM, and the errors of
- * the type. */
+ * elements that become `to`. The new elements in leaves[1] become `from`. leaves[1] is an object of the same type with
+ * as many elements, or the leaf of one element. The path of the object is rule->above. Returns TDICT_ENOTSUP if the
+ * type has no `pair` or `pick` is NULL, and TDICT_ETYPE for objects of two types. Also returns TDICT_ENOMEM and the
+ * errors of the type. */
 tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *rule,
                                           const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err);
 /* If `last` is true, returns the pair that was added last. Otherwise returns the next pair of the second walk. */
