@@ -69,7 +69,7 @@ typedef struct tdict_builtin {
   bool (*equal)(const void *a, const void *b, char *message, size_t bytes);
   /* Set by a type whose elements can be put in any order. If these two functions are set, operations call them instead
    * of `at`, `select`, `cat` and `stack`. `arrange` makes an object of the elements that `to` lists. `join` joins
-   * objects along any dimension. All objects that `join` gets have batch dimensions. */
+   * objects along any dimension. Each object that `join` gets has the batch dimensions of its tree. */
   tdict_status (*arrange)(const void *self, const tdict_arrangement *to, void **out, tdict_error *err);
   tdict_status (*join)(const void *const *items, size_t count, int dim, bool is_stack, void **out, tdict_error *err);
   const char *setter; /* names of functions that replace the object, for messages about writes in place */

@@ -17,7 +17,7 @@ typedef struct tdict_frame {
 enum { TDICT_CURSOR_LOCAL = 24 };
 typedef struct tdict_cursor {
   tdict_frame *frames;
-  size_t depth, cap; /* frames[depth - 1] is the node that is being walked */
+  size_t depth, cap; /* frames[depth - 1] belongs to the node that is being walked */
   bool once;
   tdict_pointers seen; /* entered nodes with more than one reference; used if `once` is true */
   tdict_frame local[TDICT_CURSOR_LOCAL];

@@ -34,7 +34,7 @@ tdict_keys *tdict_keys_retain(tdict_keys *keys);
 void tdict_keys_release(tdict_keys *keys);
 /* Makes a copy with the same slot numbers and one reference. Returns NULL if memory is exhausted. */
 tdict_keys *tdict_keys_copy(const tdict_keys *keys);
-/* Returns the slot of a key, or -1 if the table does not have the key. `name` has `length` bytes and need not end with
+/* Returns the slot of a key, or -1 if the table does not have the key. `name` has `length` bytes and needs no final
  * 0. */
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
 uint32_t tdict_keys_hash(const char *name, size_t length);

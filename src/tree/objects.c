@@ -12,8 +12,8 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 /* Returns true if the operation does not flatten objects of this type. */
 static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) {
-  /* Only a deep copy can safely handle a built-in object as tensors. Other operations on these tensors could make the
-   * object invalid. */
+  /* A deep copy can flatten a built-in object. For TDICT_OBJECT_ELEMENTS, the function `elements` flattens the object.
+   * Other operations on the tensors could make the object invalid. */
   const tdict_builtin *builtin = tdict_builtin_of(type);
   if (builtin && o->way != TDICT_OBJECT_CLONE) return o->way != TDICT_OBJECT_ELEMENTS || !builtin->elements;
   if (o->keeps_bare && !TDICT_HOOK_OF(type, flatten)) return true;
