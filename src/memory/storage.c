@@ -245,8 +245,8 @@ void tdict_storage_attach(tdict_fence_node *node) {
   unlock_marks(node->storage, node);
 }
 
-/* Removes a mark. If the storage has no other mark, a single exchange suffices: new marks are added in front, so the
- * `next` of this node remains NULL. */
+/* Removes a mark. If the storage has no other mark, a single exchange removes the mark. New marks are added in front,
+ * so the `next` of this node remains NULL. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
   uintptr_t own = (uintptr_t)node;

@@ -1,6 +1,6 @@
 /* Implements the thread pool with one queue and one lock. The pool owns its threads, and submitters own their tasks. A
- * worker spins briefly for the next task before it sleeps, since waking a thread takes longer than many tasks run. The
- * thread that fell asleep last is woken first, since its data is most likely still in the caches. Thread rule: see
+ * worker spins briefly for the next task before it sleeps, since waking a thread often takes longer than a task runs.
+ * The thread that fell asleep last is woken first, since its data is most likely still in the caches. Thread rule: see
  * pool.h. */
 #include "sched/pool.h"
 

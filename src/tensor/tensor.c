@@ -368,8 +368,8 @@ bool tdict_tensor_is_pinned(const tdict_tensor *tensor) {
 
 bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
 
-/* Waits for transfers if the tensor is in host memory. Does not wait if the tensor is in device memory, because the
- * program uses a device address only on its streams, which order the work. */
+/* Waits for transfers if the tensor is in host memory. Does not wait if the tensor is in device memory: the program
+ * uses a device address only on streams, and the streams order the work. */
 static void wait_for_host(const tdict_tensor *t, bool to_write) {
   if (t->storage->device.type == TDICT_DEVICE_CPU) tdict_tensor_await(t, to_write);
 }

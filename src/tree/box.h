@@ -1,6 +1,6 @@
 /* A box holds an object and counts the references to the object. This header also declares checks of types and of the
- * results of hooks, and defines the functions that a built-in type adds to a type. The box owns the object if `kept` is
- * false. Thread rule: the reference count is thread-safe. */
+ * results of hooks. It defines the functions that a built-in type adds to its tdict_type. The box owns the object if
+ * `kept` is false. Thread rule: the reference count is thread-safe. */
 #ifndef TDICT_TREE_BOX_H
 #define TDICT_TREE_BOX_H
 
@@ -116,8 +116,8 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
 #define TDICT_HOOK_OF(type, member) \
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
 /* Completes the error of a failed hook and returns the status of the error. A number that is not a tdict_status becomes
- * TDICT_EHOOK, and so does TDICT_OK, which means that the hook returned no object. If the hook filled no error, fills
- * in a message. */
+ * TDICT_EHOOK. TDICT_OK, which means that the hook returned no object, also becomes TDICT_EHOOK. If the hook filled no
+ * error, fills in a message. */
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err);
 
 #endif

@@ -196,7 +196,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
 }
 
 /* Prints or measures one key at `level` and its entry. Not inlined, because its buffers would make the frames of
- * print_below() large, and a deep tree can need thousands of these frames. */
+ * print_below() large. A deep tree can need thousands of these frames. */
 static __attribute__((noinline)) void print_entry(printer *p, const char *key, tdict_leaf leaf, size_t level) {
   tdict_tree *tree = tdict_leaf_tree(leaf);
   p->lines++;
