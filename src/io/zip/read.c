@@ -35,6 +35,11 @@ typedef struct directory {
   uint64_t end; /* the position after the directory, from the place of the end record */
 } directory;
 
+typedef struct bytes_left {
+  const unsigned char *at;
+  size_t count;
+} bytes_left;
+
 static uint64_t number(const unsigned char *at, int bytes) {
   uint64_t value = 0;
   for (int i = bytes - 1; i >= 0; i--) value = value << 8 | at[i];
@@ -183,17 +188,20 @@ static tdict_status copy_name(const reader *r, const unsigned char *name, size_t
   return TDICT_OK;
 }
 
-/* Reads the entry of the central directory at `from`. Sets *used to the number of its bytes. */
-static tdict_status read_entry(const reader *r, const directory *d, const unsigned char *from, size_t left,
-                               tdict_zip_entry *entry, size_t *used, tdict_error *err) {
+/* Reads the first entry of *rest, a part of the central directory, and removes the entry from *rest. `limit` is the
+ * position of the central directory. */
+static tdict_status read_entry(const reader *r, uint64_t limit, bytes_left *rest, tdict_zip_entry *entry,
+                               tdict_error *err) {
+  const unsigned char *from = rest->at;
+  const size_t left = rest->count;
   if (left < CENTRAL_BYTES || number(from, 4) != central_mark)
     return fail_format(r, err, "the central directory is shorter than its number of entries");
   const unsigned flags = (unsigned)number(from + 8, 2);
   const size_t name = (size_t)number(from + 28, 2), extra = (size_t)number(from + 30, 2);
   uint64_t packed = number(from + 20, 4), bytes = number(from + 24, 4), at = number(from + 42, 4);
   uint64_t *const fields[] = {&bytes, &packed, &at};
-  *used = CENTRAL_BYTES + name + extra + (size_t)number(from + 32, 2);
-  if (*used > left) return fail_format(r, err, "an entry reaches beyond the central directory");
+  const size_t used = CENTRAL_BYTES + name + extra + (size_t)number(from + 32, 2);
+  if (used > left) return fail_format(r, err, "an entry reaches beyond the central directory");
   entry->crc = (uint32_t)number(from + 16, 4);
   entry->method = (uint16_t)number(from + 10, 2);
   tdict_status status = copy_name(r, from + CENTRAL_BYTES, name, flags & 0x800, entry, err);
@@ -204,7 +212,8 @@ static tdict_status read_entry(const reader *r, const directory *d, const unsign
   if (entry->method == TDICT_ZIP_STORED && packed != bytes)
     return fail_entry(r, entry->name, TDICT_EFORMAT, err, "its two sizes differ, but the entry is not compressed");
   entry->span = (tdict_span){r->file, 0, packed};
-  return read_local(r, at, d->offset, entry, err);
+  *rest = (bytes_left){from + used, left - used};
+  return read_local(r, at, limit, entry, err);
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -243,13 +252,13 @@ static tdict_status check_entries(const reader *r, const tdict_zip *zip, tdict_e
 static tdict_status read_entries(const reader *r, const directory *d, const unsigned char *bytes, tdict_zip *out,
                                  tdict_error *err) {
   void *memory = NULL;
-  size_t at = 0, used = 0;
+  bytes_left rest = {bytes, (size_t)d->bytes};
   tdict_status status =
       tdict_contents_alloc(r->contents, ((size_t)d->count + 1) * sizeof(tdict_zip_entry), &memory, err);
   tdict_zip_entry *entries = memory;
-  for (size_t i = 0; i < d->count && status == TDICT_OK; i++, at += used)
-    status = read_entry(r, d, bytes + at, (size_t)d->bytes - at, &entries[i], &used, err);
-  if (status == TDICT_OK && at != d->bytes) status = fail_format(r, err, "bytes after the last entry of the directory");
+  for (size_t i = 0; i < d->count && status == TDICT_OK; i++)
+    status = read_entry(r, d->offset, &rest, &entries[i], err);
+  if (status == TDICT_OK && rest.count) status = fail_format(r, err, "bytes after the last entry of the directory");
   *out = (tdict_zip){entries, (size_t)d->count};
   return status == TDICT_OK ? check_entries(r, out, err) : status;
 }
