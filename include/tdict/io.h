@@ -3,8 +3,8 @@
  * header.
  *
  * safetensors. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is
- * the path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the batch
- * sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
+ * the path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the
+ * batch sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
  * tdict_open() reads the entry. Large models consist of several safetensors files, called shards, and a file
  * `model.safetensors.index.json`, called index. The index names the shard of each tensor.
  *
