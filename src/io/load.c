@@ -44,7 +44,7 @@ static uint64_t count_bytes(const tdict_contents *c) {
   return bytes;
 }
 
-/* Makes a tree of unloaded tensors. */
+/* Makes a tree of unloaded tensors. If the first call of `progress` fails, the caller releases *out. */
 static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) {
   tdict_contents *c = &l->contents;
   const bool selects_rows = l->options.first_row > 0 || l->options.num_rows >= 0;
@@ -61,16 +61,15 @@ static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) 
   if (status == TDICT_OK) status = tdict_contents_build(c, leaves, out, err);
   for (size_t i = 0; i < c->num_items; i++) tdict_tensor_release(leaves[i]);
   free((void *)leaves);
-  if (status == TDICT_OK && l->progress) {
-    status = tdict_load_progress_begin(l->progress, count_bytes(c), err);
-    if (status != TDICT_OK) tdict_release(*out);
-  }
+  if (status == TDICT_OK && l->progress) status = tdict_load_progress_begin(l->progress, count_bytes(c), err);
   return status;
 }
 
-/* Starts the transfer of a file. The caller has set the name of the call and the target in *start. */
-static tdict_status load(tdict_context *context, tdict_start *start, const char *path,
-                         const tdict_load_options *options, tdict_future **future, tdict_error *err) {
+/* Makes the source of a transfer and starts the transfer. The caller has set the name of the call and the target in
+ * *start, and releases start->src, also after an error. The transfer retains the storages of its source only if
+ * start->caller_waits is false, so a call that waits releases start->src after the end. */
+static tdict_status start_load(tdict_context *context, tdict_start *start, const char *path,
+                               const tdict_load_options *options, tdict_future **future, tdict_error *err) {
   loader l = {.progress = NULL};
   tdict_tree *source = NULL;
   if (!context || !path || !future)
@@ -79,42 +78,49 @@ static tdict_status load(tdict_context *context, tdict_start *start, const char 
   if (status != TDICT_OK) return status;
   tdict_contents_init(&l.contents, start->what, path);
   status = build_source(&l, &source, err);
+  start->src = source;
+  if (status == TDICT_OK) status = tdict_start_call(context, start, &l.transfer, future, err);
   tdict_contents_close(&l.contents);
   tdict_load_progress_release(l.progress);
-  if (status != TDICT_OK) return status;
-  start->src = source;
-  status = tdict_start_call(context, start, &l.transfer, future, err);
-  tdict_release(source);
+  return status;
+}
+
+static tdict_status load_and_wait(tdict_context *context, tdict_start *start, const char *path,
+                                  const tdict_load_options *options, tdict_tree **out, tdict_error *err) {
+  tdict_future *future = NULL;
+  start->caller_waits = true;
+  tdict_status status = start_load(context, start, path, options, &future, err);
+  if (status == TDICT_OK) status = tdict_start_wait(future, start->options.stats, out, err);
+  tdict_release((tdict_tree *)start->src);
+  return status;
+}
+
+static tdict_status load_async(tdict_context *context, tdict_start *start, const char *path,
+                               const tdict_load_options *options, tdict_future **out, tdict_error *err) {
+  tdict_status status = start_load(context, start, path, options, out, err);
+  tdict_release((tdict_tree *)start->src);
   return status;
 }
 
 tdict_status tdict_load(tdict_context *context, const char *path, tdict_device device,
                         const tdict_load_options *options, tdict_tree **out, tdict_error *err) {
-  tdict_start start = {.what = "load", .device = device, .caller_waits = true};
-  tdict_future *future = NULL;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "load: out is NULL");
-  tdict_status status = load(context, &start, path, options, &future, err);
-  return status == TDICT_OK ? tdict_start_wait(future, start.options.stats, out, err) : status;
+  return load_and_wait(context, &(tdict_start){.what = "load", .device = device}, path, options, out, err);
 }
 
 tdict_status tdict_load_async(tdict_context *context, const char *path, tdict_device device,
                               const tdict_load_options *options, tdict_future **out, tdict_error *err) {
-  tdict_start start = {.what = "load_async", .device = device};
-  return load(context, &start, path, options, out, err);
+  return load_async(context, &(tdict_start){.what = "load_async", .device = device}, path, options, out, err);
 }
 
 tdict_status tdict_load_into(tdict_context *context, tdict_tree *dst, const char *path,
                              const tdict_load_options *options, tdict_error *err) {
-  tdict_start start = {.what = "load_into", .dst = dst, .caller_waits = true};
-  tdict_future *future = NULL;
   if (!dst) return tdict_fail(err, TDICT_EINVAL, "load_into: dst is NULL");
-  tdict_status status = load(context, &start, path, options, &future, err);
-  return status == TDICT_OK ? tdict_start_wait(future, start.options.stats, NULL, err) : status;
+  return load_and_wait(context, &(tdict_start){.what = "load_into", .dst = dst}, path, options, NULL, err);
 }
 
 tdict_status tdict_load_into_async(tdict_context *context, tdict_tree *dst, const char *path,
                                    const tdict_load_options *options, tdict_future **out, tdict_error *err) {
-  tdict_start start = {.what = "load_into_async", .dst = dst};
   if (!dst) return tdict_fail(err, TDICT_EINVAL, "load_into_async: dst is NULL");
-  return load(context, &start, path, options, out, err);
+  return load_async(context, &(tdict_start){.what = "load_into_async", .dst = dst}, path, options, out, err);
 }
