@@ -150,7 +150,7 @@ DEVICE_CASE(load_selects_keys) {
   for (int i = 2; i < f->count; i += 3) {
     tdict_tensor *t = NULL;
     td_ok(tdict_get(tree, f->tensors[i].name + 2, &t, err));
-    raw_check_tensor(c, f, &f->tensors[i], t, td_device(), 0, -1);
+    raw_check_tensor(c, f, &f->tensors[i], t, all_rows);
     bytes += f->tensors[i].bytes;
   }
   assert_int_equal(tdict_num_leaves(tree), f->count / 3);
