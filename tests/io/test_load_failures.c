@@ -257,6 +257,31 @@ GPU_CASE(load_needs_only_the_staging_ring) {
   folder_remove(&home);
 }
 
+/* A pinned result above the limit of the context is refused. The ring does not count. */
+GPU_CASE(load_keeps_the_limit_of_pinned_memory) {
+  folder home = folder_create();
+  tdict_context_options options = tdict_context_options_default();
+  options.staging_bytes = 64 << 10;
+  options.pinned_bytes = 4096;
+  tdict_context *c = td_context(&options);
+  dice d = {4};
+  raw_file *f = large_file(&d, in(&home, "x"));
+  tdict_load_options o = tdict_load_options_default();
+  tdict_transfer_options transfer = tdict_transfer_options_default();
+  tdict_tree *tree = NULL;
+  o.transfer = &transfer;
+  transfer.pinned_result = true;
+  td_fails(TDICT_ENOMEM, "pinned", tdict_load(c, f->path, tdict_cpu(), &o, &tree, err));
+  assert_null(tree);
+  transfer.pinned_result = false;
+  td_ok(tdict_load(c, f->path, td_device(), &o, &tree, err));
+  raw_check(c, f, tree, td_device(), 0, -1);
+  tdict_release(tree);
+  raw_file_free(f);
+  tdict_context_destroy(c);
+  folder_remove(&home);
+}
+
 static bool go_on(void *user, uint64_t done, uint64_t total) {
   (void)user;
   return done <= total;
