@@ -101,9 +101,8 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *
  *  **Cost of large blocks.** While the driver registers or unregisters a block, no other thread can queue a copy or a
  *  kernel. If `pin_piece_bytes` is set, the library registers and unregisters a block piece by piece, and pauses
- *  between two pieces.
- *  `bench/pinning` measured this cost on an NVIDIA H200, with pieces of 32 MiB. The longest wait is the longest time
- *  that a small copy on another thread waited.
+ *  between two pieces. `bench/pinning` measured this cost on an NVIDIA H200, with pieces of 32 MiB. The longest wait is
+ *  the longest time that a small copy on another thread waited.
  *  - Pinning 1 GiB at once takes 49 ms, with a longest wait of 28 ms. Pinning 1 GiB in pieces takes 36 ms, with a
  *    longest wait of 1.2 ms.
  *  - Pinning 4 GiB at once takes 194 ms, with a longest wait of 110 ms. Pinning 4 GiB in pieces takes 151 ms, with a
@@ -142,7 +141,8 @@ typedef struct tdict_allocator {
  *                         keeps the memory alive.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument or a function is NULL, the device is invalid, or `pinned` is set for a
  *          device other than the cpu; #TDICT_ENODEVICE the device is absent; #TDICT_EDEVICE the driver failed;
- *          #TDICT_EFORKED the process is a fork of the process that created the context; #TDICT_ENOMEM. */
+ *          #TDICT_EFORKED the process is a fork of the process that created the context; #TDICT_ENOTSUP an unknown
+ *          field is not zero; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator,
                                                            tdict_memory **out, tdict_error *err);
 /** @brief Drops the program's reference to a memory that tdict_memory_create() returned. NULL is allowed. */
