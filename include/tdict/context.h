@@ -101,8 +101,9 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *
  *  **Cost of large blocks.** While the driver registers or unregisters a block, no other thread can queue a copy or a
  *  kernel. If `pin_piece_bytes` is set, the library registers and unregisters a block piece by piece, and pauses
- *  between two pieces. `bench/pinning` measured this cost on an NVIDIA H200, with pieces of 32 MiB. The longest wait is
- *  the longest time that a small copy on another thread waited.
+ *  between two pieces.
+ *  `bench/pinning` measured this cost on an NVIDIA H200, with pieces of 32 MiB. The longest wait is the longest time
+ *  that a small copy on another thread waited.
  *  - Pinning 1 GiB at once takes 49 ms, with a longest wait of 28 ms. Pinning 1 GiB in pieces takes 36 ms, with a
  *    longest wait of 1.2 ms.
  *  - Pinning 4 GiB at once takes 194 ms, with a longest wait of 110 ms. Pinning 4 GiB in pieces takes 151 ms, with a

@@ -124,8 +124,9 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
  *          is true and the length is negative or the sampler is WEIGHTED; an error of tdict_create_from() for the
  *          dataset's schema (err->path names the field); #TDICT_EINVAL also if a sample of the first epoch is longer
  *          than `max_tokens`, or `sample_length` returned a negative number; #TDICT_ENODEVICE the device is absent, or
- *          `pin_memory` is set and no device reads pinned memory; #TDICT_EFORKED the process is a fork of the process
- *          that created the context; #TDICT_ENOMEM host memory is exhausted, or a thread cannot be started. */
+ *          `pin_memory` is set and no device reads pinned memory; #TDICT_EDEVICE the driver failed; #TDICT_EFORKED the
+ *          process is a fork of the process that created the context; #TDICT_ENOMEM host memory is exhausted, or a
+ *          thread cannot be started. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
@@ -156,8 +157,9 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *          repeated; #TDICT_EINVAL @p loader or @p out is NULL; #TDICT_EINVAL also if `endless` is true and an epoch
  *          had no batch, or if the dataset's `length_varies` is true and the length is negative; #TDICT_ENOMEM host
  *          memory was exhausted before the call took a batch, and the call may be repeated; #TDICT_EWRONGDEVICE @p
- *          stream belongs to another device; #TDICT_ECAPTURE @p stream is being captured; #TDICT_EFORKED the process is
- *          a fork of the process that created the loader.
+ *          stream belongs to another device; #TDICT_ECAPTURE @p stream is being captured; the errors of
+ *          tdict_record_stream() for the previous batch; #TDICT_EFORKED the process is a fork of the process that
+ *          created the loader.
  *  @note The call checks @p stream before it takes a batch. If this check fails, no batch is lost. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);

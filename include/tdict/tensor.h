@@ -4,8 +4,8 @@
  * Shapes and strides are in elements. Strides may be zero or negative. A name of a parameter, member or function that
  * contains "bytes" means a size in bytes. The dtype, shape and strides of a tensor never change; the elements may
  * change. A function that creates a tensor returns one reference. Release the reference with tdict_tensor_release().
- * Thread rule: many threads may read a tensor at the same time. While a thread writes a tensor, no other thread may use
- * that tensor. Retain and release are safe from any thread. */
+ * Thread rule: many threads may read a tensor at the same time. While a thread writes elements, no other thread may
+ * read or write these elements. Retain and release are safe from any thread. */
 #ifndef TDICT_TENSOR_H
 #define TDICT_TENSOR_H
 
@@ -150,9 +150,9 @@ TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_te
  *  the call does not wait for threads of the parent process. */
 TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
 /** @brief Returns the address of the element whose indices are all 0, for reading. Returns NULL if the address is NULL
- *  (possible only without elements), or if a transfer into the elements failed or was cancelled. If the tensor is in
- *  host memory, the call first waits until no transfer writes the storage. In a forked process, the call does not wait
- *  for threads of the parent process. */
+ *  (possible only without elements), or if a transfer into the elements failed or was cancelled.
+ *  If the tensor is in host memory, the call first waits until no transfer writes the storage. In a forked process, the
+ *  call does not wait for threads of the parent process. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
 /** @brief Describes @p tensor in @p out. Shape and strides are borrowed from the tensor. `storage_bytes` is the number
  *  of bytes from `data` to the end of the storage. If the tensor has no address, `data` is NULL and `storage_bytes` is
@@ -198,11 +198,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *
  *  the result is unspecified. The call first waits for transfers that write @p src or use @p dst. The call also waits
  *  for work that tdict_record_stream() has recorded for @p dst.
  *  @return #TDICT_OK; #TDICT_ESHAPE or #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EREADONLY if @p dst is
- *          read-only; #TDICT_EWRONGDEVICE if the tensors are on two different devices other than the cpu, or if the
- *          program owns the memory of each tensor that is on a device; #TDICT_EINVAL for NULL, or if a transfer into @p
- *          src failed or was cancelled. For a tensor on a device, the call can also return #TDICT_EDEVICE,
- *          #TDICT_ELOST, #TDICT_EFORKED and #TDICT_ENOMEM. After #TDICT_EDEVICE and #TDICT_ELOST, the elements of @p
- *          dst are unspecified. */
+ *          read-only; #TDICT_EWRONGDEVICE if the tensors are on two different devices other than the cpu;
+ *          #TDICT_EWRONGDEVICE also if a tensor is on a device, but neither tensor is in device memory of a context;
+ *          #TDICT_EINVAL for NULL, or if a transfer into @p src failed or was cancelled. For a tensor on a device, the
+ *          call can also return #TDICT_EDEVICE, #TDICT_ELOST, #TDICT_EFORKED and #TDICT_ENOMEM. After #TDICT_EDEVICE
+ *          and #TDICT_ELOST, the elements of @p dst are unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /** @brief Creates a copy of @p tensor in C order in @p memory; NULL is plain host memory.
  *  @return The errors of tdict_tensor_empty() and tdict_tensor_copy(). */

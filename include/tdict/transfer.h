@@ -29,10 +29,10 @@
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
  * tree is copied as one block, and the result is consolidated. The function tdict_transfer_into() also copies one block
  * if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned memory on
- * the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16 MiB. The
- * byte counts of the statistics then include the padding between leaves. If the copy of a block fails, the error names
- * no leaf. If a consolidated tree is a child of the source, the transfer copies the child leaf by leaf. This child of
- * the result is not consolidated.
+ * the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16 MiB. If a
+ * block was copied, the byte counts of the statistics include the padding between leaves. If the copy of a block fails,
+ * the error names no leaf. If a consolidated tree is a child of the source, the transfer copies the child leaf by leaf.
+ * This child of the result is not consolidated.
  * Cost. O(keys of all trees), plus the copies.
  * Thread rule: any thread may call any function of this header. Several transfers can run at the same time. */
 #ifndef TDICT_TRANSFER_H

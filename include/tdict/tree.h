@@ -20,9 +20,10 @@
  * if one of its keys is empty, or if it ends with a backslash that escapes nothing.
  *
  * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops a
- * reference. Thread rule: many threads may read a tree at the same time. While a thread writes a tree, no other thread
- * may use the same tree. tdict_retain() and tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, with
- * the differences that docs/container.md lists. */
+ * reference. Thread rule: many threads may read a tree at the same time. While a thread changes a tree, no other thread
+ * may use this tree. For the elements of its tensors, the thread rule of tdict/tensor.h applies. tdict_retain() and
+ * tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, with the differences that docs/container.md
+ * lists. */
 #ifndef TDICT_TREE_H
 #define TDICT_TREE_H
 

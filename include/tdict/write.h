@@ -9,10 +9,10 @@
  * the order of their paths, and the elements of the last write remain. In contrast, tdict_transfer_into() accepts such
  * a destination only if the source's tensors share bytes in the same way. The functions tdict_fill(), tdict_copy() and
  * tdict_update_in_place() write the tensors of objects too. Source tensors must have the dtypes of the destination
- * tensors. tdict_fill() converts its value to the dtype of each tensor. Cost of writing in place: O(tensors written),
- * plus one copy of the elements. Memory is allocated only for objects, for very deep trees, for the paths of
- * tdict_update_in_place(), and for lists and masks in an index (tdict/index.h). Thread rule: as in tdict/tree.h. In
- * addition, several threads may write different tensors at once. */
+ * tensors. tdict_fill() converts its value to the dtype of each tensor.
+ * Cost of writing in place: O(tensors written), plus one copy of the elements. Memory is allocated only for objects,
+ * for very deep trees, for the paths of tdict_update_in_place(), and for lists and masks in an index (tdict/index.h).
+ * Thread rule: as in tdict/tree.h. In addition, several threads may write different tensors at once. */
 #ifndef TDICT_WRITE_H
 #define TDICT_WRITE_H
 
