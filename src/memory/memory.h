@@ -28,7 +28,7 @@ typedef enum tdict_direction {
 } tdict_direction;
 
 typedef struct tdict_memory_ops {
-  /* Allocates a block. Returns TDICT_ENOMEM or an error of the driver. */
+  /* Allocates a block. Returns TDICT_ENOMEM, TDICT_EOVERFLOW, TDICT_EFORKED or an error of the driver. */
   tdict_status (*allocate)(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err);
   /* Frees the block. The memory takes over one reference to each fence. The memory must not reuse the bytes before all
    * fences are done. */
