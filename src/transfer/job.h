@@ -1,9 +1,8 @@
 /* Defines the struct of a transfer: its plan, its settings, its order among transfers, its first error and its
- * references. The program sees this struct as the future of the transfer. Storages see this struct as a fence. Fields
- * are grouped by the file that uses the fields. See order.h for the order, run/worker.h for the work, and finish.h for
- * the end of a transfer.
- * Thread rule: only the starting thread uses the fields until the transfer begins. After that, the comments of the
- * fields name the guards. */
+ * references. The program sees this struct as the future of the transfer. Storages see this struct as a fence. See
+ * order.h for the order, run/worker.h for the work, and finish.h for the end of a transfer. Thread rule: only the
+ * starting thread uses the fields until the hooks or the copies begin. After that, the comments of the fields name the
+ * guards. */
 #ifndef TDICT_TRANSFER_JOB_H
 #define TDICT_TRANSFER_JOB_H
 
@@ -166,8 +165,9 @@ static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
 }
 /* Returns true if the latch is open. A forked child may call this function. */
 bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
-/* Waits for a latch of the transfer until a deadline, and returns true if the latch is open. A pool thread runs other
- * tasks meanwhile, because the work that opens the latch may be queued after the task of the waiting thread. */
+/* Waits for a latch of the transfer until a deadline, and returns true if the latch is open. In a forked child, does
+ * not wait. A pool thread runs other tasks meanwhile, because the work that opens the latch may be queued after the
+ * task of the waiting thread. */
 bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
 /* Makes a stream of the gpu `device` wait for the transfer, as tdict_fence_ops.wait_on_stream does. Waits until all
  * copies are queued. future.c defines this function. */

@@ -1,6 +1,6 @@
 /* Declares lanes. A lane is the stream of one thread on one GPU, with the copies in flight, oldest first. The lane owns
  * the slots that the lane holds. A function that fails returns TDICT_EDEVICE, TDICT_ELOST or TDICT_ENOMEM. Thread rule:
- * one thread uses a lane, and is inside the GPU's scope while the lane is open and not paused. */
+ * one thread at a time uses a lane. This thread is inside the GPU's scope while the lane is open and not paused. */
 #ifndef TDICT_TRANSFER_RUN_LANE_H
 #define TDICT_TRANSFER_RUN_LANE_H
 
@@ -53,8 +53,8 @@ void tdict_lane_hand_over(tdict_lane *lane);
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err);
 /* Keeps a slot without a copy as the lane's spare. If the lane already has a spare, returns the slot to the ring. */
 void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
-/* Returns the spare and the slots of finished copies to the ring. Stops at the first unfinished copy. Waits only for a
- * copy whose event cannot be queried. */
+/* Returns the spare and the slots of finished copies to the ring. Stops at the first unfinished copy. If the oldest
+ * copy waits in the batch, first queues the batch. Waits only for a copy whose event cannot be queried. */
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
 /* Adds a flight to the lane. The lane must have fewer than TDICT_LANE_DEPTH flights. */
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
@@ -71,8 +71,9 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err);
 /* Records the worker's tail event after the last copy. A stream that waits for the transfer waits for this event.
  * Returns false on failure. */
 bool tdict_lane_record_tail(tdict_lane *lane);
-/* Pauses the lane, so that another thread can resume the lane. Returns the slots that copies still
- * read to the ring as busy slots, so that other threads need not wait until the lane is resumed. */
+/* Pauses the lane, so that another thread can resume the lane. Returns the slots that copies to the device still read
+ * to the ring, so that other threads need not wait until the lane is resumed. The ring reuses such a slot only after
+ * the slot's event is complete. */
 void tdict_lane_pause(tdict_lane *lane);
 /* Resumes a paused lane on the calling thread. */
 void tdict_lane_resume(tdict_lane *lane);
