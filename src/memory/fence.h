@@ -1,6 +1,7 @@
 /* A fence represents work that uses some bytes, such as a transfer. A fence is done only after its marks on storages
  * are removed. After a wait for the fence has returned true, the work no longer uses the bytes. Upper layers implement
- * fences; storages keep references to them. Thread rule: every operation is safe from any thread. */
+ * fences. A mark on a storage borrows its fence, and a recorded use of a storage retains its fence. Thread rule: every
+ * operation is safe from any thread. */
 #ifndef TDICT_MEMORY_FENCE_H
 #define TDICT_MEMORY_FENCE_H
 

@@ -125,7 +125,8 @@ tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user);
 /* Waits until no mark conflicts, and until the filler is done. If `to_write` is true, also waits for the uses by
- * streams of the program. In a forked child, returns at a transfer of the parent process, which cannot end there. */
+ * streams of the program. In a forked child, transfers of the parent process never end, so the function returns without
+ * waiting for them. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
 /* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
  * are done. Returns TDICT_ENOMEM if host memory is exhausted. */

@@ -87,7 +87,7 @@ static bool write_float(tdict_dtype dtype, double value, void *element) {
   return true;
 }
 
-/* Writes an integer. Signed and unsigned elements are the low bytes of the same 64-bit pattern. */
+/* Writes an integer. The low bytes of a 64-bit number are the element, whether the type is signed or not. */
 static bool write_integer(bool is_signed, unsigned bits, double value, void *element) {
   double high = 1;
   for (unsigned i = is_signed ? 1 : 0; i < bits; i++) high *= 2;

@@ -89,7 +89,8 @@ static void give_tails(tdict_future *t) {
   }
 }
 
-/* After a failure, marks the bytes of the destinations as lost. After a success, marks them as valid. */
+/* After a failure, marks the bytes of the destinations as lost. After a success, removes these bytes from the lost
+ * bytes. */
 static void update_lost_bytes(const tdict_future *t) {
   const bool lost = t->error.status != 0;
   bool has_lost_bytes = lost;

@@ -60,7 +60,7 @@ struct tdict_future {
   const tdict_tree *source; /* borrowed until the starting call returns; error paths are looked up in this tree if
                              * `mirror` and `result` are NULL */
 
-  /* Settings. They do not change after the transfer begins. */
+  /* Settings, which do not change after the transfer has begun */
   int32_t mode;
   tdict_tuning_row row;      /* chunk sizes, threads and slots */
   tdict_stream_kind stores;  /* store instructions with which host threads copy */

@@ -25,9 +25,9 @@ enum { TDICT_TUNING_VERSION = 1, TDICT_TUNING_MACHINE = 256 };
  * read. Returns TDICT_EFORMAT if the path names no regular file. Also returns TDICT_EFORMAT if the text is wrong; the
  * message then names the file, the line, and the wanted and found text. Writes nothing on failure. */
 tdict_status tdict_tuning_read(const char *path, tdict_tuning *out, char *machine, tdict_error *err);
-/* Writes a table to a file. An existing file is replaced. Returns TDICT_EIO if the file cannot be written.
- * Returns TDICT_EFORMAT if the path names no regular file. Returns TDICT_EINVAL if the table is invalid, or if the
- * machine's name contains a line end or has 256 bytes or more. */
+/* Writes a table to a file. An existing file is replaced. Returns TDICT_EIO if the file cannot be written. Returns
+ * TDICT_EFORMAT if the path names neither a regular file nor a character device. Returns TDICT_EINVAL if the table is
+ * invalid, or if the machine's name contains a line end or has 256 bytes or more. */
 tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, const char *machine, tdict_error *err);
 
 #endif

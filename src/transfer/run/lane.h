@@ -29,13 +29,14 @@ typedef struct tdict_lane {
   size_t unrecorded_bytes;
   tdict_slot *spare;
   bool begun;                /* true: the stream already waits for the transfer's wait events and uses */
-  bool has_untracked_copies; /* copies may be in flight on the stream that no flight of this lane tracks */
+  bool has_untracked_copies; /* true: copies that no flight of this lane tracks may be in flight on the stream */
 } tdict_lane;
 
 /* Opens the lane on a GPU: enters a scope of the GPU and takes a stream. */
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
-/* Makes the stream wait for the transfer's wait events and uses. Call only if a copy follows: streams are pooled, and a
- * queued wait would delay the stream's next user. */
+/* Makes the stream wait for the transfer's wait events and uses. If the stream cannot wait for a use, the calling
+ * thread waits. Call only if a copy follows: streams are pooled, and a queued wait would delay the stream's next
+ * user. */
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err);
 /* Waits for all copies, then closes the lane. If `abandon` is true, slots are not copied to the host. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
