@@ -25,8 +25,8 @@ tdict_status tdict_arena_allocate(tdict_arena *arena, tdict_memory *memory, bool
  * flag TDICT_STORAGE_ARENA. The storage must have at least arena->bytes bytes and begin at a multiple of 256 bytes. If
  * no tensor was measured, does nothing. Returns the errors of tdict_slab_create(). */
 tdict_status tdict_arena_use(tdict_arena *arena, tdict_storage *storage, tdict_error *err);
-/* Adds a measured tensor. The caller owns one reference to the tensor. Each tensor begins at a multiple of 256 bytes.
- * Cannot fail. */
+/* Adds a measured tensor. The caller owns one reference to the tensor. The offset of each tensor in the storage is a
+ * multiple of 256 bytes. Cannot fail. */
 tdict_tensor *tdict_arena_add(tdict_arena *arena, tdict_dtype dtype, int ndim, const int64_t *shape);
 /* Drops the arena's reference to the slab. The tensors keep the storage. */
 void tdict_arena_reset(tdict_arena *arena);

@@ -1,4 +1,4 @@
-/* Converts elements with the vector instructions that the processor supports. Keeps no state. Thread-safe. */
+/* Converts elements with AVX2 or AVX-512 instructions. Keeps no state. Thread-safe. */
 #ifndef TDICT_TENSOR_CONVERT_VECTOR_H
 #define TDICT_TENSOR_CONVERT_VECTOR_H
 

@@ -22,7 +22,7 @@ typedef struct tdict_worker {
   int64_t copy_ns, wait_ns, cpu_ns;
 } tdict_worker;
 
-/* An edge of the order: `waiting` must not begin before `awaited` has ended. */
+/* An edge of the order: the copies of `waiting` must not begin before `awaited` has ended. */
 typedef struct tdict_dependent {
   tdict_future *waiting; /* not retained: this transfer cannot end while its num_pending is above 0 */
   tdict_future *awaited;

@@ -109,7 +109,7 @@ typedef struct tdict_plan {
   bool borrows; /* sources are not retained: the caller keeps the tree alive */
 } tdict_plan;
 
-/* If an item has no `dst`, sets its destination address to its offset in `arena`. */
+/* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
  * for each small run would take longer. Call after tdict_plan_place(). */
