@@ -12,11 +12,9 @@
 #include "memory/memory.h"
 
 #define TDICT_STORAGE_READ_ONLY 1u
-#define TDICT_STORAGE_PINNED 2u  /* page-locked by the library */
-#define TDICT_STORAGE_CLAIMED 4u /* the program says that the memory is page-locked */
-#define TDICT_STORAGE_ARENA \
-  8u                               /* leaves start at offsets that are multiples of 256 bytes; the gaps between leaves
-                                    * are unused */
+#define TDICT_STORAGE_PINNED 2u    /* page-locked by the library */
+#define TDICT_STORAGE_CLAIMED 4u   /* the program says that the memory is page-locked */
+#define TDICT_STORAGE_ARENA 8u     /* leaf offsets are multiples of 256 bytes; the gaps between leaves are unused */
 #define TDICT_STORAGE_FOREIGN 16u  /* memory of the program; set by tdict_storage_wrap() */
 #define TDICT_STORAGE_UNLOADED 32u /* see tdict_storage_create_unloaded() */
 
