@@ -2,9 +2,9 @@
  * built with the CMake option TDICT_IO, which needs the library jansson. The header tdict.h does not include this
  * header.
  *
- * Format. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is the
- * path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the batch
- * sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
+ * safetensors. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is
+ * the path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the
+ * batch sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
  * tdict_open() reads the entry. Large models consist of several safetensors files, called shards, and a file
  * `model.safetensors.index.json`, called index. The index names the shard of each tensor.
  *
@@ -17,6 +17,12 @@
  *
  * Dtypes. Files can hold all dtypes of tdict except complex128 and dtypes with several lanes. Dtypes of newer files
  * that tdict does not have are refused by name: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4.
+ *
+ * NumPy. A .npy file holds one array. The tree of the file has this array as the tensor `arr_0`. A .npz file is a zip
+ * file of .npy files. The name of an entry without ".npy" is the name of a tensor, and a dot in the name separates two
+ * keys. Arrays that are big-endian or in Fortran order are converted. Records, texts, dates, objects of Python and
+ * compressed entries are refused by name. The formats have no batch sizes. They hold all dtypes of tdict except bf16,
+ * 8-bit floats and dtypes with several lanes. The checksums of a .npz file are written, but not checked.
  *
  * Thread rule: any thread may call any function. A tree that is written must not change during the call. */
 #ifndef TDICT_IO_H
@@ -53,7 +59,7 @@ static inline tdict_open_options tdict_open_options_default(void) {
   return o;
 }
 
-/** @brief Opens a safetensors file, or the shards of an index, as a tree of read-only tensors. Copies no elements.
+/** @brief Opens a file, or the shards of an index, as a tree of read-only tensors. Copies no elements.
  *
  *  The files are mapped read-only. Each tensor is a view of the mapping of its file. The mapping ends when the last
  *  tensor of the file is released. Keys are in the order of TensorDict's entry, else in the order of the file's header
@@ -62,8 +68,8 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *
  *  A mapping has a risk. If another program shortens or overwrites the file, the elements change, or reading them ends
  *  the program with SIGBUS. tdict_save() never does this, because it replaces a file as a whole.
- *  @param[in]  path     A safetensors file, an index (a name that ends with ".json"), or a folder with a file
- *                       `model.safetensors.index.json`. Shards must lie in the folder of the index.
+ *  @param[in]  path     A safetensors file, a .npy or .npz file, an index (a name that ends with ".json"), or a folder
+ *                       with a file `model.safetensors.index.json`. Shards must lie in the folder of the index.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EIO a file cannot be opened, read or mapped, and err->native is the errno; #TDICT_EFORMAT
@@ -92,8 +98,8 @@ typedef struct tdict_load_options {
   /** Options of the transfer: threads, `after`, `memory`, `pinned_result`, `stats`. Borrowed for the call. `keep` and
    *  `check_sources` must not be set. NULL (default): the defaults. */
   const tdict_transfer_options *transfer;
-  /** Called with the number of bytes that were read from the files, and the number of bytes to read. The offsets of
-   *  ragged leaves do not count. NULL (default): no calls.
+  /** Called with the number of bytes that were read from the files, and the number of bytes to read. Tensors that
+   *  the call reads before the transfer do not count, see tdict_load(). NULL (default): no calls.
    *  The calling thread makes the first call, with @p done 0, before any element is read. Threads that read files make
    *  the later calls, about 1000 in all. A call begins after the previous call has returned, and @p done grows from
    *  call to call. If the load succeeds, @p done equals @p total in the last call. The last copies to the device may
@@ -117,7 +123,9 @@ static inline tdict_load_options tdict_load_options_default(void) {
  *  transfer copies the elements like tdict_to_device(). For a device, the threads read into the staging ring of the
  *  context. For the cpu, the threads read into the memory of the result. The call does not map the files, and needs no
  *  host memory for the elements, other than the staging ring and a result on the cpu. The elements may begin at any
- *  byte of the file. All leaves of the result are in one new storage, except the offsets of ragged leaves on the cpu.
+ *  byte of the file. There are exceptions: the call itself reads the offsets of ragged leaves, and arrays of NumPy that
+ *  are big-endian or in Fortran order, to new host memory. A result on the cpu shares this memory. All other leaves of
+ *  the result are in one new storage.
  *
  *  If another program shortens a file during the call, the call returns #TDICT_EIO. If another program overwrites a
  *  file, the elements are unspecified.
@@ -127,7 +135,7 @@ static inline tdict_load_options tdict_load_options_default(void) {
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; errors of tdict_open(); errors of tdict_to_device(); #TDICT_EINVAL the rows are not inside the
  *          tree, or an option must not be set; #TDICT_ESHAPE the selected leaves have different numbers of rows, a
- *          tensor has no dimensions, or no leaf has rows; #TDICT_ECANCELLED the function `progress` returned false;
+ *          tensor has no dimensions, or no leaf has rows; #TDICT_ENOTSUP rows of a tensor in Fortran order; #TDICT_ECANCELLED the function `progress` returned false;
  *          #TDICT_EIO elements cannot be read. In the last case, err->path is the path of the leaf in the tree, and the
  *          message has the file and the byte. The field err->native is the errno, or 0 if the file was shortened.
  *  @note Cost: as tdict_open(), plus one read of the selected elements. */
