@@ -52,7 +52,7 @@ void tdict_engine_destroy(tdict_engine *e) {
   free(e);
 }
 
-#define MAX_SPARE_BYTES ((size_t)32 << 20) /* enough for about 300,000 leaves; a larger plan is freed */
+#define MAX_SPARE_BYTES ((size_t)32 << 20) /* enough for about 350,000 leaves; a larger plan is freed */
 
 void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {
   pthread_mutex_lock(&e->lock);
