@@ -103,6 +103,10 @@ typedef struct tdict_save_options {
    *  entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
+  /** For a MEMMAP directory that replaces a directory, on a file system that cannot exchange two names. true: for a
+   *  moment, no directory has the name, and a process that is killed then leaves the old directory under a temporary
+   *  name. false (default): the call returns #TDICT_ENOTSUP. */
+  bool allows_gap;
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;
