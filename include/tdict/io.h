@@ -2,9 +2,9 @@
  * built with the CMake option TDICT_IO, which needs the library jansson. The header tdict.h does not include this
  * header.
  *
- * Format. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is the
- * path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the batch
- * sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
+ * safetensors. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is
+ * the path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the
+ * batch sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
  * tdict_open() reads the entry. Large models consist of several safetensors files, called shards, and a file
  * `model.safetensors.index.json`, called index. The index names the shard of each tensor.
  *
@@ -17,6 +17,12 @@
  *
  * Dtypes. Files can hold all dtypes of tdict except complex128 and dtypes with several lanes. Dtypes of newer files
  * that tdict does not have are refused by name: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4.
+ *
+ * NumPy. A .npy file holds one array. The tree of the file has this array as the tensor `arr_0`. A .npz file is a zip
+ * file of .npy files. The name of an entry without ".npy" is the name of a tensor, and a dot in the name separates two
+ * keys. Arrays that are big-endian or in Fortran order are converted. Records, texts, dates, objects of Python and
+ * compressed entries are refused by name. The formats have no batch sizes. They hold all dtypes of tdict except bf16,
+ * 8-bit floats and dtypes with several lanes. The checksums of a .npz file are written, but not checked.
  *
  * Thread rule: any thread may call any function. A tree that is written must not change during the call. */
 #ifndef TDICT_IO_H
@@ -54,7 +60,7 @@ static inline tdict_open_options tdict_open_options_default(void) {
   return o;
 }
 
-/** @brief Opens a safetensors file, or the shards of an index, as a tree of read-only tensors. Copies no elements.
+/** @brief Opens a file, or the shards of an index, as a tree of read-only tensors. Copies no elements.
  *
  *  The files are mapped read-only. Each tensor is a view of the mapping of its file. The mapping ends when the last
  *  tensor of the file is released. Keys are in the order of TensorDict's entry, else in the order of the file's header
@@ -63,8 +69,8 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *
  *  A mapping has a risk. If another program shortens or overwrites the file, the elements change, or reading them ends
  *  the program with SIGBUS. tdict_save() never does this, because it replaces a file as a whole.
- *  @param[in]  path     A safetensors file, an index (a name that ends with ".json"), or a folder with a file
- *                       `model.safetensors.index.json`. Shards must lie in the folder of the index.
+ *  @param[in]  path     A safetensors file, a .npy or .npz file, an index (a name that ends with ".json"), or a folder
+ *                       with a file `model.safetensors.index.json`. Shards must lie in the folder of the index.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EIO a file cannot be opened, read or mapped, and err->native is the errno; #TDICT_EFORMAT

@@ -69,7 +69,7 @@ static tdict_status for_entries(maker *m, tdict_status (*make)(maker *, const td
   return TDICT_OK;
 }
 
-/* Adds all entries to the root, unless `status` is an error. On failure, releases the root and returns the error. */
+/* If `status` is TDICT_OK, adds all entries to the root. On failure, releases the root and returns the error. */
 static tdict_status finish_tree(maker *m, tdict_status status, tdict_tree **out, tdict_error *err) {
   if (status == TDICT_OK) status = for_entries(m, create_entry, err);
   tdict_arena_reset(&m->arena);

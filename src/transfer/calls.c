@@ -9,7 +9,7 @@
 #include "tree/box.h"
 #include "tree/place.h"
 
-/* Waits for a transfer that was just started, writes its statistics and drops the future. */
+/* Waits for a transfer that was just started, writes its statistics and releases the future. */
 static tdict_status wait_for_result(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out,
                                     tdict_error *err) {
   tdict_status status = tdict_future_wait(future, out, err);

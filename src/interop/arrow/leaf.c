@@ -29,7 +29,7 @@ static tdict_status fill_rows(const tdict_arrow_importer *m, tdict_tensor *t, co
   return TDICT_OK;
 }
 
-/* Replaces a tensor by a copy in host memory that may be written. */
+/* Replaces a tensor by a writable copy in host memory. */
 static tdict_status make_writable(const tdict_arrow_importer *m, tdict_tensor **tensor, tdict_error *err) {
   tdict_tensor *host, *own = NULL;
   const tdict_tensor *from = *tensor;
@@ -59,7 +59,7 @@ static tdict_status import_bools(const tdict_arrow_importer *m, const tdict_arro
   return status;
 }
 
-/* Makes a tensor of shape [count, size, ...] of a fixed-size list. */
+/* Makes a tensor of shape [count, size, ...] from a fixed-size list. */
 static tdict_status import_fixed_list(tdict_arrow_importer *m, const tdict_arrow_column *c, tdict_tensor **out,
                                       tdict_error *err) {
   tdict_arrow_column child;

@@ -33,8 +33,8 @@ void tdict_index_plan_reset(tdict_index_plan *plan);
  * TDICT_ENOTSUP for lists and masks if `t` is on a device. */
 tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict_tensor *t, tdict_made *made,
                                        tdict_error *err);
-/* Waits for transfers that write the selected elements of `t`. Returns TDICT_EINVAL if some of these elements are lost,
- * because a transfer into them failed. */
+/* Waits for transfers that write `t`. Returns TDICT_EINVAL if a transfer into a selected element failed, or if `t` is
+ * unloaded. */
 tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
 /* Copies between the selected elements of `t` and `other`. `other` has the shape of the selected elements. If
  * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. Allocates nothing. */
