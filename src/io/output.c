@@ -156,3 +156,23 @@ tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error
   *is_named = true;
   return tdict_folder_flush(folder, err);
 }
+
+tdict_status tdict_output_file(const char *what, const char *path, tdict_output_writer write, void *user,
+                               tdict_error *err) {
+  tdict_folder folder;
+  tdict_output to;
+  bool is_named = false;
+  tdict_status status = tdict_folder_open(&folder, what, path, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_output_create_temporary(&to, &folder, err);
+  if (status == TDICT_OK) {
+    status = write(user, &to, err);
+    if (status == TDICT_OK) status = tdict_output_close(&to, err);
+    if (status == TDICT_OK)
+      status = tdict_output_replace(&to, &is_named, err);
+    else
+      tdict_output_discard(&to);
+  }
+  tdict_folder_close(&folder);
+  return status;
+}

@@ -8,6 +8,8 @@
 #include "base/options.h"
 #include "io/numpy/numpy.h"
 #include "io/safetensors/safetensors.h"
+#include "io/tensordict/archive.h"
+#include "io/tensordict/tensordict.h"
 #include "tdict/ragged.h"
 #include "tdict/transfer.h"
 #include "tdict/unbatched.h"
@@ -57,6 +59,12 @@ static tdict_status write_tree(const tdict_save_request *request, tdict_error *e
   switch (request->options->format) {
   case TDICT_FORMAT_SAFETENSORS:
     return tdict_safetensors_save(request, err);
+  case TDICT_FORMAT_MEMMAP:
+    return tdict_memmap_save(request, err);
+  case TDICT_FORMAT_CONSOLIDATED:
+    return tdict_consolidated_save(request, err);
+  case TDICT_FORMAT_TDZ:
+    return tdict_archive_save(request, err);
   case TDICT_FORMAT_NPY:
     return tdict_npy_save(request, err);
   case TDICT_FORMAT_NPZ:

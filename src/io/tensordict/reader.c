@@ -41,8 +41,7 @@ static tdict_status add_item(tdict_td_reader *r, tdict_item *item, const tdict_s
   void *copy = NULL;
   const size_t bytes = (size_t)sizes->count * sizeof *sizes->at;
   tdict_status status = tdict_contents_alloc(r->contents, bytes, &copy, err);
-  if (status == TDICT_OK)
-    status = tdict_contents_copy_text(r->contents, path_of(r), r->path.length, &item->path, err);
+  if (status == TDICT_OK) status = tdict_contents_copy_text(r->contents, path_of(r), r->path.length, &item->path, err);
   if (status != TDICT_OK) return status;
   if (bytes) memcpy(copy, sizes->at, bytes);
   item->ndim = sizes->count;
@@ -134,7 +133,9 @@ tdict_status tdict_td_cut_batch(tdict_td_reader *reader, int dim, tdict_error *e
 tdict_status tdict_td_stack_batch(tdict_td_reader *reader, int dim, size_t member, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(reader);
   if (reader->flat) return TDICT_OK;
-  const tdict_item *first = &reader->contents->items[member];
+  const tdict_item *first = member < reader->contents->num_items ? &reader->contents->items[member] : NULL;
+  if (!first || first->kind != TDICT_ITEM_TREE)
+    return tdict_json_fail(&place, err, "the members of a lazy stack are no trees");
   tdict_item *stack = &reader->contents->items[reader->trees[reader->depth - 1].item];
   if (first->ndim < dim)
     return tdict_json_fail(&place, err, "stack_dim is %d, but the trees of the stack have %d batch dimensions", dim,

@@ -25,6 +25,8 @@ bool tdict_td_is_plain_name(const char *key);
 /* Appends a JSON string, an array of sizes and a JSON value in the same way as Python's module json. */
 void tdict_td_add_string(tdict_io_text *text, const char *string);
 void tdict_td_add_sizes(tdict_io_text *text, int count, const int64_t *sizes);
+/* Returns the results of tdict_value_to_json() of json_value.h. */
+tdict_status tdict_td_add_value_json(tdict_io_text *text, const tdict_value *value, const char **why);
 
 /* The state of a reader of one of the formats. `path` is the path of the tree that is read, for example "obs.pixels",
  * escaped unless `flat` is true. */
@@ -61,7 +63,8 @@ tdict_status tdict_td_cut_batch(tdict_td_reader *reader, int dim, tdict_error *e
 /* Sets the batch size of a lazy stack, which is the tree that is being read: the first `dim` sizes of item `member`. */
 tdict_status tdict_td_stack_batch(tdict_td_reader *reader, int dim, size_t member, tdict_error *err);
 /* Reads a member that must be an integer from 0 to `most`. */
-tdict_status tdict_td_read_dim(const tdict_json_place *place, const json_t *value, int most, int *out, tdict_error *err);
+tdict_status tdict_td_read_dim(const tdict_json_place *place, const json_t *value, int most, int *out,
+                               tdict_error *err);
 /* Returns TDICT_ENOTSUP: the data is a pickle. */
 tdict_status tdict_td_fail_pickle(const tdict_td_reader *reader, const char *name, tdict_error *err);
 
