@@ -56,16 +56,28 @@ static tdict_status fail_pickle(const tdict_contents *c, const char *what, tdict
                          what);
 }
 
+/* Returns true if the first entry of a zip file is the pickle of torch.save. */
+static bool is_torch_file(const tdict_contents *c) {
+  enum { HEADER = 30, LENGTH = 26 };
+  unsigned char header[HEADER];
+  char name[256];
+  if (c->files[0].bytes < HEADER || tdict_contents_read(c, (tdict_span){0, 0, sizeof header}, header, NULL) != TDICT_OK)
+    return false;
+  const size_t length = header[LENGTH] | (size_t)header[LENGTH + 1] << 8;
+  if (length >= sizeof name || length > c->files[0].bytes - HEADER ||
+      tdict_contents_read(c, (tdict_span){0, HEADER, length}, name, NULL) != TDICT_OK)
+    return false;
+  name[length] = 0;
+  return ends_with(name, "/data.pkl");
+}
+
 static tdict_status read_zip(tdict_contents *c, const tdict_open_options *o, bool *has_paths, tdict_error *err) {
   tdict_zip zip;
+  if (is_torch_file(c)) return fail_pickle(c, "a zip file of torch.save, which has a pickle", err);
   tdict_status status = tdict_zip_read(c, 0, &zip, err);
   if (status != TDICT_OK) return status;
   *has_paths = tdict_archive_is(&zip);
-  if (*has_paths) return tdict_archive_read(c, &zip, o, err);
-  for (size_t i = 0; i < zip.count; i++)
-    if (ends_with(zip.entries[i].name, "/data.pkl"))
-      return fail_pickle(c, "a zip file of torch.save, which has a pickle", err);
-  return tdict_npz_read(c, &zip, err);
+  return *has_paths ? tdict_archive_read(c, &zip, o, err) : tdict_npz_read(c, &zip, err);
 }
 
 /* Returns true if a file begins as a pickle of protocol 2 to 5, for example of an old torch.save. */

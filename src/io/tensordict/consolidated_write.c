@@ -17,6 +17,7 @@ enum { ALIGNMENT = 8 };
 typedef struct leaf {
   const tdict_tensor *tensor; /* borrowed */
   const char *name;           /* for messages */
+  uint64_t offset;
 } leaf;
 
 /* The leaves in the order of the file. `contents` owns the names. */
@@ -61,8 +62,10 @@ static tdict_status add_leaf(writer *w, const tdict_tensor *tensor, bool is_offs
                              tdict_error *err) {
   char text[TDICT_DTYPE_TEXT_BYTES], why[96];
   const char *dtype = tdict_torch_name(tdict_tensor_dtype(tensor));
-  leaf made = {.tensor = tensor};
   const uint64_t bytes = tdict_tensor_bytes(tensor), whole = tdict_align((size_t)bytes, ALIGNMENT);
+  /* TensorDict cannot read complex128 at other offsets, so leave a hole. The package leaves no holes. */
+  const size_t width = tdict_dtype_bytes(tdict_tensor_dtype(tensor));
+  leaf made = {.tensor = tensor, .offset = tdict_align((size_t)w->bytes, width > ALIGNMENT ? width : ALIGNMENT)};
   if (!dtype) {
     snprintf(why, sizeof why, "TensorDict's formats have no dtype for %s",
              tdict_dtype_format(tdict_tensor_dtype(tensor), text, sizeof text));
@@ -80,9 +83,9 @@ static tdict_status add_leaf(writer *w, const tdict_tensor *tensor, bool is_offs
   w->leaves[w->count++] = made;
   tdict_io_text_format(to, "[\"%s\", ", dtype);
   tdict_td_add_sizes(to, tdict_tensor_ndim(tensor), tdict_tensor_shape(tensor));
-  tdict_io_text_format(to, ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "%s]", w->bytes, w->bytes + whole, whole - bytes,
-                       is_offsets ? ", 1" : "");
-  w->bytes += whole;
+  tdict_io_text_format(to, ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "%s]", made.offset, made.offset + whole,
+                       whole - bytes, is_offsets ? ", 1" : "");
+  w->bytes = made.offset + whole;
   return TDICT_OK;
 }
 
@@ -261,13 +264,13 @@ static tdict_status describe(writer *w, const tdict_tree *tree, tdict_error *err
 
 static tdict_status write_file(void *user, tdict_output *to, tdict_error *err) {
   const writer *w = user;
-  static const unsigned char zeros[ALIGNMENT];
+  static const unsigned char zeros[2 * ALIGNMENT];
   unsigned char length[8];
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < w->count && status == TDICT_OK; i++) {
-    const size_t bytes = tdict_tensor_bytes(w->leaves[i].tensor);
     status = tdict_output_write_tensor(to, w->leaves[i].tensor, w->leaves[i].name, err);
-    if (status == TDICT_OK) status = tdict_output_write(to, zeros, tdict_align(bytes, ALIGNMENT) - bytes, err);
+    const uint64_t next = i + 1 < w->count ? w->leaves[i + 1].offset : w->bytes;
+    if (status == TDICT_OK) status = tdict_output_write(to, zeros, (size_t)(next - to->offset), err);
   }
   for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)w->json.length >> 8 * i);
   if (status == TDICT_OK) status = tdict_output_write(to, w->json.bytes, w->json.length, err);
