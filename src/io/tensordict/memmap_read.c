@@ -23,9 +23,8 @@ static tdict_status fail_memory(const tdict_contents *c, tdict_error *err) {
 
 static const char *folder_of(const save_reader *r) { return r->folder.bytes ? r->folder.bytes : ""; }
 
-/* Finds the file `name` in a folder. */
-static tdict_status find_in(const tdict_td_files *files, const char *folder, const char *name, tdict_span *span,
-                            bool *exists, tdict_error *err) {
+tdict_status tdict_td_find(const tdict_td_files *files, const char *folder, const char *name, tdict_span *span,
+                           bool *exists, tdict_error *err) {
   tdict_io_text path = {0};
   tdict_io_text_add_string(&path, folder);
   tdict_io_text_add_string(&path, name);
@@ -41,7 +40,7 @@ tdict_status tdict_td_read_meta(const tdict_td_files *files, const char *folder,
   tdict_span span;
   bool exists = false;
   *out = NULL;
-  tdict_status status = find_in(files, folder, "meta.json", &span, &exists, err);
+  tdict_status status = tdict_td_find(files, folder, "meta.json", &span, &exists, err);
   if (status != TDICT_OK || !exists) return status;
   const char *path = c->files[span.file].path;
   if (file) *file = path;
@@ -57,8 +56,8 @@ tdict_status tdict_td_read_meta(const tdict_td_files *files, const char *folder,
   return status;
 }
 
-/* Finds the file of a leaf. Old versions of TensorDict did not encode the key. */
-static tdict_status find_leaf(const save_reader *r, const char *key, tdict_span *span, bool *exists, tdict_error *err) {
+tdict_status tdict_td_find_leaf(const tdict_td_files *files, const char *folder, const char *key, tdict_span *span,
+                                bool *exists, tdict_error *err) {
   tdict_io_text name = {0};
   tdict_status status = TDICT_OK;
   *exists = false;
@@ -67,12 +66,28 @@ static tdict_status find_leaf(const save_reader *r, const char *key, tdict_span 
     if (i == 0) tdict_td_add_name(&name, key);
     if (i == 1) tdict_io_text_add_string(&name, key);
     tdict_io_text_add_string(&name, ".memmap");
-    if (name.has_failed) status = fail_memory(r->base.contents, err);
+    if (name.has_failed) status = fail_memory(files->contents, err);
     if (status == TDICT_OK && (i == 0 || tdict_td_is_plain_name(key)))
-      status = find_in(r->files, folder_of(r), name.bytes, span, exists, err);
+      status = tdict_td_find(files, folder, name.bytes, span, exists, err);
   }
   tdict_io_text_reset(&name);
   return status;
+}
+
+tdict_status tdict_td_add_folder(const tdict_td_files *files, tdict_io_text *folder, const char *key,
+                                 tdict_error *err) {
+  const size_t length = folder->length;
+  tdict_span span;
+  bool exists = false;
+  tdict_td_add_name(folder, key);
+  tdict_io_text_add(folder, "/", 1);
+  if (folder->has_failed) return fail_memory(files->contents, err);
+  tdict_status status = tdict_td_find(files, folder->bytes, "meta.json", &span, &exists, err);
+  if (status != TDICT_OK || exists || !tdict_td_is_plain_name(key)) return status;
+  tdict_io_text_cut(folder, length);
+  tdict_io_text_add_string(folder, key);
+  tdict_io_text_add(folder, "/", 1);
+  return folder->has_failed ? fail_memory(files->contents, err) : TDICT_OK;
 }
 
 /* Reads the dtype and the shape of a leaf. */
@@ -102,7 +117,8 @@ static tdict_status read_leaf(save_reader *r, const char *key, const json_t *ent
   tdict_span file = {0}; /* file 0 exists: it is the first meta.json, or the archive */
   bool exists = false;
   tdict_status status = read_layout(r, entry, &item, &shape, err);
-  if (status == TDICT_OK && item.span.bytes) status = find_leaf(r, key, &file, &exists, err);
+  if (status == TDICT_OK && item.span.bytes)
+    status = tdict_td_find_leaf(r->files, folder_of(r), key, &file, &exists, err);
   if (status != TDICT_OK) return status;
   if (item.span.bytes && !exists)
     return tdict_json_fail(&place, err, "the file '%s%.60s.memmap' is missing", folder_of(r), key);
@@ -124,24 +140,12 @@ static tdict_status push_folder(save_reader *r, const char *name, tdict_error *e
 
 static tdict_status has_file(const save_reader *r, const char *name, bool *out, tdict_error *err) {
   tdict_span span;
-  return find_in(r->files, folder_of(r), name, &span, out, err);
-}
-
-/* Enters the folder of a key. Old versions of TensorDict did not encode the key. */
-static tdict_status push_key_folder(save_reader *r, const char *key, tdict_error *err) {
-  const size_t length = r->folder.length;
-  bool exists = false;
-  tdict_td_add_name(&r->folder, key);
-  tdict_status status = push_folder(r, "", err);
-  if (status == TDICT_OK) status = has_file(r, "meta.json", &exists, err);
-  if (status != TDICT_OK || exists || !tdict_td_is_plain_name(key)) return status;
-  tdict_io_text_cut(&r->folder, length);
-  return push_folder(r, key, err);
+  return tdict_td_find(r->files, folder_of(r), name, &span, out, err);
 }
 
 static tdict_status read_child(save_reader *r, const char *key, tdict_error *err) {
   const size_t length = r->folder.length;
-  tdict_status status = push_key_folder(r, key, err);
+  tdict_status status = tdict_td_add_folder(r->files, &r->folder, key, err);
   if (status == TDICT_OK) status = read_folder(r, err);
   tdict_io_text_cut(&r->folder, length);
   return status;
@@ -278,8 +282,7 @@ static tdict_status read_tensorclass(save_reader *r, json_t *meta, bool *is_tens
   return status;
 }
 
-/* Returns true if the class of a folder has this name, for example "NonTensorData". */
-static bool is_class(const json_t *meta, const char *name) {
+bool tdict_td_is_class(const json_t *meta, const char *name) {
   char end[64];
   const char *type = tdict_json_text(json_object_get(meta, "_type"));
   const int bytes = snprintf(end, sizeof end, ".%s'>", name);
@@ -287,23 +290,28 @@ static bool is_class(const json_t *meta, const char *name) {
   return length >= (size_t)bytes && strcmp(type + length - (size_t)bytes, end) == 0;
 }
 
+tdict_status tdict_td_check_meta(const tdict_json_place *place, const json_t *meta, tdict_error *err) {
+  const json_t *version = json_object_get(meta, "_format_version");
+  if (json_is_integer(version) && json_integer_value(version) > TDICT_TD_FORMAT_VERSION)
+    return tdict_fail_file(err, TDICT_ENOTSUP, place->file,
+                           "%s: key '%.80s': the format version is %lld, wanted at most %d", place->contents->what,
+                           place->key, (long long)json_integer_value(version), TDICT_TD_FORMAT_VERSION);
+  if (json_is_string(json_object_get(meta, "_type"))) return TDICT_OK;
+  return tdict_json_fail(place, err, "meta.json has no text '_type'; is this a directory of TensorDict?");
+}
+
 /* Reads a folder by its class. */
 static tdict_status read_meta(save_reader *r, json_t *meta, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
-  const json_t *version = json_object_get(meta, "_format_version");
   bool is_tensorclass = false;
-  if (json_is_integer(version) && json_integer_value(version) > TDICT_TD_FORMAT_VERSION)
-    return tdict_fail_file(err, TDICT_ENOTSUP, place.file,
-                           "%s: key '%.80s': the format version is %lld, wanted at most %d", place.contents->what,
-                           place.key, (long long)json_integer_value(version), TDICT_TD_FORMAT_VERSION);
-  if (!json_is_string(json_object_get(meta, "_type")))
-    return tdict_json_fail(&place, err, "meta.json has no text '_type'; is this a directory of TensorDict?");
+  tdict_status status = tdict_td_check_meta(&place, meta, err);
+  if (status != TDICT_OK) return status;
   if (json_is_string(json_object_get(meta, "tdict"))) return read_ragged(r, meta, err);
-  if (is_class(meta, "NonTensorStack")) return read_value(r, meta, true, err);
-  if (is_class(meta, "NonTensorData") || json_is_true(json_object_get(meta, "_is_non_tensor")))
+  if (tdict_td_is_class(meta, "NonTensorStack")) return read_value(r, meta, true, err);
+  if (tdict_td_is_class(meta, "NonTensorData") || json_is_true(json_object_get(meta, "_is_non_tensor")))
     return read_value(r, meta, false, err);
-  if (is_class(meta, "LazyStackedTensorDict")) return read_stack(r, meta, err);
-  tdict_status status = json_object_get(meta, "shape") ? TDICT_OK : read_tensorclass(r, meta, &is_tensorclass, err);
+  if (tdict_td_is_class(meta, "LazyStackedTensorDict")) return read_stack(r, meta, err);
+  status = json_object_get(meta, "shape") ? TDICT_OK : read_tensorclass(r, meta, &is_tensorclass, err);
   return status == TDICT_OK && !is_tensorclass ? read_tree(r, meta, err) : status;
 }
 
@@ -344,9 +352,13 @@ static tdict_status find_below(const tdict_td_files *files, const char *path, td
   return TDICT_OK;
 }
 
+tdict_td_files tdict_td_folder_files(tdict_contents *contents, int folder) {
+  tdict_contents_set_root(contents, folder);
+  return (tdict_td_files){.find = find_below, .contents = contents};
+}
+
 tdict_status tdict_memmap_read(tdict_contents *contents, int folder, const tdict_open_options *options,
                                tdict_error *err) {
-  const tdict_td_files files = {.find = find_below, .contents = contents};
-  tdict_contents_set_root(contents, folder);
+  const tdict_td_files files = tdict_td_folder_files(contents, folder);
   return tdict_td_read_files(&files, options, err);
 }
