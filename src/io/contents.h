@@ -48,9 +48,11 @@ static inline bool tdict_item_has_tensor(const tdict_item *item) {
 }
 
 typedef struct tdict_source_file {
-  const char *path;  /* for messages */
-  int fd;            /* -1: the file is opened when its bytes are needed; use tdict_contents_open_file() */
-  const char *below; /* if `fd` is -1: the path of the file below contents->root, see io/below.h */
+  const char *path; /* for messages */
+  /* -1: the file is opened when its bytes are needed, by tdict_contents_open_file(); or the descriptor was moved to a
+   * storage, see unloaded.h */
+  int fd;
+  const char *below; /* the path below contents->root of a file that is opened when needed, see below.h; else NULL */
   uint64_t bytes;    /* size of the file when the file was added */
 } tdict_source_file;
 
@@ -98,6 +100,9 @@ tdict_status tdict_fail_file(tdict_error *err, tdict_status status, const char *
 /* Makes paths of the names of tensors: each dot in a name separates two keys. Returns TDICT_EFORMAT for a name with an
  * empty key, and for more than TDICT_IO_MAX_DEPTH keys. */
 tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
+/* Copies the program's options to *out. `what` is the name of the public call. Returns TDICT_EINVAL and TDICT_ENOTSUP for wrong options. */
+tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
+                                    tdict_error *err);
 /* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are
  * names, which become single keys. Returns TDICT_ENOTFOUND if a selected key matches no leaf. */
 tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
