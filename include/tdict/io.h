@@ -230,5 +230,51 @@ static inline tdict_save_options tdict_save_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);
 
+/** Options of tdict_append(). */
+typedef struct tdict_append_options {
+  size_t struct_size;
+  /** true: the call does not wait until the bytes are on the disk. Small appends are then faster, but after a power
+   *  failure the directory can be damaged. false (default): waits. */
+  bool without_flush;
+} tdict_append_options;
+static inline tdict_append_options tdict_append_options_default(void) {
+  tdict_append_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  return o;
+}
+
+/** @brief Appends rows to a memory-mapped directory of TensorDict, along the first batch dimension.
+ *
+ *  The rows must have the keys, dtypes and shapes of the saved tree. Only the first batch dimension may differ. A value
+ *  for the whole tree stays as it is, and the rows must have the same value. Columns of values, ragged leaves, leaves
+ *  without batch dimensions, lazy stacks and tensorclasses cannot grow. All checks come before the first write.
+ *
+ *  The call works like append_memmap() of TensorDict 0.15. Rows are written after the saved elements of each file. Then
+ *  each folder gets a file `.meta.json.append.tmp` with the new number of rows, the root first. Then these files replace
+ *  the files `meta.json`, the root first. Trees that were opened before the call keep their number of rows, and stay
+ *  valid.
+ *
+ *  Interrupted appends. A process that is killed can leave files `.meta.json.append.tmp`. The next call for the directory
+ *  repairs the directory first, with TensorDict's rule. If the root has such a file, no meta.json was replaced, and the
+ *  files are removed. Otherwise the files replace the files `meta.json` beside them, which ends the append. Until the
+ *  repair, tdict_open() can return #TDICT_ESHAPE, because trees have different numbers of rows. Elements of a file after
+ *  the shape of its leaf are always ignored.
+ *  @param[in] context  Needed if a tensor of @p rows is on a device. The call then first copies @p rows to host memory.
+ *  @param[in] path     The directory. Only one process may append at a time. A second process that appends with tdict gets
+ *                      #TDICT_EIO with EWOULDBLOCK.
+ *  @param[in] rows     Borrowed for the call. The call waits for transfers that write the tensors.
+ *  @param[in] options  NULL for the defaults.
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND @p rows and the saved tree have different keys; #TDICT_ETYPE, #TDICT_EDTYPE or
+ *          #TDICT_ESHAPE an entry has another kind, dtype or shape than the saved entry; #TDICT_EINVAL a value differs;
+ *          #TDICT_ENOTSUP a saved entry cannot grow; #TDICT_EOVERFLOW too many rows; the errors of tdict_open() for the
+ *          directory; #TDICT_EIO a system call failed; #TDICT_EINVAL also for a NULL pointer, a wrong option, no context
+ *          although a tensor is on a device, or a transfer into a tensor that failed; the errors of tdict_to_device();
+ *          #TDICT_ENOMEM. After an error, the directory has its old rows. In errors of the rows, err->path is the path of
+ *          the entry. In other errors, err->path is a file.
+ *  @note Cost: reads each meta.json, writes the rows, and flushes each file. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_append(tdict_context *context, const char *path, const tdict_tree *rows,
+                                                    const tdict_append_options *options, tdict_error *err);
+
 TDICT_END_DECLS
 #endif

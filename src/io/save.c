@@ -26,8 +26,7 @@ static tdict_status find_device(void *user, const tdict_entry *entry, tdict_erro
   return status;
 }
 
-/* Returns the tree itself with a new reference if all tensors are in host memory, else a copy in host memory. */
-static tdict_status get_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
+tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
                                   tdict_error *err) {
   bool is_on_device = false;
   tdict_status status = tdict_walk(tree, find_device, &is_on_device, err);
@@ -83,7 +82,7 @@ tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tr
   if (!path || !tree) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "tree" : "path");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "save_options", err);
   if (o.format == TDICT_FORMAT_AUTO) o.format = format_of_path(path);
-  if (status == TDICT_OK) status = get_host_tree(what, context, tree, &host, err);
+  if (status == TDICT_OK) status = tdict_save_host_tree(what, context, tree, &host, err);
   if (status != TDICT_OK) return status;
   const tdict_save_request request = {what, path, host, &o};
   status = write_tree(&request, err);
