@@ -111,20 +111,26 @@ static tdict_status check_leaf(checker *c, const char *key, json_t *entry, const
   return tdict_tensor_bytes(rows->tensor) ? add_leaf(c, key, rows->tensor, size.bytes, err) : TDICT_OK;
 }
 
-/* Returns the JSON of value `i`, or NULL if the value has no JSON or memory is exhausted. */
-static json_t *json_of_value(const tdict_nontensor *values, int64_t i) {
+/* Compares value `i` with JSON. A value without JSON differs. */
+static tdict_status compare_value(const tdict_nontensor *values, int64_t i, const json_t *wanted, bool *is_same) {
   tdict_io_text text = {0};
   tdict_value value;
   const char *why;
+  json_error_t fault;
   json_t *json = NULL;
+  *is_same = false;
   tdict_io_text_add(&text, "[", 1);
-  if (tdict_nontensor_get(values, i, &value, NULL) == TDICT_OK &&
-      tdict_value_to_json(&text, &value, &why) == TDICT_OK) {
-    tdict_io_text_add(&text, "]", 1);
-    if (!text.has_failed) json = json_loadb(text.bytes, text.length, JSON_ALLOW_NUL, NULL);
+  tdict_status status = tdict_nontensor_get(values, i, &value, NULL);
+  if (status == TDICT_OK) status = tdict_value_to_json(&text, &value, &why);
+  tdict_io_text_add(&text, "]", 1);
+  if (status == TDICT_OK) {
+    json = text.has_failed ? NULL : json_loadb(text.bytes, text.length, JSON_ALLOW_NUL, &fault);
+    *is_same = json && json_equal(json_array_get(json, 0), wanted);
+    if (!json) status = TDICT_ENOMEM;
   }
+  json_decref(json);
   tdict_io_text_reset(&text);
-  return json;
+  return status == TDICT_ENOMEM ? TDICT_ENOMEM : TDICT_OK;
 }
 
 /* A value for the whole tree stays as it is, so the rows must have the same value. */
@@ -134,9 +140,8 @@ static tdict_status check_value(const checker *c, const json_t *meta, const tdic
   if (rows->type != tdict_nontensor_type())
     return fail_rows(c, TDICT_ETYPE, "the saved entry is a value, but the rows have none", err);
   for (int64_t i = 0, count = tdict_nontensor_count(rows->object); i < count; i++) {
-    json_t *json = json_of_value(rows->object, i);
-    const bool is_same = json && json_equal(json_array_get(json, 0), data);
-    json_decref(json);
+    bool is_same;
+    if (compare_value(rows->object, i, data, &is_same) != TDICT_OK) return fail_memory(c, err);
     if (!is_same) return fail_rows(c, TDICT_EINVAL, "the saved value stays as it is, but the rows have another", err);
   }
   return TDICT_OK;
@@ -225,40 +230,35 @@ static tdict_status check_batch(checker *c, json_t *meta, const tdict_tree *rows
   return json_array_set_new(sizes, 0, json_integer(whole)) ? fail_memory(c, err) : TDICT_OK;
 }
 
-/* Adds the new meta.json of the current folder at position `at` of the list. */
-static tdict_status set_meta(checker *c, size_t at, const json_t *old, const json_t *new, tdict_error *err) {
-  tdict_td_append *a = c->append;
-  tdict_td_new_meta meta = {0};
-  const json_t *both[] = {old, new};
-  tdict_status status = tdict_contents_copy_text(&a->contents, folder_of(c), c->folder.length, &meta.folder, err);
-  for (int i = 0; i < 2 && status == TDICT_OK; i++) {
-    /* The flags give the same text as Python's module json. */
-    char *text = json_dumps(both[i], JSON_ENSURE_ASCII);
-    if (!text) return fail_memory(c, err);
-    status = tdict_contents_copy_text(&a->contents, text, strlen(text), i ? &meta.text : &meta.old_text, err);
-    *(i ? &meta.length : &meta.old_length) = strlen(text);
-    free(text);
-  }
-  if (status == TDICT_OK) a->metas[at] = meta;
+/* Writes a meta.json in the same way as Python's module json. The contents own the text. Does not call json_dumps(), which
+ * in jansson 2.14 leaves out a key if memory is exhausted. */
+static tdict_status dump_meta(checker *c, const json_t *meta, const char **text, size_t *length, tdict_error *err) {
+  void *to = NULL;
+  *length = json_dumpb(meta, NULL, 0, JSON_ENSURE_ASCII);
+  if (*length == 0) return fail_memory(c, err);
+  tdict_status status = tdict_contents_alloc(&c->append->contents, *length, &to, err);
+  if (status == TDICT_OK && json_dumpb(meta, to, *length, JSON_ENSURE_ASCII) != *length) status = fail_memory(c, err);
+  *text = to;
   return status;
 }
 
 static tdict_status check_tree(checker *c, json_t *meta, const tdict_tree *rows, tdict_error *err) {
   tdict_td_append *a = c->append;
   const size_t at = a->num_metas;
+  tdict_td_new_meta made = {0};
   if (c->depth == TDICT_IO_MAX_DEPTH) return fail_rows(c, TDICT_ENOTSUP, "more than 128 nested trees", err);
   tdict_td_new_meta *grown = grow(a->metas, a->num_metas, &a->cap_metas, sizeof *grown);
   if (!grown) return fail_memory(c, err);
   a->metas = grown;
   a->num_metas++;
-  json_t *old = json_deep_copy(meta);
-  if (!old) return fail_memory(c, err);
-  tdict_status status = check_batch(c, meta, rows, err);
+  tdict_status status = tdict_contents_copy_text(&a->contents, folder_of(c), c->folder.length, &made.folder, err);
+  if (status == TDICT_OK) status = dump_meta(c, meta, &made.old_text, &made.old_length, err);
+  if (status == TDICT_OK) status = check_batch(c, meta, rows, err);
   c->depth++;
   if (status == TDICT_OK) status = check_entries(c, meta, rows, err);
   c->depth--;
-  if (status == TDICT_OK) status = set_meta(c, at, old, meta, err);
-  json_decref(old);
+  if (status == TDICT_OK) status = dump_meta(c, meta, &made.text, &made.length, err);
+  a->metas[at] = made;
   return status;
 }
 

@@ -97,15 +97,15 @@ static tdict_status write_text(const tdict_td_append *a, const char *folder_path
   return status;
 }
 
-/* Renames the temporary file of a folder to meta.json. */
-static tdict_status rename_meta(const tdict_contents *c, const char *folder_path, bool flushes, tdict_error *err) {
+/* Renames the temporary file of a folder to meta.json. Sets *is_renamed also if the folder then cannot be flushed. */
+static tdict_status rename_meta(const tdict_td_append *a, const char *folder_path, bool *is_renamed, tdict_error *err) {
   tdict_folder folder;
   const char *name;
-  tdict_status status = open_folder(c, folder_path, &folder, &name, err);
+  *is_renamed = false;
+  tdict_status status = open_folder(&a->contents, folder_path, &folder, &name, err);
   if (status != TDICT_OK) return status;
-  if (renameat(folder.fd, temporary_name, folder.fd, meta_name) != 0)
-    status = fail_io(c, temporary_name, "renamed", err);
-  if (status == TDICT_OK && flushes) status = tdict_folder_flush(&folder, err);
+  *is_renamed = renameat(folder.fd, temporary_name, folder.fd, meta_name) == 0;
+  status = *is_renamed ? flush_folder(a, &folder, err) : fail_io(&a->contents, temporary_name, "renamed", err);
   tdict_folder_close(&folder);
   return status;
 }
@@ -139,11 +139,12 @@ static void shrink_leaves(tdict_td_append *a) {
 /* Removes the temporary files, the root's last, and puts the old texts back. A process that is killed while texts are put
  * back leaves trees with different numbers of rows, which readers refuse. */
 static void undo(tdict_td_append *a, size_t num_temporary, size_t num_renamed) {
+  bool is_renamed;
   for (size_t i = num_temporary; i > num_renamed; i--) remove_temporary(&a->contents, a->metas[i - 1].folder);
   for (size_t i = num_renamed; i > 0; i--) {
     const tdict_td_new_meta *meta = &a->metas[i - 1];
     if (write_text(a, meta->folder, meta->old_text, meta->old_length, NULL) == TDICT_OK &&
-        rename_meta(&a->contents, meta->folder, a->flushes, NULL) != TDICT_OK)
+        rename_meta(a, meta->folder, &is_renamed, NULL) != TDICT_OK && !is_renamed)
       remove_temporary(&a->contents, meta->folder);
   }
   shrink_leaves(a);
@@ -154,13 +155,14 @@ tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < append->num_leaves && status == TDICT_OK; i++)
     status = write_leaf(append, &append->leaves[i], err);
-  for (; num_temporary < append->num_metas && status == TDICT_OK; num_temporary += status == TDICT_OK) {
-    const tdict_td_new_meta *meta = &append->metas[num_temporary];
+  while (num_temporary < append->num_metas && status == TDICT_OK) {
+    const tdict_td_new_meta *meta = &append->metas[num_temporary++]; /* counts also if the call fails */
     status = write_text(append, meta->folder, meta->text, meta->length, err);
   }
   while (num_renamed < append->num_metas && status == TDICT_OK) {
-    status = rename_meta(&append->contents, append->metas[num_renamed].folder, append->flushes, err);
-    num_renamed += status == TDICT_OK;
+    bool is_renamed;
+    status = rename_meta(append, append->metas[num_renamed].folder, &is_renamed, err);
+    num_renamed += is_renamed;
   }
   if (status != TDICT_OK) undo(append, num_temporary, num_renamed);
   return status;

@@ -159,30 +159,40 @@ static tdict_status read_values(node_reader *r, json_t *values, tdict_error *err
   return status;
 }
 
-/* Makes nested lists of the values of a NonTensorStack. Returns NULL if the node breaks a rule or memory is exhausted;
- * `depth` limits the recursion. */
-static json_t *list_of_stack(const json_t *node, int depth) {
+/* Makes nested lists of the values of a NonTensorStack. Returns TDICT_EFORMAT if the node has too many levels; the caller
+ * fills the error. */
+static tdict_status list_of_stack(const json_t *node, int depth, json_t **out) {
   const json_t *values = json_object_get(node, "non_tensors");
-  json_t *list = depth < TDICT_MAX_BATCH_NDIM ? json_array() : NULL;
+  tdict_status status = TDICT_OK;
   char name[24];
-  for (int i = 0; list; i++) {
+  if (depth == TDICT_MAX_BATCH_NDIM) return TDICT_EFORMAT;
+  json_t *list = json_array();
+  for (int i = 0; list && status == TDICT_OK; i++) {
     snprintf(name, sizeof name, "%d", i);
     json_t *value = json_array_get(json_object_get(values, name), 0), *child = json_object_get(node, name);
-    if (!value && !child) return list;
-    json_t *made = value ? json_incref(value) : list_of_stack(child, depth + 1);
-    if (made && json_array_append_new(list, made) == 0) continue;
-    json_decref(list);
-    list = NULL;
+    if (!value && !child) break;
+    json_t *made = json_incref(value);
+    if (!value) status = list_of_stack(child, depth + 1, &made);
+    if (status == TDICT_OK && json_array_append_new(list, made) != 0) status = TDICT_ENOMEM;
   }
-  return list;
+  if (list && status == TDICT_OK) {
+    *out = list;
+    return TDICT_OK;
+  }
+  json_decref(list);
+  return list ? status : TDICT_ENOMEM;
 }
 
 static tdict_status read_value_stack(node_reader *r, const json_t *node, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
-  json_t *list = list_of_stack(node, 0);
-  if (!list) return tdict_json_fail(&place, err, "a NonTensorStack has no values");
-  tdict_status status = r->base.depth ? tdict_td_add_column(&r->base, list, err)
-                                      : tdict_json_fail(&place, err, "the root is a value, wanted a tree");
+  json_t *list = NULL;
+  if (r->base.depth == 0) return tdict_json_fail(&place, err, "the root is a value, wanted a tree");
+  tdict_status status = list_of_stack(node, 0, &list);
+  if (status == TDICT_EFORMAT)
+    return tdict_json_fail(&place, err, "a NonTensorStack of more than %d levels", TDICT_MAX_BATCH_NDIM);
+  if (status != TDICT_OK)
+    return tdict_fail_file(err, TDICT_ENOMEM, r->base.file, "%s: no host memory for values", place.contents->what);
+  status = tdict_td_add_column(&r->base, list, err);
   json_decref(list);
   return status;
 }
