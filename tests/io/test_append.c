@@ -3,8 +3,8 @@
 #include <sys/file.h>
 
 #include "directory.h"
+#include "fail_json.h"
 #include "faults.h"
-#include "json_faults.h"
 #include "random_tree.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat

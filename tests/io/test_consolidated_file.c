@@ -1,6 +1,6 @@
 /* Tests TensorDict's consolidated file: the golden file, random trees, attacks. */
 #include "directory.h"
-#include "json_faults.h" /* __wrap_json_loadb */
+#include "fail_json.h" /* __wrap_json_loadb */
 #include "random_tree.h"
 
 CASE(consolidated_file_reads_a_file_of_the_package) {

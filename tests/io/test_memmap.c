@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 
 #include "directory.h"
-#include "json_faults.h" /* __wrap_json_loadb */
+#include "fail_json.h" /* __wrap_json_loadb */
 #include "random_tree.h"
 #include "tdict/lazy_stack.h"
 

@@ -2,9 +2,8 @@
 #include "random_tree.h"
 
 #include <errno.h>
-#include <jansson.h>
 
-#include "json_faults.h" /* __wrap_json_loadb */
+#include "fail_json.h" /* __wrap_json_loadb */
 
 /* The tensors of golden/all.safetensors, which safetensors 0.8 wrote: name, dtype, offset after the header, shape. */
 typedef struct golden {

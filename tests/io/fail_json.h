@@ -1,11 +1,11 @@
-/* Allocations that fail while files are read with jansson. A test file that includes this header names __wrap_json_loadb in
- * a comment, where CMake looks for wrapped functions. Thread rule: one thread. */
-#ifndef TDICT_TESTS_IO_JSON_FAULTS_H
-#define TDICT_TESTS_IO_JSON_FAULTS_H
+/* Allocations that fail in calls that read JSON with jansson. A test file that includes this header must contain the word
+ * __wrap_json_loadb, so that CMake links the test with the wrapper. Thread rule: one thread. */
+#ifndef TDICT_TESTS_IO_FAIL_JSON_H
+#define TDICT_TESTS_IO_FAIL_JSON_H
 
 #include <jansson.h>
+#include <string.h>
 
-#include "files.h"
 #include "support/fail_alloc.h"
 
 /* jansson 2.14 ignores a failed allocation while it reads a string. So its own allocations succeed here, and the calls
