@@ -55,6 +55,9 @@ static int32_t format_of_path(const char *path) {
 }
 
 static tdict_status write_tree(const tdict_save_request *request, tdict_error *err) {
+  if (request->options->max_shard_bytes && request->options->format != TDICT_FORMAT_SAFETENSORS)
+    return tdict_fail(err, TDICT_EINVAL, "%s: max_shard_bytes is set, but only safetensors files have shards",
+                      request->what);
   switch (request->options->format) {
   case TDICT_FORMAT_SAFETENSORS:
     return tdict_safetensors_save(request, err);

@@ -118,26 +118,28 @@ static void release_folder(source_folder *folder) {
   free(folder);
 }
 
-static tdict_status read_bytes(const source *s, int fd, size_t offset, void *dst, size_t bytes, size_t *done,
-                               tdict_error *err) {
-  for (*done = 0; *done < bytes;) {
-    const ssize_t count = pread(fd, (char *)dst + *done, bytes - *done, (off_t)(offset + *done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return fail_read(s, offset + *done, count ? errno : 0, err);
-    *done += (size_t)count;
-  }
-  return TDICT_OK;
+static void close_after_read(const source *s, int fd) {
+  if (s->fd < 0) close(fd);
 }
 
 static tdict_status read_source(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err) {
   const source *s = user;
-  if (s->progress && atomic_load(&s->progress->is_cancelled)) return fail_cancelled(s->progress, err);
   int fd = s->fd;
+  if (s->progress && atomic_load(&s->progress->is_cancelled)) return fail_cancelled(s->progress, err);
   tdict_status status = fd >= 0 ? TDICT_OK : tdict_below_open(s->what, s->folder->fd, s->below, &fd, err);
   if (status != TDICT_OK) return status;
-  status = read_bytes(s, fd, offset, dst, bytes, done, err);
-  if (s->fd < 0) close(fd);
-  return status == TDICT_OK && s->progress ? report_progress(s->progress, bytes, err) : status;
+  for (*done = 0; *done < bytes;) {
+    const ssize_t count = pread(fd, (char *)dst + *done, bytes - *done, (off_t)(offset + *done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const int code = count ? errno : 0;
+      close_after_read(s, fd);
+      return fail_read(s, offset + *done, code, err);
+    }
+    *done += (size_t)count;
+  }
+  close_after_read(s, fd);
+  return s->progress ? report_progress(s->progress, bytes, err) : TDICT_OK;
 }
 
 static void release_source(void *user) {

@@ -98,6 +98,9 @@ CASE(memmap_is_the_format_of_paths_that_end_with_a_slash) {
   write_text_below(&f, "other/file", "text");
   td_fails(TDICT_EFORMAT, "meta.json", tdict_save(NULL, in(&f, "other/"), tree, NULL, err));
   assert_int_equal(access(in(&f, "other/file"), F_OK), 0);
+  tdict_save_options o = tdict_save_options_default();
+  o.max_shard_bytes = 1;
+  td_fails(TDICT_EINVAL, "only safetensors files have shards", tdict_save(NULL, in(&f, "y/"), tree, &o, err));
   tdict_release(tree);
   remove_all(f.path);
 }
