@@ -7,6 +7,8 @@
 #include "random_tree.h"
 #include "tdict/lazy_stack.h"
 
+#define VALUE_TYPE(name) "\"_type\":\"<class 'tensordict.tensorclass." name "'>\""
+
 CASE(memmap_reads_a_directory_of_the_package) {
   tdict_tree *flat = NULL, *tree = NULL;
   tdict_open_options o = tdict_open_options_default();
@@ -65,6 +67,46 @@ CASE(memmap_reads_lazy_stacks_and_values_of_the_package) {
   assert_string_equal(value.text, "{\"k\":[1,2.5,null]}");
   assert_int_equal(value.kind, TDICT_VALUE_JSON);
   tdict_release(tree);
+}
+
+/* A stack along dimension 1 below a tree: the trees keep dimension 0 only. */
+CASE(memmap_reads_stacks_along_other_dimensions) {
+  folder f = folder_create();
+  static const char member[] =
+      TD_META("\"a\":" TD_LEAF("torch.uint8", "[2,1]") ",\"n\":{\"type\":\"TensorDict\"},", "[2]");
+  tdict_tree *tree = NULL, *stack = NULL;
+  write_text_below(
+      &f, "meta.json",
+      TD_META("\"s\":{\"type\":\"LazyStackedTensorDict\"},\"x\":" TD_LEAF("torch.uint8", "[2,3]") ",", "[2,3]"));
+  write_text_below(&f, "x.memmap", "123456");
+  write_text_below(&f, "s/meta.json",
+                   "{\"_type\":\"<class 'tensordict._lazy.LazyStackedTensorDict'>\",\"stack_dim\":1}");
+  for (int i = 0; i < 3; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "s/%d/meta.json", i);
+    write_text_below(&f, name, member);
+    snprintf(name, sizeof name, "s/%d/a.memmap", i);
+    write_text_below(&f, name, "ab");
+    snprintf(name, sizeof name, "s/%d/n/meta.json", i);
+    write_text_below(&f, name, TD_META("", "[2,5]"));
+  }
+  td_ok(tdict_open(f.path, NULL, &tree, err));
+  assert_int_equal(tdict_batch_ndim(tree), 1);
+  assert_int_equal(tdict_batch_size(tree)[0], 2);
+  td_ok(tdict_get_tree(tree, "s", &stack, err));
+  assert_int_equal(tdict_batch_ndim(stack), 1);
+  assert_int_equal(tdict_num_keys(stack), 3);
+  td_ok(tdict_get_tree(tree, "s.2.n", &stack, err));
+  assert_int_equal(tdict_batch_ndim(stack), 2);
+  tdict_release(tree);
+  /* The values of a column have the batch size of the tree, so the stack cannot be read beside them. */
+  write_text_below(&f, "c/meta.json", "{" VALUE_TYPE("NonTensorStack") ",\"stack_dim\":0,\"data\":[\"a\",\"b\"]}");
+  write_text_below(&f, "meta.json",
+                   TD_META("\"c\":{\"type\":\"NonTensorStack\"},\"s\":{\"type\":\"LazyStackedTensorDict\"},", "[2]"));
+  write_text_below(&f, "s/meta.json",
+                   "{\"_type\":\"<class 'tensordict._lazy.LazyStackedTensorDict'>\",\"stack_dim\":0}");
+  refuse(f.path, TDICT_ENOTSUP, "a lazy stack in a tree with a column of values");
+  remove_all(f.path);
 }
 
 /* Writes and opens random trees. */
@@ -199,7 +241,6 @@ static const attack attacks[] = {
     {"{\"_type\":\"<class 'tensordict._lazy.LazyStackedTensorDict'>\",\"stack_dim\":1}", TDICT_EFORMAT,
      "stack_dim is 1, but the trees of the stack have 0 batch dimensions"},
 };
-#define VALUE_TYPE(name) "\"_type\":\"<class 'tensordict.tensorclass." name "'>\""
 
 /* Makes the files beside the meta.json of the attacks. */
 static void make_surroundings(const folder *f) {
