@@ -206,8 +206,8 @@ typedef struct tdict_save_options {
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
   /** Used if a MEMMAP directory replaces a directory on a file system that cannot exchange two names. If true, no
-   *  directory has the name for a moment. A process that is killed then leaves the old directory under a temporary name.
-   *  If false (default), the call returns #TDICT_ENOTSUP. */
+   *  directory has the name for a moment. A process that is killed then leaves the old directory under a temporary
+   *  name. If false (default), the call returns #TDICT_ENOTSUP. */
   bool allows_gap;
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
