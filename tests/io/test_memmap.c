@@ -338,6 +338,26 @@ CASE(memmap_reads_larger_files_and_old_names) {
   remove_all(f.path);
 }
 
+CASE(memmap_maps_sparse_files) {
+  folder f = folder_create();
+  const int64_t bytes = 5ll << 30;
+  char meta[PATH_BYTES];
+  tdict_tree *tree = NULL;
+  tdict_tensor *x = NULL;
+  const int fd = open(in(&f, "x.memmap"), O_CREAT | O_WRONLY, 0600);
+  assert_int_equal(ftruncate(fd, bytes), 0);
+  assert_int_equal(pwrite(fd, "z", 1, bytes - 1), 1);
+  close(fd);
+  snprintf(meta, sizeof meta, TD_META("\"x\":" TD_LEAF("torch.uint8", "[%lld]") ",", "[]"), (long long)bytes);
+  write_text_below(&f, "meta.json", meta);
+  td_ok(tdict_open(f.path, NULL, &tree, err));
+  td_ok(tdict_get(tree, "x", &x, err));
+  assert_int_equal(((const char *)tdict_tensor_const_data(x))[bytes - 1], 'z');
+  assert_int_equal(((const char *)tdict_tensor_const_data(x))[bytes / 2], 0);
+  tdict_release(tree);
+  remove_all(f.path);
+}
+
 /* 10,000 files need few descriptors, for tdict_open() and for tdict_load(). */
 CASE(memmap_of_many_files_needs_few_descriptors) {
   enum { COUNT = 10000 };
