@@ -14,9 +14,14 @@
 
 enum { MOST_BYTES = 1 << 30, MOST_TRIES = 100, MOST_NAME = 200 };
 
-static tdict_status fail_io(const tdict_folder *folder, const char *verb, int code, tdict_error *err) {
-  tdict_fail_native(err, TDICT_EIO, code, "%s: the file cannot be %s: %s", folder->what, verb, strerror(code));
+tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, const char *verb, int code,
+                               tdict_error *err) {
+  tdict_fail_native(err, TDICT_EIO, code, "%s: the %s cannot be %s: %s", folder->what, noun, verb, strerror(code));
   return tdict_error_at(err, TDICT_EIO, folder->path);
+}
+
+static tdict_status fail_io(const tdict_folder *folder, const char *verb, int code, tdict_error *err) {
+  return tdict_folder_fail(folder, "file", verb, code, err);
 }
 
 uint64_t tdict_output_unique(void) {
@@ -42,7 +47,7 @@ static tdict_status look_at_old_file(tdict_folder *folder, tdict_error *err) {
   return tdict_error_at(err, TDICT_EFORMAT, folder->path);
 }
 
-tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path, tdict_error *err) {
+tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, const char *path, tdict_error *err) {
   char folder_path[4096];
   const char *slash = strrchr(path, '/');
   const char *name = slash ? slash + 1 : path;
@@ -56,8 +61,12 @@ tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const cha
   memcpy(folder_path, length ? path : ".", length ? length : 1);
   folder_path[length ? length : 1] = 0;
   folder->fd = open(folder_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder->fd < 0) return fail_io(folder, "created", errno, err);
-  tdict_status status = look_at_old_file(folder, err);
+  return folder->fd < 0 ? fail_io(folder, "created", errno, err) : TDICT_OK;
+}
+
+tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path, tdict_error *err) {
+  tdict_status status = tdict_folder_open_parent(folder, what, path, err);
+  if (status == TDICT_OK) status = look_at_old_file(folder, err);
   if (status != TDICT_OK) tdict_folder_close(folder);
   return status;
 }
@@ -86,10 +95,14 @@ static int create(tdict_output *out, const tdict_folder *folder) {
   return code;
 }
 
+void tdict_output_name_temporary(char name[TDICT_OUTPUT_NAME_BYTES], const char *base) {
+  snprintf(name, TDICT_OUTPUT_NAME_BYTES, ".%s.%016" PRIx64 ".tmp", base, tdict_output_unique());
+}
+
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err) {
   int code = EEXIST;
   for (int i = 0; i < MOST_TRIES && code == EEXIST; i++) {
-    snprintf(out->name, sizeof out->name, ".%s.%016" PRIx64 ".tmp", folder->name, tdict_output_unique());
+    tdict_output_name_temporary(out->name, folder->name);
     code = create(out, folder);
   }
   return code ? fail_io(folder, "created", code, err) : TDICT_OK;
@@ -142,4 +155,24 @@ tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error
   }
   *is_named = true;
   return tdict_folder_flush(folder, err);
+}
+
+tdict_status tdict_output_file(const char *what, const char *path, tdict_output_writer write, void *user,
+                               tdict_error *err) {
+  tdict_folder folder;
+  tdict_output to;
+  bool is_named = false;
+  tdict_status status = tdict_folder_open(&folder, what, path, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_output_create_temporary(&to, &folder, err);
+  if (status == TDICT_OK) {
+    status = write(user, &to, err);
+    if (status == TDICT_OK) status = tdict_output_close(&to, err);
+    if (status == TDICT_OK)
+      status = tdict_output_replace(&to, &is_named, err);
+    else
+      tdict_output_discard(&to);
+  }
+  tdict_folder_close(&folder);
+  return status;
 }

@@ -21,6 +21,12 @@ typedef struct tdict_folder {
 /* Opens the folder of a path. Returns TDICT_EINVAL if the path ends with a slash or is empty, TDICT_EFORMAT if the path
  * names something that is neither a regular file nor a symbolic link, and TDICT_EIO. */
 tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path, tdict_error *err);
+/* Opens the folder of a path like tdict_folder_open(), but ignores what is at the path now. */
+tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, const char *path, tdict_error *err);
+/* Returns TDICT_EIO with the errno `code` and a message such as "save: the file cannot be renamed: <text of code>".
+ * `noun` and `verb` are "file" and "renamed". */
+tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, const char *verb, int code,
+                               tdict_error *err);
 /* Waits until the names of all files in the folder are on the disk. Returns TDICT_EIO. */
 tdict_status tdict_folder_flush(const tdict_folder *folder, tdict_error *err);
 void tdict_folder_close(tdict_folder *folder);
@@ -50,6 +56,13 @@ void tdict_output_discard(tdict_output *out);
 /* Renames a closed file to folder->name, and waits until the new name is on the disk. Returns TDICT_EIO. If the rename
  * fails, removes the file. Sets *is_named to true if the rename succeeded, also if the call then fails. */
 tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error *err);
+/* Writes a temporary name, ".NAME.<16 digits>.tmp", for a file beside the file `base`. */
+void tdict_output_name_temporary(char name[TDICT_OUTPUT_NAME_BYTES], const char *base);
+/* Writes a new file with `write`, and gives the file the name `path`. On failure, an old file at the path is unchanged,
+ * and the new file is removed. Returns the errors of `write` and of the functions above. */
+typedef tdict_status (*tdict_output_writer)(void *user, tdict_output *to, tdict_error *err);
+tdict_status tdict_output_file(const char *what, const char *path, tdict_output_writer write, void *user,
+                               tdict_error *err);
 /* Returns a number that differs in each call, also in other processes with high probability. */
 uint64_t tdict_output_unique(void);
 

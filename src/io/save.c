@@ -8,6 +8,8 @@
 #include "base/options.h"
 #include "io/numpy/numpy.h"
 #include "io/safetensors/safetensors.h"
+#include "io/tensordict/archive.h"
+#include "io/tensordict/tensordict.h"
 #include "tdict/ragged.h"
 #include "tdict/transfer.h"
 #include "tdict/unbatched.h"
@@ -24,8 +26,7 @@ static tdict_status find_device(void *user, const tdict_entry *entry, tdict_erro
   return status;
 }
 
-/* Returns the tree itself with a new reference if all tensors are in host memory, else a copy in host memory. */
-static tdict_status get_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
+tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
                                   tdict_error *err) {
   bool is_on_device = false;
   tdict_status status = tdict_walk(tree, find_device, &is_on_device, err);
@@ -54,9 +55,18 @@ static int32_t format_of_path(const char *path) {
 }
 
 static tdict_status write_tree(const tdict_save_request *request, tdict_error *err) {
+  if (request->options->max_shard_bytes && request->options->format != TDICT_FORMAT_SAFETENSORS)
+    return tdict_fail(err, TDICT_EINVAL, "%s: max_shard_bytes is set, but only safetensors files have shards",
+                      request->what);
   switch (request->options->format) {
   case TDICT_FORMAT_SAFETENSORS:
     return tdict_safetensors_save(request, err);
+  case TDICT_FORMAT_MEMMAP:
+    return tdict_memmap_save(request, err);
+  case TDICT_FORMAT_CONSOLIDATED:
+    return tdict_consolidated_save(request, err);
+  case TDICT_FORMAT_TDZ:
+    return tdict_archive_save(request, err);
   case TDICT_FORMAT_NPY:
     return tdict_npy_save(request, err);
   case TDICT_FORMAT_NPZ:
@@ -75,7 +85,7 @@ tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tr
   if (!path || !tree) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "tree" : "path");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "save_options", err);
   if (o.format == TDICT_FORMAT_AUTO) o.format = format_of_path(path);
-  if (status == TDICT_OK) status = get_host_tree(what, context, tree, &host, err);
+  if (status == TDICT_OK) status = tdict_save_host_tree(what, context, tree, &host, err);
   if (status != TDICT_OK) return status;
   const tdict_save_request request = {what, path, host, &o};
   status = write_tree(&request, err);

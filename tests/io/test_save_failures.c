@@ -1,82 +1,9 @@
 /* Tests tdict_save() with failing system calls and in processes that are killed: the old file or the new file stays, and
  * a call that fails leaves nothing else. The linker's --wrap sends the calls of the library through this file. */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
+#include "faults.h"
 
-#include "files.h"
-
-/* What happens at a call of the library. */
-typedef enum fault { FAULT_NONE, FAULT_FAIL, FAULT_KILL_BEFORE, FAULT_KILL_AFTER } fault;
-static fault chosen;
-static int fault_at = -1, calls; /* the fault happens at call number fault_at, and the calls are counted */
-static int fault_errno = EIO;
-static const char *fault_call; /* name of the call that failed */
-static bool writes_little;     /* pwrite() writes 7 bytes at most, and each second call is interrupted */
-
-/* Returns true if this call must fail. */
-static bool begin_call(const char *name) {
-  if (chosen == FAULT_NONE || calls++ != fault_at) return false;
-  if (chosen == FAULT_KILL_BEFORE) raise(SIGKILL);
-  fault_call = name;
-  errno = fault_errno;
-  return chosen == FAULT_FAIL;
-}
-static void end_call(void) {
-  if (chosen == FAULT_KILL_AFTER && calls == fault_at + 1) raise(SIGKILL);
-}
-#define WRAP(type, name, parameters, arguments)  \
-  type __real_##name parameters;                 \
-  type __wrap_##name parameters;                 \
-  type __wrap_##name parameters {                \
-    if (begin_call(#name)) return (type)-1;      \
-    const type result = __real_##name arguments; \
-    end_call();                                  \
-    return result;                               \
-  }
-WRAP(int, fsync, (int fd), (fd))                                                /* __wrap_fsync */
-WRAP(int, renameat, (int a, const char *b, int c, const char *d), (a, b, c, d)) /* __wrap_renameat */
-WRAP(int, fchmod, (int fd, mode_t mode), (fd, mode))                            /* __wrap_fchmod */
-WRAP(int, fstatat, (int fd, const char *name, struct stat *out, int flags), (fd, name, out, flags)) /* __wrap_fstatat */
-int __real_openat(int at, const char *name, int flags, ...);
-int __wrap_openat(int at, const char *name, int flags, mode_t mode);
-int __wrap_openat(int at, const char *name, int flags, mode_t mode) {
-  if (begin_call("openat")) return -1;
-  const int fd = __real_openat(at, name, flags, mode);
-  end_call();
-  return fd;
-}
-int __real_open(const char *name, int flags, ...);
-int __wrap_open(const char *name, int flags, mode_t mode);
-int __wrap_open(const char *name, int flags, mode_t mode) {
-  if (begin_call("open")) return -1;
-  const int fd = __real_open(name, flags, mode);
-  end_call();
-  return fd;
-}
-int __real_close(int fd);
-int __wrap_close(int fd);
-int __wrap_close(int fd) {
-  const bool fails = begin_call("close");
-  const int code = errno, result = __real_close(fd);
-  end_call();
-  if (fails) errno = code;
-  return fails ? -1 : result;
-}
-ssize_t __real_pwrite(int fd, const void *bytes, size_t count, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t offset) {
-  static int rounds;
-  if (begin_call("pwrite")) return -1;
-  if (writes_little && rounds++ % 2) {
-    errno = EINTR;
-    return -1;
-  }
-  const ssize_t result = __real_pwrite(fd, bytes, writes_little && count > 7 ? 7 : count, offset);
-  end_call();
-  return result;
-}
+/* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
+ * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
 
 static tdict_tree *tree_of(float first) {
   tdict_tree *tree = NULL;
@@ -127,10 +54,7 @@ static void world_remove(world *w) {
 }
 
 static tdict_status save_with_fault(world *w, fault what, int at, tdict_error *error) {
-  chosen = what;
-  fault_at = at;
-  calls = 0;
-  fault_call = NULL;
+  begin_faults(what, at);
   tdict_status status = tdict_save(NULL, w->path, w->new, &w->o, error);
   chosen = FAULT_NONE;
   return status;
