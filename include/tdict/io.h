@@ -125,12 +125,11 @@ static inline tdict_load_options tdict_load_options_default(void) {
  *  @param[in]  device   As in tdict_to_device().
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
- *  @return #TDICT_OK; errors of tdict_open(); errors of tdict_to_device(); #TDICT_EIO elements cannot be read, and
- *          err->native is the errno, or 0 if the file was shortened. err->path is then the path of the leaf in the
- *          tree, and the message has the file and the byte. #TDICT_EINVAL the rows are not inside the tree, or an
- *          option must not be set; #TDICT_ESHAPE the selected leaves have different numbers of rows, a tensor has no
- *          dimensions, or no leaf has rows; #TDICT_ECANCELLED the function `progress` returned false. For errors before
- *          the first element is read, err->path is a file.
+ *  @return #TDICT_OK; errors of tdict_open(); errors of tdict_to_device(); #TDICT_EINVAL the rows are not inside the
+ *          tree, or an option must not be set; #TDICT_ESHAPE the selected leaves have different numbers of rows, a
+ *          tensor has no dimensions, or no leaf has rows; #TDICT_ECANCELLED the function `progress` returned false;
+ *          #TDICT_EIO elements cannot be read. In the last case, err->path is the path of the leaf in the tree, and the
+ *          message has the file and the byte. The field err->native is the errno, or 0 if the file was shortened.
  *  @note Cost: as tdict_open(), plus one read of the selected elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_load(tdict_context *context, const char *path, tdict_device device,
                                                   const tdict_load_options *options, tdict_tree **out,

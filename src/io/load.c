@@ -79,6 +79,7 @@ static tdict_status start_load(tdict_context *context, tdict_start *start, const
   tdict_contents_init(&l.contents, start->what, path);
   status = build_source(&l, &source, err);
   start->src = source;
+  start->reads_files = true;
   if (status == TDICT_OK) status = tdict_start_call(context, start, &l.transfer, future, err);
   tdict_contents_close(&l.contents);
   tdict_load_progress_release(l.progress);

@@ -322,7 +322,8 @@ static void choose_work(starter *s) {
                                                    .num_slots = s->engine->num_slots,
                                                    .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
-                                                   .caller_waits = start->caller_waits});
+                                                   .caller_waits = start->caller_waits,
+                                                   .reads_files = start->reads_files});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
   if (others > 0) tdict_pool_wake(s->engine->config.pool, others);
