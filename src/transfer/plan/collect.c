@@ -138,7 +138,7 @@ static void choose_way_in(collector *c, tdict_item *item) {
  * threads. */
 static void choose_way_out(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_D2H;
-  bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned;
+  bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned; /* false for a sink */
   item->way = pinned && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
 }
 
@@ -147,7 +147,7 @@ static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, 
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
   item->src_plain = !tdict_storage_is_unloaded(item->src->storage) && tdict_uniform_is_plain(item->src);
-  item->dst_plain = !item->dst || tdict_uniform_is_plain(item->dst);
+  item->dst_plain = !item->dst || (!tdict_storage_is_unloaded(item->dst->storage) && tdict_uniform_is_plain(item->dst));
   if (from_host && to_host) {
     item->way = TDICT_WAY_HOST;
     return TDICT_OK;
