@@ -130,8 +130,9 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *  Shards. @p path must end with ".safetensors.index.json". The shards are beside the index, and their names begin with
  *  the name of the index without this ending. Each save uses new names, and the index is replaced last. Shards of an
  *  earlier save stay, so that trees and readers that use them still work. If the call fails, it removes the new shards.
- *  @param[in] context  Needed if a tensor is on a device. The call then first copies the whole tree to host memory. May
- *                      be NULL for trees in host memory.
+ *  @param[in] context  Needed if a tensor is on a device. Threads of the context write large pieces of the tensors in
+ *                      parallel. The bytes of device tensors go through the staging ring, and need no other host
+ *                      memory. NULL is allowed for trees in host memory: the calling thread then writes.
  *  @param[in] tree     Borrowed for the call. The call waits for transfers that write the tensors.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EIO a system call failed, err->path is @p path and err->native is the errno (for example
@@ -143,7 +144,7 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *          tensor is on a device, or a transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM.
  *          If the folder could not be flushed after the rename, the call returns #TDICT_EIO and the new file is in
  *          place.
- *  @note Cost: one write of all elements, on the calling thread. */
+ *  @note Cost: one write of all elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);
 

@@ -1,4 +1,4 @@
-/* Implements tdict_save(): brings the tree to host memory, and calls the writer of the format. Owns nothing.
+/* Implements tdict_save(): calls the writer of the format. Owns nothing.
  * Thread-safe. */
 #include "io/request.h"
 
@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "io/safetensors/safetensors.h"
+#include "ops/visit.h"
 #include "tdict/ragged.h"
 #include "tdict/transfer.h"
 #include "tdict/unbatched.h"
@@ -23,18 +24,28 @@ static tdict_status find_device(void *user, const tdict_entry *entry, tdict_erro
   return status;
 }
 
-/* Returns the tree itself with a new reference if all tensors are in host memory, else a copy in host memory. */
-static tdict_status get_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
-                                  tdict_error *err) {
+/* Returns true if the writer of the format can write tensors on devices. */
+static bool writes_devices(int32_t format) { return format == TDICT_FORMAT_SAFETENSORS; }
+
+/* Sets request->tree to a new reference: the tree itself, or a copy in host memory if the writer needs one. Sets
+ * request->context to NULL if the calling thread must write. */
+static tdict_status prepare_tree(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
+                                 tdict_error *err) {
   bool is_on_device = false;
+  tdict_tree *host = NULL;
   tdict_status status = tdict_walk(tree, find_device, &is_on_device, err);
   if (status != TDICT_OK) return status;
-  if (!is_on_device) {
-    *out = tdict_retain(tree);
-    return TDICT_OK;
-  }
-  if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", what);
-  return tdict_to_device(context, tree, tdict_cpu(), NULL, out, err);
+  if (is_on_device && !context)
+    return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", request->what);
+  if (is_on_device && !writes_devices(request->options->format))
+    status = tdict_to_device(context, tree, tdict_cpu(), NULL, &host, err);
+  else
+    host = tdict_retain(tree);
+  /* In a forked process, the threads of the context do not exist. */
+  const bool has_threads = context && tdict_context_pool(context);
+  request->tree = host;
+  request->context = has_threads || is_on_device ? context : NULL;
+  return status;
 }
 
 /* Returns the format of the end of a path. */
@@ -62,18 +73,28 @@ static tdict_status write_tree(const tdict_save_request *request, tdict_error *e
   }
 }
 
+tdict_status tdict_save_request_run(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
+                                    tdict_error *err) {
+  tdict_status status = prepare_tree(request, context, tree, err);
+  if (status != TDICT_OK) return status;
+  status = write_tree(request, err);
+  tdict_release((tdict_tree *)(uintptr_t)request->tree);
+  return status;
+}
+
+tdict_status tdict_save_read_options(const char *what, const char *path, const tdict_tree *tree,
+                                     const tdict_save_options *options, tdict_save_options *out, tdict_error *err) {
+  *out = tdict_save_options_default();
+  if (!path || !tree) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "tree" : "path");
+  tdict_status status = tdict_options_read(out, sizeof *out, options, "save_options", err);
+  if (status == TDICT_OK && out->format == TDICT_FORMAT_AUTO) out->format = format_of_path(path);
+  return status;
+}
+
 tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                         const tdict_save_options *options, tdict_error *err) {
-  static const char what[] = "save";
-  tdict_save_options o = tdict_save_options_default();
-  tdict_tree *host = NULL;
-  if (!path || !tree) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "tree" : "path");
-  tdict_status status = tdict_options_read(&o, sizeof o, options, "save_options", err);
-  if (o.format == TDICT_FORMAT_AUTO) o.format = format_of_path(path);
-  if (status == TDICT_OK) status = get_host_tree(what, context, tree, &host, err);
-  if (status != TDICT_OK) return status;
-  const tdict_save_request request = {what, path, host, &o};
-  status = write_tree(&request, err);
-  tdict_release(host);
-  return status;
+  tdict_save_options o;
+  tdict_save_request request = {.what = "save", .path = path, .options = &o};
+  tdict_status status = tdict_save_read_options(request.what, path, tree, options, &o, err);
+  return status == TDICT_OK ? tdict_save_request_run(&request, context, tree, err) : status;
 }
