@@ -168,7 +168,6 @@ tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chu
   uint32_t number = chunk->first;
   tdict_status status = TDICT_OK;
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &number, &p);) {
-    *error_item = p.number;
     if (goes_to_sink(p.item))
       status = write_sink(p.item, p.begin, slot + p.at, p.end - p.begin, err);
     else if (p.item->dst_plain)
@@ -176,6 +175,7 @@ tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chu
     else
       (void)!copy_rows(p.item, true, false,
                        &(tdict_pair_part){p.item->dst_data, shift_back(slot + p.at, p.begin), p.begin, p.end}, NULL);
+    if (status != TDICT_OK) *error_item = p.number;
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
   return status;
