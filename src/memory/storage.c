@@ -22,8 +22,8 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 
 /* The data of an unloaded storage begins at this number plus the address of the storage's record. If addresses have 64
  * bits, the number is 2^55. On processors with 48-bit addresses, no program has memory there, so a wrong access fails
- * at once. The record's address makes the addresses of different storages differ, because the plan of a transfer hashes
- * the addresses of leaves. */
+ * at once. The plan of a transfer hashes the addresses of leaves, so the data addresses of different storages must
+ * differ. */
 #define UNLOADED_ADDRESS (UINTPTR_MAX / 512 + 1)
 
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
@@ -197,7 +197,7 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
-  /* If the lock is held here, a thread of the parent process held the lock at the fork. The lists may be half changed,
+  /* If the lock is held here, a thread of the parent process held the lock at the fork. The lists can be half changed,
    * so ignore the lists. */
   if (atomic_load_explicit(&s->lock, memory_order_relaxed)) {
     s->uses = NULL;
@@ -224,8 +224,9 @@ void tdict_storage_release(tdict_storage *s) {
 }
 
 /* The locks of the marks and of the uses are held briefly, so other threads spin. A locked word has LOCKED_BIT set and
- * contains the id of the holder's process. After a fork, the holder may not exist in the child. The child then takes
- * over the lock and drops the list, because transfers and streams belong to the parent. */
+ * contains the id of the holder's process. If another thread held the lock during a fork, this thread does not exist in
+ * the child. The child then takes over the lock and drops the list, because transfers and streams belong to the
+ * parent. */
 #define LOCKED_BIT ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 
@@ -271,8 +272,8 @@ void tdict_storage_attach(tdict_fence_node *node) {
   unlock_marks(node->storage, node);
 }
 
-/* Removes a mark. If the storage has no other mark, a single exchange suffices: new marks are added in front, so the
- * `next` of this node remains NULL. */
+/* Removes a mark. If the storage has no other mark, a single exchange removes the mark. New marks are added in front,
+ * so the `next` of this node remains NULL. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
   uintptr_t own = (uintptr_t)node;
@@ -309,7 +310,7 @@ void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(voi
 static void lock_uses(tdict_storage *s) {
   uintptr_t none;
   if (lock_word(&s->lock, &none)) return;
-  s->uses = NULL; /* lock_word() took over the lock from the parent process: the lists may be half changed */
+  s->uses = NULL; /* lock_word() took over the lock from the parent process: the lists can be half changed */
   s->filler = NULL;
   s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;
@@ -344,8 +345,8 @@ static void prune_uses(tdict_storage *s) {
   atomic_store_explicit(&s->busy_uses, kept, memory_order_release);
 }
 
-/* Returns an unfinished use with a new reference, or NULL if there is none. If `to_write` is false, only the filler
- * counts. The use remains in the list for other waiters. */
+/* Returns an unfinished use with a new reference, or NULL if every use is finished. If `to_write` is false, only the
+ * filler counts. The use remains in the list for other waiters. */
 static tdict_fence *find_use(tdict_storage *s, bool to_write) {
   if (tdict_storage_has_no_uses(s)) return NULL;
   lock_uses(s);

@@ -225,8 +225,8 @@ static void mark_sources(tdict_future *t, conflict_search *g) {
   }
 }
 
-/* Collects the fillers of all sources. A filler is work that a stream of the program queued before the storage was
- * made. The work may still write the bytes, so the copies wait for the work. */
+/* Collects the fillers of all sources. A filler is work that the program queued on a stream before the storage was
+ * created. The work may still write the bytes, so the copies wait for the work. */
 static void gather_fillers(tdict_future *t, conflict_search *g) {
   for (uint32_t i = 0; i < t->plan.num_items && !g->no_memory; i++)
     if (t->plan.nodes[i].storage) tdict_storage_each_use(t->plan.nodes[i].storage, false, gather_use, g);

@@ -62,7 +62,7 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
   return true;
 }
 
-/* Makes room for `more` items and leaves. On failure, the plan's items and leaves are unchanged. */
+/* Reserves space for `more` items and leaves. On failure, the plan's items and leaves are unchanged. */
 static bool reserve_items(tdict_plan *p, uint32_t more) {
   size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
   if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
@@ -85,9 +85,9 @@ static bool reserve_items(tdict_plan *p, uint32_t more) {
   return true;
 }
 
-/* Returns true if the GPU can read the tensor directly. The flags of the storage are not sufficient: the memory may be
- * pinned by another driver, or the program's claim may be false. The last result is stored, because consecutive leaves
- * often share a storage. */
+/* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
+ * memory may be pinned by another driver, or the program's claim may be false. The last result is stored, because
+ * consecutive leaves often share a storage. */
 static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
@@ -354,7 +354,7 @@ static void choose_action(const collector *c, tdict_object_step *step) {
   step->action = step->pin || step->move ? TDICT_OBJECT_HOOK : can_flatten ? TDICT_OBJECT_FLAT : TDICT_OBJECT_KEEP;
 }
 
-/* Makes room for all leaves of a node at once. */
+/* Reserves space for all leaves of a node at once. */
 static bool reserve_node(collector *c, const tdict_tree *node) {
   c->plan->some_locked |= tdict_node_is_locked(node);
   return reserve_items(c->plan, node->keys->num_live);
@@ -496,9 +496,9 @@ static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   return c->kept_depth || (keep && !c->flat_depth && tdict_keep_matches(keep, cursor));
 }
 
-/* Collects a consolidated tree as one item, the bytes of its storage, and sets *done to true. If the leaves must be
- * collected one by one, returns TDICT_OK without changing *done. If the tree cannot be copied, the leaves are collected
- * one by one, too, so that the error has the path of a leaf. */
+/* Collects a consolidated tree as one item, the bytes of its storage, and sets *done to true. If these bytes are
+ * already in place, adds no item. If the leaves must be collected one by one, returns TDICT_OK without changing *done.
+ * If the tree cannot be copied, the leaves are collected one by one, too, so that the error has the path of a leaf. */
 static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;

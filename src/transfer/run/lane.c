@@ -289,8 +289,8 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) 
   return status;
 }
 
-/* Returns slots that a copy still reads to the ring as busy slots. A thread that needs a slot then need not wait until
- * another thread resumes the lane. */
+/* Returns to the ring, as busy slots, the slots that a copy still reads. A thread that needs a slot then need not wait
+ * until another thread resumes the lane. */
 void tdict_lane_pause(tdict_lane *lane) {
   int kept = 0;
   for (int i = 0; i < lane->count; i++) {

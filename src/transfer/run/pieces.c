@@ -21,7 +21,7 @@ typedef struct piece {
   const tdict_item *item;
   uint32_t number;
   size_t begin, end; /* byte range of the leaf, in C order */
-  size_t at;         /* offset from the chunk's begin */
+  size_t at;         /* offset from the start of the chunk */
 } piece;
 
 /* Writes the next piece to *out and advances *number, which starts at chunk->first. Returns false at the end. */
