@@ -175,7 +175,16 @@ typedef enum tdict_file_format {
   TDICT_FORMAT_NPZ           /**< NumPy's zip file of arrays, without compression */
 } tdict_file_format;
 
-/** Options of tdict_save(). */
+/** Where tdict_save_async() keeps the copy of a tree, see tdict/saving.h. */
+typedef enum tdict_snapshot {
+  /** On the device if all tensors are on one device and the device has room, else in host memory (default). */
+  TDICT_SNAPSHOT_AUTO,
+  /** On the device. If the device has no room, the call returns #TDICT_ENOMEM. */
+  TDICT_SNAPSHOT_DEVICE,
+  TDICT_SNAPSHOT_HOST /**< in pinned host memory of the context */
+} tdict_snapshot;
+
+/** Options of tdict_save() and tdict_save_async(). */
 typedef struct tdict_save_options {
   size_t struct_size;
   /** Writes shards of at most this number of bytes of elements, and an index. A larger tensor has a shard of its own. 0
@@ -186,10 +195,12 @@ typedef struct tdict_save_options {
    *  entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
-  /** For a MEMMAP directory that replaces a directory, on a file system that cannot exchange two names. true: for a
-   *  moment, no directory has the name, and a process that is killed then leaves the old directory under a temporary
-   *  name. false (default): the call returns #TDICT_ENOTSUP. */
+  /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such a
+   *  file system, no directory has the name for a moment. If the process is killed in this moment, the old directory
+   *  stays under a temporary name. false (default): on such a file system, the call returns #TDICT_ENOTSUP. */
   bool allows_gap;
+  const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call. NULL (default) */
+  int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;

@@ -12,6 +12,8 @@
 
 #include "tdict/io.h"
 
+struct tdict_save_request;
+
 /* The folder of a file that is to be written. */
 typedef struct tdict_folder {
   const char *what, *path; /* the name of the public call and the path that the program gave, for messages; borrowed */
@@ -62,12 +64,12 @@ typedef struct tdict_output_part {
   const char *name;           /* for messages; borrowed */
   uint64_t offset;            /* of the first element in the file */
 } tdict_output_part;
-/* Writes the elements of tensors in C order. Continues at the end of the last part. Threads of the context copy device
- * tensors into the staging ring and write the slots in parallel, so a tensor needs no other host memory. If `context` is
- * NULL, the calling thread writes, and all tensors must be in host memory. Returns the errors of
+/* Writes the elements of tensors in C order. Continues at the end of the last part. Threads of request->context copy
+ * device tensors into the staging ring and write the slots in parallel, so a tensor needs no other host memory. Without
+ * a context, the calling thread writes, and all tensors must be in host memory. Returns the errors of
  * tdict_output_write_tensor() and of transfers. */
-tdict_status tdict_output_write_parts(tdict_output *out, tdict_context *context, const tdict_output_part *parts,
-                                      size_t count, tdict_error *err);
+tdict_status tdict_output_write_parts(tdict_output *out, const struct tdict_save_request *request,
+                                      const tdict_output_part *parts, size_t count, tdict_error *err);
 /* Waits until the bytes are on the disk, and closes the file. Returns TDICT_EIO. */
 tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
 /* Closes and removes the file. */

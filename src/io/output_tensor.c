@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "io/contents.h"
 #include "io/output.h"
+#include "io/request.h"
 #include "tdict/transfer.h"
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
@@ -83,14 +84,17 @@ static tdict_status add_pair(const tdict_output_part *part, size_t number, tdict
 }
 
 /* Writes all parts by one transfer. */
-static tdict_status transfer_parts(tdict_storage *file, tdict_context *context, const tdict_output_part *parts,
-                                   size_t count, tdict_error *err) {
+static tdict_status transfer_parts(tdict_storage *file, const tdict_save_request *request,
+                                   const tdict_output_part *parts, size_t count, tdict_error *err) {
+  tdict_transfer_options o = tdict_transfer_options_default();
   tdict_tree *src = NULL, *dst = NULL;
   tdict_status status = tdict_create(0, NULL, &src, err);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &dst, err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++)
     if (parts[i].tensor->numel) status = add_pair(&parts[i], i, file, src, dst, err);
-  if (status == TDICT_OK) status = tdict_transfer_into(context, dst, src, NULL, err);
+  o.num_threads = request->num_threads;
+  o.after = request->options->after;
+  if (status == TDICT_OK) status = tdict_transfer_into(request->context, dst, src, &o, err);
   tdict_release(src);
   tdict_release(dst);
   return status;
@@ -108,21 +112,21 @@ static tdict_status explain(const tdict_output *to, const file_sink *sink, const
   return (tdict_status)why->status;
 }
 
-tdict_status tdict_output_write_parts(tdict_output *out, tdict_context *context, const tdict_output_part *parts,
-                                      size_t count, tdict_error *err) {
+tdict_status tdict_output_write_parts(tdict_output *out, const tdict_save_request *request,
+                                      const tdict_output_part *parts, size_t count, tdict_error *err) {
   file_sink sink = {.to = out};
   tdict_storage *file = NULL;
   tdict_error why = {0};
   tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < count && status == TDICT_OK && !context; i++) {
+  for (size_t i = 0; i < count && status == TDICT_OK && !request->context; i++) {
     out->offset = parts[i].offset;
     status = tdict_output_write_tensor(out, parts[i].tensor, parts[i].name, err);
   }
-  if (!count || !context) return status;
+  if (!count || !request->context) return status;
   out->offset = parts[count - 1].offset + tdict_tensor_nbytes(parts[count - 1].tensor);
   status =
       tdict_storage_create_sink(&(tdict_storage_writer){write_bytes, NULL, &sink}, (size_t)out->offset, &file, &why);
-  if (status == TDICT_OK) status = transfer_parts(file, context, parts, count, &why);
+  if (status == TDICT_OK) status = transfer_parts(file, request, parts, count, &why);
   tdict_storage_release(file);
   return status == TDICT_OK ? status : explain(out, &sink, parts, count, &why, err);
 }

@@ -1,6 +1,7 @@
 /* Tests tdict_save() with failing system calls and in processes that are killed: the old file or the new file stays, and
  * a call that fails leaves nothing else. The linker's --wrap sends the calls of the library through this file. */
 #include "faults.h"
+#include "tdict/saving.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
@@ -32,7 +33,7 @@ static bool is_tree(const char *path, const tdict_tree *wanted) {
 }
 
 /* How the new tree is saved. */
-typedef enum way { ON_CALLER, BY_THREADS, FROM_DEVICE, NUM_SAVE_WAYS } way;
+typedef enum way { ON_CALLER, BY_THREADS, FROM_DEVICE, IN_BACKGROUND, NUM_SAVE_WAYS } way;
 typedef struct world {
   folder f;
   way how;
@@ -53,7 +54,7 @@ static void world_start(world *w) {
     return;
   }
   o.num_threads = 3;
-  o.device = w->how == FROM_DEVICE ? tdict_sim(0) : tdict_cpu();
+  o.device = w->how >= FROM_DEVICE ? tdict_sim(0) : tdict_cpu();
   td_ok(tdict_context_create(&o, &w->context, err));
   td_ok(tdict_to_device(w->context, w->new, o.device, NULL, &w->source, err));
 }
@@ -77,7 +78,15 @@ static void world_remove(world *w) {
 
 static tdict_status save_with_fault(world *w, fault what, int at, tdict_error *error) {
   begin_faults(what, at);
-  tdict_status status = tdict_save(w->context, w->path, w->source, &w->o, error);
+  tdict_status status;
+  if (w->how == IN_BACKGROUND) {
+    tdict_saving *saving = NULL;
+    td_ok(tdict_save_async(w->context, w->path, w->source, &w->o, &saving, err));
+    status = tdict_saving_wait(saving, error);
+    tdict_saving_release(saving);
+  } else {
+    status = tdict_save(w->context, w->path, w->source, &w->o, error);
+  }
   chosen = FAULT_NONE;
   return status;
 }
@@ -127,6 +136,10 @@ CASE(save_cleans_up_after_failing_calls_of_device_trees) {
   fail_each_call(false, FROM_DEVICE, ENOSPC);
   fail_each_call(true, FROM_DEVICE, EIO);
 }
+CASE(save_cleans_up_after_failing_calls_in_the_background) {
+  fail_each_call(false, IN_BACKGROUND, ENOSPC);
+  fail_each_call(true, IN_BACKGROUND, EIO);
+}
 CASE(save_cleans_up_after_failing_calls_of_shards) { fail_each_call(true, ON_CALLER, ENOSPC); }
 
 CASE(save_continues_after_short_and_interrupted_writes) {
@@ -175,4 +188,5 @@ static void kill_at_each_call(bool shards, way how) {
 CASE(save_killed_leaves_the_old_file_or_the_new_file) { kill_at_each_call(false, ON_CALLER); }
 CASE(save_killed_leaves_the_old_index_or_the_new_index) { kill_at_each_call(true, ON_CALLER); }
 CASE(save_killed_while_threads_write) { kill_at_each_call(false, BY_THREADS); }
+CASE(save_killed_in_the_background) { kill_at_each_call(false, IN_BACKGROUND); }
 CASE(save_killed_while_a_device_tree_is_written) { kill_at_each_call(true, FROM_DEVICE); }

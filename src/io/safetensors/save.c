@@ -10,27 +10,28 @@ static const char index_end[] = ".safetensors.index.json";
 enum { MAX_SHARDS = 99999 };
 
 /* Writes and flushes one new file. On failure, removes the file. */
-static tdict_status write_file(const tdict_out_file *file, tdict_context *context, tdict_output *to, tdict_error *err) {
-  tdict_status status = tdict_safetensors_write(file, context, to, err);
+static tdict_status write_file(const tdict_out_file *file, const tdict_save_request *request, tdict_output *to,
+                               tdict_error *err) {
+  tdict_status status = tdict_safetensors_write(file, request, to, err);
   if (status == TDICT_OK) status = tdict_output_close(to, err);
   if (status != TDICT_OK) tdict_output_discard(to);
   return status;
 }
 
-static tdict_status save_file(const tdict_out_tree *tree, tdict_context *context, const tdict_folder *folder,
+static tdict_status save_file(const tdict_out_tree *tree, const tdict_save_request *request, const tdict_folder *folder,
                               tdict_error *err) {
   const tdict_out_file file = {tree->tensors, tree->num_tensors, &tree->structure};
   tdict_output to;
   bool is_named = false;
   tdict_status status = tdict_output_create_temporary(&to, folder, err);
-  if (status == TDICT_OK) status = write_file(&file, context, &to, err);
+  if (status == TDICT_OK) status = write_file(&file, request, &to, err);
   return status == TDICT_OK ? tdict_output_replace(&to, &is_named, err) : status;
 }
 
 /* The shards of one save. */
 typedef struct shards {
   const tdict_out_tree *tree;
-  tdict_context *context;
+  const tdict_save_request *request;
   const tdict_folder *folder;
   size_t count;      /* number of shards */
   uint64_t unique;   /* part of the names */
@@ -75,7 +76,7 @@ static tdict_status write_shard(shards *s, size_t i, tdict_error *err) {
   char name[TDICT_OUTPUT_NAME_BYTES];
   name_shard(s, i, name, sizeof name);
   tdict_status status = tdict_output_create(&s->last, s->folder, name, err);
-  return status == TDICT_OK ? write_file(&file, s->context, &s->last, err) : status;
+  return status == TDICT_OK ? write_file(&file, s->request, &s->last, err) : status;
 }
 
 static void remove_shards(shards *s, size_t count) {
@@ -126,7 +127,7 @@ static tdict_status replace_index(const shards *s, bool *is_named, tdict_error *
 
 static tdict_status save_shards(const tdict_out_tree *tree, const tdict_save_request *request,
                                 const tdict_folder *folder, tdict_error *err) {
-  shards s = {.tree = tree, .context = request->context, .folder = folder, .unique = tdict_output_unique()};
+  shards s = {.tree = tree, .request = request, .folder = folder, .unique = tdict_output_unique()};
   size_t written = 0;
   bool is_named = false;
   tdict_status status = divide(&s, request->options->max_shard_bytes, err);
@@ -154,7 +155,7 @@ static tdict_status save_tree(const tdict_out_tree *tree, const tdict_save_reque
   folder.is_cancelled = request->is_cancelled;
   if (has_shards) status = check_index_name(&folder, err);
   if (status == TDICT_OK)
-    status = has_shards ? save_shards(tree, request, &folder, err) : save_file(tree, request->context, &folder, err);
+    status = has_shards ? save_shards(tree, request, &folder, err) : save_file(tree, request, &folder, err);
   tdict_folder_close(&folder);
   return status;
 }

@@ -32,7 +32,7 @@ static void write_header(const tdict_out_file *file, tdict_io_text *text) {
 }
 
 /* Writes the elements, which follow the header. */
-static tdict_status write_elements(const tdict_out_file *file, tdict_context *context, tdict_output *to,
+static tdict_status write_elements(const tdict_out_file *file, const tdict_save_request *request, tdict_output *to,
                                    tdict_error *err) {
   tdict_output_part *parts = malloc((file->num_tensors + 1) * sizeof *parts);
   uint64_t offset = to->offset;
@@ -43,12 +43,12 @@ static tdict_status write_elements(const tdict_out_file *file, tdict_context *co
     parts[i] = (tdict_output_part){file->tensors[i].tensor, file->tensors[i].name, offset};
     offset += tdict_tensor_bytes(file->tensors[i].tensor);
   }
-  tdict_status status = tdict_output_write_parts(to, context, parts, file->num_tensors, err);
+  tdict_status status = tdict_output_write_parts(to, request, parts, file->num_tensors, err);
   free(parts);
   return status;
 }
 
-tdict_status tdict_safetensors_write(const tdict_out_file *file, tdict_context *context, tdict_output *to,
+tdict_status tdict_safetensors_write(const tdict_out_file *file, const tdict_save_request *request, tdict_output *to,
                                      tdict_error *err) {
   const char *what = to->folder->what, *path = to->folder->path;
   tdict_io_text header = {0};
@@ -63,7 +63,7 @@ tdict_status tdict_safetensors_write(const tdict_out_file *file, tdict_context *
   for (int i = 0; i < TDICT_SAFETENSORS_PREFIX; i++) length[i] = (char)(header.length >> 8 * i & 0xff);
   if (status == TDICT_OK) status = tdict_output_write(to, length, sizeof length, err);
   if (status == TDICT_OK) status = tdict_output_write(to, header.bytes, header.length, err);
-  if (status == TDICT_OK) status = write_elements(file, context, to, err);
+  if (status == TDICT_OK) status = write_elements(file, request, to, err);
   tdict_io_text_reset(&header);
   return status;
 }

@@ -216,6 +216,7 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
+  if (r->copies) return false;
   if (at.type != r->device.type || at.index != r->device.index) return false;
   if (tdict_storage_is_unloaded(t->storage)) return false;
   if (at.type == TDICT_DEVICE_SIM && !tdict_devices_own_storage(r->devices, t->storage)) return false;
