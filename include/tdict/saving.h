@@ -5,7 +5,8 @@
  * library then writes the snapshot to the file. So the program waits only for the snapshot, and may change the tree while
  * the file is written. The option `snapshot` says where the snapshot is:
  * - On the device. This needs as much free device memory as the tree. The copies take milliseconds.
- * - In pinned host memory of the context. The first snapshot also allocates this memory, which can take seconds.
+ * - In pinned host memory of the context. The first snapshot also allocates this memory, which can take seconds. In a
+ *   context without devices, the snapshot is in ordinary host memory, which is not kept.
  * When the file is written, the context keeps the memory of the snapshot for the next save and for transfers. To free
  * this memory, call tdict_context_trim() for the device, or for tdict_cpu().
  *

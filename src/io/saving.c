@@ -23,20 +23,27 @@ struct tdict_saving {
   tdict_log *log;
   char *path; /* owned */
   tdict_save_options options;
-  pthread_mutex_t lock;   /* guards: snapshot */
+  pthread_mutex_t lock;   /* guards: snapshot, has_ended, is_released */
   tdict_future *snapshot; /* retained; NULL after the file was written, so that the memory of the copy is free */
+  bool has_ended;         /* the save has its outcome */
+  bool is_released;       /* the program has dropped the handle */
   tdict_tree *tree;       /* retained: a tree without tensors, which needs no snapshot; else NULL */
   _Atomic(bool) is_cancelled, error_was_reported; /* relaxed */
   tdict_latch copied, ended;
   tdict_error copy_error, error; /* constant after the latches `copied` and `ended` are open */
 };
 
+/* Call when the save has ended and the program has dropped the handle. */
+static void log_unreported_error(const tdict_saving *s) {
+  const tdict_error *e = &s->error;
+  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&s->error_was_reported, memory_order_relaxed))
+    return;
+  tdict_log_write(s->log, TDICT_LOG_ERROR, "a save failed and no call returned its error: %s at '%s': %s",
+                  tdict_status_name((tdict_status)e->status), e->path, e->message);
+}
+
 static void drop(tdict_saving *s) {
   if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
-  const tdict_error *e = &s->error;
-  if (e->status && e->status != TDICT_ECANCELLED && !atomic_load_explicit(&s->error_was_reported, memory_order_relaxed))
-    tdict_log_write(s->log, TDICT_LOG_ERROR, "a save failed and no call returned its error: %s at '%s': %s",
-                    tdict_status_name((tdict_status)e->status), e->path, e->message);
   tdict_future_release(s->snapshot);
   tdict_release(s->tree);
   tdict_latch_destroy(&s->copied);
@@ -56,13 +63,16 @@ static tdict_future *hold_snapshot(tdict_saving *s) {
   return f;
 }
 
-/* Frees the memory of the copy. */
-static void drop_snapshot(tdict_saving *s) {
+/* Makes the outcome final and frees the memory of the copy. */
+static void settle(tdict_saving *s) {
   pthread_mutex_lock(&s->lock);
   tdict_future *f = s->snapshot;
+  const bool is_released = s->is_released;
   s->snapshot = NULL;
+  s->has_ended = true;
   pthread_mutex_unlock(&s->lock);
   tdict_future_release(f);
+  if (is_released) log_unreported_error(s);
 }
 
 static tdict_status write_copy(tdict_saving *s, const tdict_tree *tree, tdict_error *err) {
@@ -84,19 +94,23 @@ static void *run(void *argument) {
   tdict_latch_open(&s->copied);
   if (!s->error.status) (void)!write_copy(s, tree, &s->error);
   tdict_release(tree);
-  drop_snapshot(s);
+  settle(s);
   tdict_engine_end_job(tdict_context_engine(s->context), &s->job);
   tdict_latch_open(&s->ended);
   drop(s);
   return NULL;
 }
 
-/* Starts the copies to a device or to pinned host memory. */
+/* Starts the copies to a device or to host memory. */
 static tdict_status start_copies(tdict_saving *s, const tdict_tree *tree, tdict_device device, tdict_error *err) {
+  const bool to_host = device.type == TDICT_DEVICE_CPU;
   tdict_start start = {.what = what, .src = tree, .device = device, .copies = true};
   start.options = tdict_transfer_options_default();
   start.options.after = s->options.after;
-  start.options.pinned_result = device.type == TDICT_DEVICE_CPU;
+  start.options.pinned_result = to_host;
+  tdict_status status = tdict_start_transfer(s->context, &start, &s->snapshot, err);
+  if (status != TDICT_ENODEVICE || !to_host) return status;
+  start.options.pinned_result = false; /* a context without devices has no pinned memory */
   return tdict_start_transfer(s->context, &start, &s->snapshot, err);
 }
 
@@ -215,5 +229,11 @@ void tdict_saving_cancel(tdict_saving *saving) {
 }
 
 void tdict_saving_release(tdict_saving *saving) {
-  if (saving && !tdict_forkmark_forked(saving->mark)) drop(saving);
+  if (!saving || tdict_forkmark_forked(saving->mark)) return;
+  pthread_mutex_lock(&saving->lock);
+  const bool has_ended = saving->has_ended;
+  saving->is_released = true;
+  pthread_mutex_unlock(&saving->lock);
+  if (has_ended) log_unreported_error(saving);
+  drop(saving);
 }
