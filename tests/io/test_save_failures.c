@@ -1,5 +1,9 @@
 /* Tests tdict_save() with failing system calls and in processes that are killed: the old file or the new file stays, and
  * a call that fails leaves nothing else. The linker's --wrap sends the calls of the library through this file. */
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
 #include "faults.h"
 #include "tdict/saving.h"
 
@@ -190,3 +194,49 @@ CASE(save_killed_leaves_the_old_index_or_the_new_index) { kill_at_each_call(true
 CASE(save_killed_while_threads_write) { kill_at_each_call(false, BY_THREADS); }
 CASE(save_killed_in_the_background) { kill_at_each_call(false, IN_BACKGROUND); }
 CASE(save_killed_while_a_device_tree_is_written) { kill_at_each_call(true, FROM_DEVICE); }
+
+/* A file system of 1 MiB if the process may mount one, else a limit of the size of files. */
+static void limit_disk(const char *path) {
+  if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+      mount("none", path, "tmpfs", 0, "size=1m") == 0)
+    return;
+  signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit limit = {1 << 20, 1 << 20};
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+CASE(save_reports_a_full_disk) {
+  enum { FLOATS = 1 << 20 };
+  for (way how = ON_CALLER; how < NUM_SAVE_WAYS; how++) {
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child) {
+      int status;
+      assert_int_equal(waitpid(child, &status, 0), child);
+      assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+      continue;
+    }
+    folder f = folder_create();
+    limit_disk(f.path);
+    world w = {.f = f, .how = how, .new = tree_of(1), .old = tree_of(-1), .o = tdict_save_options_default()};
+    snprintf(w.path, sizeof w.path, "%s", in(&f, "m.safetensors"));
+    td_ok(tdict_save(NULL, w.path, w.old, &w.o, err));
+    tdict_tensor *large = NULL;
+    tdict_error error;
+    td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(FLOATS), NULL, &large, err));
+    td_ok(tdict_set(w.new, "large", large, err));
+    tdict_tensor_release(large);
+    world_start(&w);
+    bool good = true;
+    for (int round = 0; round < 2; round++) { /* the first save leaves nothing that fills the disk */
+      good &= save_with_fault(&w, FAULT_NONE, 0, &error) == TDICT_EIO;
+      good &= (error.native == ENOSPC || error.native == EFBIG) && strstr(error.message, strerror(error.native));
+      good &= strcmp(error.path, w.path) == 0 && folder_count(&f, NULL) == 1 && is_tree(w.path, w.old);
+    }
+    td_ok(tdict_delete(w.new, "large", err));
+    td_ok(tdict_save(w.context, w.path, w.new, &w.o, err));
+    good &= is_tree(w.path, w.new);
+    if (umount(f.path) != 0) folder_empty(&f);
+    good &= rmdir(f.path) == 0;
+    _exit(good ? 0 : 1);
+  }
+}
