@@ -195,8 +195,8 @@ typedef struct tdict_save_options {
    *  entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
-  /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such a
-   *  file system, no directory has the name for a moment. If the process is killed in this moment, the old directory
+  /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such
+   *  a file system, no directory has the name for a moment. If the process is killed in this moment, the old directory
    *  stays under a temporary name. false (default): on such a file system, the call returns #TDICT_ENOTSUP. */
   bool allows_gap;
   const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call. NULL (default) */

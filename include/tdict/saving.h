@@ -2,20 +2,20 @@
  * does not include this header.
  *
  * Snapshot. tdict_save_async() first copies the tensors to other memory. The copy is called snapshot. A thread of the
- * library then writes the snapshot to the file. So the program waits only for the snapshot, and may change the tree while
- * the file is written. The option `snapshot` says where the snapshot is:
+ * library then writes the snapshot to the file. So the program waits only for the snapshot, and may change the tree
+ * while the file is written. The option `snapshot` says where the snapshot is:
  * - On the device. This needs as much free device memory as the tree. The copies take milliseconds.
- * - In pinned host memory of the context. The first snapshot also allocates this memory, which can take seconds. In a
+ * - In pinned host memory of the context. The first snapshot also allocates this memory, which takes longer. In a
  *   context without devices, the snapshot is in ordinary host memory, which is not kept.
  * When the file is written, the context keeps the memory of the snapshot for the next save and for transfers. To free
  * this memory, call tdict_context_trim() for the device, or for tdict_cpu().
  *
  * Order. The saves of a context write one after another, in the order of their calls. Each save has a snapshot of its
  * own, so start a save only after an earlier save has ended if memory is short.
- * Threads. A save writes on one thread of its own, and uses no thread of the context's pool for writing. Device bytes go
- * through a few slots of the staging ring, so transfers of the program continue.
- * Context. tdict_context_destroy() waits until all saves of the context have ended. A program that exits without waiting
- * stops the save, and the old file stays.
+ * Threads. A save writes on one thread of its own, and uses no thread of the context's pool for writing. Device bytes
+ * go through a few slots of the staging ring, so transfers of the program continue.
+ * Context. tdict_context_destroy() waits until all saves of the context have ended. A program that exits without
+ * waiting stops the save, and the old file stays.
  * Thread rule: any thread may call any function of this header. */
 #ifndef TDICT_SAVING_H
 #define TDICT_SAVING_H
@@ -36,14 +36,14 @@ typedef struct tdict_saving tdict_saving;
  *  tdict_tensor_data() and later transfers wait for the snapshot by themselves.
  *  @param[in]  context  Makes the snapshot. Must not be NULL.
  *  @param[in]  path     Copied.
- *  @param[in]  tree     Borrowed for the call. The snapshot waits for earlier transfers that write the tensors. If work on
- *                       a stream writes the tensors, set the option `after`, as for tdict_to_device_async().
+ *  @param[in]  tree     Borrowed for the call. The snapshot waits for earlier transfers that write the tensors. If work
+ *                       on a stream writes the tensors, set the option `after`, as for tdict_to_device_async().
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New handle, released with tdict_saving_release(), written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a wrong option, or the option TDICT_SNAPSHOT_DEVICE for a tree whose
- *          tensors are not all on one device; errors of tdict_to_device_async(), for example #TDICT_ENOMEM if the
- *          context's limit of pinned bytes is too low for the snapshot. All other errors of tdict_save() are returned by
- *          tdict_saving_wait().
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a wrong option, or the option TDICT_SNAPSHOT_DEVICE for a tree
+ *          whose tensors are not all on one device; errors of tdict_to_device_async(), for example #TDICT_ENOMEM if the
+ *          context's limit of pinned bytes is too low for the snapshot. All other errors of tdict_save() are returned
+ *          by tdict_saving_wait().
  *  @note Cost: O(keys), plus the memory of the snapshot. If the system cannot start a thread, the call saves the tree
  *        before it returns. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save_async(tdict_context *context, const char *path,
