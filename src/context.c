@@ -1,5 +1,5 @@
 /* Implements the context, which owns the log, the thread pool, the devices and the transfer engine. Passes each layer
- * the objects that the layer depends on. This is the only file that includes headers of every layer. Thread rule: see
+ * the objects that the layer depends on. This is the only file that may include headers of all layers. Thread rule: see
  * tdict/context.h. */
 #include "context.h"
 

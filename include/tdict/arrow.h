@@ -1,10 +1,11 @@
 /* Exchanges trees with Arrow libraries in the same process, such as pyarrow, nanoarrow, Polars and DuckDB.
  *
- * A tree with one batch dimension becomes a struct array. Each element of the batch is a row, and each key is a field:
+ * A tree with one batch dimension corresponds to a struct array. Each element of the batch is a row, and each key is a
+ * field:
  *
- * - A child tree is a struct. Further batch dimensions of the child become dimensions of its tensors.
+ * - A child tree is a struct. An imported child has one batch dimension, even if the exported child had more.
  * - Integers of 8 to 64 bits, F16, F32 and F64 have the same types in Arrow. An export shares contiguous tensors and
- *   copies strided tensors. An import shares the elements.
+ *   copies all other tensors. An import shares the elements if they are aligned and none of them is null.
  * - BOOL is Arrow's bool, which has one bit for each element. Exports and imports copy the elements.
  * - Each dimension of a tensor after the first is a fixed-size list. The outermost list is the second dimension.
  * - A ragged leaf is a list if its offsets are int32, and a large list if its offsets are int64. An export shares
@@ -15,25 +16,27 @@
  *
  * Exports only:
  *
- * - A column of JSON becomes utf8. Columns of integers, reals and bools become int64, float64 and bool. A column that
- *   mixes integers and reals becomes float64.
+ * - JSON values are exported as texts. A column of integers becomes int64, a column of reals becomes float64, and a
+ *   column of bools becomes bool. A column that mixes integers and reals becomes float64.
  * - A null value becomes a null of Arrow. A column that has only null values gets the null type.
  * - One value for the whole tree becomes a column that repeats the value in each row, as in TensorDict's to_arrow().
  *
  * Imports only:
  *
- * - The extension type arrow.fixed_shape_tensor becomes a tensor with its shape and permutation. Other extension types
- *   are read as their storage types.
- * - The null type becomes a column of null values.
- * - Tensors with nulls are copied. Ragged leaves are copied if they have elements in null rows.
+ * - The extension type arrow.fixed_shape_tensor becomes a tensor with the shape and permutation of the type. Other
+ *   extension types are read as their storage types.
+ * - A field of the null type becomes a column of null values, unless the option `nulls` is REFUSE.
+ * - A ragged leaf is copied if its null rows have elements.
  *
- * Exports refuse BF16, 8-bit floats, complex numbers, several lanes, unbatched tensors and objects of the program.
- * Exports also refuse columns of values that have several dimensions or mix other kinds of values, and trees with more
- * than 64 levels.
+ * Exports refuse BF16, 8-bit floats, complex numbers, dtypes with several lanes, unbatched tensors and objects of the
+ * program. Exports also refuse columns of values with several dimensions, and trees with more than 64 levels. A column
+ * of values may mix integers with reals, and texts with JSON. Exports refuse all other mixtures.
+ *
  * Imports refuse dictionary-encoded arrays, binary, dates, times, timestamps, durations, intervals, decimals, views,
- * maps, unions and run-end encoded arrays. Imports also refuse lists whose elements are not numbers, bools, or
- * fixed-size lists of numbers or bools. Imports also refuse more than 64 nested structs and lists, and tensors with
- * more than 32 dimensions.
+ * maps, unions and run-end encoded arrays. Imports also refuse lists whose elements are not numbers, bools, or fixed-
+ * size lists of numbers or bools. Imports also refuse more than 64 nested levels of structs and fixed-size lists, and
+ * tensors with more than 32 dimensions.
+ *
  * If a call refuses a leaf or a type, the call returns #TDICT_ENOTSUP, and the message gives the reason.
  *
  * Ownership of arrays follows Arrow's rules. The consumer calls `release` once, on any thread. The consumer may move a
@@ -41,13 +44,15 @@
  * released first. Arrow treats elements as constant: do not write to tensors while a consumer reads their elements.
  * Imported elements that are not copied are read-only, so tdict_tensor_data() returns NULL for their tensors. To get
  * elements that may be written, call tdict_clone_deep().
- * Each imported tensor that shares elements retains the whole array. The library releases the array after the last of
- * these tensors, on the thread that drops the last reference.
+ * Each imported tensor that shares elements retains the whole array. The library releases the array when the last
+ * reference to these tensors is dropped, on the thread that drops this reference. If no tensor shares elements, the
+ * import releases the array.
  *
  * Safety. An import checks the structure of an array: types, lengths, offsets, numbers of buffers and children, missing
  * buffers, list and text offsets, and UTF-8. The Arrow structs do not contain the sizes of buffers. The library
  * therefore cannot check that a buffer is as long as its array needs.
- * Thread rule: every function may be called from any thread. Two calls must not use the same struct at once. */
+ * Thread rule: every function may be called from any thread. Two calls must not use the same struct at once. No other
+ * thread may change a tree during its export. */
 #ifndef TDICT_ARROW_H
 #define TDICT_ARROW_H
 
@@ -133,15 +138,14 @@ struct ArrowArrayStream {
 
 /** @brief Exports a tree in host memory as a struct array.
  *
- *  The call first waits for transfers that write the tree. Cost: O(keys), plus the copies that the top of this header
- *  names.
+ *  The call waits for transfers that write the tree. Cost: O(keys), plus the copies that the top of this header names.
  *  @param[in]  tree    Borrowed. The batch size must have exactly one dimension; see tdict_reshape().
  *  @param[out] schema  Written on success only. The caller calls its `release`.
  *  @param[out] array   Written on success only. The caller calls its `release`.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or a transfer into a leaf has failed; #TDICT_ESHAPE the batch
  *          size does not have one dimension, or a leaf does not begin with the batch size; #TDICT_EWRONGDEVICE a leaf
  *          is on a device; #TDICT_ENOTSUP a leaf is refused, see the top of this header; #TDICT_EOVERFLOW a column of
- *          reals has an integer that float64 cannot hold, or a dimension is too large for Arrow; #TDICT_ENOMEM.
+ *          reals has an integer that float64 cannot hold exactly, or a dimension is too large for Arrow; #TDICT_ENOMEM.
  *          err->path names the leaf. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export(const tdict_tree *tree, struct ArrowSchema *schema,
                                                           struct ArrowArray *array, tdict_error *err);
@@ -161,32 +165,33 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_device(const tdict_tre
                                                                  struct ArrowDeviceArray *array, tdict_error *err);
 /** @brief Exports several trees as a stream of struct arrays, one array for each tree.
  *
- *  The call exports all trees at once, as tdict_arrow_export() does. The callbacks of the stream therefore return no
- *  error, except ENOMEM from `get_schema`.
+ *  The call exports all trees before it returns. The callbacks of the stream therefore return no error, except ENOMEM
+ *  from `get_schema`.
  *  @param[in]  trees   @p count trees, at least one; borrowed. All trees must have the same keys in the same order, and
- *                      the same types. The batch sizes may differ.
+ *                      the same Arrow types. The batch sizes may differ.
  *  @param[out] stream  Written on success only. The caller calls its `release`. Arrays that the consumer has obtained
  *                      stay valid after the release of the stream.
- *  @return The errors of tdict_arrow_export(); #TDICT_EINVAL also if there are no trees; #TDICT_EDTYPE the Arrow type
- *          of a tree differs from the type of tree 0, and the message has the number of the tree. */
+ *  @return The errors of tdict_arrow_export(); #TDICT_EINVAL also if there are no trees; #TDICT_EDTYPE the keys or
+ *          Arrow types of a tree differ from those of tree 0, and the message has the number of the tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_stream(const tdict_tree *const *trees, size_t count,
                                                                  struct ArrowArrayStream *stream, tdict_error *err);
 
 /** Chooses how an import handles nulls. */
 typedef enum tdict_arrow_nulls {
   TDICT_ARROW_NULLS_REFUSE, /**< a null is an error (default) */
-  /** Each element of a null row of a tensor gets the fill value. A null list becomes an empty row. A null text becomes
-   *  a null value. A null struct makes each of its fields null. */
+  /** Null elements of a tensor, and all elements of its null rows, get the fill value. A null list becomes an empty
+   *  row. A null text becomes a null value. A null struct makes each of its fields null. */
   TDICT_ARROW_NULLS_FILL,
-  /** As FILL. The result also has a tree of masks. For each leaf with null rows, this tree has a bool tensor at the
-   *  path of the leaf. The bool is true for rows that are not null. Nulls inside the rows of a list get no mask. */
+  /** As FILL. If there are null rows, the result also has a tree of masks. For each leaf with null rows, the tree of
+   *  masks has a bool tensor at the path of the leaf. The bool is true for rows that are not null. Nulls inside the
+   *  rows of a list get no mask. */
   TDICT_ARROW_NULLS_MASK
 } tdict_arrow_nulls;
 
 typedef struct tdict_arrow_import_options {
   size_t struct_size;
   int32_t nulls; /**< a tdict_arrow_nulls */
-  bool mask_all; /**< true, with MASK: makes masks for all leaves, so that all batches of a stream have the same keys */
+  bool mask_all; /**< true: all leaves get masks, so that all trees of a stream have the same keys; needs MASK */
   /** The value of null elements, converted as tdict_fill() does. NaN (default): null elements become NaN in float
    *  tensors, and 0 in other tensors. */
   double fill_value;
@@ -209,7 +214,7 @@ static inline tdict_arrow_import_options tdict_arrow_import_options_default(void
  *
  *  The array may be a slice of another array. A buffer that is not aligned to the size of its elements is copied. Cost:
  *  O(keys + offsets of lists and texts), plus the copies that this header names.
- *  @param[in]     schema   Borrowed for the call. The caller still releases the schema.
+ *  @param[in]     schema   Borrowed for the call.
  *  @param[in,out] array    On success, the library takes the array and sets `release` to NULL. Unchanged on failure.
  *  @param[in]     options  NULL for the defaults.
  *  @param[out]    out      New tree without a device. Written on success only.
@@ -225,12 +230,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import(const struct ArrowSche
 /** @brief Imports a struct array on a device.
  *
  *  If the array has a `sync_event`, the call first waits for this event. The call accepts all device types that
- *  tdict_arrow_export_device() writes. If the array is in device memory, the tree gets this device.
- *  For arrays in device memory, the library copies the offsets of lists. The library copies bools, texts and leaves
- *  with nulls through host memory. For the type #ARROW_DEVICE_CUDA_HOST, tensors that share elements are marked as
- *  pinned.
- *  Device memory that is not copied is memory of the program, as for tdict_tensor_from_data(). Transfers accept tensors
- *  in this memory, but tdict_tensor_copy() to the host returns #TDICT_EWRONGDEVICE.
+ *  tdict_arrow_export_device() writes. If the array is in device memory, the tree has the device of the array. For
+ *  arrays in device memory, the library always copies the offsets of lists. Bools and leaves with nulls are copied
+ *  through host memory, and texts are copied to host memory. For the type #ARROW_DEVICE_CUDA_HOST, tensors that share
+ *  elements are marked as pinned. Device memory that is not copied is memory of the program, as for
+ *  tdict_tensor_from_data(). Transfers accept tensors in this memory, but tdict_tensor_copy() to the host returns
+ *  #TDICT_EWRONGDEVICE.
  *  @param[in]     context  The context that has the device. Used only during the call.
  *  @param[in,out] array    On success, the library takes the array, as in tdict_arrow_import().
  *  @return The errors of tdict_arrow_import(); #TDICT_ENODEVICE the context does not have the device; #TDICT_ENOTSUP
@@ -252,11 +257,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_stream_next(struct ArrowArray
                                                                tdict_tree **out, tdict_error *err);
 /** @brief Reads all remaining arrays of a stream into one tree.
  *
- *  If the stream has one array, its elements are shared, as in tdict_arrow_import(). If the stream has several arrays,
- *  tdict_cat() concatenates their elements. If the stream has no array, the tree has the keys of the schema and no
- *  rows. With MASK, a leaf gets a mask if any array has null rows of the leaf.
- *  @return The errors of tdict_arrow_stream_next() and tdict_cat(). Arrays that the call read before a failure are
- *          lost. */
+ *  If the stream has one array, the tree shares the elements of the array as tdict_arrow_import() does. If the stream
+ *  has several arrays, tdict_cat() concatenates their elements. If the stream has no array, the tree has the keys of
+ *  the schema and no rows. With MASK, a leaf gets a mask if any array has null rows of the leaf.
+ *  @return The errors of tdict_arrow_stream_next() and tdict_cat(). After a failure, all arrays that the call has read
+ *          are released. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import_stream(struct ArrowArrayStream *stream,
                                                                  const tdict_arrow_import_options *options,
                                                                  tdict_tree **out, tdict_error *err);

@@ -9,8 +9,7 @@ TDICT_BEGIN_DECLS
 /** @brief Makes a shallow copy: new nodes that share the tensors and objects of @p tree.
  *
  *  Changes to the keys of either tree do not affect the other tree. Writes to elements are visible in both trees. The
- *  copy is not locked. During the call, other threads may read @p tree. Other threads may also change trees that
- *  earlier calls of tdict_clone() returned.
+ *  copy is not locked. During the call, other threads may read @p tree, and may change earlier clones of @p tree.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
  *  @note Cost: O(nodes), plus O(keys) of each node that has child trees. No element is read or copied. A node shares
@@ -19,15 +18,17 @@ TDICT_BEGIN_DECLS
  *        #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
 /** @brief Makes a deep copy: new nodes and new elements. Each new tensor is in C order. All new tensors in one memory
- *  share one storage.
+ *  share one storage, except tensors that hooks make. The copy is not locked.
  *
- *  If the type of an object has a `clone` hook, the hook copies the object. Otherwise the tensors of the object are
- *  copied. The copy is not locked.
+ *  The `clone` hook of a type copies its objects. If the type has no `clone` hook, the tensors of the object are
+ *  copied. The tensors are also copied if @p memory is set and the type has `flatten`, because the hook cannot allocate
+ *  from @p memory.
  *  @param[in]  memory  Memory of the copies. If NULL, a device tensor is copied within its own memory, and a host
  *                      tensor is copied to plain host memory.
  *  @param[out] out     New tree with one reference. Written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the errors of tdict_tensor_clone() and of objects,
- *          see tdict/object.h.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOTSUP the tensors are in more than 16 memories;
+ *          #TDICT_EOVERFLOW the size does not fit in 63 bits; #TDICT_ENOMEM; the errors of tdict_tensor_clone() and of
+ *          objects, see tdict/object.h.
  *  @note Cost: one copy of all bytes, plus O(tensors + nodes). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out,
                                                         tdict_error *err);
@@ -66,7 +67,6 @@ TDICT_API bool tdict_is_consolidated(const tdict_tree *tree);
 TDICT_API TDICT_NODISCARD tdict_status tdict_consolidated_bytes(const tdict_tree *tree, tdict_tensor **out,
                                                                 tdict_error *err);
 
-/** Options of tdict_compare(). */
 typedef struct tdict_compare_options {
   size_t struct_size;
   /** Element x of the first tree and element y of the second tree are equal if |x - y| <= absolute + relative*|y|. Both
@@ -93,20 +93,20 @@ typedef struct tdict_difference {
  *
  *  The devices, locks and strides of the trees may differ. Tensors on a device are copied to the host one after
  *  another.
- *  Two objects of the same type are compared by their tensors. Leaves of tdict/nontensor.h are compared by their
- *  values.
+ *  Two different objects of one type are compared by their tensors. Leaves of tdict/nontensor.h are compared by their
+ *  values. An object is always equal to itself.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out  The first difference. If there is no difference, `differs` is false. Written on success only.
  *  @return #TDICT_OK, also if the trees differ; #TDICT_EINVAL a NULL pointer, a negative tolerance, or a tensor with
  *          lost bytes (see tdict/transfer.h), and err->path names the tensor; #TDICT_EWRONGDEVICE a tensor is in device
- *          memory that belongs to the program and to no context; #TDICT_ENOTSUP two objects of a type without
- *          `flatten`; #TDICT_ENOMEM; #TDICT_EDEVICE.
+ *          memory of the program (see tdict_tensor_from_data()); #TDICT_ENOTSUP two different objects have a type
+ *          without `flatten`; #TDICT_ENOMEM; #TDICT_EDEVICE; the errors of `flatten`.
  *  @note Cost: O(keys), plus one read of the elements before the first difference. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);
-/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. A tree with lost
- *  bytes (see tdict/transfer.h) is not equal to any tree, not even to itself. */
+/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. A tree with a
+ *  tensor whose bytes are lost (see tdict/transfer.h) is not equal to any tree, not even to itself. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 
 TDICT_END_DECLS

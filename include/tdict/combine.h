@@ -2,16 +2,20 @@
  *
  * The trees must have the same keys, in any order. Tensors at the same path must have the same dtype and be on the same
  * device. The result has the key order of the first tree, and is not locked. All new tensors in one memory share one
- * storage, except masks and ragged leaves. Objects are joined as tdict/object.h describes.
- * If a child of the first tree has additional batch dimensions, the same child of the result has these dimensions too.
- * The result and its children have the devices of the first tree and its children. If the option `memory` is set, the
- * device of `memory` replaces each of these devices. The result of tdict_pack_sequence() has no batch dimensions and no
- * device.
- * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The functions allocate one
- * storage per memory, one block for the structs of all tensors, and one block per node. The functions that write into
- * `dst` allocate only temporary lists, and views of the rows of ragged leaves. Hooks of objects may allocate more.
+ * storage, except masks, ragged leaves, and tensors that hooks make. tdict_pack_sequence() refuses objects. The other
+ * functions join objects as tdict/object.h describes. If a child of the first tree has additional batch dimensions, the
+ * child of the result at the same path has these dimensions too. The result and its children have the devices of the
+ * first tree and its children. If the option `memory` is set, the device of `memory` replaces each of these devices.
+ * The result of tdict_pack_sequence() and its children have no batch dimensions and no device.
+ *
+ * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The functions that make a
+ * new tree allocate one storage per memory, one block for the structs of all tensors, and one block per node. The
+ * functions that write into `dst` allocate only temporary lists, and views of the rows of ragged leaves. Hooks of
+ * objects can allocate more.
+ *
  * A program can change a child tree so that a tensor of the child no longer begins with the batch size of the parent
  * (see tdict/tree.h). All functions except tdict_pack_sequence() then return #TDICT_ESHAPE.
+ *
  * Thread rule: as in tdict/tree.h. The functions read the trees of `items` and write `dst`. */
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H
@@ -26,8 +30,8 @@ typedef struct tdict_join_options {
   /** Stack: position of the new batch dimension. Cat: the dimension along which trees are joined. Negative values count
    *  from the end. Default 0. */
   int32_t dim;
-  /** Memory of the result. NULL (default): tensors on a device are joined in the memory of the first tree, other
-   *  tensors in plain host memory. */
+  /** Memory of the result. NULL (default): tensors on a device are joined in the memory of the first tree's tensor, and
+   *  other tensors in plain host memory. */
   tdict_memory *memory;
   /** true: if the tensors at a key differ in the size of their first dimension, tdict_stack() makes a ragged leaf
    *  (tdict/ragged.h). If `ragged` is true, tdict_cat(), tdict_stack_into(), tdict_cat_into() and tdict_pad_sequence()
@@ -59,9 +63,11 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *          trees; #TDICT_ETYPE if the entries at a key differ in kind (tensor, tree, object) or in the type of the
  *          object; #TDICT_ESHAPE if batch sizes or shapes differ, or if a ragged leaf would be in a child tree with a
  *          batch dimension; #TDICT_EDTYPE if dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on
- *          different devices; #TDICT_ENOTSUP if `ragged` is set and an object has no `stack` hook; #TDICT_ENOMEM; the
- *          errors of objects, see tdict/object.h. err->path names the key, and the message gives the index of the tree
- *          in @p items. */
+ *          different devices, or if `memory` is NULL and the first tree's tensor is in device memory of the program;
+ *          #TDICT_ENOTSUP if the result would be in more than 16 memories; #TDICT_ENOTSUP also if `ragged` is set and
+ *          the tensors of an object are used instead of its `stack` hook; #TDICT_EOVERFLOW if the size of the result
+ *          does not fit in 63 bits; #TDICT_ENOMEM; the errors of objects, see tdict/object.h. err->path names the key,
+ *          and the message gives the index of the tree in @p items. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);
@@ -69,19 +75,20 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *item
  *
  *  The batch sizes of the trees may differ only in this dimension. In the result, the size of this dimension is the sum
  *  of the sizes in the trees.
- *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EOVERFLOW if the sum is too
- *          large. */
+ *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EOVERFLOW also if the sum is
+ *          too large. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);
 /** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p dst.
  *
  *  Addresses of elements of @p dst stay valid, and @p dst may be locked. The call checks all tensors before it writes
  *  the first byte. If tensors of @p dst share bytes, these bytes keep the values that are written last.
- *  @param[in] options  Only `dim` is used; `memory` is ignored.
+ *  @param[in] options  `dim` is used, and `memory` is ignored. `ragged` and `masks` must not be set.
  *  @param[in,out] dst  Must have the keys of the trees in @p items, and the batch size, shapes and dtypes of the
  *          result.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EREADONLY if a tensor of @p
- *          dst is read-only. */
+ *          dst is read-only; #TDICT_EWRONGDEVICE also as tdict_tensor_copy(); #TDICT_ENOTSUP also if a leaf that cannot
+ *          be written in place, such as a text, would change. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, tdict_tree *dst,
                                                         tdict_error *err);
@@ -101,8 +108,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *i
  *  tensor. For bool, 0 is false and every other number is true.
  *
  *  If the option `masks` is set, the result also has a tree of masks at the path `masks`. The tree of masks has one
- *  bool tensor for each tensor of the result, at the same path. The shape of each mask is the batch size of the result.
- *  A mask is true where an element belongs to a sequence, and false in the padding. All masks share one storage.
+ *  bool tensor for each tensor of the result, at the same path. The tree of masks also has the values of the result.
+ *  The shape of each mask is the batch size of the result. A mask is true where an element belongs to a sequence, and
+ *  false in the padding. All masks share one storage.
  *  @param[in] options  Only `memory` and `masks` are used; `dim` must be 0, and `ragged` false.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL if a tree has no batch dimension; #TDICT_EOVERFLOW if an
  *          integer dtype cannot hold @p value; #TDICT_ENOTSUP if a tensor is on a device and the bytes of the padding
@@ -116,10 +124,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pad_sequence(const tdict_tree *cons
 /** Options of tdict_pack_sequence(). */
 typedef struct tdict_pack_options {
   size_t struct_size;
-  const char *cu_seqlens;         /**< path of the offsets in the result; default "cu_seqlens" */
-  const char *max_seqlen;         /**< path of the largest length in the result; default "max_seqlen" */
-  const char *position_ids;       /**< path of the positions in the result; NULL (default): no positions */
-  const char *const *stack_paths; /**< paths of tensors to stack, not to concatenate */
+  const char *cu_seqlens;         /**< path of the tensor of offsets; default "cu_seqlens" */
+  const char *max_seqlen;         /**< path of the tensor that holds the largest length; default "max_seqlen" */
+  const char *position_ids;       /**< path of the tensor of positions; NULL (default): no positions */
+  const char *const *stack_paths; /**< paths of tensors that are stacked instead of concatenated */
   size_t num_stack_paths;
   /** Size of the first dimension of the concatenated tensors. Elements after the last sequence are set to `pad_value`.
    *  0 (default): the sum of the lengths. */
@@ -138,13 +146,14 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
   o.max_seqlen = "max_seqlen";
   return o;
 }
-/** @brief Concatenates sequences of different lengths without padding. Attention kernels for variable lengths read this
- *  layout.
+/** @brief Concatenates sequences of different lengths, without padding between sequences. Attention kernels for
+ *  sequences of variable length read this layout.
  *
  *  Each tree is one sequence. The first dimension of its tensors is the sequence dimension. The size of this dimension
  *  is the length of the sequence. In one tree, all tensors with a sequence dimension must have the same length. The
- *  call concatenates these tensors of all trees, with shape [sum of lengths, ...]. Tensors without dimensions and
- *  tensors at `stack_paths` have no sequence dimension. The call stacks these tensors, with shape [count, ...].
+ *  call concatenates the tensors of all trees at each path into a tensor of shape [sum of lengths, ...]. Tensors
+ *  without dimensions and tensors at `stack_paths` have no sequence dimension. The call stacks such tensors into a
+ *  tensor of shape [count, ...].
  *
  *  The result also has these int32 tensors:
  *  - `cu_seqlens` of shape [count + 1]: 0, the first length, the sum of the first two lengths, and so on;
@@ -156,8 +165,7 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
  *  set, this number replaces count in the shapes. If both are set, the shapes do not depend on the lengths. Elements
  *  that belong to no sequence are set to `pad_value`, or to 0 in `position_ids`.
  *
- *  The trees of the result have no batch dimension and no device. All tensors of the result share one storage. Each
- *  element of the source trees is copied once.
+ *  All tensors of the result share one storage. Each element of the source trees is copied once.
  *  @param[in] items  @p count trees in host memory, borrowed. The call does not use the batch sizes of the trees.
  *  @param[in] options  NULL for the defaults. The strings are borrowed for the call.
  *  @param[out] out  New tree, owned by the caller; written on success only.

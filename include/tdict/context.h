@@ -20,8 +20,8 @@ typedef struct tdict_context_options {
   /** The default device of the context. All zero (default) means "auto": cuda:0 if present, else sim:0 if `sim` is set,
    *  else the cpu. */
   tdict_device device;
-  /** Number of threads in the pool, 1 to 1024. -1 (default): one thread for each CPU in the process's affinity mask,
-   *  but at least 8. The threads of the pool block all signals. */
+  /** Number of threads in the pool, 1 to 1024. -1 (default): one thread for each CPU in the affinity mask of the thread
+   *  that creates the context, but at least 8. The threads of the pool block all signals. */
   int32_t num_threads;
   size_t staging_bytes; /**< bytes of each device's pinned staging ring; default 64 MiB, at least 64 KiB */
   /** Maximum number of bytes in the pool of pinned memory. Freed bytes that the pool keeps for reuse also count. 0
@@ -29,16 +29,16 @@ typedef struct tdict_context_options {
   size_t pinned_bytes;
   /** Maximum number of freed bytes that each device keeps for reuse. Default: SIZE_MAX, which means no limit. */
   size_t device_cache_bytes;
-  /** Receives log messages; NULL (default): no log. The library calls `log` on any thread. `log` must not call the
-   *  library, because the library may hold a lock during the call. tdict_context_destroy() waits until running calls of
+  /** Receives log messages; NULL (default): no log. The library can call `log` on any thread. `log` must not call the
+   *  library, because the library can hold a lock during the call. tdict_context_destroy() waits until running calls of
    *  `log` have returned. The library does not call `log` after tdict_context_destroy(). */
   void (*log)(void *user, int32_t level, const char *text);
   void *user; /**< passed to `log` */
   /** Path of a tuning table that `tdict-bench tune` wrote; NULL (default): the built-in table.
    *  tdict_context_create() reads the file. */
   const char *tuning_file;
-  /** Options of simulated devices, which are added to the context. Borrowed for the call. NULL (default): the context
-   *  has no simulated device, unless `device` names a simulated device. */
+  /** Options of simulated devices, which are added to the context. Borrowed for the call. NULL (default): if `device`
+   *  names a simulated device, the default options are used. Otherwise the context has no simulated device. */
   const tdict_sim_options *sim;
   /** Number of bytes of pinned memory that one driver call registers, rounded up to a multiple of 4 MiB. 0 (default):
    *  one driver call registers a whole block. See tdict_pinned_memory(). */
@@ -76,9 +76,12 @@ TDICT_API void tdict_context_destroy(tdict_context *context);
 TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
-/** @brief Frees memory that is kept for reuse, until at most @p keep_bytes bytes are kept. For tdict_cpu(), the
- *  function frees pinned memory. For another device, the function frees memory of that device. If the device is absent,
- *  the function does nothing. */
+/** @brief Frees memory that is kept for reuse, until at most @p keep_bytes bytes are kept.
+ *
+ *  For tdict_cpu(), the function frees pinned memory. Pinned memory is not freed if unfinished work uses this memory,
+ *  or if a block that is in use was registered together with this memory. For another device, the function frees memory
+ *  of that device, and waits for work that still uses freed blocks. If the device is absent, the function does
+ *  nothing. */
 TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
 /** @brief Returns the context's pool of pinned (page-locked) host memory.
@@ -87,17 +90,18 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  asks the system for memory on the NUMA node of the default device.
  *
  *  **Your own copies.** This part concerns copies that the program makes, for example with cudaMemcpyAsync() or NCCL.
- *  If a copy spans two registrations, the driver returns CUDA_ERROR_INVALID_VALUE. By default each block is one
- *  registration, so one copy may span any bytes of a block. If the driver refuses to register a block, the library
+ *  If a copy spans two registrations, the driver returns CUDA_ERROR_INVALID_VALUE. By default each block lies in
+ *  one registration, so one copy may span any bytes of a block. If the driver refuses to register a block, the library
  *  falls back:
  *  - The driver allocates the block (#TDICT_PIN_DRIVER). One copy may still span the whole block.
  *  - If the driver cannot allocate the block, the library registers the block in pieces of 4 MiB
  *    (#TDICT_PIN_SMALL_PIECES). Split your copies at addresses that are multiples of 4 MiB.
  *
- *  At the first use of either fallback, the library writes one warning to the log.
+ *  At the first use of each fallback, the library writes a warning to the log.
  *
  *  **Cost of large blocks.** While the driver registers or unregisters a block, no other thread can queue a copy or a
- *  kernel. If `pin_piece_bytes` is set, the library registers piece by piece and pauses after each piece.
+ *  kernel. If `pin_piece_bytes` is set, the library registers and unregisters a block piece by piece, and pauses
+ *  between two pieces.
  *  `bench/pinning` measured this cost on an NVIDIA H200, with pieces of 32 MiB. The longest wait is the longest time
  *  that a small copy on another thread waited.
  *  - Pinning 1 GiB at once takes 49 ms, with a longest wait of 28 ms. Pinning 1 GiB in pieces takes 36 ms, with a
@@ -107,8 +111,8 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  - Unpinning 4 GiB at once takes 88 ms, with a longest wait of 74 ms. Unpinning 4 GiB in pieces takes 135 ms, with a
  *    longest wait of 1 ms.
  *
- *  If `pin_piece_bytes` is set, a block of at most the piece size is one registration. For a larger block, split your
- *  own copies at addresses that are multiples of the piece size. The library splits its own copies at the same
+ *  If `pin_piece_bytes` is set, a block of at most the piece size lies in one registration. For a larger block, split
+ *  your own copies at addresses that are multiples of the piece size. The library splits its own copies at the same
  *  addresses. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB, and then lets the
  *  driver allocate the block. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
@@ -123,11 +127,11 @@ typedef struct tdict_allocator {
   tdict_device
       device;  /**< device of the allocated memory: the cpu or a device of the context; "auto": the default device */
   bool pinned; /**< true: the memory is page-locked for the context's devices; allowed only for the cpu */
-  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. The library calls the function
-   *  on any thread, and holds no lock during the call. */
+  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. The library can call the
+   *  function on any thread, and holds no lock during the call. */
   void *(*allocate)(void *user, size_t bytes);
   /** Frees the block @p data of @p bytes bytes. The library calls the function after all copies and recorded uses of
-   *  the block are done. The call may be on any thread, and the library holds no lock during the call. */
+   *  the block are done. The call can be on any thread, and the library holds no lock during the call. */
   void (*release)(void *user, void *data, size_t bytes);
   void *user; /**< passed to both functions */
 } tdict_allocator;
@@ -138,7 +142,7 @@ typedef struct tdict_allocator {
  *                         keeps the memory alive.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument or a function is NULL, the device is invalid, or `pinned` is set for a
  *          device other than the cpu; #TDICT_ENODEVICE the device is absent; #TDICT_EDEVICE the driver failed;
- *          #TDICT_ENOMEM. */
+ *          #TDICT_EFORKED the process is a fork of the process that created the context; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator,
                                                            tdict_memory **out, tdict_error *err);
 /** @brief Drops the program's reference to a memory that tdict_memory_create() returned. NULL is allowed. */
@@ -147,7 +151,7 @@ TDICT_API void tdict_memory_release(tdict_memory *memory);
 /** @brief Creates a non-blocking stream on a cuda or simulated device.
  *  @param[out] out  New stream. Destroy it with tdict_stream_destroy() before the context is destroyed.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL or @p device is the cpu; #TDICT_ENODEVICE the device is absent;
- *          #TDICT_EDEVICE the driver failed. */
+ *          #TDICT_EDEVICE the driver failed; #TDICT_EFORKED; #TDICT_ELOST; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stream_create(tdict_context *context, tdict_device device,
                                                            tdict_stream *out, tdict_error *err);
 /** @brief Destroys a stream. Work that is queued on the stream still runs. In a forked child process, the function does
@@ -162,16 +166,16 @@ TDICT_API void tdict_stream_destroy(tdict_context *context, tdict_stream stream)
 TDICT_API TDICT_NODISCARD tdict_status tdict_stream_synchronize(tdict_context *context, tdict_stream stream,
                                                                 tdict_error *err);
 
-/** Driver resources that the library holds. Pinned memory, streams and events are counted for all devices of one driver
+/** Driver resources that a context holds. Pinned memory, streams and events are counted for all devices of one driver
  *  together: all CUDA devices, or all simulated devices. */
 typedef struct tdict_device_counts {
   size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory now, and their maximum */
   size_t device_bytes;                    /**< bytes of device memory that storages use; freed blocks do not count */
   int64_t num_streams, num_events;        /**< streams and events that the library has created and not destroyed */
 } tdict_device_counts;
-/** @brief Reads how many driver resources the library holds on a device.
+/** @brief Reads how many driver resources a context holds on a device.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL or @p device is the cpu; #TDICT_ENODEVICE the device is absent;
- *          #TDICT_EDEVICE the driver failed. */
+ *          #TDICT_EDEVICE the driver failed; #TDICT_EFORKED; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device,
                                                                 tdict_device_counts *out, tdict_error *err);
 

@@ -1,27 +1,31 @@
 /* Converts elements to another dtype. All elements must be in host memory, plain or pinned.
  *
- * A float is F16, BF16, F32, F64, F8E4M3 or F8E5M2. An integer is signed or unsigned. These are the rules for each pair
- * of dtypes:
+ * The floats are F16, BF16, F32, F64, F8E4M3 and F8E5M2. The integers are the signed and unsigned dtypes of 8 to 64
+ * bits. These are the rules for each pair of dtypes:
  *
  * - float to float: the nearest number, ties to even, rounded once.
  * - integer or bool to float: the nearest number, ties to even, rounded once.
- * - float to integer: truncated toward zero. A number outside the range is an error.
- * - integer to integer: the same number. A number outside the range is an error.
+ * - float to integer: truncated toward zero. If the truncated number is outside the range, the conversion fails.
+ * - integer to integer: the same number. If the number is outside the range, the conversion fails.
  * - bool to integer or float: 0 or 1. Every bool byte other than 0 counts as 1.
  * - integer or float to bool: false for 0 and -0, true for all other numbers and for NaN.
  * - complex to complex: the real and the imaginary part are converted as float to float.
  * - float, integer or bool to complex: the number becomes the real part, as in a conversion to float. The imaginary
  *   part is 0.
  * - complex to float, integer or bool: #TDICT_ENOTSUP.
- * - a dtype with several lanes, as source or destination: #TDICT_ENOTSUP, unless both dtypes are equal.
+ * - a dtype with several lanes, as source or destination: #TDICT_ENOTSUP if the dtypes differ.
  *
- * A number that is too large for a float dtype becomes infinity. For F8E4M3, which has no infinity, the number becomes
- * NaN. A NaN stays NaN, but its sign and payload are unspecified.
- * The error for a number outside the range of an integer dtype is #TDICT_EOVERFLOW. Infinities and NaN are outside
- * every range. The message names the first element outside the range in C order: its index, its value and the range.
+ * A number that is too large for a float dtype becomes infinity. F8E4M3 has no infinity, so infinities and numbers that
+ * are too large become NaN. A NaN stays NaN, but its sign and payload are unspecified.
+ *
+ * The error for a number outside the range of an integer dtype is #TDICT_EOVERFLOW. Infinities and NaN are outside the
+ * range of every integer dtype. The message names the first element outside the range in C order: its index, its value
+ * and the range.
+ *
  * PyTorch 2.11 gives the same results, with two exceptions. PyTorch does not check the range of integers. If PyTorch
  * converts F64 or a large integer to a float of 8 or 16 bits, it rounds twice, first to float32. PyTorch 2.15 also
  * differs: a number that is too large for F8E4M3 becomes the largest F8E4M3 number.
+ *
  * The calling thread must use the default floating-point environment: rounding to nearest, and subnormal numbers not
  * flushed to zero. If the processor has AVX2 or AVX-512, the library uses these instructions for frequent pairs of
  * dtypes. Thread rule: as in tdict/tensor.h and tdict/tree.h. */

@@ -7,7 +7,7 @@
  * - `fetch_batch`, with `schema`, writes all samples of a batch into the rows of the batch.
  * - `fetch_sample` returns a sample as a new tree. The loader makes a batch from several of these trees.
  *
- * Thread rule: several threads call the functions of a dataset at once, unless `in_order` is true. `release` is called
+ * Thread rule: if `in_order` is false, several threads can call the functions of a dataset at once. `release` is called
  * once, after all other calls have returned. */
 #ifndef TDICT_DATASET_H
 #define TDICT_DATASET_H
@@ -24,8 +24,8 @@ typedef struct tdict_dataset {
   const char *name; /**< for error messages; must live as long as the dataset; NULL: "dataset" */
   void *self;       /**< passed to every function */
   /** Returns the number of samples in the dataset. If the number is negative, or `length` is NULL, the dataset is a
-   *  stream. The function `fetch` or `fetch_sample` of a stream returns #TDICT_ENOTFOUND for every index at or after
-   *  the end. */
+   *  stream. The functions `fetch` and `fetch_sample` of a stream must return #TDICT_ENOTFOUND for every index at or
+   *  after the end. */
   int64_t (*length)(void *self);
   /** Returns the fields of a sample, without the batch dimension. The dataset owns the schema, and must not change the
    *  schema. If `schema` is NULL, the dataset has no schema. */
@@ -41,9 +41,9 @@ typedef struct tdict_dataset {
   /** Returns sample @p index as a new tree, owned by the caller. The loader calls `fetch_sample` if neither `fetch` nor
    *  `fetch_batch` can be used, or if the loader's option `pad`, `pack` or `collate` is set. */
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);
-  void (*release)(void *self); /**< releases `self`; NULL: does nothing */
+  void (*release)(void *self); /**< releases `self`; NULL: nothing to release */
   /** true: calls of `fetch`, `fetch_batch` and `fetch_sample` run one at a time, in the order in which the batches are
-   *  delivered. A call of `sample_length` may run at the same time. Default false. */
+   *  delivered. A call of `sample_length` can run at the same time. Default false. */
   bool in_order;
   /** true: the result of `length` may change between epochs, but is never negative. The loader calls `length` at the
    *  beginning of each epoch, see tdict_loader_next(). This call of `length` runs on the thread that calls
@@ -69,18 +69,19 @@ TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
  *
  *  The dataset owns a shallow clone of the tree. If the program later writes elements of the tree, the samples have the
  *  new values. If the program later sets or deletes keys of the tree, the samples do not change. While a loader uses
- *  the dataset, the program must not write elements, because worker threads of the loader may read the elements at any
- *  time. To write rows while a loader uses them, use a replay buffer (tdict/replay.h).
+ *  the dataset, the program must not write elements, because worker threads of the loader can read the elements at any
+ *  time. To write rows while a loader reads rows, use a replay buffer (tdict/replay.h).
  *
  *  The tree may have leaves of tdict/nontensor.h, tdict/unbatched.h and tdict/ragged.h. The dataset then has only the
  *  function `fetch_sample`, so the loader makes a tree of each sample. A sample has one value of each column of values.
  *  A sample has one row of each ragged leaf, as a tensor. All samples share the tensors of leaves of tdict/unbatched.h.
  *  If the loader stacks the samples, the values become a column again. The loader's option `pack` joins ragged rows.
  *  @param[out] out  a dataset owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or the tree has no batch dimension; #TDICT_ESHAPE a leaf
- *          does not begin with the tree's batch size; #TDICT_EWRONGDEVICE a tensor is not in host memory;
- *          #TDICT_ENOTSUP the tree has an object of the program, or a tensor with more than seven dimensions;
- *          #TDICT_ENOMEM host memory is exhausted. If a leaf is wrong, err->path names the leaf. */
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or the tree has no batch dimension; #TDICT_ESHAPE a leaf does
+ *          not begin with the tree's batch size; #TDICT_EWRONGDEVICE a tensor is not in host memory; #TDICT_ENOTSUP the
+ *          tree has an object of the program, or a tensor with more than seven dimensions; #TDICT_EOVERFLOW the size of
+ *          a sample does not fit 64 bits; #TDICT_ENOMEM host memory is exhausted. If a leaf is wrong, err->path names
+ *          the leaf. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset *out,
                                                                tdict_error *err);
 
@@ -100,7 +101,7 @@ typedef struct tdict_token_options {
   const char *const *paths;
   int64_t num_paths;
   int32_t format;    /**< a tdict_token_format, for all files; default TDICT_TOKENS_AUTO */
-  int64_t window;    /**< tokens in a sample, 1 or more */
+  int64_t window;    /**< number of elements of `tokens` and of `targets` in a sample, 1 or more */
   int64_t step;      /**< tokens between the starts of two adjacent windows; 0 (default): `window` */
   tdict_dtype dtype; /**< dtype of the samples: TDICT_I64 (default) or TDICT_I32 */
 } tdict_token_options;

@@ -1,13 +1,13 @@
-/* Prints the elements of trees for people, in programs and in debuggers.
+/* Prints trees with a summary of the elements of each tensor, in programs and in debuggers.
  *
- * The text has the lines of tdict_format(). The line of each tensor ends with a summary of its elements:
+ * The text has the lines of tdict_format(). The line of each tensor ends with the summary:
  *
- * - Integers and floats: `min`, `max` and `mean`. The mean is correct even if the sum exceeds the
- *   range of the dtype.
- * - Floats also: `nan`, the number of NaN elements. The other numbers do not include NaN elements.
+ * - Integers and floats: `min`, `max` and `mean`. The mean is correct even if the sum exceeds the range of the dtype.
+ * - Floats also: `nan`, the number of NaN elements. NaN elements do not count for `min`, `max` and `mean`.
  * - Bool: the number of true elements. Complex: the number of elements with a NaN part.
  * - `empty`: the tensor has no elements.
- * - `not read`, and the reason: the tensor is on a device, or a transfer into the tensor has failed.
+ * - `not read`, and the reason: the tensor is on a device, the elements are not loaded from a file yet, or a transfer
+ *   into the tensor has failed.
  *
  * The functions read only host memory, and transfer nothing. In types with several lanes, each lane counts as an
  * element. Objects are printed as tdict_format() prints them.
@@ -31,9 +31,10 @@ TDICT_API size_t tdict_describe_format(const tdict_tree *tree, char *buffer, siz
 /** @brief Writes the text to the standard error output. For calls from a debugger, such as `call tdict_dump(tree)`.
  *
  *  A debugger may have stopped the other threads of the process. The call therefore waits for no transfer and takes no
- *  lock. A tensor that a transfer reads or writes is marked `not read: in transfer`. A host tensor that a stream uses
- *  is marked `not read: in use by a stream`. The call does not call hooks of the program's objects, does not use stdio,
- *  and does not change errno. The call allocates memory only if the tree has more than 24 levels.
+ *  lock. A host tensor is marked `not read: in transfer` if a transfer reads or writes its storage. A host tensor is
+ *  marked `not read: in use by a stream` if a stream uses its storage. The call does not call hooks of the program's
+ *  objects, does not use stdio, and does not change errno. The call allocates memory only if the tree has more than 24
+ *  levels.
  *  @param[in] tree  May be NULL. */
 TDICT_API void tdict_dump(const tdict_tree *tree);
 

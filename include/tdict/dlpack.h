@@ -1,4 +1,4 @@
-/* Exchanges tensors with other libraries through DLPack, without copies.
+/* Exchanges tensors with other libraries through DLPack. Only the option `copy_read_only` copies elements.
  *
  * A managed tensor of DLPack is a struct that contains the address, shape and dtype of a tensor, and a deleter. The
  * producer creates the struct. The consumer uses the bytes, and then calls the deleter once, on any thread. This header
@@ -11,18 +11,18 @@
  *
  * Dtypes. The functions accept all dtypes of tdict/values.h with one lane. They refuse other dtypes with #TDICT_EDTYPE.
  * Devices. The functions accept tensors in host memory, on cuda devices and on simulated devices. Pinned host memory is
- * DLPack's kDLCUDAHost. A simulated device is kDLExtDev. A tensor in managed memory (kDLCUDAManaged) can only be
- * imported. Its device is the device of the producer's stream, or without a stream the cuda device that the struct
- * names. The functions refuse other devices with #TDICT_ENOTSUP.
+ * DLPack's kDLCUDAHost. A simulated device is kDLExtDev. A tensor in CUDA managed memory (kDLCUDAManaged) can only be
+ * imported. If the options have a stream, the tensor gets the device of the stream. Otherwise the tensor gets the cuda
+ * device that the struct names. The functions refuse other devices with #TDICT_ENOTSUP.
  *
- * Streams. DLPack does not say when the elements are valid. The options of these functions therefore name a stream of
- * the other library:
+ * Streams. DLPack does not say when the elements are valid. The options of an export or import therefore name a stream
+ * of the other library:
  *
- * - Export: the consumer's stream. The export makes this stream wait for the work of the library that fills the tensor.
- *   The deleter records the work that is queued on this stream, as tdict_record_stream() does. The library waits for
- *   the recorded work before it frees, reuses or overwrites the bytes. Before the deleter runs, the library does not
- *   know the consumer's work. If the program starts a transfer of the same bytes earlier, the program itself must order
- *   the transfer after the consumer's work.
+ * - Export: the consumer's stream. The export makes this stream wait for the library's work on the tensor, such as
+ *   transfers that write the tensor. The deleter records the work that is queued on this stream, as
+ *   tdict_record_stream() does. The library waits for the recorded work before it frees, reuses or overwrites the
+ *   bytes. Before the deleter runs, the library does not know the consumer's work. If the program starts a transfer of
+ *   the same bytes earlier, the program itself must order the transfer after the consumer's work.
  * - Import: the producer's stream. Later transfers and other calls that use the tensor run after the work that was
  *   queued on this stream before the import. The library does not order the program's own streams after the producer's
  *   stream.
@@ -38,22 +38,21 @@
 #include "tdict/context.h"
 #include "tdict/tree.h"
 
-/* The structs of DLPack. */
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
 TDICT_BEGIN_DECLS
 
-/** A stream handle that turns off the ordering of work on devices. DLPack's `__dlpack__` passes such a stream as -1.
- *  The program itself must then order the work of the producer and the consumer. */
+/** A stream handle that turns off the ordering of work on devices. DLPack's Python method `__dlpack__` uses the stream
+ *  -1 for this purpose. The program itself must then order the work of the producer and the consumer. */
 #define TDICT_DLPACK_NO_STREAM ((void *)(intptr_t)-1)
 
 typedef struct tdict_dlpack_export_options {
   size_t struct_size;
-  /** The stream on which the consumer uses the tensor. This struct is borrowed for the call, but the stream must exist
-   *  until the deleter has run. If the stream is CUDA's per-thread stream, the deleter must run on the thread of the
-   *  export. NULL (default): the call waits until the elements are valid, and the deleter records no work. For host
-   *  memory the call always waits, as tdict_tensor_data() does. */
+  /** The stream on which the consumer uses the tensor. The tdict_stream is borrowed for the call, but the stream itself
+   *  must exist until the deleter has run. If the stream is CUDA's per-thread stream, the deleter must run on the
+   *  thread of the export. NULL (default): the call waits until the elements are valid, and the deleter records no
+   *  work. For host memory the call always waits, as tdict_tensor_data() does. */
   const tdict_stream *stream;
   /** true: the consumer only reads the tensor. The versioned struct then has the read-only flag, and the consumer's
    *  stream does not wait for transfers that read the tensor. */
@@ -89,17 +88,18 @@ static inline tdict_dlpack_import_options tdict_dlpack_import_options_default(vo
 /** @brief Makes a managed tensor over the bytes of @p tensor. Copies no element.
  *
  *  The managed tensor holds a reference to the bytes until its deleter is called. The program may release @p tensor and
- *  destroy @p context before that. The strides are always written, and the byte offset is 0. If the tensor has no
- *  elements, the data pointer is NULL. If the program owns the memory and the deleter drops the last reference, the
- *  deleter waits for the recorded work.
+ *  destroy @p context before the deleter is called. The strides are always written, and the byte offset is 0. If the
+ *  tensor has no elements, the data pointer is NULL. If the program owns the memory and the deleter drops the last
+ *  reference, the deleter waits for the recorded work.
  *  @param[in]  context  May be NULL if the options have no stream.
  *  @param[in]  tensor   Borrowed.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      Owned by the caller. Written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or the bytes are lost because a transfer into them failed;
- *          #TDICT_EDTYPE the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of device;
- *          #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the context;
- *          #TDICT_ECAPTURE the stream is being captured; #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a missing context, or the bytes are lost because a transfer into
+ *          them failed; #TDICT_EDTYPE the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of
+ *          device; #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the
+ *          context; #TDICT_ECAPTURE the stream is being captured; #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE;
+ *          #TDICT_ENOMEM.
  *  @note If a transfer into the tensor fails after the call has returned, the consumer reads unspecified bytes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export(tdict_context *context, const tdict_tensor *tensor,
                                                            const tdict_dlpack_export_options *options,
@@ -115,9 +115,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export_legacy(tdict_context 
  *
  *  NULL strides mean C order. The byte offset is added to the address. The library calls the deleter when the last
  *  reference to the bytes is dropped, on the thread that drops this reference. Transfers hold references, so this
- *  thread can belong to the pool. tdict_record_stream() does not record uses of imported memory: wait for your own
- *  streams before you release the tensor.
- *  @param[in]     context  May be NULL if the options have no stream and nothing is copied to a device.
+ *  thread can belong to the pool of a context. tdict_record_stream() does not record uses of imported memory: wait for
+ *  your own streams before you release the tensor.
+ *  @param[in]     context  May be NULL if the options have no stream and no tensor on a device is copied.
  *  @param[in,out] managed  The managed tensor. Set to NULL on success, and also if the managed tensor has a newer major
  *                          version.
  *  @param[in]     options  NULL for the defaults.
@@ -140,7 +140,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import_legacy(tdict_context 
                                                                   tdict_tensor **out, tdict_error *err);
 
 /** Describes one tensor of a tree. Exactly one of the members `versioned` and `legacy` is not NULL. A program that
- *  takes the managed tensor must set this member to NULL. */
+ *  takes the managed tensor must set the member to NULL. */
 typedef struct tdict_dlpack_entry {
   const char *name; /**< the path of the tensor, escaped as in tdict/tree.h */
   struct DLManagedTensorVersioned *versioned;
@@ -150,8 +150,9 @@ typedef struct tdict_dlpack_entry {
 /** @brief Makes a managed tensor for each tensor of a tree, in insertion order.
  *
  *  All managed tensors share one block of memory and one set of references to the bytes. Their deleters may run in any
- *  order, on any threads. The references are dropped after all deleters and tdict_dlpack_release_entries() have run.
- *  The work on the consumer's stream is recorded at this time.
+ *  order, on any threads. After all deleters and tdict_dlpack_release_entries() have run, the library records the work
+ *  on the consumer's stream. Then the library drops the references. The stream must exist until then.
+ *
  *  An object whose type has `flatten` becomes the tensors that `flatten` returns. Their paths begin with the path of
  *  the object. For example, a ragged leaf "text" becomes "text.values" and "text.offsets". Batch sizes and trees
  *  without tensors are not exported.
@@ -172,11 +173,12 @@ TDICT_API void tdict_dlpack_release_entries(tdict_dlpack_entry *entries, size_t 
 /** @brief Makes a tree of tensors over managed tensors.
  *
  *  The keys of the tree have the order of the entries. The tree has an empty batch size and no device. The program can
- *  set the batch size with tdict_set_batch_size(). Each leaf holds its own managed tensor.
+ *  set the batch size with tdict_set_batch_size(). Each leaf owns one managed tensor.
  *  @param[in]     context  As in tdict_dlpack_import().
- *  @param[in,out] entries  @p count entries. The names are borrowed for the call. On success, all managed tensors are
- *                          set to NULL. On failure, only managed tensors of a newer major version are deleted and set
- *                          to NULL, and the caller still owns the others.
+ *  @param[in,out] entries  @p count entries. The names are borrowed for the call. On success, the call sets all
+ *                          pointers to managed tensors to NULL. On failure, the call deletes managed tensors of a newer
+ *                          major version and sets their pointers to NULL. The caller still owns the other managed
+ *                          tensors.
  *  @param[in]     options  NULL for the defaults.
  *  @param[out]    out      A new reference. Written on success only.
  *  @return The errors of tdict_dlpack_import(); the errors of tdict_set(); #TDICT_EEXIST two entries have the same

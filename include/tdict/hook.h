@@ -22,8 +22,8 @@ TDICT_API tdict_memory *tdict_hook_memory(const tdict_hook *hook);
 /** @brief Returns a stream for copies that the hook queues itself.
  *
  *  After the hook returns, the library waits for the work on the stream before the transfer ends. The object that the
- *  hook received lives until this work is done. The member `handle` of the result is NULL if the transfer moves the
- *  tree to the cpu, or if no stream could be created. */
+ *  hook received lives until this work is done. The member `handle` of the result is NULL if the target of the transfer
+ *  is the cpu, or if no stream could be created. */
 TDICT_API tdict_stream tdict_hook_stream(const tdict_hook *hook);
 /** @brief Returns true if the transfer has failed or was cancelled. The hook may then return an error early. */
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);

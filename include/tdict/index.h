@@ -25,8 +25,7 @@ enum tdict_index_kind {
   TDICT_INDEX_LIST,
   TDICT_INDEX_MASK
 };
-/** One item of an index, which selects elements of one or more dimensions. Create items with the macros below. The
- *  array or tensor at `data` is borrowed. */
+/** One item of an index. Create items with the macros below. The array or tensor at `data` is borrowed. */
 typedef struct tdict_index {
   int32_t kind; /**< A tdict_index_kind. */
   int64_t start, stop, step;
@@ -44,10 +43,10 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 }
 /** Selects element @p i and removes the dimension. Negative values count from the end. */
 #define TDICT_AT(i) tdict_index_of(TDICT_INDEX_AT, (i), 0, 0, NULL)
-/** Selects the elements from @p start (inclusive) to @p stop (exclusive) in steps of @p step, by Python's rules.
- *  Bounds outside the dimension are clipped, and negative bounds count from the end. A negative step selects elements
- *  in reverse order. If @p start is TDICT_NONE, the range begins at the first element in the direction of the step. If
- *  @p stop is TDICT_NONE, the range includes the last element in that direction. */
+/** Selects the elements from @p start (inclusive) to @p stop (exclusive) in steps of @p step, by Python's rules. Bounds
+ *  outside the dimension are clipped, and negative bounds count from the end. A negative step selects elements in
+ *  reverse order. If @p start is TDICT_NONE, the range begins at the first element, or at the last element if @p step
+ *  is negative. If @p stop is TDICT_NONE, the range extends to the other end of the dimension. */
 #define TDICT_RANGE(start, stop, step) tdict_index_of(TDICT_INDEX_RANGE, (start), (stop), (step), NULL)
 /** Selects a whole dimension. */
 #define TDICT_ALL TDICT_RANGE(TDICT_NONE, TDICT_NONE, 1)
@@ -59,16 +58,16 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 /** Selects @p count elements of a dimension. @p data points to @p count int64_t positions; negative positions count
  *  from the end. */
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
-/** Selects the elements for which a mask is not 0. The mask is a bool or uint8 tensor in host memory. A mask of n
- *  dimensions applies to n batch dimensions, and must have the sizes of these dimensions. In the result, one dimension
- *  replaces these dimensions. */
+/** Selects the elements for which a mask is not 0, in C order. The mask is a bool or uint8 tensor in host memory. A
+ *  mask of n dimensions applies to n batch dimensions, and must have the sizes of these dimensions. In the result, one
+ *  dimension replaces the n dimensions. */
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16
-/** An index: a list of items, which apply to the batch dimensions in order. Several lists in one index are combined as
- *  in NumPy and PyTorch: element i of the result is at the i-th position of each list. A mask counts as a list of the
- *  positions where the mask is not 0. All lists must have the same number of positions, but a list of one position is
- *  repeated. */
+/** An index: an array of items, which apply to the batch dimensions in order. Several TDICT_LIST in one index are
+ *  combined as in NumPy and PyTorch: the i-th positions of all lists together select element i of the result. A mask
+ *  counts as a list of the positions where the mask is not 0. All lists must have the same number of positions, but a
+ *  list of one position is repeated. */
 typedef struct tdict_indices {
   int32_t count; /**< Number of items. If above TDICT_MAX_INDEX, calls with the index return #TDICT_EINVAL. */
   tdict_index item[TDICT_MAX_INDEX];
@@ -100,22 +99,25 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
 /** @brief Returns the elements that an index selects, as a new unlocked tree with the keys of @p tree. Objects are
  *  indexed as tdict/object.h describes.
  *
- *  The batch dimensions of the result follow the rules of NumPy and PyTorch. Dimensions after the last item stay whole.
- *  All lists and masks together produce one dimension. If a range, TDICT_REST or a new axis is between two lists or
- *  masks, this dimension is the first dimension of the result. Otherwise this dimension replaces the first dimension to
- *  which a list or mask applies.
+ *  The batch dimensions of the result follow the rules of PyTorch. Dimensions after the last item stay whole. All lists
+ *  and masks together produce one dimension of the result, the list dimension. If a range, TDICT_REST or a new axis
+ *  between two lists or masks also produces a dimension, the list dimension is the first dimension of the result.
+ *  Otherwise the list dimension replaces the first dimension to which a list or mask applies. Unlike in NumPy, TDICT_AT
+ *  does not count as a list.
+ *
  *  Cost without lists and masks: O(tensors + nodes). One block is allocated for all tensors, and one block per node. No
  *  element is read. With lists or masks, the call also copies the bytes of the result. In each tensor, every position
  *  of a list or mask is copied separately, in one or more pieces.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if the tree has no batch dimension, the index has too many items or two TDICT_REST,
- *          a step is 0, or a position is outside its dimension; #TDICT_EINVAL also if the result would have more than
- *          TDICT_MAX_BATCH_NDIM batch dimensions, or if a transfer into a mask or a copied tensor has failed;
- *          #TDICT_ESHAPE if the sizes of a mask are not the sizes of its dimensions, or lists have different numbers of
- *          positions; #TDICT_ESHAPE also if a tensor of a child tree no longer begins with the batch size of @p tree
- *          (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8; #TDICT_EWRONGDEVICE if a mask is not
- *          in host memory; #TDICT_ENOTSUP if the index has a list or mask and a tensor is on a device; #TDICT_ENOMEM;
- *          the errors of objects, see tdict/object.h. */
+ *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the tree has no batch dimension, the index has too many items
+ *          or two TDICT_REST, a step is 0, or a position is outside its dimension; #TDICT_EINVAL also if the result
+ *          would have more than TDICT_MAX_BATCH_NDIM batch dimensions, or if a transfer into a mask or a copied tensor
+ *          has failed; #TDICT_ESHAPE if the sizes of a mask are not the sizes of the dimensions to which the mask
+ *          applies, or lists have different numbers of positions; #TDICT_ESHAPE also if a child tree of the result
+ *          would have too many batch dimensions; #TDICT_ESHAPE also if a tensor of a child tree no longer begins with
+ *          the batch size of @p tree (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8;
+ *          #TDICT_EWRONGDEVICE if a mask is not in host memory; #TDICT_ENOTSUP if the index has a list or mask and a
+ *          tensor is on a device; #TDICT_ENOMEM; the errors of objects, see tdict/object.h. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
 /** @brief Reads elements like tdict_index_get(), but writes the elements into the storages of @p dst. Use this function

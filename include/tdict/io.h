@@ -2,9 +2,9 @@
  * built with the CMake option TDICT_IO, which needs the library jansson. The header tdict.h does not include this
  * header.
  *
- * Format. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is the
- * path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the batch
- * sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
+ * safetensors. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is
+ * the path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the
+ * batch sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
  * tdict_open() reads the entry. Large models consist of several safetensors files, called shards, and a file
  * `model.safetensors.index.json`, called index. The index names the shard of each tensor.
  *
@@ -17,6 +17,12 @@
  *
  * Dtypes. Files can hold all dtypes of tdict except complex128 and dtypes with several lanes. Dtypes of newer files
  * that tdict does not have are refused by name: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4.
+ *
+ * NumPy. A .npy file holds one array. The tree of the file has this array as the tensor `arr_0`. A .npz file is a zip
+ * file of .npy files. The name of an entry without ".npy" is the name of a tensor, and a dot in the name separates two
+ * keys. Arrays that are big-endian or in Fortran order are converted. Records, texts, dates, objects of Python and
+ * compressed entries are refused by name. The formats have no batch sizes. They hold all dtypes of tdict except bf16,
+ * 8-bit floats and dtypes with several lanes. The checksums of a .npz file are written, but not checked.
  *
  * Thread rule: any thread may call any function. A tree that is written must not change during the call. */
 #ifndef TDICT_IO_H
@@ -53,7 +59,7 @@ static inline tdict_open_options tdict_open_options_default(void) {
   return o;
 }
 
-/** @brief Opens a safetensors file, or the shards of an index, as a tree of read-only tensors. Copies no elements.
+/** @brief Opens a file, or the shards of an index, as a tree of read-only tensors. Copies no elements.
  *
  *  The files are mapped read-only. Each tensor is a view of the mapping of its file. The mapping ends when the last
  *  tensor of the file is released. Keys are in the order of TensorDict's entry, else in the order of the file's header
@@ -62,8 +68,8 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *
  *  A mapping has a risk. If another program shortens or overwrites the file, the elements change, or reading them ends
  *  the program with SIGBUS. tdict_save() never does this, because it replaces a file as a whole.
- *  @param[in]  path     A safetensors file, an index (a name that ends with ".json"), or a folder with a file
- *                       `model.safetensors.index.json`. Shards must lie in the folder of the index.
+ *  @param[in]  path     A safetensors file, a .npy or .npz file, an index (a name that ends with ".json"), or a folder
+ *                       with a file `model.safetensors.index.json`. Shards must lie in the folder of the index.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EIO a file cannot be opened, read or mapped, and err->native is the errno; #TDICT_EFORMAT
@@ -168,7 +174,16 @@ typedef enum tdict_file_format {
   TDICT_FORMAT_NPZ           /**< NumPy's zip file of arrays, without compression */
 } tdict_file_format;
 
-/** Options of tdict_save(). */
+/** Where tdict_save_async() keeps the copy of a tree, see tdict/saving.h. */
+typedef enum tdict_snapshot {
+  /** On the device if all tensors are on one device and the device has room, else in host memory (default). */
+  TDICT_SNAPSHOT_AUTO,
+  /** On the device. If the device has no room, the call returns #TDICT_ENOMEM. */
+  TDICT_SNAPSHOT_DEVICE,
+  TDICT_SNAPSHOT_HOST /**< in pinned host memory of the context */
+} tdict_snapshot;
+
+/** Options of tdict_save() and tdict_save_async(). */
 typedef struct tdict_save_options {
   size_t struct_size;
   /** Writes shards of at most this number of bytes of elements, and an index. A larger tensor has a shard of its own. 0
@@ -179,6 +194,12 @@ typedef struct tdict_save_options {
    *  entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
+  /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such
+   *  a file system, no directory has the name for a moment. If the process is killed in this moment, the old directory
+   *  stays under a temporary name. false (default): on such a file system, the call returns #TDICT_ENOTSUP. */
+  bool allows_gap;
+  const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call. NULL (default) */
+  int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;
@@ -202,8 +223,9 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *  Shards. @p path must end with ".safetensors.index.json". The shards are beside the index, and their names begin with
  *  the name of the index without this ending. Each save uses new names, and the index is replaced last. Shards of an
  *  earlier save stay, so that trees and readers that use them still work. If the call fails, it removes the new shards.
- *  @param[in] context  Needed if a tensor is on a device. The call then first copies the whole tree to host memory. May
- *                      be NULL for trees in host memory.
+ *  @param[in] context  Needed if a tensor is on a device. Threads of the context write large pieces of the tensors in
+ *                      parallel. The bytes of device tensors go through the staging ring, and need no other host
+ *                      memory. NULL is allowed for trees in host memory: the calling thread then writes.
  *  @param[in] tree     Borrowed for the call. The call waits for transfers that write the tensors.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EIO a system call failed, err->path is @p path and err->native is the errno (for example
@@ -215,7 +237,7 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *          tensor is on a device, or a transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM.
  *          If the folder could not be flushed after the rename, the call returns #TDICT_EIO and the new file is in
  *          place.
- *  @note Cost: one write of all elements, on the calling thread. */
+ *  @note Cost: one write of all elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);
 

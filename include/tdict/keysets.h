@@ -33,10 +33,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *tree, con
  *  paths. Removes all other entries of @p tree.
  *
  *  If each child tree is at one path only, @p tree then equals the result of tdict_select(). A child tree that leads to
- *  a path also loses its other keys. These keys are then missing in every tree that shares the child tree. If several
- *  paths lead through one child tree, the child tree keeps the keys of all these paths. Pointers to @p tree and to the
- *  changed child trees stay valid. On failure, nothing has changed. Cost: O(keys of the trees that lead
- *  to the paths), plus the release of the removed entries.
+ *  a path loses all keys that no path needs. These keys are then missing in every tree that shares the child tree.
+ *  Pointers to @p tree and to the changed child trees stay valid. On failure, nothing has changed. Cost: O(keys of the
+ *  trees that lead to the paths), plus the release of the removed entries.
  *  @param[in] strict  If false, paths that do not exist are ignored.
  *  @return The same errors as tdict_select(); #TDICT_ELOCKED if @p tree or a tree that leads to a path is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *tree, const char *const *paths, size_t count,
@@ -75,7 +74,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, 
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same key (err->path names the second entry);
  *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor of a child tree no longer has the batch size or device of @p
- *          tree (see tdict/tree.h); #TDICT_ENOMEM. */
+ *          tree (see tdict/tree.h). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator,
                                                           tdict_tree **out, tdict_error *err);
 /** @brief Replaces the contents of @p tree with the contents of the tree that tdict_flatten_keys() returns.
@@ -90,9 +89,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *t
  *  The nesting does not depend on the order of the keys. For example, the entry "a.b" is put into the tree at "a", even
  *  if the key "a" is after "a.b". If the tree at "a" exists already, the new keys are added after its keys.
  *  @param[in] separator  NULL means ".".
- *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path; #TDICT_EINVAL if a key begins or ends with
- *          the separator or contains two separators in a row; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if an entry is put
- *          into an existing tree and does not have the batch size or device of that tree. */
+ *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path, or a tensor or object is at the path of a
+ *          tree; #TDICT_EINVAL if a key begins or ends with the separator or contains two separators in a row;
+ *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if an entry is put into an existing tree and does not have the batch size
+ *          or device of that tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tree, const char *separator,
                                                             tdict_tree **out, tdict_error *err);
 /** @brief Replaces the contents of @p tree with the contents of the tree that tdict_unflatten_keys() returns.

@@ -6,8 +6,8 @@
  * item, calls that use all items return #TDICT_ESHAPE, and the message names the item.
  *
  * In an error about one item, err->path begins with the index of this item. For example, err->path "2.obs.x" is the
- * path obs.x in item 2. In errors of tdict_lazy_stack_densify() and tdict_lazy_stack_pad(), err->path is the path in
- * the items, and the message names the item.
+ * path obs.x in item 2. If tdict_lazy_stack_densify() or tdict_lazy_stack_pad() cannot join the entries at a path,
+ * err->path is the path in the items. For entries that differ, the message names the item.
  *
  * A lazy stack works like LazyStackedTensorDict of TensorDict 0.15 with stack_dim 0, with these differences:
  *
@@ -120,8 +120,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_walk(const tdict_lazy_st
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_list(const tdict_lazy_stack *stack, const char *path,
                                                                  tdict_tensor **tensors, size_t *count,
                                                                  tdict_error *err);
-/** @brief Writes the common shape of the tensors at a path. The first size is the number of items. If a size differs
- *  between items, the function writes -1.
+/** @brief Writes the common shape of the tensors at a path. The first size is the number of items. For a size that
+ *  differs between items, the function writes -1.
  *  @param[out] ndim   The number of sizes. Written on success only.
  *  @param[out] shape  An array with room for #TDICT_MAX_NDIM + 1 sizes. Written on success only.
  *  @return The errors of tdict_lazy_stack_get_list(); #TDICT_ESHAPE also if the numbers of dimensions differ. */
@@ -132,7 +132,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_shape(const tdict_la
  *                      tensor, other tensors in plain host memory.
  *  @param[out] out     Owned by the caller. Written on success only.
  *  @return The errors of tdict_lazy_stack_get_list(), tdict_tensor_empty() and tdict_tensor_copy(); #TDICT_ESHAPE and
- *          #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EWRONGDEVICE if the devices differ.
+ *          #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EWRONGDEVICE if the devices differ, or if @p memory is
+ *          NULL and the program owns the device memory of the tensors.
  *  @note Cost: one copy of the elements. The call first waits for transfers that write the tensors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get(const tdict_lazy_stack *stack, const char *path,
                                                             tdict_memory *memory, tdict_tensor **out, tdict_error *err);
@@ -176,8 +177,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_to_device_async(tdict_co
                                                                         tdict_future **out, tdict_error *err);
 /** @brief Creates a lazy stack of the children of a tree. The keys of the tree must be "0", "1", ... in this order. The
  *  stack shares the children.
- *  @return #TDICT_OK; #TDICT_ENOTFOUND the tree has another key; #TDICT_ETYPE an entry is not a tree; #TDICT_EINVAL the
- *          tree has no keys; the errors of tdict_lazy_stack_create(). */
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND the keys are not "0", "1", ... in this order; #TDICT_ETYPE an entry is not a
+ *          tree; #TDICT_EINVAL the tree has no keys; the errors of tdict_lazy_stack_create(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_from_tree(const tdict_tree *tree, tdict_lazy_stack **out,
                                                                   tdict_error *err);
 

@@ -1,15 +1,16 @@
 /* Declares the loader. Worker threads of the loader prepare batches before the program needs them. The function
  * tdict_loader_next() delivers the batches in order.
  *
- * A worker fetches the samples of a batch. If batches are delivered on a device, the worker fetches into pinned memory,
- * and queues the copy to the device when the batch is complete. Batches are delivered in the order of the sampler, even
- * if workers finish in another order. The samples of a batch do not depend on the number of workers. Near the end of an
- * epoch, the workers begin batches of the next epoch, unless the dataset's `length_varies` is true.
+ * A worker fetches the samples of a batch. If batches are delivered on a device other than the cpu, the worker fetches
+ * into pinned memory, and queues the copy to the device when the batch is complete. Batches are delivered in the order
+ * of the sampler, even if workers finish in another order. The samples of a batch do not depend on the number of
+ * workers. Near the end of an epoch, the workers begin batches of the next epoch. If the dataset is a stream, or if its
+ * `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
  *
- * Each batch is a new tree. The memory of a batch is reused after the last reference to the batch is released and the
- * work of streams that use the batch is done. At most four copies to the device run at once. The loader may keep the
- * memory of up to four batches that the program has released. The loader drops this memory when the loader queues the
- * copies of later batches.
+ * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released. The
+ * memory also stays valid until the work that tdict_record_stream() has recorded is done. At most four copies to the
+ * device run at once. The loader may keep the memory of up to four batches that the program has released. The loader
+ * drops this memory when the loader queues the copies of later batches.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time, but no call may run during or
@@ -47,7 +48,7 @@ typedef struct tdict_loader_options {
   size_t prefetch_bytes;
   bool drop_last; /**< true: leaves out the last batch of an epoch if it has fewer than `batch_size` samples */
   /** true: draws samples in the order of a SHUFFLED sampler with `seed`. false (default): draws samples in the order of
-   *  their indices. If `sampler` is set, `shuffle` must be false. */
+   *  their indices. For streams, and if `sampler` is set, `shuffle` must be false. */
   bool shuffle;
   uint64_t seed;
   /** The sampler that gives the order of samples; retained. NULL (default): see `shuffle`. All indices of the sampler
@@ -59,7 +60,7 @@ typedef struct tdict_loader_options {
   const tdict_sampler *sampler;
   tdict_device device; /**< device of the delivered batches; all zero (default): the context's default device */
   /** true: pins batches that are delivered on the cpu. The hooks of objects pin the objects. The context must have a
-   *  device that reads pinned memory. Batches for a device are always fetched into pinned memory. */
+   *  device that reads pinned memory. Batches for any other device are always fetched into pinned memory. */
   bool pin_memory;
   /** Function that makes batches from samples. NULL (default): the dataset writes rows into the batch, or the loader
    *  stacks, pads or packs the samples. */
@@ -67,8 +68,9 @@ typedef struct tdict_loader_options {
   void *user; /**< passed to `collate` */
   bool pad;   /**< true: pads samples of different lengths with `pad_value`, as tdict_pad_sequence() does */
   double pad_value;
-  /** true: after an error, the next call of tdict_loader_next() returns the next batch. false (default): every call
-   *  returns the error until the program calls tdict_loader_set_state() or tdict_loader_restart(). */
+  /** true: after a batch has failed, the next call of tdict_loader_next() returns the next batch. If
+   *  `continue_on_error` is false (default), every call returns the error of the failed batch until the program calls
+   *  tdict_loader_set_state() or tdict_loader_restart(). */
   bool continue_on_error;
   /** Maximum time in nanoseconds that tdict_loader_next() waits. The call waits for a worker and, if `stream` is NULL,
    *  for the device. 0 (default): no limit. */
@@ -119,16 +121,17 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
  *          other; #TDICT_EINVAL also if the sampler has indices that the dataset lacks, the dataset lacks a function
  *          that the options need, or `endless` is true and an epoch has no batch; #TDICT_EINVAL also if `length_varies`
  *          is true and the length is negative or the sampler is WEIGHTED; an error of tdict_create_from() for the
- *          dataset's schema (err->path names the field); #TDICT_EINVAL a sample is longer than `max_tokens`, or
- *          `sample_length` returned a negative number; #TDICT_ENODEVICE the device is absent, or `pin_memory` is set
- *          and no device reads pinned memory; #TDICT_EFORKED the process is a fork of the process that created the
- *          context; #TDICT_ENOMEM host memory is exhausted, or a thread cannot be started. */
+ *          dataset's schema (err->path names the field); #TDICT_EINVAL also if a sample of the first epoch is longer
+ *          than `max_tokens`, or `sample_length` returned a negative number; #TDICT_ENODEVICE the device is absent, or
+ *          `pin_memory` is set and no device reads pinned memory; #TDICT_EFORKED the process is a fork of the process
+ *          that created the context; #TDICT_ENOMEM host memory is exhausted, or a thread cannot be started. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
 /** @brief Stops the workers, and releases the dataset and the batches that were not delivered. NULL is allowed. The
- *  call waits until running functions of the dataset have returned. Delivered batches stay valid. Running copies to a
- *  device are cancelled. The memory of these copies is freed after the copies have stopped. */
+ *  call waits until running functions of the dataset and running calls of `collate` have returned. Delivered batches
+ *  stay valid. Running copies to a device are cancelled. The memory of these copies is freed after the copies have
+ *  stopped. */
 TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 
 /** @brief Returns the next batch, or NULL at the end of an epoch. The call after NULL returns the first batch of the
@@ -139,10 +142,11 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *  until the end of the epoch.
  *
  *  If @p stream is not NULL, the program may release the batch as soon as the program has queued the work that uses the
- *  batch. The loader keeps the batch until the next call of tdict_loader_next(). That call records the work queued on
- *  @p stream as a use of the batch, see tdict_record_stream().
- *  @param[in]  stream  a stream of the device of the batches. Work queued on the stream after this call may use the
- *                      batch. NULL: the call waits until the batch has arrived on the device. The program then calls
+ *  batch. The loader keeps the batch until the next call of tdict_loader_next() or tdict_loader_destroy(). The next
+ *  call records the work queued on @p stream as a use of the batch, see tdict_record_stream().
+ *  @param[in]  stream  a stream of the device of the batches. For pinned batches on the cpu, @p stream is a stream of
+ *                      the GPU that pins the batches. Work queued on the stream after this call may use the batch.
+ *                      NULL: the call waits until the batch has arrived on the device. The program then calls
  *                      tdict_record_stream() for each stream that uses the batch.
  *  @param[out] out     a new reference; NULL at the end of an epoch. If epochs have no batches, every call returns
  *                      NULL.
@@ -150,9 +154,9 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *          error of the transfer; #TDICT_ETIMEDOUT the batch was not ready within `timeout_ns`, and the call may be
  *          repeated; #TDICT_EINVAL @p loader or @p out is NULL; #TDICT_EINVAL also if `endless` is true and an epoch
  *          had no batch, or if the dataset's `length_varies` is true and the length is negative; #TDICT_ENOMEM host
- *          memory is exhausted, and the call may be repeated; #TDICT_EWRONGDEVICE @p stream does not belong to the
- *          device of the batches; #TDICT_ECAPTURE @p stream is being captured; #TDICT_EFORKED the process is a fork of
- *          the process that created the loader.
+ *          memory is exhausted, and the call may be repeated; #TDICT_EWRONGDEVICE @p stream belongs to another device;
+ *          #TDICT_ECAPTURE @p stream is being captured; #TDICT_EFORKED the process is a fork of the process that
+ *          created the loader.
  *  @note The call checks @p stream before it takes a batch. If this check fails, no batch is lost. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);
@@ -162,14 +166,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, c
  *
  *  If `max_tokens` is set, epochs may have different numbers of batches. The function then returns the number for the
  *  epoch of the last batch that tdict_loader_next() took. Before the first batch, the function returns the number for
- *  the first epoch. */
+ *  the first epoch. After tdict_loader_set_state(), the function returns the number for the epoch of the state, until
+ *  the next epoch begins. */
 TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
 /** @brief Begins a new epoch, and drops prefetched batches. Clears an earlier failure.
  *
  *  If a batch of the current epoch was delivered or failed, the next epoch begins. Otherwise the current epoch begins
- *  again. The call waits until running functions of the dataset have returned. All later batches are fetched after this
- *  call. If the dataset's `length_varies` is true, the next call of tdict_loader_next() reads the length of the
- *  dataset.
+ *  again. The call waits until running functions of the dataset and running calls of `collate` have returned. All later
+ *  batches are fetched after this call. If the dataset's `length_varies` is true, the next call of tdict_loader_next()
+ *  reads the length of the dataset.
  *  @return #TDICT_OK; #TDICT_EINVAL @p loader is NULL; #TDICT_EFORKED as for tdict_loader_next(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_restart(tdict_loader *loader, tdict_error *err);
 
@@ -205,11 +210,11 @@ typedef struct tdict_loader_state {
   int64_t num_indices;   /**< the number of indices of the sampler; -1: a stream */
   int64_t num_samples;   /**< samples of an epoch, for all ranks together; -1: a stream */
   int64_t rank_samples;  /**< samples that each rank draws in an epoch; -1: a stream */
-  uint64_t seed;         /**< seed of the sampler; 0 if its order is not random */
+  uint64_t seed;         /**< seed of the sampler; 0 if the sampler is SEQUENTIAL */
   uint64_t weights_hash; /**< a hash of the weights of a WEIGHTED sampler; else 0 */
   int32_t sampler_kind;  /**< a tdict_sampler_kind; -1: a stream */
   int32_t world_size;
-  int64_t max_tokens;     /**< tokens in a batch; 0: no limit */
+  int64_t max_tokens;     /**< the option `max_tokens`; 0: no limit */
   int64_t counts_padding; /**< 1: `max_tokens` counts padding; else 0 */
 } tdict_loader_state;
 static inline tdict_loader_state tdict_loader_state_default(void) {
@@ -233,8 +238,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *load
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or an older version saved the state; #TDICT_EINVAL also if the
  *          state belongs to a loader with another order of samples (the message names the difference); #TDICT_EINVAL
  *          also if the epoch is negative or above INT64_MAX / 2, or has fewer batches than `batch`; #TDICT_EINVAL also
- *          if `batch` is above 0 and `dataset_length` exceeds the current length; #TDICT_ENOMEM; #TDICT_EFORKED as for
- *          tdict_loader_next(). */
+ *          if `batch` is above 0 and `dataset_length` exceeds the current length; #TDICT_EINVAL also if a sample of the
+ *          epoch is longer than `max_tokens`, or `sample_length` returned a negative number; #TDICT_ENOMEM;
+ *          #TDICT_EFORKED as for tdict_loader_next(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 
@@ -244,7 +250,7 @@ typedef struct tdict_loader_stats {
   int64_t num_batches, num_samples, num_errors; /**< delivered batches, their samples, and failed batches */
   size_t total_bytes;                           /**< bytes of delivered batches */
   double wait_seconds;                          /**< time that the program spent in tdict_loader_next() */
-  double fetch_seconds;                         /**< time spent fetching and collating, summed over all workers */
+  double fetch_seconds;                         /**< time that workers spent making batches, summed over all workers */
   double idle_seconds;                          /**< time that workers waited, summed over all workers */
   double mean_ready;                            /**< mean number of ready batches at the calls of tdict_loader_next() */
   int32_t num_ready;                            /**< batches that are ready now */

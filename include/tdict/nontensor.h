@@ -14,7 +14,7 @@
  * with the option `strict_objects` accepts values. The functions tdict_visit(), tdict_apply(), tdict_filter() and
  * tdict_fill() skip values. Comparisons are exact: the integer 1 and the real 1.0 differ, reals are compared bit by
  * bit, and JSON is compared as text. The function tdict_bytes() counts 16 bytes for each value, plus the bytes of the
- * texts.
+ * texts and one byte for the end of each text.
  *
  * Writes in place. Functions that write to an existing tree cannot change a value. The functions tdict_copy(),
  * tdict_update_in_place() and tdict_transfer_into() accept a leaf of values if the leaf has equal values in both trees.
@@ -50,7 +50,8 @@ typedef struct tdict_value {
   size_t length;    /**< bytes of the text, without the 0 byte */
 } tdict_value;
 
-/** @brief Sets one value for the whole tree at a path, as tdict_set() sets a tensor.
+/** @brief Sets one value at a path, as tdict_set() sets a tensor. The value belongs to the whole tree that holds the
+ *  leaf.
  *  @param[in] value  The call copies the value and its text.
  *  @return The errors of tdict_set() except #TDICT_ESHAPE; #TDICT_EINVAL also if the kind is unknown, a bool is not 0
  *          or 1, or a text is NULL, is not UTF-8 or is not JSON; #TDICT_EOVERFLOW the text is too long. The message
@@ -77,7 +78,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_text(tdict_tree *tree, const ch
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_texts(tdict_tree *tree, const char *path, const char *const *texts,
                                                        size_t count, tdict_error *err);
 
-/** @brief Returns the value at a path, which must be one value for the whole tree.
+/** @brief Returns the value at a path. The leaf must hold one value for the whole tree.
  *  @param[out] out  Written on success only. The text of the value is borrowed from the tree until the leaf is
  *          replaced.
  *  @return The errors of tdict_get(); #TDICT_ETYPE if the path names a tensor, a tree or another object; #TDICT_ESHAPE
@@ -93,7 +94,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_value(const tdict_tree *tree, c
  *  @return The errors of tdict_get_value() except #TDICT_ESHAPE; #TDICT_EINVAL also if @p i is out of range. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_value_at(const tdict_tree *tree, const char *path, int64_t i,
                                                           tdict_value *out, tdict_error *err);
-/** @brief Returns the text or JSON at a path, which must be one value for the whole tree.
+/** @brief Returns the text or JSON at a path. The leaf must hold one value for the whole tree.
  *  @param[out] text    Borrowed from the tree until the leaf is replaced. A 0 byte follows the text.
  *  @param[out] length  Bytes of the text without the 0 byte. May be NULL.
  *  @return The errors of tdict_get_value(); #TDICT_ETYPE also if the value is neither text nor JSON. Nothing is written
@@ -108,8 +109,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_text_at(const tdict_tree *tree,
 
 /** The object of a leaf of values. tdict_walk() and tdict_get_object() return this object. The tree owns the object. */
 typedef struct tdict_nontensor tdict_nontensor;
-/** @brief Returns the type of objects that hold values. Only the functions of this header make such objects. Do not
- *  pass this type to tdict_set_object(). The type is static. Thread-safe. */
+/** @brief Returns the type of objects that hold values. To set such an object, call tdict_set_value() or
+ *  tdict_set_values(). Do not pass this type to tdict_set_object(). The type is static. Thread-safe. */
 TDICT_API const tdict_type *tdict_nontensor_type(void);
 /** @brief Returns the number of dimensions of @p values: 0 for a value for the whole tree.
  *  @param[out] shape  The sizes of the dimensions, borrowed from @p values. May be NULL. */

@@ -11,7 +11,7 @@
  * statistics of the transfer count such objects. If the option `strict_objects` is true, the transfer fails instead.
  *
  * Operations on trees. Operations that only move keys share the box, for example tdict_select(), tdict_update(),
- * tdict_flatten_keys() and tdict_clone(). An operation that gives no element another index also shares the box, for
+ * tdict_flatten_keys() and tdict_clone(). An operation that leaves every element at its index also shares the box, for
  * example an index that keeps all dimensions whole. All other operations call the hook for the operation, if the type
  * has the hook. Otherwise these operations use the tensors of the object. To use the tensors, an operation calls
  * `flatten`, works on the tensors, and calls `unflatten` to make the object of the result.

@@ -80,10 +80,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_records_view(const tdict_records *r
                                                           void *user, tdict_tree **out, tdict_error *err);
 /** @brief Writes the tensors of a tree to the members of an array of structs.
  *
- *  For each field, @p src must have a tensor with the field's path, dtype and shape. Other entries of @p src are
- *  ignored. Padding and members without a field do not change. If fields overlap, the last field in the table is
- *  written last. The call checks all fields before it writes the first byte. The call waits for transfers that write
- *  @p src.
+ *  For each field, @p src must have a tensor with the path, dtype and shape that tdict_records_view() gives the field.
+ *  Other entries of @p src are ignored. Padding and members without a field do not change. If fields overlap, the last
+ *  field in the table is written last. The call checks all fields before it writes the first byte. The call waits for
+ *  transfers that write @p src.
  *  @param[in] records  Borrowed for the call. The call does not wait for transfers that use views of the same array. If
  *                      such transfers exist, call tdict_update_in_place() with the view as the destination.
  *  @param[in] src      In plain or pinned host memory, with any strides. To write from a device, call

@@ -16,8 +16,9 @@
  * fetch copies the rows of one batch. tdict_replay_append() and tdict_replay_write() hold the lock exclusively while
  * they write. All rows of a batch are therefore read before such a call begins to write, or after the call has written
  * all of its rows. If a write comes between two fetches of an epoch, only the later batch can contain the new elements.
- * A batch may be fetched up to `prefetch` batches before delivery. If the loader's option `collate` or `pad` is set,
- * each fetch holds the lock for one sample only. Samples of one batch may then differ in the writes that they contain.
+ * A batch may be fetched up to `prefetch` batches before delivery. If the loader's option `collate`, `pad` or `pack` is
+ * set, each fetch holds the lock for one sample only. Samples of one batch may then differ in the writes that they
+ * contain.
  *
  * A program may write the tensors of the tree directly between tdict_replay_lock() and tdict_replay_unlock(). While a
  * loader uses the buffer, any other write to the tensors is a data race. While a function of the library holds the

@@ -1,7 +1,7 @@
 /* Declares samplers. A sampler determines the order in which a loader draws samples. For each position of each epoch,
  * the sampler returns the index of a sample. The index depends only on the length and options of the sampler, the epoch
- * and the position. The index is therefore the same on every machine, and for any number of workers of the loader. A
- * rank is the number of one of the `world_size` processes that share the samples of each epoch.
+ * and the position. The index is therefore the same on every machine, and for any number of workers of the loader. If
+ * `world_size` processes share the samples of each epoch, each process has a number, called rank. Ranks begin at 0.
  * Ownership: reference counted. Thread rule: any thread may call any function. */
 #ifndef TDICT_SAMPLER_H
 #define TDICT_SAMPLER_H
@@ -61,8 +61,8 @@ TDICT_API tdict_sampler *tdict_sampler_retain(const tdict_sampler *sampler);
 TDICT_API void tdict_sampler_release(tdict_sampler *sampler);
 /** @brief Returns the number of samples that this rank draws in an epoch. */
 TDICT_API int64_t tdict_sampler_length(const tdict_sampler *sampler);
-/** @brief Returns the index of the sample at a position of an epoch, in constant time. Returns -1 if @p epoch is
- *  negative or @p position is out of range.
+/** @brief Returns the index of the sample at a position of an epoch, in constant time on average. Returns -1 if @p
+ *  epoch is negative or @p position is out of range.
  *  @param[in] position  0 to tdict_sampler_length() - 1. Positions count only the samples of this rank. */
 TDICT_API int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position);
 

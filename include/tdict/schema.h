@@ -17,7 +17,7 @@
  *
  * Format of a blob, version 1. An `int` is an unsigned number below 2^63, encoded in LEB128 with as few bytes as
  * possible. A `text` is one or more bytes other than 0, followed by a byte 0. A list of `sizes` is an int n, followed
- * by n sizes, each an int.
+ * by n ints.
  *
  * - The blob is "tdsc", the version (4 bytes, little-endian), the batch size of the root (sizes), the entries of the
  *   root, and 0x00.

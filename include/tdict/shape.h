@@ -8,12 +8,12 @@
  * tdict_reshape() and tdict_flatten() copy the tensor.
  * Cost of each result: O(tensors + nodes). One block of memory is allocated for all tensors. No elements are read or
  * copied, except where a function says so.
- * All functions return #TDICT_ENOMEM if memory is exhausted. They return #TDICT_EINVAL for NULL, an invalid dimension,
- * an invalid size, or a shape with more than TDICT_MAX_BATCH_NDIM dimensions. They return #TDICT_EOVERFLOW for sizes
- * that no tensor can have. They return #TDICT_ESHAPE if a child would have more than TDICT_MAX_BATCH_NDIM batch
- * dimensions. tdict_unsqueeze() also returns #TDICT_ESHAPE if @p tree already has TDICT_MAX_BATCH_NDIM batch
- * dimensions. If the shape of a tensor in a child no longer begins with the batch size of @p tree (see tdict/tree.h),
- * all functions return #TDICT_ESHAPE.
+ * All functions return #TDICT_ENOMEM if memory is exhausted. All functions return #TDICT_EINVAL for NULL, an invalid
+ * dimension, an invalid size, or a shape with more than TDICT_MAX_BATCH_NDIM dimensions. All functions return
+ * #TDICT_EOVERFLOW for sizes that no tensor can have. All functions return #TDICT_ESHAPE if a child would have more
+ * than TDICT_MAX_BATCH_NDIM batch dimensions. tdict_unsqueeze() also returns #TDICT_ESHAPE if @p tree already has
+ * TDICT_MAX_BATCH_NDIM batch dimensions. If the shape of a tensor in a child no longer begins with the batch size of @p
+ * tree (see tdict/tree.h), all functions return #TDICT_ESHAPE.
  *
  * All functions work on every device. Thread rule: as in tdict/tree.h; every result is a separate tree. */
 #ifndef TDICT_SHAPE_H
@@ -37,8 +37,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *tree, int nd
  *          in device memory that the program owns; the errors of tdict_tensor_copy() (err->path names the tensor). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                      tdict_tree **out, tdict_error *err);
-/** @brief Joins the batch dimensions from @p first to @p last (inclusive) into one dimension. The tensors of the result
- *  are views or copies as in tdict_reshape(), at the same cost. */
+/** @brief Joins the batch dimensions from @p first to @p last (inclusive) into one dimension. @p first must not be
+ *  after @p last. The tensors of the result are views or copies as in tdict_reshape(), at the same cost. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tree **out,
                                                      tdict_error *err);
 /** @brief Splits batch dimension @p dim into several dimensions. The tensors of the result are always views.
@@ -50,15 +50,17 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_unsqueeze(const tdict_tree *tree, i
                                                        tdict_error *err);
 /** Value for `dim` of tdict_squeeze(): removes every batch dimension of one element. */
 #define TDICT_EVERY_DIM INT32_MIN
-/** @brief Removes batch dimension @p dim if this dimension has one element. Otherwise the result has the same batch
- *  size as @p tree. */
+/** @brief Removes batch dimension @p dim if this dimension has one element. Otherwise the result has the batch size of
+ *  @p tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *tree, int dim, tdict_tree **out,
                                                      tdict_error *err);
 /** @brief Expands the batch size to @p shape. The call repeats batch dimensions of size 1, and adds new dimensions
  *  before the first batch dimension.
  *
  *  No elements are copied. Several elements of the result may be at the same address, so do not write to the result.
- *  @param[in] shape  @p ndim sizes; -1 keeps the size of a dimension. */
+ *  @param[in] shape  @p ndim sizes; -1 keeps the size of a dimension.
+ *  @return #TDICT_OK; #TDICT_EINVAL if @p ndim is below the number of batch dimensions; #TDICT_ESHAPE if a dimension
+ *          whose size is not 1 would get another size. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_expand(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                     tdict_tree **out, tdict_error *err);
 /** @brief Returns a tree whose batch dimension i is dimension @p order[i] of @p tree.
@@ -98,7 +100,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree 
 /** @brief Cuts batch dimension @p dim into at most *@p count pieces of equal size. The last piece may be shorter, and
  *  there may be fewer pieces than *@p count.
  *  @param[out] trees  The pieces; owned by the caller.
- *  @param[in,out] count  Before the call, the number of pieces wanted, which is also the capacity of @p trees;
+ *  @param[in,out] count  Before the call, the wanted number of pieces, which is also the capacity of @p trees;
  *          after the call, the number of pieces.
  *  @return #TDICT_OK; #TDICT_EINVAL if *@p count is 0. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,

@@ -87,7 +87,7 @@ typedef struct tdict_share_ring tdict_share_ring;
 typedef struct tdict_share_ring_options {
   size_t struct_size;
   int32_t num_slots;   /**< 1 to #TDICT_SHARE_MAX_SLOTS; default 8 */
-  int32_t max_workers; /**< most workers at the same time, 1 to #TDICT_SHARE_MAX_WORKERS; default 64 */
+  int32_t max_workers; /**< maximum number of workers at the same time, 1 to #TDICT_SHARE_MAX_WORKERS; default 64 */
 } tdict_share_ring_options;
 static inline tdict_share_ring_options tdict_share_ring_options_default(void) {
   tdict_share_ring_options o;
@@ -98,7 +98,8 @@ static inline tdict_share_ring_options tdict_share_ring_options_default(void) {
   return o;
 }
 
-/** @brief Creates a ring. The calling process becomes the trainer. All slots are empty, and their elements are zero.
+/** @brief Creates a ring. The calling process becomes the trainer. All slots are empty, and the elements of all slots
+ *  are zero.
  *  @param[in]  like     The slots have the keys, batch sizes, dtypes and shapes of this tree. Borrowed for the call;
  *                       its elements are not read.
  *  @param[in]  options  NULL for the defaults.
@@ -133,24 +134,24 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_add_worker(tdict_share_r
  *
  *  Transfers then copy directly from the slots. Without this call, or if the call fails, transfers copy through the
  *  staging ring. The registration ends when the segment is freed. The ring may outlive the context.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to a worker, the ring is already pinned, or the
- *          trainer has a slot in use; #TDICT_ENODEVICE the default device of the context is the cpu; #TDICT_ENOMEM and
- *          #TDICT_EDEVICE the driver refused to register the memory; #TDICT_EFORKED.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to a worker, the ring is already pinned, or a slot
+ *          that the trainer has taken is not empty again; #TDICT_ENODEVICE the default device of the context is the
+ *          cpu; #TDICT_ENOMEM and #TDICT_EDEVICE the driver refused to register the memory; #TDICT_EFORKED.
  *  @note Cost: about 40 ms per GB. Other threads cannot queue copies during this time, see tdict_pinned_memory(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_share_ring *ring, tdict_context *context,
                                                             tdict_error *err);
 /** @brief Waits until a worker has published a slot, and returns the slot. The trainer calls this function.
  *
- *  The trainer may hold several slots at once. Slots that were given back become empty in this call if their transfers
- *  have ended.
+ *  The trainer may hold several slots at once. If the transfers of a slot that was given back have ended, this call
+ *  makes the slot empty.
  *  @param[in]  timeout_ns  Maximum time to wait, in nanoseconds. 0: does not wait. INT64_MAX: no limit.
  *  @param[out] out         Borrowed from the ring, until the slot is given back. Do not unlock the tree. Written on
  *                          success only.
  *  @return #TDICT_OK; #TDICT_ETIMEDOUT no slot is full; #TDICT_ENOTFOUND no slot is full, and no worker is left;
- *          #TDICT_ELOST a worker has ended without tdict_share_ring_destroy(), err->native is its process id, and the
- *          message names the first slot that it was filling; #TDICT_EFORMAT a state word is wrong, and the slot that
- *          the message names is empty now; #TDICT_EINVAL a NULL pointer, a negative time, or the ring belongs to a
- *          worker; #TDICT_EFORKED.
+ *          #TDICT_ELOST a worker has ended without tdict_share_ring_destroy(), err->native is the process id of the
+ *          worker, and the message names the first slot that the worker was filling, if any; #TDICT_EFORMAT a state
+ *          word is wrong, and the slot that the message names is empty now; #TDICT_EINVAL a NULL pointer, a negative
+ *          time, or the ring belongs to a worker; #TDICT_EFORKED.
  *  @note After #TDICT_ELOST and #TDICT_EFORMAT the ring is intact: call the function again. A call that waits notices
  *        the death of a worker within 20 ms. Calls that find a full slot check the workers at most every 20 ms.
  *  @note Cost: O(slots), plus O(workers) if the call checks the workers. */
@@ -163,9 +164,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_take(tdict_share_ring *r
  *  later call of tdict_share_ring_take() or of this function makes the slot empty.
  *
  *  The program's own reads of the slot must have ended: kernels, copies, and reads through pointers. If a transferred
- *  tree contains the slot's tree and also objects with hooks, call tdict_future_wait_source() first. A result that
- *  shares tensors of the slot, such as a result on the cpu, later shows the elements of another batch. To keep the
- *  elements, copy the tree with tdict_clone_deep().
+ *  tree contains the slot's tree and also objects with hooks, call tdict_future_wait_source() before this function. A
+ *  result that shares tensors of the slot, such as a result on the cpu, later shows the elements of another batch. To
+ *  keep the elements, copy the tree with tdict_clone_deep().
  *  @param[in] tree  From tdict_share_ring_take().
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or @p tree is not a slot that was taken from this ring;
  *          #TDICT_EFORKED. */

@@ -30,16 +30,16 @@ typedef enum tdict_status {
   TDICT_ENODEVICE = 12,    /**< the device is not present; the message says why */
   TDICT_EDEVICE = 13,      /**< the device driver returned an error; tdict_error.native has its code */
   TDICT_ELOST = 14,        /**< the device was reset or lost, or a worker of a ring (tdict/share.h) has ended */
-  TDICT_ECANCELLED = 15,   /**< the transfer was cancelled, or the trainer of a ring (tdict/share.h) has ended */
-  TDICT_ETIMEDOUT = 16,    /**< the time limit has passed */
-  TDICT_EDEADLOCK = 17,    /**< a hook waits for the transfer that runs the hook */
-  TDICT_EFORKED = 18,      /**< this process is a fork of the process that created the context */
-  TDICT_ECAPTURE = 19,     /**< the stream is being captured into a graph */
-  TDICT_ECHANGED = 20,     /**< data changed while a transfer or a loader read the data */
-  TDICT_EHOOK = 21,        /**< a callback of the program returned an invalid status or an invalid result */
-  TDICT_EIO = 22,          /**< a file could not be read or written */
-  TDICT_EFORMAT = 23,      /**< a file, a blob or a message does not have the expected format */
-  TDICT_ENOTSUP = 24       /**< a combination that the message names is not supported */
+  TDICT_ECANCELLED = 15, /**< the transfer was cancelled, or the trainer of a ring (tdict/share.h) has left the ring */
+  TDICT_ETIMEDOUT = 16,  /**< the time limit has passed */
+  TDICT_EDEADLOCK = 17,  /**< a hook waits for the transfer that runs the hook */
+  TDICT_EFORKED = 18,    /**< this process is a fork of the process that created the context, loader or ring */
+  TDICT_ECAPTURE = 19,   /**< the stream is being captured into a graph */
+  TDICT_ECHANGED = 20,   /**< data changed while a transfer or a loader read the data */
+  TDICT_EHOOK = 21,      /**< a callback of the program returned an invalid status or an invalid result */
+  TDICT_EIO = 22,        /**< reading or writing a file, a socket or a stream failed, or another system call failed */
+  TDICT_EFORMAT = 23,    /**< a file, a blob or a message does not have the expected format */
+  TDICT_ENOTSUP = 24     /**< a combination that the message names is not supported */
 } tdict_status;
 
 /** Says why a call failed. The struct has 512 bytes in all versions. */

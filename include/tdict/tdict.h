@@ -1,4 +1,4 @@
-/* Includes all public headers of tdict except tdict/try.h, and declares the version of the library. */
+/* Includes all public headers of tdict except tdict/io.h and tdict/try.h, and declares the version of the library. */
 #ifndef TDICT_TDICT_H
 #define TDICT_TDICT_H
 

@@ -5,15 +5,15 @@
  *     for (float &reward : batch.elements<float>("reward")) reward = 1.0f;
  *     tdict::tree moved = context.to_device(batch, context.device());
  *
- * - Classes such as tdict::tree own one reference. Their objects have the size of a pointer, and can be moved but not
- *   copied. share() returns another reference.
+ * - Classes such as tdict::tree own one reference. Objects of these classes have the size of a pointer, and can be
+ *   moved but not copied. share() returns another reference.
  * - Classes such as tdict::tree_ref borrow, as pointers do. The functions take arguments of these classes.
  * - Errors are exceptions. With -fno-exceptions, errors are results: see tdict/hpp/result.hpp.
  * - The classes have members for the most common C functions. tdict::call() and tdict::run() call all other C
  *   functions.
  * - TDICT_BIND() (tdict/hpp/bind.hpp) binds a struct of tensors to a tree.
  *
- * The thread rules, ownership and errors are the same as those of the C functions. */
+ * The thread rules, ownership and errors are the same as in C. */
 #ifndef TDICT_TDICT_HPP
 #define TDICT_TDICT_HPP
 

@@ -42,7 +42,8 @@ typedef struct tdict_tensor tdict_tensor;
 /** Says that the bytes must not be written. tdict_tensor_data() then returns NULL. */
 #define TDICT_DESC_READ_ONLY 2u
 
-/** Describes memory that the program owns. tdict_tensor_get_desc() fills the same struct. */
+/** Describes memory that the program owns. tdict_tensor_get_desc() writes the description of any tensor to this
+ *  struct. */
 typedef struct tdict_tensor_desc {
   size_t struct_size;
   void *data; /**< address of the element whose indices are all 0; with negative strides, other elements have lower
@@ -134,8 +135,9 @@ TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *tensor);
 /** @brief Returns true if the elements are in C order without gaps. The strides of dimensions of size 1 are ignored. A
  *  tensor without elements is contiguous. */
 TDICT_API bool tdict_tensor_is_contiguous(const tdict_tensor *tensor);
-/** @brief Returns true if the tensor is in page-locked host memory. Such memory is allocated by tdict_pinned_memory()
- *  or by a tdict_allocator with `pinned` set, or is memory of the program with the flag #TDICT_DESC_PINNED. */
+/** @brief Returns true if the tensor is in page-locked host memory. The allocator of tdict_pinned_memory() and a
+ *  tdict_allocator with `pinned` set provide such memory. The call also returns true for memory of the program with the
+ *  flag #TDICT_DESC_PINNED, and for the slots of a ring after tdict_share_ring_pin(). */
 TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *tensor);
 /** @brief Returns true if both tensors use the same storage. */
 TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b);
@@ -152,7 +154,8 @@ TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
  *  call does not wait for threads of the parent process. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
 /** @brief Describes @p tensor in @p out. Shape and strides are borrowed from the tensor. `storage_bytes` is the number
- *  of bytes from `data` to the end of the storage. The function does not wait for transfers.
+ *  of bytes from `data` to the end of the storage. If the tensor has no address, `data` is NULL and `storage_bytes` is
+ *  0. The function does not wait for transfers.
  *  @param[in,out] out  Initialized by tdict_tensor_desc_default(). At most out->struct_size bytes are written. If
  *          out->struct_size is invalid, nothing is written. */
 TDICT_API void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_desc *out);
@@ -182,7 +185,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *
 /** @brief Returns a tensor with the elements of @p tensor, in C order, in another shape. At most one size may be -1.
  *  That size is then computed from the other sizes.
  *  If strides can describe the new shape, the result is a view. Otherwise the result is a copy in C order. The copy is
- *  in the memory of @p tensor, or in plain host memory if the program owns the memory of @p tensor.
+ *  in the memory of @p tensor. If the program owns the memory of a host tensor, the copy is in plain host memory.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the number of elements differs; #TDICT_EINVAL for NULL or an invalid size;
  *          #TDICT_EOVERFLOW for sizes that no tensor can have; errors of tdict_tensor_clone() if the call copies;
  *          #TDICT_ENOMEM. */
@@ -204,8 +207,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, cons
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory,
                                                           tdict_tensor **out, tdict_error *err);
 /** @brief Returns a contiguous tensor with the same elements. If @p tensor is contiguous, returns @p tensor with a new
- *  reference. Otherwise returns a clone. The clone is in the memory of @p tensor, or in plain host memory if the
- *  program owns the memory of @p tensor.
+ *  reference. Otherwise returns a clone. The clone is in the memory of @p tensor. If the program owns the memory of a
+ *  host tensor, the clone is in plain host memory.
  *  @return The errors of tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out,
                                                                tdict_error *err);

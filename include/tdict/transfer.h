@@ -12,8 +12,8 @@
  * a device, for example tdict_zero(), tdict_clone_deep() and tdict_write_row(). Such a call first waits for all earlier
  * transfers that use the same bytes. All reads and writes of the call are complete when the call returns.
  * Order among transfers. Transfers conflict if they share bytes and at least one of them writes these bytes.
- * Conflicting transfers run in the order in which they were started. The start of a transfer with hooks is the time at
- * which all of its hooks have returned.
+ * Conflicting transfers run in the order in which they were started. A transfer with hooks counts as started when all
+ * of its hooks have returned.
  * Failure. If a transfer fails or is cancelled, the bytes that the transfer had to write are lost. Accessors return
  * NULL for tensors with lost bytes, and no call of the library reads lost bytes. If several leaves share a storage,
  * only those leaves are lost whose own bytes the transfer had to write. A leaf is valid again after a transfer or
@@ -116,7 +116,7 @@ typedef struct tdict_transfer_options {
    *  transfers. An _async call with num_threads 0 may use the whole ring.
    *  The option `after` orders only accesses to device memory. Host threads read host sources without waiting for the
    *  stream. If a stream still writes a host source, wait for that stream before the call. Host destinations are
-   *  written after the work that tdict_record_stream() recorded for them. */
+   *  written after the work that tdict_record_stream() recorded for these destinations. */
   const tdict_stream *after;
   tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL (default): the context's
                              memory of the target device */
@@ -186,12 +186,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
 /** @brief Copies a tree to a device, and waits until the copies are done.
  *
  *  The result has the keys, batch size and locks of @p src, and @p device as its device. The result shares every leaf
- *  that is already on @p device. If all leaves are shared and no hook runs, the call returns @p src itself, retained
- *  and unchanged. All other leaves are copied into one new storage, contiguous and in tree order. Each leaf begins at a
- *  multiple of 256 bytes; bytes between leaves are unspecified. If several leaves of @p src have the same bytes of one
- *  storage, these bytes are copied once. Leaves may be on another device of the context, and may be strided. If two
- *  devices have a direct link, copies between the devices use the link.
- *  @param[in]  src     Borrowed. The transfer retains the storages of @p src until they are copied.
+ *  that is already on @p device. If @p src has tensors, all leaves are shared and no hook runs, the call returns @p src
+ *  itself, retained and unchanged. All other leaves are copied into one new storage, contiguous and in tree order. Each
+ *  leaf begins at a multiple of 256 bytes; bytes between leaves are unspecified. If several leaves of @p src have the
+ *  same bytes of one storage, these bytes are copied once. Leaves may be on another device of the context, and may be
+ *  strided. If two devices have a direct link, copies between the devices use the link.
+ *  @param[in]  src     Borrowed. The transfer retains the storages of @p src until the copies have ended.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO means the default device of the
  *                      context. An index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is an error (#TDICT_EINVAL).
  *  @param[in]  options       NULL for the defaults.
@@ -275,9 +275,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tre
 
 /** @brief Waits until the transfer has ended. A program may call tdict_future_wait() several times.
  *  @param[out] out  NULL, or a new reference to the result, written on success only.
- *  @return #TDICT_OK; the error of the transfer, with the path of the leaf, on every call; #TDICT_ECANCELLED;
- *          #TDICT_EDEADLOCK a hook of this transfer waits for the transfer; #TDICT_EFORKED the process is a fork and
- *          the transfer had not ended; #TDICT_EINVAL @p future is NULL. */
+ *  @return #TDICT_OK; the error of the transfer on every call, with the path of the leaf if the error is about one
+ *          leaf; #TDICT_ECANCELLED; #TDICT_EDEADLOCK a hook of this transfer waits for the transfer; #TDICT_EFORKED the
+ *          process is a fork and the transfer had not ended; #TDICT_EINVAL @p future is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err);
 /** @brief Waits like tdict_future_wait(), for at most @p timeout_ns nanoseconds.
  *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended (the program may wait again);

@@ -21,8 +21,8 @@
  *
  * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops a
  * reference. Thread rule: many threads may read a tree at the same time. While a thread writes a tree, no other thread
- * may use the same tree. tdict_retain() and tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, except
- * where this header says otherwise. */
+ * may use the same tree. tdict_retain() and tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, with
+ * the differences that docs/container.md lists. */
 #ifndef TDICT_TREE_H
 #define TDICT_TREE_H
 
@@ -110,11 +110,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *tree, const char *p
 /** @brief Sets the tree at a path. Normally the new parent retains @p child itself.
  *
  *  In three cases, the parent holds a shallow copy of @p child instead. First, @p child has fewer batch dimensions than
- *  the parent. Second, the parent has a device and @p child has no device. Third, no tensor is below @p child, and the
- *  batch size of @p child does not begin with the batch size of the parent. The batch size of the copy begins with the
- *  batch size of the parent. If the parent has a device, the copy has this device. The copy shares all tensors with @p
- *  child, and @p child itself is unchanged. If the parent holds @p child itself, a later change to @p child is visible
- *  in every tree that holds @p child. The comment at the top of this header lists the functions that may then fail.
+ *  the parent. Second, the parent has a device and @p child has no device. Third, @p child has no tensor and no object
+ *  with batch dimensions, and the batch size of @p child does not begin with the batch size of the parent. The batch
+ *  size of the copy begins with the batch size of the parent. If the parent has a device, the copy has this device. The
+ *  copy shares all tensors with @p child, and @p child itself is unchanged. If the parent holds @p child itself, a
+ *  later change to @p child is visible in every tree that holds @p child. The comment at the top of this header lists
+ *  the functions that may then fail.
  *  @return The same errors as tdict_set(); #TDICT_EINVAL also if @p child would contain itself.
  *  @note Cost: as tdict_set(), plus O(keys in @p child and in all trees below @p child) for the checks. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const char *path, tdict_tree *child,
@@ -131,8 +132,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const ch
  *        with a backslash. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *tree, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
-/** @brief Returns the tree at a path, borrowed. Returns the same errors as tdict_get(), except that #TDICT_ETYPE means
- *  that the path names a tensor or an object. */
+/** @brief Returns the tree at a path, borrowed. Returns the same errors as tdict_get(). Here, #TDICT_ETYPE means that
+ *  the path names a tensor or an object, or leads through a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_tree(const tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
 /** @brief Returns tdict_tensor_data() of the tensor at a path, or NULL if there is no tensor at the path. */
@@ -152,11 +153,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *tree, const char
  *  @return The same errors as tdict_delete(); #TDICT_ETYPE also if the path names a tree or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *tree, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
-/** @brief Removes the tree at a path, as tdict_pop() removes a tensor. Returns the same errors, and #TDICT_ETYPE if the
- *  path names a tensor or an object. */
+/** @brief Removes the tree at a path, as tdict_pop() removes a tensor. Returns the same errors as tdict_delete(), and
+ *  #TDICT_ETYPE also if the path names a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
-/** @brief Moves the entry at @p from to @p to.
+/** @brief Moves the entry at the path @p from to the path @p to.
  *
  *  Missing trees on the path @p to are created. If both paths lead to the same node, the entry keeps its position in
  *  the order. If both paths are equal, nothing changes.
@@ -175,9 +176,9 @@ TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
 /** @brief Changes the batch size of a tree.
  *
  *  The call also changes trees below @p tree. A tree below @p tree with fewer than @p batch_ndim batch dimensions gets
- *  @p batch_size. A tree below @p tree whose batch size begins with @p batch_size is unchanged. Any other tree below @p
- *  tree gets @p batch_size if no tensor is below that tree. Otherwise the call fails. The parents of @p tree are not
- *  checked: see the top of this header.
+ *  @p batch_size. A tree below @p tree whose batch size begins with @p batch_size is unchanged. If any other tree below
+ *  @p tree has no tensor and no object with batch dimensions, that tree gets @p batch_size. Otherwise the call fails.
+ *  The parents of @p tree are not checked: see the top of this header.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or a tree below @p tree does not match,
  *          and err->path names the first mismatch; #TDICT_ELOCKED @p tree, or a tree below @p tree that must change, is
  *          locked; #TDICT_ENOMEM.
@@ -198,8 +199,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const 
  *  The elements of its tensors can still be written. NULL is allowed. Cost of tdict_lock() and tdict_unlock(): O(keys
  *  below the tree). */
 TDICT_API void tdict_lock(tdict_tree *tree);
-/** @brief Unlocks the tree and the trees below the tree. A tree below stays locked if another locked tree holds the
- *  tree too. If @p tree is not locked, nothing changes.
+/** @brief Unlocks the tree and the trees below the tree. If another locked tree also holds a tree below @p tree, that
+ *  tree stays locked. If @p tree is not locked, nothing changes.
  *  @return #TDICT_OK; #TDICT_ELOCKED @p tree is below a locked tree, and the program must unlock the upper tree
  *          instead; #TDICT_EINVAL @p tree is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);
@@ -272,10 +273,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, c
 /** @brief Writes a text that describes the tree to @p buffer, cut to @p bytes and ended by 0.
  *
  *  The text has one line per key. The line of a tensor shows its dtype, shape and device. No elements of tensors are
- *  shown. Pinned tensors are marked `pinned`. A tensor is marked `shared` if its range of bytes overlaps the range of
- *  another tensor in the tree. The line of an object shows the type and up to 255 bytes of text from the `print` hook.
- *  The line of a single value (tdict/nontensor.h) shows at most 40 bytes of the value's text. The text shows at most
- *  100 keys, and then the number of keys that were left out.
+ *  shown. Pinned tensors are marked `pinned`. A tensor is marked `shared` if its range of bytes overlaps the range of a
+ *  tensor at another path. The line of an object shows the type and up to 255 bytes of text from the `print` hook. The
+ *  line of a single value (tdict/nontensor.h) shows at most 40 bytes of the value's text. The text shows at most 100
+ *  keys, and then the number of keys that were left out.
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return the length of the full text without the 0, as snprintf does.
  *  @note Cost: O(keys), with at most 100 comparisons per tensor. Memory is allocated only for very deep trees. */

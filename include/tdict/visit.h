@@ -52,9 +52,9 @@ static inline tdict_visit_options tdict_visit_options_default(void) {
 
 /** @brief Calls @p visit for every path of a tensor, with the tensors that all trees have at this path.
  *
- *  If several calls of @p visit fail, tdict_visit() returns the error for the first of their paths, in the order of the
- *  first tree. If no pool is used, @p visit is not called again after a failed call. On a pool, @p visit is still
- *  called for the paths that come before the failed path in this order.
+ *  If several calls of @p visit fail, tdict_visit() returns the error of the call whose path comes first in the first
+ *  tree. If no pool is used, @p visit is not called again after a failed call. On a pool, @p visit is still called for
+ *  the paths that come before the failed path in the first tree.
  *  @param[in] trees  @p count trees, borrowed.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, there are no trees, or an option is out of range;

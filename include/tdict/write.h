@@ -11,7 +11,7 @@
  * objects too. Source tensors must have the dtypes of the destination tensors. Only tdict_fill() converts its value to
  * the dtype.
  * Cost of writing in place: O(tensors written), plus one copy of the elements. Memory is allocated only for objects,
- * for very deep trees, and for lists and masks in an index (tdict/index.h).
+ * for very deep trees, for the paths of tdict_update_in_place(), and for lists and masks in an index (tdict/index.h).
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different tensors at once. */
 #ifndef TDICT_WRITE_H
 #define TDICT_WRITE_H
@@ -26,7 +26,7 @@ TDICT_BEGIN_DECLS
  *          tdict_tensor_copy(); #TDICT_EDEVICE if the driver failed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_tensor *value,
                                                    tdict_error *err);
-/** @brief Writes the elements of @p value to those elements of the tensor at a path that @p index selects.
+/** @brief Writes the elements of @p value to the elements that @p index selects in the tensor at a path.
  *
  *  The index applies to all dimensions of the tensor, not only to batch dimensions. If @p value has fewer dimensions
  *  than the selected elements, @p value is repeated along the missing leading dimensions.
@@ -55,7 +55,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_copy(tdict_tree *dst, const tdict_t
  *
  *  Tensors of @p dst whose paths @p src does not have are unchanged. If @p src is @p dst, nothing changes.
  *  @param[in] paths  @p num_paths paths of entries of @p src. The call writes only these entries, with everything below
- *          them. NULL: all of @p src.
+ *          these entries. NULL: all of @p src.
  *  @return The same errors as tdict_copy(), except that @p dst may have more keys; #TDICT_ENOTFOUND also if @p src
  *          lacks one of the paths. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_update_in_place(tdict_tree *dst, const tdict_tree *src,
@@ -69,7 +69,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_update_in_place(tdict_tree *dst, co
  *  failure nothing changes.
  *  Cost: O(keys of the nodes that change + keys of @p src).
  *  @param[in] paths  @p num_paths paths of entries of @p src. The call adds only these entries, with everything below
- *          them. NULL: all of @p src.
+ *          these entries. NULL: all of @p src.
  *  @return #TDICT_OK; #TDICT_EINVAL if a tree is NULL or a path is invalid; #TDICT_ETYPE if a path leads through a
  *          tensor or an object; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE, #TDICT_ELOCKED as tdict_set() and tdict_set_tree();
  *          #TDICT_ENOTFOUND if @p src lacks one of the paths; #TDICT_ENOMEM. */

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Detects a build with a sanitizer. Such a build is optimized and defines NDEBUG, but assertions are enabled there too.
- * The compiler gcc defines the two macros. The compiler clang reports sanitizers through __has_feature(). */
+/* Detects a build with a sanitizer. Such a build can define NDEBUG, but assertions are enabled even then. GCC defines a
+ * macro for each of these sanitizers. Clang reports them through __has_feature(). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TDICT_SANITIZED 1
 #elif defined(__has_feature)
@@ -32,7 +32,7 @@
 #endif
 
 #if TDICT_ASSERTS
-/* Writes one line to stderr and stops the process by a trap. The function calls dprintf(), because another thread may
+/* Writes one line to stderr and stops the process by a trap. The function calls dprintf(), because another thread can
  * hold the lock of a stdio stream. */
 __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const char *condition, const char *file,
                                                                        int line) {
@@ -46,7 +46,7 @@ __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const cha
 #endif
 
 /* Returns true if some thread holds the mutex. Assertions about locks call this function. A default mutex does not
- * record its owner, so the holder may be another thread than the caller. */
+ * record its owner, so the result does not show which thread holds the mutex. */
 static inline bool tdict_lock_is_held(pthread_mutex_t *lock) {
   if (pthread_mutex_trylock(lock) != 0) return true;
   pthread_mutex_unlock(lock);

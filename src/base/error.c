@@ -57,7 +57,7 @@ void tdict_error_print(const tdict_error *err, FILE *file) {
 static void write_error(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
   if (!err) return;
   char text[sizeof err->message];
-  vsnprintf(text, sizeof text, format, args); /* Format into a local buffer first: an argument may point into *err. */
+  vsnprintf(text, sizeof text, format, args); /* Format into a local buffer first: an argument can point into *err. */
   memset(err, 0, sizeof *err);
   err->status = (int32_t)status;
   err->native = native;
@@ -87,7 +87,7 @@ bool tdict_status_is_known(tdict_status status) {
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err) {
   if (!tdict_status_is_known(returned))
     return tdict_fail(callback_err, TDICT_EHOOK, "%s returned %d, which is not a tdict_status", what, (int)returned);
-  /* Callers read both the returned status and err->status, so these must be equal. */
+  /* Callers read the returned status or err->status, so both must be equal. */
   if (returned != TDICT_OK && callback_err && callback_err->status) callback_err->status = (int32_t)returned;
   return returned;
 }

@@ -1,5 +1,5 @@
-/* Declares the functions that fill a tdict_error. Each function returns the status, so a caller can fill the error and
- * return in one line. The caller owns the error struct. Thread-safe if each thread uses its own error struct. */
+/* Declares the functions that fill a tdict_error. They return the status of the error, so a caller can fill the error
+ * and return in one line. The caller owns the error struct. Thread-safe if each thread uses its own error struct. */
 #ifndef TDICT_BASE_ERROR_H
 #define TDICT_BASE_ERROR_H
 
@@ -13,20 +13,20 @@ tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *forma
 /* Fills *err like tdict_fail(), and also sets the native code: an error code of the driver, or an errno. */
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...)
     TDICT_PRINTF(4, 5);
-/* Sets err->path. If the path is too long, replaces its middle by "...". If `err` or `path` is NULL, writes nothing.
- * Returns `status`, so a function can end with `return tdict_error_at(err, status, path)`. */
+/* Sets err->path. If the path is too long, replaces the middle of the path with "...". If `err` or `path` is NULL,
+ * writes nothing. Returns `status`, so a function can end with `return tdict_error_at(err, status, path)`. */
 tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path);
 
 /* Returns true if the number is a member of enum tdict_status. */
 bool tdict_status_is_known(tdict_status status);
 /* Checks the value that a callback of the program returned. Call this function after every callback that returns a
  * status. Returns `returned` if this number is a tdict_status, else TDICT_EHOOK. `what` names the callback in the
- * message. `callback_err` is the error that the callback may have filled, or NULL. If the callback failed and filled
- * `callback_err`, callback_err->status is set to the returned status. */
+ * message. `callback_err` is the error struct that was passed to the callback, or NULL. If the callback failed and
+ * filled `callback_err`, sets callback_err->status to `returned`. */
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
 
 /* clang-tidy analyses one file at a time. Without these macros, clang-tidy assumes that tdict_fail() and
- * tdict_fail_native() may return TDICT_OK. */
+ * tdict_fail_native() can return TDICT_OK. */
 #ifdef __clang_analyzer__
 #define tdict_fail(err, status, ...) (tdict_fail((err), (status), __VA_ARGS__), (status))
 #define tdict_fail_native(err, status, ...) (tdict_fail_native((err), (status), __VA_ARGS__), (status))

@@ -1,4 +1,4 @@
-/* Detects a fork. A fork mark tells whether this process was forked after the mark was created. Marks are
+/* Detects a fork. A fork mark records whether this process was forked after the mark was created. Marks are
  * reference-counted. Thread rule: safe from any thread. */
 #ifndef TDICT_BASE_FORKMARK_H
 #define TDICT_BASE_FORKMARK_H

@@ -1,5 +1,5 @@
 /* Implements the log of a context. A log counts the running calls of the program's function, so that closing the log
- * can wait for these calls. Reference-counted. Thread rule: see log.h. */
+ * can wait for these calls. The log is reference-counted. Thread rule: see log.h. */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -51,7 +51,8 @@ void tdict_log_close(tdict_log *log) {
 
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) {
   if (atomic_load(&log->state) & CLOSED) return;
-  /* Count this writer first, then check CLOSED again: another thread may have closed the log after the first check. */
+  /* Count this writer first, then check CLOSED again: another thread might have closed the log after the first
+   * check. */
   if (!(atomic_fetch_add(&log->state, 1) & CLOSED)) {
     char text[1024];
     va_list args;

@@ -1,4 +1,4 @@
-/* Passes messages to the log function of the program. A log is reference-counted, since futures and device memory may
+/* Passes messages to the log function of the program. A log is reference-counted, since futures and device memory can
  * outlive the context. Thread rule: safe from any thread. A log holds no lock while it calls the program's function. */
 #ifndef TDICT_BASE_LOG_H
 #define TDICT_BASE_LOG_H

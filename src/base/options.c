@@ -23,8 +23,7 @@ tdict_status tdict_options_read(void *known, size_t known_size, const void *give
   size_t size;
   memcpy(&size, given, sizeof size);
   const unsigned char *bytes = given;
-  /* A newer program may pass fields that this library does not know. Such a field can be ignored only if the field is
-   * zero. */
+  /* A newer program can pass fields that this library does not know. Only a field that is zero can be ignored. */
   for (size_t i = known_size; i < size; i++)
     if (bytes[i])
       return tdict_fail(err, TDICT_ENOTSUP, "%s: struct_size is %zu and byte %zu is used; this library knows %zu bytes",

@@ -13,8 +13,8 @@ static inline void prefetch_to_read(const char *ahead) {
   for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __builtin_prefetch(ahead + at, 0, 2);
 }
 
-/* Prefetches a block for writing: takes ownership of its cache lines from other cores in advance. The instruction is
- * illegal on some old processors, so call this function only if the processor has AVX-512. */
+/* Prefetches a block for writing: takes ownership of the block's cache lines from other cores in advance. The
+ * instruction is illegal on some old processors, so call this function only if the processor has AVX-512. */
 static inline void prefetch_to_write(const char *dst) {
 #if defined(__x86_64__) && defined(__GNUC__)
   for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __asm__ volatile("prefetchw %0" : : "m"(dst[at]));

@@ -1,5 +1,5 @@
-/* Starts threads on which the program's signal handlers do not run, except handlers of faults of the thread. Thread
- * rule: safe from any thread. */
+/* Starts threads on which the program's signal handlers do not run, except the handlers of fault signals such as
+ * SIGSEGV. Thread rule: safe from any thread. */
 #include "base/thread.h"
 
 #include <signal.h>

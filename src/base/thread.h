@@ -5,8 +5,8 @@
 #include <pthread.h>
 
 /* Starts a thread like pthread_create(). Blocks all signals on the new thread except signals that report a fault of the
- * thread, such as SIGSEGV. Signal handlers of the program thus run on the program's threads, and no signal wakes a
- * waiting worker. The caller's signal mask is restored. Returns 0 or an errno. */
+ * thread, such as SIGSEGV. Other signal handlers of the program thus run on the program's threads. Restores the
+ * caller's signal mask. Returns 0 or an errno. */
 int tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argument);
 
 #endif

@@ -13,7 +13,8 @@
 /* The kinds of dtypes that have different summaries. */
 typedef enum number_kind { KIND_INTEGER, KIND_FLOAT, KIND_BOOL, KIND_COMPLEX } number_kind;
 
-/* long double holds every integer of 64 bits on common machines, and sums of float64 do not overflow. */
+/* The numbers are long double, which holds every integer of 64 bits on common machines. Sums of float64 then do not
+ * overflow. */
 typedef struct summary {
   tdict_dtype dtype; /* of one lane */
   number_kind kind;

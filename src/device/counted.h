@@ -1,6 +1,7 @@
 /* Declares wrappers of driver calls that create or destroy a resource. The wrappers update the counts in tdict_driver,
- * which tdict_context_get_counts() reports. A call that fails changes no count. Every call needs a current context and
- * returns the driver's code. Thread rule: safe from any thread. */
+ * which tdict_context_get_counts() reports. A call that fails changes no count. Every call returns the driver's code.
+ * Every call needs a current context, except the calls that destroy a stream or an event. Thread rule: safe from any
+ * thread. */
 #ifndef TDICT_DEVICE_COUNTED_H
 #define TDICT_DEVICE_COUNTED_H
 

@@ -232,8 +232,8 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
   X(event_synchronize, cuEventSynchronize, 2000, cuEventSynchronize, (tdict_cuda_event event))                \
   X(event_elapsed, cuEventElapsedTime, 2000, cuEventElapsedTime,                                              \
     (float *milliseconds, tdict_cuda_event from, tdict_cuda_event to))
-/* Lists entries of newer drivers. Their pointers are NULL on older drivers. The form of 12.8 has another signature and
- * is not used. */
+/* Lists entries of newer drivers. Their pointers are NULL on older drivers. cuMemcpyBatchAsync of CUDA 12.8 has another
+ * signature and is not used. */
 #define TDICT_CUDA_NEWER_ENTRIES(X)                                                                           \
   X(batch_async, cuMemcpyBatchAsync, 13000, cuMemcpyBatchAsync_v2,                                            \
     (tdict_cuda_address *dsts, tdict_cuda_address *srcs, size_t *sizes, size_t count,                         \

@@ -110,8 +110,8 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
   return d->sim ? tdict_devices_gpu(d, d->device, &gpu, err) : TDICT_OK;
 }
 
-/* Creates the pool of pinned memory. The default device's driver pins the pages for all of its devices. If the default
- * device is the cpu, another device pins the pages. If no device can be opened, every allocation from the pool
+/* Creates the pool of pinned memory. The default device's driver pins the pages for all devices of this driver. If the
+ * default device is the cpu, another device pins the pages. If no device can be opened, every allocation from the pool
  * fails. */
 static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;

@@ -139,9 +139,9 @@ typedef struct tdict_driver_ops {
                                                                                          * unknown address, too */
 
   tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host,
-                       size_t bytes); /* (ctx) returns after the copy has ended */
+                       size_t bytes); /* (ctx) synchronous, as cuMemcpyHtoD */
   tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device,
-                       size_t bytes); /* (ctx) returns after the copy has ended */
+                       size_t bytes); /* (ctx) synchronous, as cuMemcpyDtoH */
   tdict_cu (*copy_h2d_async)(tdict_driver *d, void *device, const void *host, size_t bytes,
                              tdict_cu_stream s); /* (ctx) */
   tdict_cu (*copy_d2h_async)(tdict_driver *d, void *host, const void *device, size_t bytes,

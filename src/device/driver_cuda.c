@@ -1,8 +1,8 @@
 /* Implements the driver's table over NVIDIA's driver. This file opens libcuda.so.1 at run time, and looks up each entry
  * in the version that device/cuda_api.h names. The functions convert between the table's types and the driver's types.
  *
- * A driver is one reference-counted struct. The struct does not change after the driver is opened. Thread rule: safe
- * from any thread, as libcuda is. */
+ * A driver is one reference-counted struct. After the driver is opened, only its counts change. Thread rule: safe from
+ * any thread, as libcuda is. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

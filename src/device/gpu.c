@@ -157,7 +157,7 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
   return TDICT_OK;
 }
 
-/* Returns the array with room for another pointer. If memory is exhausted, returns NULL, and the old array stays
+/* Returns the array with space for another pointer. If memory is exhausted, returns NULL, and the old array stays
  * valid. */
 static void *grow_array(void *array, int count, int *cap) {
   if (count < *cap) return array;

@@ -91,9 +91,9 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   return TDICT_OK;
 }
 
-/* Makes free_stream wait for the fences and releases them. If a fence cannot be queued on a stream, waits for the fence
- * here. *out is an event that is recorded after the pending uses, or NULL if no use is pending. Returns false if no
- * such event could be recorded. The block must then not be kept. */
+/* Makes free_stream wait for the fences, and releases the fences. If a fence cannot be queued on a stream, waits for
+ * the fence here. *out is an event that is recorded after the pending uses, or NULL if no use is pending. Returns false
+ * if no such event could be recorded. The block must then not be kept. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
   bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;

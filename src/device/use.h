@@ -1,4 +1,4 @@
-/* Declares uses. A use is a fence for the work that a program has queued on a stream until the use is created.
+/* Declares uses. A use is a fence for the work that a program has queued on a stream before the use is created.
  * tdict_record_stream() creates a use. A use is reference counted and retains its gpu. Thread rule: safe from any
  * thread. */
 #ifndef TDICT_DEVICE_USE_H

@@ -138,13 +138,13 @@ tdict_status tdict_records_view(const tdict_records *records, void (*release)(vo
   if (!out) return tdict_fail(err, TDICT_EINVAL, "records_view: out is NULL");
   tdict_status status = view_records("records_view", records, &r, &storage, out, err);
   if (status != TDICT_OK) return status;
-  /* Set only on success: if the call fails, the caller still owns the array. */
+  /* Set the callback only on success. If the call fails, the caller still owns the array. */
   storage->release = release;
   storage->user = user;
   return TDICT_OK;
 }
 
-/* Checks the tensor of one field, or copies it to the records. */
+/* Checks the tensor of one field if `checks_only` is true. Otherwise copies the tensor to the records. */
 static tdict_status write_field(const char *path, const tdict_tree *dst, const tdict_tree *src, bool checks_only,
                                 tdict_error *err) {
   static const char what[] = "records_write";

@@ -37,7 +37,9 @@ typedef struct tdict_item {
   tdict_dtype dtype;         /* of a tensor */
   int32_t ndim;              /* number of sizes in `shape` */
   const int64_t *shape;      /* shape of a tensor, batch size of a tree, or shape of a column of values */
-  tdict_span span;           /* the elements of a tensor in C order */
+  tdict_span span;           /* the elements of a tensor, in C order unless `is_fortran` is true */
+  bool is_swapped;           /* the numbers are big-endian; see tdict_item_read() */
+  bool is_fortran;           /* the elements are in Fortran order: the first index changes fastest */
   const tdict_value *values; /* for TDICT_ITEM_VALUES: one value, or the values of a column in C order */
   size_t num_values;
 } tdict_item;

@@ -12,11 +12,17 @@
 
 #include "base/error.h"
 
-enum { MOST_BYTES = 1 << 30, MOST_TRIES = 100, MOST_NAME = 200 };
+/* MOST_BYTES: of one write, so that a save can be cancelled soon */
+enum { MOST_BYTES = 64 << 20, MOST_TRIES = 100, MOST_NAME = 200 };
+
+tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, const char *verb, int code,
+                               tdict_error *err) {
+  tdict_fail_native(err, TDICT_EIO, code, "%s: the %s cannot be %s: %s", folder->what, noun, verb, strerror(code));
+  return tdict_error_at(err, TDICT_EIO, folder->path);
+}
 
 static tdict_status fail_io(const tdict_folder *folder, const char *verb, int code, tdict_error *err) {
-  tdict_fail_native(err, TDICT_EIO, code, "%s: the file cannot be %s: %s", folder->what, verb, strerror(code));
-  return tdict_error_at(err, TDICT_EIO, folder->path);
+  return tdict_folder_fail(folder, "file", verb, code, err);
 }
 
 uint64_t tdict_output_unique(void) {
@@ -42,7 +48,7 @@ static tdict_status look_at_old_file(tdict_folder *folder, tdict_error *err) {
   return tdict_error_at(err, TDICT_EFORMAT, folder->path);
 }
 
-tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path, tdict_error *err) {
+tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, const char *path, tdict_error *err) {
   char folder_path[4096];
   const char *slash = strrchr(path, '/');
   const char *name = slash ? slash + 1 : path;
@@ -56,8 +62,12 @@ tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const cha
   memcpy(folder_path, length ? path : ".", length ? length : 1);
   folder_path[length ? length : 1] = 0;
   folder->fd = open(folder_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder->fd < 0) return fail_io(folder, "created", errno, err);
-  tdict_status status = look_at_old_file(folder, err);
+  return folder->fd < 0 ? fail_io(folder, "created", errno, err) : TDICT_OK;
+}
+
+tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path, tdict_error *err) {
+  tdict_status status = tdict_folder_open_parent(folder, what, path, err);
+  if (status == TDICT_OK) status = look_at_old_file(folder, err);
   if (status != TDICT_OK) tdict_folder_close(folder);
   return status;
 }
@@ -86,10 +96,14 @@ static int create(tdict_output *out, const tdict_folder *folder) {
   return code;
 }
 
+void tdict_output_name_temporary(char name[TDICT_OUTPUT_NAME_BYTES], const char *base) {
+  snprintf(name, TDICT_OUTPUT_NAME_BYTES, ".%s.%016" PRIx64 ".tmp", base, tdict_output_unique());
+}
+
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err) {
   int code = EEXIST;
   for (int i = 0; i < MOST_TRIES && code == EEXIST; i++) {
-    snprintf(out->name, sizeof out->name, ".%s.%016" PRIx64 ".tmp", folder->name, tdict_output_unique());
+    tdict_output_name_temporary(out->name, folder->name);
     code = create(out, folder);
   }
   return code ? fail_io(folder, "created", code, err) : TDICT_OK;
@@ -103,17 +117,32 @@ tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, 
   return tdict_error_at(err, TDICT_EEXIST, folder->path);
 }
 
-tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err) {
+tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err) {
+  if (!folder->is_cancelled || !atomic_load_explicit(folder->is_cancelled, memory_order_relaxed)) return TDICT_OK;
+  tdict_fail(err, TDICT_ECANCELLED, "%s: cancelled", folder->what);
+  return tdict_error_at(err, TDICT_ECANCELLED, folder->path);
+}
+
+tdict_status tdict_output_write_at(const tdict_output *out, uint64_t offset, const void *data, size_t bytes,
+                                   tdict_error *err) {
   const char *from = data;
   while (bytes) {
-    ssize_t count = pwrite(out->fd, from, bytes < MOST_BYTES ? bytes : MOST_BYTES, (off_t)out->offset);
+    tdict_status status = tdict_folder_check_cancelled(out->folder, err);
+    if (status != TDICT_OK) return status;
+    ssize_t count = pwrite(out->fd, from, bytes < MOST_BYTES ? bytes : MOST_BYTES, (off_t)offset);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return fail_io(out->folder, "written", count ? errno : ENOSPC, err);
     from += count;
     bytes -= (size_t)count;
-    out->offset += (uint64_t)count;
+    offset += (uint64_t)count;
   }
   return TDICT_OK;
+}
+
+tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err) {
+  tdict_status status = tdict_output_write_at(out, out->offset, data, bytes, err);
+  if (status == TDICT_OK) out->offset += bytes;
+  return status;
 }
 
 tdict_status tdict_output_close(tdict_output *out, tdict_error *err) {
@@ -135,6 +164,11 @@ void tdict_output_discard(tdict_output *out) {
 
 tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error *err) {
   const tdict_folder *folder = out->folder;
+  tdict_status status = tdict_folder_check_cancelled(folder, err);
+  if (status != TDICT_OK) {
+    tdict_output_discard(out);
+    return status;
+  }
   if (renameat(folder->fd, out->name, folder->fd, folder->name) != 0) {
     const int code = errno;
     tdict_output_discard(out);

@@ -15,7 +15,7 @@
 #include "transfer/job.h"
 #include "tree/create_from.h"
 
-#define STOP_CHECK_NS 5000000 /* interval at which a worker that waits for a transfer checks whether the loader stops */
+#define STOP_CHECK_NS 5000000 /* a worker that waits for a transfer checks at this interval whether the loader stops */
 
 /* Puts the index of the sample before the message of a dataset function. If `index` is -1, uses the number of the batch
  * instead. Keeps the code of the operating system and the path. Returns `status`. */
@@ -204,8 +204,8 @@ static tdict_fence *exchange_in_flight(tdict_loader *l, int index, tdict_fence *
   return before;
 }
 
-/* Waits until the oldest transfer has ended. Checks regularly whether the loader stops, because a stuck device must not
- * block tdict_loader_destroy(). */
+/* Waits until the oldest transfer has ended. Checks regularly whether the loader stops or is paused, because a stuck
+ * device must not block tdict_loader_destroy() or tdict_loader_seek(). */
 static void wait_for_oldest_transfer(tdict_loader *l, int index) {
   tdict_fence *oldest = exchange_in_flight(l, index, NULL);
   if (!oldest) return;

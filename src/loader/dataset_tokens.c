@@ -53,7 +53,8 @@ static void widen_u16(const uint16_t *src, int64_t count, bool wide, void *dst) 
     for (int64_t i = 0; i < count; i++) ((int32_t *)dst)[i] = src[i];
 }
 
-/* Widens tokens to int64, or copies the tokens to int32. Returns false if a token does not fit int32. */
+/* Widens tokens to int64 if `wide` is true. Otherwise copies the tokens to int32, and returns false if a token does not
+ * fit. */
 static bool widen_u32(const uint32_t *src, int64_t count, bool wide, void *dst) {
   uint32_t all_bits = 0;
   if (wide)

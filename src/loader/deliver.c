@@ -167,9 +167,8 @@ static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_lo
     l->ready_sum += l->num_ready;
     l->num_calls++;
     status = wait_for_batch(l, slot, deadline, err);
-    if (l->num_threads == 0)
-      deadline = get_deadline(l); /* The time in which this thread fetched does not count as
-                                                          * waiting. */
+    /* The time in which this thread fetched does not count as waiting. */
+    if (l->num_threads == 0) deadline = get_deadline(l);
     if (status == TDICT_OK && waits_on_host) status = wait_for_device(l, slot, deadline, err);
     if (status == TDICT_OK) take_slot(l, slot, out);
   }

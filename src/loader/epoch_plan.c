@@ -74,8 +74,8 @@ static tdict_status divide_epoch(batch_list *list, const tdict_dataset *d, const
 }
 
 /* Gives this rank the batches rank, rank + world_size, ... of the list. All ranks get the same number of batches. If
- * the last world_size batches are incomplete, the first batches of the epoch complete them, or this rest is left
- * out. */
+ * the number of batches is not a multiple of world_size, batches from the start of the list are used again. If
+ * drop_uneven is set, the remaining batches are left out instead. */
 static tdict_status take_rank(tdict_epoch_plan *plan, const batch_list *list, const tdict_sampler *sampler,
                               tdict_error *err) {
   tdict_sampler_order order = tdict_sampler_get_order(sampler);

@@ -86,8 +86,8 @@ tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *l, const tdict_lo
   if (state->batch > 0 && state->dataset_length > now)
     return tdict_fail(err, TDICT_EINVAL, "loader state: the epoch has %lld samples, but the dataset has %lld",
                       (long long)state->dataset_length, (long long)now);
-  /* The length in a stream's state is negative. For such a state, tdict_loader_check_state() fails with any epoch, so
-   * the length 0 serves as well. */
+  /* The length in a stream's state is negative. For such a state, tdict_loader_check_state() fails with every epoch, so
+   * the length does not matter here. */
   return tdict_loader_plan_epoch(l, state->dataset_length < 0 ? 0 : state->dataset_length, out, err);
 }
 

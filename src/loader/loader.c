@@ -71,9 +71,9 @@ static tdict_status read_pack_options(tdict_loader *l, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Chooses how to fetch. If the dataset has a schema, it writes rows into the batch, and `schema` is set. Otherwise the
- * dataset returns a tree for each sample. `collate`, `pad` and `pack` need
- * these trees. */
+/* Chooses how to fetch. If the dataset can write rows and no option needs separate samples, sets `schema`, and the
+ * dataset writes rows into the batch. Otherwise the dataset returns a tree for each sample. The options `collate`,
+ * `pad` and `pack` need these trees. */
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   const tdict_dataset *d = &l->dataset;
   bool wants_samples = l->options.collate || l->options.pad || l->options.pack;
@@ -245,10 +245,8 @@ void tdict_loader_destroy(tdict_loader *l) {
 }
 
 int64_t tdict_loader_length(const tdict_loader *l) {
-  /* Read the number without the lock if the number is constant, or if the lock belongs to the parent process. */
-  bool is_constant = !l->dataset.length_varies && l->limits.max_tokens == 0;
-  if (is_constant || tdict_forkmark_forked(l->mark)) return l->epoch.num_batches;
-  pthread_mutex_t *lock = (pthread_mutex_t *)&l->lock; /* The lock changes even for a const loader. */
+  if (tdict_forkmark_forked(l->mark)) return l->epoch.num_batches; /* the lock belongs to the parent process */
+  pthread_mutex_t *lock = (pthread_mutex_t *)&l->lock;             /* The lock changes even for a const loader. */
   pthread_mutex_lock(lock);
   int64_t num_batches = l->epoch.num_batches;
   pthread_mutex_unlock(lock);

@@ -13,7 +13,7 @@
 #include "tdict/loader.h"
 #include "transfer/trace/trace.h"
 
-/* The position of a batch. The position after the last batch of an epoch stands for the end of that epoch. */
+/* The position of a batch. The position after the last batch of an epoch is the end of that epoch. */
 typedef struct tdict_batch_position {
   int64_t epoch, batch;
 } tdict_batch_position;

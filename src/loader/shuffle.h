@@ -8,7 +8,7 @@
 /* Returns 64 pseudo-random bits for a key and a counter. */
 uint64_t tdict_mix(uint64_t key, uint64_t counter);
 __extension__ typedef unsigned __int128 tdict_u128;
-/* Maps 64 random bits to a number from 0 to count - 1, all equally likely. */
+/* Maps 64 random bits to a number from 0 to count - 1. The probabilities of two numbers differ by at most 2^-64. */
 static inline uint64_t tdict_pick_below(uint64_t bits, uint64_t count) {
   return (uint64_t)(((tdict_u128)bits * count) >> 64);
 }

@@ -1,8 +1,7 @@
 /* Runs the loader's worker threads, and determines the order in which workers begin batches. Each batch has a ticket:
  * the number of batches begun before this batch since the last tdict_loader_seek(). The batch with ticket t uses slot t
- * % depth. Ownership: a worker owns a slot from the begin of the batch until the worker marks the slot READY.
- * Thread rule: the loader's lock guards tickets and slot states. The lock is released while a function of the dataset
- * runs. */
+ * % depth. Ownership: a worker owns a slot from the start of the batch until the worker marks the slot READY. Thread
+ * rule: the loader's lock guards tickets and slot states. The lock is released while a function of the dataset runs. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -16,9 +15,9 @@ tdict_batch_position tdict_loader_next_position(int64_t num_batches, tdict_batch
   return (tdict_batch_position){position.epoch, position.batch + 1};
 }
 
-/* Returns true if a slot is free and the prefetched batches are below prefetch_bytes. The size of a BUSY batch is
- * unknown, so the size of the last complete batch serves as an estimate. One prefetched batch is always allowed,
- * because a batch larger than the limit could otherwise never begin. */
+/* Returns true if the loader may begin a batch now, a slot is free, and the prefetched batches are below
+ * prefetch_bytes. The size of a BUSY batch is unknown, so the size of the last complete batch serves as an estimate.
+ * One prefetched batch is always allowed, because a batch larger than the limit could otherwise never begin. */
 static bool may_begin_batch(const tdict_loader *l) {
   if (l->is_paused || l->is_planning || l->epoch_ended || l->awaits_epoch || l->failure.status != 0) return false;
   int64_t ahead = l->num_begun - l->num_taken;

@@ -31,10 +31,10 @@ tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b)
 
 static const tdict_extent *extent_at(const tdict_extents *list, size_t i) { return &list->at[list->first + i]; }
 
-/* Makes room for one more extent at the end. Returns false if memory is exhausted. */
+/* Makes space for one more extent at the end. Returns false if memory is exhausted. */
 static bool reserve_extent(tdict_extents *list) {
   if (list->first + list->count < list->cap) return true;
-  /* Reuse the room at the front if this room is more than half of the array. */
+  /* Reuse the free entries at the front if they are more than half of the array. */
   if (list->first > list->cap / 2) {
     memmove(list->at, list->at + list->first, list->count * sizeof *list->at);
     list->first = 0;
@@ -71,7 +71,7 @@ static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   list->count -= end - i;
 }
 
-/* Returns the index of the first dense extent that ends after `at`, or the number of extents if there is none. */
+/* Returns the index of the first dense extent that ends after `at`, or the number of extents if no extent does. */
 static size_t find_dense(const tdict_extents *list, size_t at) {
   size_t low = 0, high = list->count;
   while (low < high) {
@@ -84,8 +84,8 @@ static size_t find_dense(const tdict_extents *list, size_t at) {
   return low;
 }
 
-/* Adds a dense extent. Merges this extent with all extents that overlap or touch this extent. Returns false if memory
- * is exhausted. */
+/* Adds a dense extent. Merges the new extent with all dense extents that it overlaps or touches. Returns false if
+ * memory is exhausted. */
 static bool add_dense(tdict_extents *list, tdict_extent e) {
   size_t i = find_dense(list, e.begin), end = i;
   if (i > 0 && extent_at(list, i - 1)->end == e.begin) i--;
@@ -136,7 +136,7 @@ enum { MAX_STRIDED_PARTS = 4096 };
 
 /* Removes the bytes [begin, end) from the strided extents. If an extent has bytes on both sides of this range, the
  * extent is split into two extents of the same layout. If memory is exhausted or the list has MAX_STRIDED_PARTS
- * extents, the extent stays whole. The set may thus contain too many bytes, never too few. */
+ * extents, the extent stays whole. The set can thus contain too many bytes, but never too few. */
 static void trim_strided(tdict_extents *list, size_t begin, size_t end) {
   for (size_t i = list->count; i-- > 0;) {
     tdict_extent *e = &list->at[list->first + i], after = *e;
@@ -167,7 +167,7 @@ bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
   if (!e->layout) return add_dense(&set->dense, *e);
   for (size_t i = 0; i < set->strided.count; i++)
     if (extent_at(&set->strided, i)->layout ==
-        e->layout) { /* The new extent covers all that trim_strided() has left. */
+        e->layout) { /* The new extent covers all bytes that trim_strided() has left. */
       const tdict_extent whole = *e;
       remove_layout(&set->strided, e->layout);
       return insert_extent(&set->strided, set->strided.count, &whole);

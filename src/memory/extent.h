@@ -21,11 +21,12 @@ static inline tdict_extent tdict_extent_all(size_t begin, size_t end) {
   return (tdict_extent){.begin = begin, .end = end, .origin = begin};
 }
 typedef enum tdict_overlap { TDICT_OVERLAP_NONE, TDICT_OVERLAP_UNKNOWN, TDICT_OVERLAP_YES } tdict_overlap;
-/* Returns whether two extents share a byte. If the ranges overlap, but rows are unknown or the pitches differ, returns
+/* Returns whether two extents share a byte. If the ranges overlap, and the layouts and origins are equal, returns
+ * TDICT_OVERLAP_YES. If the layouts differ, and rows are unknown or the pitches differ, returns
  * TDICT_OVERLAP_UNKNOWN. */
 tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b);
 
-/* An array with free room at both ends. The first extent is at[first]. */
+/* An array that can have free entries at both ends. The first extent is at[first]. */
 typedef struct tdict_extents {
   tdict_extent *at;
   size_t first, count, cap;
@@ -35,18 +36,18 @@ typedef struct tdict_extents {
  * moved. */
 typedef struct tdict_extent_set {
   tdict_extents dense;   /* sorted; extents neither overlap nor touch */
-  tdict_extents strided; /* unsorted; one layout may have several parts */
+  tdict_extents strided; /* unsorted; one layout can have several parts */
 } tdict_extent_set;
 
 /* Adds the bytes of an extent. Replaces all strided extents of the same layout. Returns false if memory is exhausted;
- * the set may then lack the replaced extents. */
+ * the set can then lack the replaced extents. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
-/* Removes the bytes that the extent certainly covers. A strided extent removes only extents of the same layout.
- * Removing a dense extent may split other extents. Strided extents are split only while the set has fewer than 4096
- * strided extents. Returns false if a dense extent must be split and memory is exhausted. An extent that cannot be
- * split is unchanged. */
+/* Removes the bytes that the extent certainly covers. A strided extent removes all extents of the same layout, and
+ * nothing else. Removing a dense extent can split other extents. Strided extents are split only while the set has fewer
+ * than 4096 strided extents. Returns false if a dense extent must be split and memory is exhausted. An extent that
+ * cannot be split is unchanged. */
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *extent);
-/* Returns false only if the set contains none of these bytes. May return true for bytes that are not in the set. */
+/* Returns false only if the set contains none of these bytes. Can return true for bytes that are not in the set. */
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *extent);
 bool tdict_extent_set_is_empty(const tdict_extent_set *set);
 /* Removes all bytes from the set and frees its memory. */

@@ -9,7 +9,7 @@
 
 typedef struct tdict_block {
   void *data;
-  size_t bytes; /* size of the block; the memory may round up the requested size */
+  size_t bytes; /* size of the block; at least the requested size */
   void *cookie; /* private to the memory */
 } tdict_block;
 

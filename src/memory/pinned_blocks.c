@@ -49,8 +49,8 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
 }
 
 /* Finds the offset in the block at which `bytes` bytes can start. The offset is usually 0. If the bytes fit into one
- * registered piece, but would cross the border of two pieces at offset 0, they start at that border. Returns false if
- * the block is too small. */
+ * registered piece, but would cross the border of two pieces at offset 0, the offset is at that border. Returns false
+ * if the block is too small. */
 static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) {
   size_t piece = b->run->pages.piece, at = 0;
   if (bytes <= piece && piece != SIZE_MAX) {

@@ -1,13 +1,14 @@
 /* Declares the blocks of pinned memory. A run of pages is split into blocks of exact sizes. Free neighbours are merged
  * again. The pool (pinned_pool.c) counts the bytes, locks the lists and polls the fences. Thread rule: call every
- * function under the lock of the pool that owns the list. Only tdict_blocks_new() needs no lock. */
+ * function under the lock of the pool that owns the list. Only tdict_blocks_new() and tdict_blocks_drop() need no
+ * lock. */
 #ifndef TDICT_MEMORY_PINNED_BLOCKS_H
 #define TDICT_MEMORY_PINNED_BLOCKS_H
 
 #include "memory/fence.h"
 #include "memory/pinned_pages.h"
 
-/* A run of pages that were pinned together. The run is freed only while one block covers the whole run. */
+/* A run of pages that were pinned together. The run is freed only when one block covers the whole run. */
 typedef struct tdict_run {
   tdict_pinned_pages pages;
 } tdict_run;
@@ -37,7 +38,7 @@ typedef struct tdict_block_list {
 /* Creates a run that has no pages yet, and a block that covers the run. The block is in no list. Returns NULL if host
  * memory is exhausted. */
 tdict_pinned_block *tdict_blocks_new(void);
-/* Frees the records of a block that covers its run. The caller frees the pages. */
+/* Frees the records of a block and of its run, which the block must cover. The caller frees the pages. */
 void tdict_blocks_drop(tdict_pinned_block *block);
 /* Returns true if the block covers its whole run. */
 static inline bool tdict_block_is_whole(const tdict_pinned_block *b) { return !b->left && !b->right; }
@@ -49,8 +50,8 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *block);
 enum { TDICT_ANY_NODE = -2 };
 /* Takes a free block out of the list and splits off all bytes beyond `bytes`. Chooses the smallest block that fits, and
  * the newest of several blocks of this size. Returns NULL if no block fits, or if host memory for the records is
- * exhausted. Skips blocks larger than `max_block_bytes` and runs that were pinned for another NUMA node. Bytes that fit
- * into one registered piece do not cross a border of pieces. */
+ * exhausted. Skips blocks larger than `max_block_bytes` and runs that were pinned for another NUMA node. If `bytes`
+ * bytes fit into one registered piece, the returned block does not cross a border of pieces. */
 tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t max_block_bytes, int node);
 /* Merges the block with the neighbours that are free, and adds the merged block to the list of free blocks. */
 void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b);

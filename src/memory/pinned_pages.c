@@ -31,7 +31,7 @@ static void *map_aligned(size_t bytes, size_t alignment) {
   size_t head = (alignment - (uintptr_t)raw % alignment) % alignment;
   if (head) munmap(raw, head);
   munmap(raw + head + bytes, alignment - head);
-  madvise(raw + head, bytes, MADV_HUGEPAGE); /* may fail if huge pages are disabled; small pages suffice */
+  madvise(raw + head, bytes, MADV_HUGEPAGE); /* can fail if huge pages are disabled; small pages suffice */
   /* Keep the pages out of a forked child: the registration with the driver belongs to the parent. */
   madvise(raw + head, bytes, MADV_DONTFORK);
   return raw + head;
@@ -124,8 +124,9 @@ static void touch_huge_page(void *user, long i) {
     register_more(m, false);
 }
 
-/* Returns the number of helper threads. A helper that is preempted while it holds the driver's lock delays all copies
- * by milliseconds. So RESERVED_CPUS CPUs are left to the threads of the program. */
+/* Returns the number of helper threads. Leaves RESERVED_CPUS CPUs to the threads of the program if there are enough
+ * CPUs. Otherwise the system could suspend a helper that holds the driver's lock, which delays all copies by
+ * milliseconds. */
 static int count_touching_helpers(const tdict_pool *pool) {
   int threads = pool ? tdict_pool_max_working(pool, RESERVED_CPUS) : 1;
   return (threads < MAX_TOUCHING_THREADS ? threads : MAX_TOUCHING_THREADS) - 1;
@@ -192,8 +193,8 @@ static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages,
   tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", pages->bytes, instead, cause);
 }
 
-/* Registers the pages in pieces of TDICT_PINNED_GRAIN after a larger registration failed with the message `cause`.
- * Returns false if this registration fails too, or if the failed registration had no larger pieces. */
+/* Maps pages and registers them in pieces of TDICT_PINNED_GRAIN, after a larger registration failed with the message
+ * `cause`. Returns false if this registration fails too, or if the failed registration had no larger pieces. */
 static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *cause) {
   if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
   if (map_and_register(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;

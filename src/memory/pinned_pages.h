@@ -12,8 +12,9 @@
 #include "tdict/status.h"
 
 /* The driver refuses a copy that crosses the border of two registrations. So the pages of one call are one
- * registration, unless the pinner asks for pieces. Borders are at addresses that are multiples of the piece size, and
- * the piece size is a multiple of TDICT_PINNED_GRAIN. See tdict_gpu_queue_rect(). */
+ * registration, except if the pinner asks for pieces or the driver refuses a large registration. Borders are at
+ * addresses that are multiples of the piece size, and the piece size is a multiple of TDICT_PINNED_GRAIN. See
+ * tdict_gpu_queue_rect(). */
 #define TDICT_PINNED_GRAIN ((size_t)4 << 20)
 /* The piece size for pinning while other threads copy. Registering a piece of this size blocks their copies for
  * about a millisecond. */
@@ -28,7 +29,8 @@ typedef struct tdict_pin_ops {
   void (*free)(void *self, void *pages, size_t bytes);
   /* Called with the errno `code` if the system refused to bind pages to the node. */
   void (*bind_refused)(void *self, int node, int code);
-  /* Returns true in a forked child of the process that created `self`. The child must call no other operation. */
+  /* Returns true in a forked child of the process that created `self`. The child must call no other operation. If the
+   * pointer is NULL, forks are not detected. */
   bool (*is_forked)(void *self);
   void (*retain)(void *self);
   void (*release)(void *self);
@@ -58,15 +60,15 @@ typedef struct tdict_pinned_pages {
   size_t piece; /* borders of registrations are at multiples of `piece`; SIZE_MAX: no borders */
 } tdict_pinned_pages;
 
-/* Obtains `bytes` of page-locked memory, rounded up to 4096. Sets *out on success. 2 MiB or more are mapped with huge
- * pages, touched in parallel and registered. If registering fails, the driver allocates the pages. If the driver fails
- * too, the pages are registered in pieces of TDICT_PINNED_GRAIN. If the pinner asks for pieces, small pieces are tried
- * before the driver. An allocation by the driver would block other copies for a long time. For less than 2 MiB, the
- * driver allocates the pages. If the driver fails for this size, the pages are mapped and registered instead.
- * Registered pages are bound to the node of the pinner before they are touched. The node is a preference: if the node
- * has no free pages, pages are placed on other nodes. If the system refuses to bind, no error is returned. Pages that
- * the driver allocates cannot be bound. If every way fails, returns the status of the driver's allocation, such as
- * TDICT_ENOMEM. Returns TDICT_EOVERFLOW if the bytes do not fit the address space. */
+/* Obtains `bytes` bytes of page-locked memory, rounded up to a multiple of 4096. Sets *out on success. Maps 2 MiB or
+ * more with huge pages, touches the pages in parallel and registers them. If registering fails, lets the driver
+ * allocate the pages. If the driver fails too, registers pages in pieces of TDICT_PINNED_GRAIN. If the pinner asks for
+ * pieces, tries these small pieces before the driver. An allocation by the driver would block other copies for a long
+ * time. For less than 2 MiB, lets the driver allocate the pages. If the driver fails for this size, maps and registers
+ * pages instead. Registered pages are bound to the node of the pinner before they are touched. The node is a
+ * preference: if the node has no free pages, pages are placed on other nodes. If the system refuses to bind, no error
+ * is returned. Pages that the driver allocates cannot be bound. If every way fails, returns the status of the driver's
+ * allocation, such as TDICT_ENOMEM. Returns TDICT_EOVERFLOW if the bytes do not fit the address space. */
 tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out,
                                     tdict_error *err);
 /* Unpins and frees the pages. */

@@ -18,7 +18,7 @@ enum { PAGE_BYTES = 4096 };
 enum { MAX_CUT_RATIO = 16 };
 
 typedef struct pool {
-  tdict_memory memory; /* the first member, because a pool is used as a memory */
+  tdict_memory memory; /* the first member, because a pointer to a pool is also a pointer to its memory */
   _Atomic(int64_t) refs;
   tdict_pinner pinner;
   atomic_int logged_ways; /* see tdict_pinner */
@@ -42,7 +42,7 @@ static bool are_fences_done(const tdict_pinned_block *b) {
 }
 
 /* Moves waiting blocks whose fences are done to the free list, and adds their fence lists to *done. Call under the
- * lock. The caller releases the fences after unlocking, because releasing a fence may free storages of this pool. */
+ * lock. The caller releases the fences after unlocking, because releasing a fence can free storages of this pool. */
 static void free_idle_blocks(pool *p, tdict_fence_list **done) {
   for (tdict_pinned_block *b = p->waiting_blocks.oldest, *next; b; b = next) {
     next = b->newer;
@@ -126,7 +126,7 @@ static tdict_pinned_block *take_any_block(pool *p, size_t bytes, int node) {
   return b ? b : take_free_block(p, bytes, SIZE_MAX, TDICT_ANY_NODE);
 }
 
-/* Returns how many more bytes may be pinned. Call under the lock. */
+/* Returns how many more bytes the limit allows to pin. Call under the lock. */
 static size_t count_room(const pool *p) {
   size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
   size_t taken = p->counts.live_bytes + p->counts.cached_bytes + p->reserved_bytes + p->unpinning_bytes;
@@ -148,8 +148,8 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
 
 /* Sets *out to a free block. If no block fits, sets *out to NULL and reserves `bytes`, which the caller then pins.
  * Without the reservation, threads that allocate at the same time could together exceed the limit. If the limit leaves
- * too few bytes, unpins cached runs. Call under the lock. The function unlocks during the unpinning. Returns
- * TDICT_ENOMEM if the limit does not allow the bytes. */
+ * too few bytes, accepts any free block that fits. If there is no such block, unpins cached runs. Call under the lock.
+ * The function unlocks during the unpinning. Returns TDICT_ENOMEM if the limit does not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   *out = take_free_block(p, bytes, bytes > SIZE_MAX / MAX_CUT_RATIO ? SIZE_MAX : bytes * MAX_CUT_RATIO, node);
@@ -174,7 +174,7 @@ static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinne
   return TDICT_OK;
 }
 
-/* Unpins all cached runs. Returns false if no run was cached. */
+/* Unpins all free runs. Returns false if no run was free. */
 static bool drop_cache(pool *p) {
   pthread_mutex_lock(&p->lock);
   tdict_pinned_block *surplus = remove_surplus(p, 0);
@@ -190,7 +190,8 @@ static tdict_status pin_pages(pool *p, size_t bytes, int node, tdict_pinned_page
   return tdict_pinned_pages_get(&pinner, bytes, out, err);
 }
 
-/* Pins a new block of bytes that the caller has reserved. If pinning fails, falls back to any free block. */
+/* Pins a new block of bytes that the caller has reserved. If pinning fails even without cached runs, falls back to any
+ * free block that fits. */
 static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   tdict_error cause;
   tdict_pinned_pages pages = {0};
@@ -301,7 +302,7 @@ static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences,
 static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
   pool *p = (pool *)(uintptr_t)m;
   *out = (tdict_memory_counts){0};
-  if (is_forked(p)) return; /* A thread of the parent process may have held the lock at the fork. */
+  if (is_forked(p)) return; /* A thread of the parent process might have held the lock at the fork. */
   pthread_mutex_lock(&p->lock);
   *out = p->counts;
   pthread_mutex_unlock(&p->lock);
@@ -360,7 +361,7 @@ void tdict_pinned_pool_forget_threads(tdict_memory *memory) {
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
   if (memory->ops != &pool_ops) return;
   pool *p = (pool *)memory;
-  if (is_forked(p)) return; /* In a forked child the pages are not mapped, and other data may be at their addresses. */
+  if (is_forked(p)) return; /* In a forked child the pages are not mapped, and other data can be at their addresses. */
   tdict_fence_list *done = NULL;
   pthread_mutex_lock(&p->lock);
   free_idle_blocks(p, &done);

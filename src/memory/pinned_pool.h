@@ -14,8 +14,8 @@
 #include "memory/storage.h"
 
 /* Creates a pool with one reference. `limit_bytes` is the maximum number of pinned bytes at any time, including cached
- * bytes and bytes being pinned or unpinned; 0: no limit. Retains the pinner. Returns TDICT_ENOMEM if host memory is
- * exhausted. */
+ * bytes and bytes being pinned or unpinned; 0: no limit. Copies *pinner and retains pinner->self. Returns TDICT_ENOMEM
+ * if host memory is exhausted. */
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err);
 /* Tells the pool that the pinner's thread pool no longer exists. After this call, each thread that allocates

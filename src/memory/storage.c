@@ -22,8 +22,8 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 
 /* The data of an unloaded storage begins at this number plus the address of the storage's record. If addresses have 64
  * bits, the number is 2^55. On processors with 48-bit addresses, no program has memory there, so a wrong access fails
- * at once. The record's address makes the addresses of different storages differ, because the plan of a transfer hashes
- * the addresses of leaves. */
+ * at once. The plan of a transfer hashes the addresses of leaves, so the data addresses of different storages must
+ * differ. */
 #define UNLOADED_ADDRESS (UINTPTR_MAX / 512 + 1)
 
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
@@ -132,32 +132,59 @@ tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, u
   return TDICT_OK;
 }
 
+/* Creates a storage without memory. The caller sets the callbacks. */
+static tdict_status create_without_memory(size_t bytes, uint32_t flags, tdict_storage **out, tdict_error *err) {
+  if (bytes > SIZE_MAX / 2) return tdict_fail(err, TDICT_EOVERFLOW, "storage: %zu bytes do not fit 63 bits", bytes);
+  tdict_status status = tdict_storage_wrap(NULL, bytes, tdict_cpu(), flags | TDICT_STORAGE_UNLOADED, out, err);
+  if (status != TDICT_OK) return status;
+  (*out)->data = (void *)(UNLOADED_ADDRESS + (uintptr_t)*out);
+  atomic_init(&(*out)->lost, true);
+  return TDICT_OK;
+}
+
 tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
                                            tdict_error *err) {
-  tdict_storage *s;
-  if (bytes > SIZE_MAX / 2) return tdict_fail(err, TDICT_EOVERFLOW, "storage: %zu bytes do not fit 63 bits", bytes);
-  tdict_status status =
-      tdict_storage_wrap(NULL, bytes, tdict_cpu(), TDICT_STORAGE_READ_ONLY | TDICT_STORAGE_UNLOADED, &s, err);
+  tdict_status status = create_without_memory(bytes, TDICT_STORAGE_READ_ONLY, out, err);
   if (status != TDICT_OK) return status;
-  s->data = (void *)(UNLOADED_ADDRESS + (uintptr_t)s);
-  atomic_init(&s->lost, true);
-  s->read = reader->read;
-  s->release = reader->release;
-  s->user = reader->user;
-  *out = s;
+  (*out)->read = reader->read;
+  (*out)->release = reader->release;
+  (*out)->user = reader->user;
+  return TDICT_OK;
+}
+
+tdict_status tdict_storage_create_sink(const tdict_storage_writer *writer, size_t bytes, tdict_storage **out,
+                                       tdict_error *err) {
+  tdict_status status = create_without_memory(bytes, TDICT_STORAGE_SINK, out, err);
+  if (status != TDICT_OK) return status;
+  (*out)->write = writer->write;
+  (*out)->release = writer->release;
+  (*out)->user = writer->user;
   return TDICT_OK;
 }
 
 tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst, size_t bytes, tdict_error *err) {
   tdict_error own = {0};
   size_t done = 0;
-  TDICT_ASSERT(tdict_storage_is_unloaded(s) && offset <= s->bytes && bytes <= s->bytes - offset);
+  TDICT_ASSERT(tdict_storage_is_unloaded(s) && !tdict_storage_is_sink(s));
+  TDICT_ASSERT(offset <= s->bytes && bytes <= s->bytes - offset);
   tdict_status status = tdict_callback_status(s->read(s->user, offset, dst, bytes, &done, &own), "storage: read", &own);
   if (status == TDICT_OK && done == bytes) return status;
   if (status == TDICT_OK)
     status = tdict_fail(&own, TDICT_EIO, "storage: read %zu bytes at offset %zu, wanted %zu", done, offset, bytes);
   else if (!own.status) /* the callback returned an error, but did not describe the error */
     (void)!tdict_fail(&own, status, "storage: cannot read %zu bytes at offset %zu", bytes, offset);
+  if (err) *err = own;
+  return status;
+}
+
+tdict_status tdict_storage_write(const tdict_storage *s, size_t offset, const void *src, size_t bytes,
+                                 tdict_error *err) {
+  tdict_error own = {0};
+  TDICT_ASSERT(tdict_storage_is_sink(s) && offset <= s->bytes && bytes <= s->bytes - offset);
+  tdict_status status = tdict_callback_status(s->write(s->user, offset, src, bytes, &own), "storage: write", &own);
+  if (status == TDICT_OK) return status;
+  if (!own.status) /* the callback returned an error, but did not describe the error */
+    (void)!tdict_fail(&own, status, "storage: cannot write %zu bytes at offset %zu", bytes, offset);
   if (err) *err = own;
   return status;
 }
@@ -170,7 +197,7 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
-  /* If the lock is held here, a thread of the parent process held the lock at the fork. The lists may be half changed,
+  /* If the lock is held here, a thread of the parent process held the lock at the fork. The lists can be half changed,
    * so ignore the lists. */
   if (atomic_load_explicit(&s->lock, memory_order_relaxed)) {
     s->uses = NULL;
@@ -197,8 +224,9 @@ void tdict_storage_release(tdict_storage *s) {
 }
 
 /* The locks of the marks and of the uses are held briefly, so other threads spin. A locked word has LOCKED_BIT set and
- * contains the id of the holder's process. After a fork, the holder may not exist in the child. The child then takes
- * over the lock and drops the list, because transfers and streams belong to the parent. */
+ * contains the id of the holder's process. If another thread held the lock during a fork, this thread does not exist in
+ * the child. The child then takes over the lock and drops the list, because transfers and streams belong to the
+ * parent. */
 #define LOCKED_BIT ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 
@@ -244,8 +272,8 @@ void tdict_storage_attach(tdict_fence_node *node) {
   unlock_marks(node->storage, node);
 }
 
-/* Removes a mark. If the storage has no other mark, a single exchange suffices: new marks are added in front, so the
- * `next` of this node remains NULL. */
+/* Removes a mark. If the storage has no other mark, a single exchange removes the mark. New marks are added in front,
+ * so the `next` of this node remains NULL. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
   uintptr_t own = (uintptr_t)node;
@@ -282,7 +310,7 @@ void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(voi
 static void lock_uses(tdict_storage *s) {
   uintptr_t none;
   if (lock_word(&s->lock, &none)) return;
-  s->uses = NULL; /* lock_word() took over the lock from the parent process: the lists may be half changed */
+  s->uses = NULL; /* lock_word() took over the lock from the parent process: the lists can be half changed */
   s->filler = NULL;
   s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;
@@ -317,8 +345,8 @@ static void prune_uses(tdict_storage *s) {
   atomic_store_explicit(&s->busy_uses, kept, memory_order_release);
 }
 
-/* Returns an unfinished use with a new reference, or NULL if there is none. If `to_write` is false, only the filler
- * counts. The use remains in the list for other waiters. */
+/* Returns an unfinished use with a new reference, or NULL if every use is finished. If `to_write` is false, only the
+ * filler counts. The use remains in the list for other waiters. */
 static tdict_fence *find_use(tdict_storage *s, bool to_write) {
   if (tdict_storage_has_no_uses(s)) return NULL;
   lock_uses(s);
@@ -365,7 +393,7 @@ void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes) {
 
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes) {
   const tdict_extent all = tdict_extent_all(0, s->bytes);
-  if (!tdict_storage_has_lost(s)) return;
+  if (!tdict_storage_has_lost(s) || tdict_storage_is_unloaded(s)) return; /* the bytes of a sink stay unreadable */
   lock_uses(s);
   if (!bytes->layout && bytes->begin == 0 && bytes->end == s->bytes) {
     free_lost(s);

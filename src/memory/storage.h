@@ -1,7 +1,8 @@
-/* A storage is a reference-counted range of bytes on a device. A storage knows how to free its bytes, and keeps the
- * fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer into them failed, and nothing
- * has written them since. The bytes of an *unloaded* storage are not in memory, but elsewhere, such as in a file.
- * Transfers read these bytes through a callback. Thread rule: every function is safe from any thread. */
+/* A storage is a reference-counted range of bytes on a device. A storage frees its bytes with its last reference, and
+ * keeps the fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer into them failed,
+ * and nothing has written them since. The bytes of an *unloaded* storage are not in memory, but elsewhere, such as in a
+ * file. Transfers read these bytes through a callback. A *sink* is an unloaded storage in the other direction: transfers
+ * write its bytes through a callback. Thread rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
@@ -16,14 +17,15 @@
 #define TDICT_STORAGE_ARENA 8u     /* leaves start at multiples of 256 bytes; the gaps between them are unused */
 #define TDICT_STORAGE_FOREIGN 16u  /* memory of the program; set by tdict_storage_wrap() */
 #define TDICT_STORAGE_UNLOADED 32u /* see tdict_storage_create_unloaded() */
+#define TDICT_STORAGE_SINK 64u     /* an unloaded storage that is written, see tdict_storage_create_sink() */
 
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
 /* A mark of a transfer on a storage. A transfer allocates its marks in advance, so attaching a mark allocates
  * nothing. */
 struct tdict_fence_node {
-  /* Owned by the storage. Relaxed: a thread that has locked the list writes `next`. The thread that detaches the mark
-   * may read `next` without the lock. */
+  /* Relaxed: once the mark is attached, only a thread that has locked the list writes `next`. The thread that detaches
+   * the mark may read `next` without the lock. */
   _Atomic(tdict_fence_node *) next;
   tdict_storage *storage; /* the transfer holds the reference */
   tdict_fence *fence;
@@ -33,16 +35,26 @@ struct tdict_fence_node {
 /* Reads the bytes of an unloaded storage. */
 typedef struct tdict_storage_reader {
   /* Copies `bytes` bytes, which begin `offset` bytes after the start of the storage, to `dst`. Sets *done to the number
-   * of copied bytes; a number below `bytes` is an error. Several threads may call `read` at the same time. A calling
-   * thread may hold a staging slot, so `read` must not wait for a transfer. */
+   * of copied bytes; a number below `bytes` is an error. Several threads can call `read` at the same time. The calling
+   * thread can hold a staging slot, so `read` must not wait for a transfer. */
   tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
   /* Called with `user` when the storage is freed, on the thread that drops the last reference; may be NULL. */
   void (*release)(void *user);
   void *user;
 } tdict_storage_reader;
 
+/* Writes the bytes of a sink. */
+typedef struct tdict_storage_writer {
+  /* Takes `bytes` bytes, which belong `offset` bytes after the start of the storage. Several threads may call `write` at
+   * the same time, in any order of offsets. A calling thread may hold a staging slot, so `write` must not wait for a
+   * transfer. */
+  tdict_status (*write)(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err);
+  void (*release)(void *user); /* as in tdict_storage_reader */
+  void *user;
+} tdict_storage_writer;
+
 struct tdict_storage {
-  /* The fields that every transfer reads come first, in one cache line. A large tree may have one storage for each
+  /* The fields that every transfer reads come first, in 64 adjacent bytes. A large tree can have one storage for each
    * leaf, and a cache miss costs more than all other work on a storage. */
   _Atomic(int64_t) refs;
   /* A pointer to the first mark, or 0 (acquire/release). If bit 0 is set, the list is locked, and the other bits are
@@ -59,6 +71,7 @@ struct tdict_storage {
     tdict_block block; /* the block from `memory`; for plain host memory its data is passed to free() */
     /* of an unloaded storage; called with `user` */
     tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
+    tdict_status (*write)(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err); /* of a sink */
   };
   void (*release)(void *user);
   void *user;
@@ -79,14 +92,24 @@ tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero,
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
 /* Creates a storage over memory of the program. The caller may then set the fields `release` and `user`. If `release`
- * is not NULL, `release` is called with `user` when the storage is freed. */
+ * is not NULL, `release` is called with `user` when the storage is freed. Returns TDICT_ENOMEM if host memory is
+ * exhausted. */
 tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err);
 /* Creates a read-only host storage whose bytes are not in memory. Only transfers can read the bytes. All bytes count as
- * lost, so all other functions refuse to read the bytes. Copies *reader. Returns TDICT_EOVERFLOW or TDICT_ENOMEM. After
- * an error, the caller must release `user`. */
+ * lost, so all other functions refuse to read the bytes. Copies *reader. Returns TDICT_EOVERFLOW if `bytes` does not
+ * fit 63 bits, and TDICT_ENOMEM if host memory is exhausted. After an error, the caller must release reader->user. */
 tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
                                            tdict_error *err);
+/* Creates a host storage whose bytes leave the process, for example to a file. Only transfers can write the bytes, and
+ * nothing can read the bytes, which always count as lost. Copies *writer. Fails like tdict_storage_create_unloaded(). */
+tdict_status tdict_storage_create_sink(const tdict_storage_writer *writer, size_t bytes, tdict_storage **out,
+                                       tdict_error *err);
+static inline bool tdict_storage_is_sink(const tdict_storage *s) { return s->flags & TDICT_STORAGE_SINK; }
+/* Passes bytes to the callback of a sink. The bytes must be inside the storage. Returns the error of the callback. */
+tdict_status tdict_storage_write(const tdict_storage *s, size_t offset, const void *src, size_t bytes,
+                                 tdict_error *err);
+/* Returns true for unloaded storages, including sinks. */
 static inline bool tdict_storage_is_unloaded(const tdict_storage *s) { return s->flags & TDICT_STORAGE_UNLOADED; }
 /* Reads bytes of an unloaded storage into `dst`. The bytes must be inside the storage. Returns the error of the
  * callback, or TDICT_EIO if the callback read fewer bytes. After an error, the bytes at `dst` are unspecified. */
@@ -145,7 +168,7 @@ void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);
 }
-/* Returns true if some of these bytes are lost or may be lost. */
+/* Returns true if some of these bytes are lost. Can also return true if the set of lost bytes is not exact. */
 bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes);
 
 #endif

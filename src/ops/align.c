@@ -1,5 +1,5 @@
-/* Matches the entries of several trees that must have the same keys. The caller owns the table. The trees are borrowed.
- * Thread rule: see align.h. */
+/* Matches the entries of several trees that must have the same keys. The caller owns the resulting table. The trees are
+ * borrowed. Thread rule: see align.h. */
 #include "ops/align.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static tdict_status check_shapes(const aligner *a, const tdict_leaf *row, tdict_
   return TDICT_OK;
 }
 
-/* Makes room for one more entry. Returns false if out of memory. */
+/* Reserves space for one more entry. Returns false if out of memory. */
 static bool reserve_entry(aligner *a) {
   if (a->aligned->num_entries < a->cap) return true;
   size_t cap = a->cap ? a->cap * 2 : 16, leaves, bytes;

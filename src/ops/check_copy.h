@@ -10,19 +10,20 @@
 static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
 
 /* Checks everything except the shapes, and waits for transfers that write `src`. Returns TDICT_EDTYPE if the dtypes
- * differ, and TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE if the devices do not allow a copy.
- * Returns TDICT_EINVAL if bytes of `src` are lost, because a transfer into them failed. */
+ * differ, and TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE for two different devices of which none
+ * is the host, and for device memory without a copy function. Returns TDICT_EINVAL if a failed transfer lost bytes of
+ * `src`, or if `src` is unloaded. */
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /* Checks only dtypes, the read-only flag and devices. Does not wait for transfers. */
 tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
                                       tdict_error *err);
-/* Waits for transfers that write `src`. Returns TDICT_EINVAL if bytes of `src` are lost, because a transfer into them
- * failed. */
+/* Waits for transfers that write `src`. Returns TDICT_EINVAL if a failed transfer lost bytes of `src`, or if `src` is
+ * unloaded. */
 tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err);
-/* Returns TDICT_ESHAPE if the dimensions of `t` are not the `ndim` counts in `shape`. */
+/* Returns TDICT_ESHAPE if the dimensions of `t` are not the `ndim` sizes in `shape`. */
 tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,
                                tdict_error *err);
-/* Describes a view of `src` with the dimensions `shape`, which repeats `src` along new leading dimensions. Returns
+/* Describes a view of `src` that has the sizes `shape`. The view repeats `src` along new leading dimensions. Returns
  * false if the dimensions of `src` are not the last dimensions of `shape`. */
 bool tdict_repeat_leading(const tdict_tensor *src, int ndim, const int64_t *shape, tdict_made *made);
 

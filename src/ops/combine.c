@@ -27,7 +27,7 @@ typedef struct joiner {
   bool makes_ragged;      /* true: tensors with different lengths are stacked as a ragged leaf */
   tdict_aligned aligned;  /* the items; if an existing tree is written, this tree comes first */
   size_t first_item;      /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
-  tdict_flat_pairs pairs; /* of the objects whose elements are written to an existing tree */
+  tdict_flat_pairs pairs; /* pairs of elements, for objects whose elements overwrite an existing object */
 } joiner;
 
 /* Checks that a tree has the batch size of the first tree. For cat, the size of the joined dimension may differ. */
@@ -184,7 +184,7 @@ static tdict_status stack_as_ragged(const joiner *j, size_t entry, tdict_box **o
   tdict_ragged_options options = tdict_ragged_options_default();
   tdict_ragged *made;
   options.memory = j->memory;
-  tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items has as many pointers */
+  tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items is an array of as many pointers */
   if (!rows) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu tensors", j->what, j->count);
   for (size_t i = 0; i < j->count; i++) rows[i] = tdict_leaf_tensor(j->aligned.leaves[entry * j->count + i]);
   tdict_status status = tdict_ragged_of_rows(j->what, rows, j->count, &options, &made, err);
@@ -261,7 +261,7 @@ tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict
 }
 
 /* Returns true if the elements of the existing object `to` are overwritten. Only cat along dimension 0 overwrites
- * elements, and only those of a type that has `pair` and batch dimensions. */
+ * elements. The type must have `pair`, and the object must have batch dimensions. */
 static bool writes_elements(const joiner *j, const tdict_box *to) {
   const tdict_builtin *builtin = tdict_builtin_of(to->type);
   const int64_t *sizes;

@@ -13,8 +13,9 @@
 typedef struct comparer {
   tdict_compare_options o;
   tdict_difference *out;
-  const char *parent_path; /* path of `a` in the outermost tree, if `a` is a flattened object; else NULL */
-  tdict_cursor cursor;     /* walks a; a frame's mark is the node of b at the same path */
+  const char *parent_path; /* path of the flattened object that is compared, in the outermost tree; NULL: whole trees
+                            * are compared */
+  tdict_cursor cursor;     /* walks the first tree; a frame's mark is the node of the second tree at the same path */
 } comparer;
 
 /* Records a difference at the cursor's path. If `extra` is not NULL, appends this key to the path. The caller has set
@@ -37,7 +38,8 @@ static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a
               tdict_text_shape(b->ndim, b->dims, y, sizeof y));
 }
 
-/* Compares the batch sizes of two nodes, and finds a key that only b has. Returns false if there is a difference. */
+/* Compares the batch sizes of two nodes, and searches for a key that only b has. Returns false and records the
+ * difference if there is one. */
 static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
   char x[96], y[96];
   if (!is_same_shape(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
@@ -65,12 +67,12 @@ static bool is_close(const tdict_compare_options *o, double a, double b) {
   return fabs(a - b) <= o->absolute + o->relative * fabs(b);
 }
 
-/* Returns true for integers, bool and types of several lanes. Without tolerances, their elements are compared as
- * bytes. */
+/* Returns true for integers, bool and types of several lanes. If both tolerances are 0, elements of these types are
+ * compared as bytes. */
 static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
 
-/* Compares two elements: by bytes if their dtype is exact and both tolerances are 0, else as complex numbers. Without
- * tolerances, two bools that are not 0 are equal. */
+/* Compares two elements: by bytes if their dtype is exact and both tolerances are 0, else as complex numbers. Two bools
+ * that are not 0 are equal even if their bytes differ and both tolerances are 0. */
 static bool is_same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
   double ar, ai, br, bi;
   bool tolerant = c->o.relative != 0 || c->o.absolute != 0;
@@ -106,8 +108,8 @@ static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, con
     found += n;                                                                    \
   }
 
-/* Returns how many elements at the start of two contiguous tensors are known to be equal. Only compares whole blocks,
- * and only for float32 and float64. The result is 0 for other dtypes. */
+/* Returns how many elements at the start of two contiguous tensors are known to be equal. Stops before the first block
+ * that has a difference. Returns 0 for dtypes other than float32 and float64. */
 static int64_t count_equal(const tdict_tensor *t, const void *a, const void *b) {
   enum { BLOCK = 32 };
   int64_t count = t->numel, found = 0;
@@ -146,8 +148,8 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
   }
 }
 
-/* Waits for transfers that write `t`. Sets *out to `t`, or to a host copy if `t` is on a device. The caller releases
- * *copy. `bytes` names the bytes of `t` for messages. */
+/* Waits for transfers that write `t`. Sets *out to `t` if `t` is on the host. Otherwise sets *out and *copy to a host
+ * copy, which the caller releases. `bytes` names the bytes of `t` for messages. */
 static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char *bytes, const tdict_tensor **out,
                                                tdict_tensor **copy, tdict_error *err) {
   tdict_tensor_await(t, false);
@@ -185,8 +187,8 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
 
 static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
 
-/* Compares two objects by the function of a built-in type, or through their tensors. Records a difference if the types
- * differ. */
+/* Compares two objects with the function `equal` of a built-in type, or by the tensors of the flattened objects.
+ * Records a difference if the types differ. */
 static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
   static const tdict_flatten_rule opening = {.what = "compare", .way = TDICT_OBJECT_AS_TENSORS};
   if (a == b) return TDICT_OK;

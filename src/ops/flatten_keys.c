@@ -10,14 +10,14 @@
 #include "tree/agree.h"
 
 /* Holds a prefix: the path of the current node, followed by the separator. A frame's mark is the length of its prefix.
- * The buffer has room for one more key, which append_key() may copy as whole words. */
+ * After the prefix, the buffer has space for one more key and for the whole word that append_key() copies for a short
+ * key. */
 typedef struct name_buffer {
   char *text;
   size_t cap;
 } name_buffer;
 
-/* Allocates an empty name. Callers may then read and write the buffer without a check for NULL. Returns false if out of
- * memory. */
+/* Allocates the buffer, so that callers need no check for NULL. Returns false if out of memory. */
 static bool init_name_buffer(name_buffer *name) {
   enum { BYTES = 64 };
   name->text = calloc(1, BYTES);
@@ -34,7 +34,7 @@ static bool grow_name_buffer(name_buffer *name, size_t bytes) {
   return true;
 }
 
-/* Appends a key at offset `mark` and leaves room for `more` bytes after the key. Returns false if out of memory. */
+/* Appends a key at offset `mark` and leaves space for `more` bytes after the key. Returns false if out of memory. */
 static inline bool append_key(name_buffer *name, size_t mark, const tdict_key *key, size_t more) {
   const size_t bytes = mark + key->length + TDICT_WORD_BYTES + more;
   if (bytes > name->cap && !grow_name_buffer(name, bytes)) return false;
@@ -65,7 +65,7 @@ static tdict_tree *get_next_child(tdict_frame *top) {
   return NULL;
 }
 
-/* Reserves room in a new tree for all keys of the result, so that adding keys does not reallocate. */
+/* Reserves space in a new tree for all keys of the result, so that adding keys does not reallocate. */
 static bool reserve_flat_keys(tdict_cursor *cursor, size_t between, tdict_tree *made) {
   size_t slots = cursor->frames[0].node->keys->num_live, bytes = cursor->frames[0].node->keys->name_bytes;
   while (cursor->depth) {
@@ -87,13 +87,13 @@ static bool reserve_flat_keys(tdict_cursor *cursor, size_t between, tdict_tree *
   return tdict_node_reserve(made, slots) && tdict_keys_reserve(made->keys, slots, bytes);
 }
 
-/* Checks that a leaf of a child still has the batch size and device of the result. */
+/* Checks that a leaf of a child begins with the batch size of the result and has the device of the result. */
 static tdict_status check_flat_leaf(const char *what, const tdict_tree *made, tdict_leaf leaf, tdict_error *err) {
   const tdict_demand demand = tdict_demand_of(made, what, NULL);
   return tdict_agree_leaf(&demand, leaf, NULL, err);
 }
 
-/* Adds a leaf under its full name. Returns TDICT_EEXIST if the name is taken. */
+/* Adds a leaf under its full name. Returns TDICT_EEXIST if the result already has this name. */
 static tdict_status add_flat_leaf(const char *what, tdict_tree *made, const tdict_name *name, tdict_leaf leaf,
                                   tdict_error *err) {
   if (tdict_keys_find_name(made->keys, name) >= 0)
@@ -104,8 +104,8 @@ static tdict_status add_flat_leaf(const char *what, tdict_tree *made, const tdic
   return TDICT_OK;
 }
 
-/* Returns the full name of a key that append_key() put after a prefix of `mark` bytes. If prefix and key are short, the
- * hash is computed from words; `prefix` holds the bytes of a prefix shorter than 8 bytes. */
+/* Returns the full name of a key that append_key() put after a prefix of `mark` bytes. Computes the hash from words if
+ * the prefix has fewer than 8 bytes and the key has 1 to 8 bytes. `prefix` then holds the bytes of the prefix. */
 static inline tdict_name make_flat_name(const char *text, uint64_t prefix, size_t mark, const tdict_key *key) {
   const size_t length = key->length;
   if (mark >= TDICT_WORD_BYTES || length > TDICT_WORD_BYTES || length == 0) return tdict_name_of(text, mark + length);

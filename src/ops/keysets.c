@@ -35,7 +35,7 @@ static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *c
     tdict_leaf leaf = slot >= 0 ? replacement->leaves[slot] : 0;
     if (leaf) {
       tdict_node_remove(replacement, (uint32_t)slot);
-      tdict_leaf_release(leaf); /* never the last reference: the node itself still holds the leaf */
+      tdict_leaf_release(leaf); /* never the last reference: the replaced node still holds the leaf */
     }
     tdict_place_reset(&place);
     if (status != TDICT_OK) status = tdict_error_at(err, status, paths[i]);

@@ -108,16 +108,16 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
 }
 
-/* Returns true for an object that is not flattened and that no hook changes. Built-in types: either the type has functions
- * for the operation, or the object has no elements that the operation reads. */
+/* Returns true for an object that is not flattened and that no hook changes. Objects of built-in types are passed to a
+ * hook only for TDICT_OBJECT_CLONE, and flattened only for TDICT_OBJECT_ELEMENTS. */
 static bool stays_closed(const tdict_map *map, const tdict_box *box) {
   if (!tdict_builtin_of(box->type)) return map->keeps_bare && !TDICT_HOOK_OF(box->type, flatten);
   if (map->way == TDICT_OBJECT_CLONE) return false;
   return map->way != TDICT_OBJECT_ELEMENTS || !tdict_box_has_elements(box);
 }
 
-/* Measures all leaves. Stops at the first object that is not flattened, since the tree is then mapped again with
- * flattened objects. */
+/* Measures all leaves. Stops at the first object for which stays_closed() returns false, since the tree is then mapped
+ * again with flattened objects. */
 static tdict_status measure_all(maker *m, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&m->cursor)) != 0; m->entry++) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
@@ -147,8 +147,8 @@ static tdict_status allocate_result(maker *m, tdict_error *err) {
   return m->num_tensors ? tdict_slab_create(m->num_tensors, m->num_dims, NULL, &m->slab, err) : TDICT_OK;
 }
 
-/* Returns the number of batch dimensions of `from` after the mapped dimensions. Returns 0 if `from` does not have the
- * batch size of the root, which is possible for an empty child. */
+/* Returns the number of batch dimensions of `from` after the mapped dimensions. Returns 0 if `from` does not begin with
+ * the batch size of the root, which is possible for an empty child. */
 static int count_kept_dims(const tdict_map *map, const tdict_tree *root, const tdict_tree *from) {
   if (from->batch_ndim < map->batch_in) return 0;
   for (int i = 0; i < map->batch_in; i++)
@@ -377,8 +377,8 @@ static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
   }
 }
 
-/* Measures and creates the tree, without locks. If the tree has objects that are not flattened, sets *found_objects to
- * true and creates nothing. */
+/* Measures and creates the tree, without locks. If measure_all() stops at an object, sets *found_objects to true and
+ * creates nothing. */
 static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, bool *found_objects, tdict_error *err) {
   tdict_tree *made = NULL;
   m->entry = m->tensor = m->num_tensors = m->num_dims = 0;

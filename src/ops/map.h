@@ -21,10 +21,10 @@ struct tdict_map {
   bool one_memory;   /* true: if `memory` is NULL, all new elements are in plain host memory */
   tdict_dtype dtype; /* dtype of new elements; 0: the dtype of the source */
   /* If not NULL, returns false for a tensor that the result shares. `tensor` is the number of the tensor in cursor
-   * order. The map calls `changes` twice for each tensor. Both calls must return the same result. */
+   * order. The map calls `changes` more than once for a tensor. All calls must return the same result. */
   bool (*changes)(const tdict_map *map, size_t tensor, const tdict_tensor *from);
   /* Describes the result for tensor `from`. `entry` is the index of the entry in cursor order, child trees included. If
-   * `fill` is not NULL, the map calls `describe` twice for each tensor: once to measure, and once to create. */
+   * `fill` is not NULL, the map calls `describe` more than once for a tensor: to measure, and later to create. */
   tdict_status (*describe)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                            tdict_error *err);
   /* Writes the elements of a new tensor. NULL if `describe` never describes a new tensor. */
@@ -51,11 +51,12 @@ struct tdict_map {
    * tensor becomes an object. */
   bool (*becomes_object)(const tdict_map *map, size_t entry);
 };
-/* Makes a new tree from `td` as `map` describes. Unless drops_locks is true, locks the new tree like the source.
- * Returns TDICT_ENOMEM. Returns TDICT_ESHAPE if a node would have too many batch dimensions. Also returns TDICT_ESHAPE
- * if a tensor does not begin with the first batch_in batch dimensions of the source. Returns the errors of the
- * callbacks, and sets err->path to the leaf if a callback left err->path empty. Returns TDICT_ENOTSUP for an object
- * that has neither the hook nor `flatten`, and the errors of hooks. */
+/* Makes a new tree from `td` as `map` describes. If drops_locks is false, locks the new tree like the source. Returns
+ * TDICT_ENOMEM if memory is exhausted, and TDICT_EOVERFLOW if the result is too large. Returns TDICT_ESHAPE if a node
+ * would have too many batch dimensions. Also returns TDICT_ESHAPE if a tensor does not begin with the first batch_in
+ * batch dimensions of the source. Returns the errors of the callbacks, and sets err->path to the leaf if a callback
+ * left err->path empty. Returns TDICT_ENOTSUP for an object that has neither the hook nor `flatten`, or if the new
+ * elements belong to more than 16 memories. Returns the errors of hooks. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* Copies the nodes of a tree. The copy shares key tables and leaves with `td`, and is not locked. Returns
  * TDICT_ENOMEM. */

@@ -143,7 +143,8 @@ static bool count_elements(const tdict_tree *td, int first, int last, int64_t *t
   return fits;
 }
 
-/* Replaces the batch dimensions [first, last] by the g->ndim sizes in g->shape, of which one may be -1. */
+/* Computes the new batch size of a tree in *g. The g->ndim sizes in g->shape replace the batch dimensions [first,
+ * last]. One of these sizes may be -1. */
 static tdict_status replace_dims(const char *what, const tdict_tree *td, int first, int last, grouping *g,
                                  tdict_error *err) {
   int64_t total, counts[TDICT_MAX_BATCH_NDIM];
@@ -205,7 +206,7 @@ tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tr
   grouping g = {.ndim = 1, .shape = {-1}, .may_copy = true};
   int64_t total;
   if (count_elements(tree, first, last, &total))
-    g.shape[0] = total; /* -1 cannot be computed if another dimension is 0 */
+    g.shape[0] = total; /* if the product overflows, the size stays -1, and replace_dims() returns TDICT_EOVERFLOW */
   status = replace_dims(what, tree, first, last, &g, err);
   return status == TDICT_OK ? regroup(what, tree, &g, out, err) : status;
 }

@@ -36,8 +36,8 @@ static tdict_status cut_piece(const cutter *c, int64_t at, int64_t count, tdict_
   return tdict_dims_run(c->what, c->td, &a, c->drops_dim, out, err);
 }
 
-/* Makes `count` consecutive pieces. Piece i has the size sizes[i], or `size` if `sizes` is NULL. On failure releases
- * the pieces made so far. */
+/* Makes `count` consecutive pieces. Piece i has the size sizes[i], or `size` if `sizes` is NULL. The last piece is
+ * smaller if fewer elements are left. On failure releases the pieces made so far. */
 static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t size, size_t count, tdict_tree **trees,
                                tdict_error *err) {
   const int64_t whole = c->td->batch_size[c->dim];

@@ -1,5 +1,5 @@
-/* Splits flat keys into nested trees. The changes are made in replacements of the nodes, so a failure changes nothing.
- * The tdict_changes struct owns the replacements. Thread rule: as in tdict/keysets.h. */
+/* Splits flat keys into nested trees. All changes go to replacements of the nodes, so a failure changes no tree. The
+ * tdict_changes struct owns the replacements. Thread rule: as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,8 @@ static tdict_status no_memory_to_unflatten(const unflattener *u, tdict_error *er
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", u->what);
 }
 
-/* Returns the length of the part of a name that begins at `text` and ends before the next separator. */
+/* Returns the length of the part of a name that begins at `text` and ends before the next separator or at the end of
+ * the name. */
 static size_t get_part_length(const unflattener *u, const char *text) {
   const char *end = strstr(text, u->separator);
   return end ? (size_t)(end - text) : strlen(text);
@@ -31,7 +32,7 @@ static int64_t find_key(const tdict_tree *node, const char *name, size_t length)
   return tdict_keys_find_hashed(node->keys, name, length, tdict_keys_hash(name, length));
 }
 
-/* Moves *node to the replacement of its child at a part of a name. If the node has no such child, creates the child.
+/* Sets *node to the replacement of its child with the key `part`. If the node has no such child, creates the child.
  * Returns TDICT_EEXIST if a tensor or object has this key. */
 static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *part, size_t length, tdict_error *err) {
   const int64_t slot = find_key(*node, part, length);
@@ -49,8 +50,8 @@ static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *pa
   return TDICT_OK;
 }
 
-/* Prepares a leaf for a replacement. *out is a reference that the caller owns. A child tree that lacks batch dimensions
- * or the device of `under` is replaced by a shallow copy that has them. */
+/* Prepares a leaf for a replacement. *out is a reference that the caller owns. If a child tree lacks batch dimensions
+ * or the device of `under`, *out is a shallow copy with these dimensions and the device. */
 static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_leaf leaf, tdict_leaf *out,
                                tdict_error *err) {
   const tdict_demand demand = tdict_demand_of(under, u->what, NULL);
@@ -129,7 +130,7 @@ static bool has_parts(const tdict_tree *td, const char *separator) {
   return false;
 }
 
-/* Moves all leaves of a node into replacements, and applies the replacements if all leaves were placed. */
+/* Puts all leaves of a node into replacements, and applies the replacements if all leaves were placed. */
 static tdict_status unflatten_node(const char *what, tdict_tree *td, const char *separator, tdict_error *err) {
   const uint32_t slots = td->keys->num_slots;
   unflattener u = {.what = what, .separator = separator, .td = td};

@@ -13,7 +13,7 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 typedef struct merger {
   tdict_cursor cursor;         /* walks the source; a frame's mark is the node of the destination at the same path */
-  tdict_pointers replacements; /* maps nodes to their replacements; holds a reference to both */
+  tdict_pointers replacements; /* maps nodes to their replacements; owns references to both */
 } merger;
 
 static tdict_status no_memory_to_update(tdict_error *err) {
@@ -33,7 +33,7 @@ static tdict_status get_replacement(merger *m, tdict_tree *node, tdict_tree **ou
       tdict_release(replacement);
       return no_memory_to_update(err);
     }
-    (void)tdict_retain(node); /* A later leaf of the source may replace the last reference to this node. */
+    (void)tdict_retain(node); /* A later leaf of the source may replace the last other reference to this node. */
   }
   *out = replacement;
   return TDICT_OK;

@@ -30,7 +30,8 @@ typedef struct visit_job {
   char *paths;
   size_t num_leaves;
   pthread_mutex_t lock; /* guards: status, error, and writes of failed_at */
-  /* Index of the first failed leaf. Relaxed: a thread that reads an old value makes a call whose result is not used */
+  /* Index of the first failed leaf. Relaxed: a thread that reads an old value only makes a call whose result is not
+   * used */
   _Atomic(size_t) failed_at;
   tdict_status status;
   tdict_error error;
@@ -54,7 +55,7 @@ static tdict_status list_entry(void *user, const tdict_entry *entry, tdict_error
   size_t at = l->entry++;
   (void)err;
   if (!entry->tensor) return TDICT_OK;
-  /* only paths of tensors are stored: in a deep tree the paths of its nodes take much memory */
+  /* store only paths of tensors: in a deep tree the paths of the nodes would take much memory */
   size_t length = strlen(entry->path) + 1;
   if (j->leaves) {
     tdict_tensor **tensors = j->tensors + l->leaf * j->count;
@@ -89,7 +90,7 @@ static tdict_status list_leaves(visit_job *j, tdict_error *err) {
   return tdict_walk(get_first_tree(j), list_entry, &l, err);
 }
 
-/* Records the failure of leaf `at`, unless an earlier leaf in order has failed, too. */
+/* Records the failure of leaf `at`, unless a leaf with a lower number has already failed. */
 static void note_first_failure(visit_job *j, size_t at, tdict_status status, const tdict_error *error) {
   pthread_mutex_lock(&j->lock);
   if (at < atomic_load_explicit(&j->failed_at, memory_order_relaxed)) {
@@ -209,7 +210,7 @@ static tdict_status fill_with_results(const visit_job *j, tdict_cursor *c, tdict
     const tdict_frame *top = &c->frames[c->depth - 1];
     tdict_tree *node = (tdict_tree *)top->mark, *from = tdict_leaf_tree(leaf), *below = NULL;
     tdict_leaf *to = &node->leaves[top->slot - 1];
-    if (tdict_leaf_box(leaf)) { /* an object of a built-in type without tensors */
+    if (tdict_leaf_box(leaf)) { /* an object of a built-in type without elements */
       *to = tdict_leaf_retain(leaf);
       continue;
     }

@@ -23,7 +23,8 @@ static tdict_status fail_at_leaf_path(const tdict_cursor *cursor, const char *pa
   return tdict_error_at(err, status, path);
 }
 
-/* Returns true if both tensors have the same elements at the same addresses; such a copy is skipped. */
+/* Returns true if two tensors of equal shape have their elements at the same addresses. The caller then skips the
+ * copy. */
 static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
   if (a->data != b->data || a->storage != b->storage) return false;
   for (int i = 0; i < a->ndim; i++)

@@ -1,5 +1,5 @@
-/* Declares the copy between two trees of views, which tdict_copy() and writes by an index use for objects.
- * Thread rule: as in tdict/write.h. */
+/* Declares the copy between two trees of views. tdict_cat_into() and reads and writes by an index use this copy for
+ * objects. Thread rule: as in tdict/write.h. */
 #ifndef TDICT_OPS_WRITE_H
 #define TDICT_OPS_WRITE_H
 

@@ -1,4 +1,4 @@
-/* Implements a latch by a mutex and a condition variable. The caller owns the struct. Thread rule: see latch.h. */
+/* Implements a latch with a mutex and a condition variable. The caller owns the struct. Thread rule: see latch.h. */
 #include "sched/latch.h"
 
 #include <time.h>

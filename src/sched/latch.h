@@ -1,6 +1,6 @@
 /* A latch is a count that falls to zero once. Threads wait until the count is zero. The caller owns the struct. Thread
- * rule: safe from any thread. A thread may destroy the latch after tdict_latch_wait() or tdict_latch_is_zero() has
- * returned true. */
+ * rule: safe from any thread. If no other thread waits, a thread may destroy the latch after tdict_latch_wait() or
+ * tdict_latch_is_zero() has returned true. */
 #ifndef TDICT_SCHED_LATCH_H
 #define TDICT_SCHED_LATCH_H
 

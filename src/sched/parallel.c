@@ -5,8 +5,8 @@
 #include "sched/latch.h"
 #include "sched/pool.h"
 
-/* CLAIMS_PER_THREAD is the average number of claims that a thread makes in a long loop. Fewer claims would lower the
- * contention on the counter. More claims would let all threads finish closer together. */
+/* In a long loop, a thread makes about CLAIMS_PER_THREAD claims on average. Fewer claims would lower the contention on
+ * the counter. More claims would let all threads finish closer together. */
 enum { MAX_HELPERS = 64, CLAIMS_PER_THREAD = 32 };
 
 typedef struct loop {
@@ -58,7 +58,7 @@ void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn
     tdict_pool_submit(pool, &helpers[i].task);
   }
   run_claimed_indices(&l);
-  /* Remove helper tasks that have not started: no index is left, and a busy pool may start these tasks late. */
+  /* Remove helper tasks that have not started: no index is left, and a busy pool could start these tasks late. */
   for (int i = 0; i < num_helpers; i++)
     if (tdict_pool_remove(pool, &helpers[i].task)) tdict_latch_down(&l.latch);
   tdict_latch_wait(&l.latch, INT64_MAX);

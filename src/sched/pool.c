@@ -1,6 +1,6 @@
 /* Implements the thread pool with one queue and one lock. The pool owns its threads, and submitters own their tasks. A
- * worker spins briefly for the next task before it sleeps, since waking a thread takes longer than many tasks take. The
- * thread that fell asleep last is woken first, since its data is most likely still in the caches. Thread rule: see
+ * worker spins briefly for the next task before it sleeps, since waking a thread often takes longer than a task runs.
+ * The thread that fell asleep last is woken first, since its data is most likely still in the caches. Thread rule: see
  * pool.h. */
 #include "sched/pool.h"
 
@@ -103,9 +103,9 @@ static void spin_for_tasks(tdict_pool *pool) {
   pool->num_spinning--;
 }
 
-/* Removes the thread that fell asleep last from the stack and marks this thread as woken. The caller signals the
- * thread's condition variable, preferably after unlocking, since the woken thread needs the lock at once. Call under
- * the lock while at least one thread is asleep. */
+/* Removes the thread that fell asleep last from the stack, and marks the removed thread as woken. The caller signals
+ * the thread's condition variable, preferably after unlocking, since the woken thread needs the lock at once. Call
+ * under the lock while at least one thread is asleep. */
 static sleeper *pop_sleeper(tdict_pool *pool) {
   sleeper *s = pool->sleep_stack;
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
@@ -149,8 +149,8 @@ static void *run_worker(void *argument) {
   return NULL;
 }
 
-/* Lets the threads that were started, which are the first `num_threads`, finish the queue. Then joins them and frees
- * the pool. */
+/* Lets the first `num_threads` threads, which are the started threads, run all queued tasks. Then joins these threads
+ * and frees the pool. */
 static void stop_and_join(tdict_pool *pool, int num_threads) {
   pthread_mutex_lock(&pool->lock);
   pool->stop = true;
@@ -224,7 +224,8 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   pool->last = task;
   pool->num_queued++;
   update_work_hint(pool);
-  /* Wake a thread only if the queue has more tasks than there are spinning threads, which check the queue anyway. */
+  /* Threads that spin, or were woken to spin, check the queue anyway. Wake another thread only if the queue has more
+   * tasks than there are such threads. */
   sleeper *was_woken = NULL;
   if (pool->num_asleep > 0 && pool->num_queued > pool->num_spinning + pool->num_woken_to_spin)
     was_woken = pop_sleeper(pool);

@@ -1,5 +1,6 @@
 /* Declares the thread pool, a fixed number of threads that start tasks in the order of submission. A task belongs to
- * its submitter and must stay valid until the pool has called its `run` function. Thread rule: safe from any thread. */
+ * its submitter. The task must stay valid until the pool calls its `run` function, or until tdict_pool_remove() returns
+ * true. Thread rule: safe from any thread. */
 #ifndef TDICT_SCHED_POOL_H
 #define TDICT_SCHED_POOL_H
 
@@ -34,8 +35,8 @@ int tdict_pool_num_cpus(const tdict_pool *pool);
 /* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. No CPU is reserved
  * if the pool may use at most three CPUs, or at most `reserved_cpus` CPUs. */
 int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
-/* Restricts the threads to these CPUs. The process must be allowed to use at least one of these CPUs. Call before the
- * first task. Returns false if the system call failed for a thread. */
+/* Restricts the pool's threads to these CPUs. The process must be allowed to use at least one of these CPUs. Call
+ * before the first task. Returns false if the system call failed for at least one thread. */
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
@@ -54,14 +55,15 @@ bool tdict_pool_is_worker(const tdict_pool *pool);
 /* Runs one queued task on the calling thread while the thread waits for `owner`. Runs only a task whose may_wait is
  * false, or a task of `owner`. Returns false if no such task is queued. */
 bool tdict_pool_help(tdict_pool *pool, const void *owner);
-/* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread. Returns NULL if no pointer was
+/* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread, or NULL if no pointer was
  * stored. */
 void *tdict_pool_thread_data(void);
-/* Stores a pointer for the calling thread, which tdict_pool_thread_data() returns. */
+/* Stores a pointer that tdict_pool_thread_data() returns on the calling thread. */
 void tdict_pool_set_thread_data(void *note);
 
-/* Calls fn(user, i) for each i in [0, count) and returns after all calls have returned. Uses the calling thread and
- * up to num_helpers threads of the pool. On a thread of the pool, or if `pool` is NULL, the caller makes all calls. */
+/* Calls fn(user, i) for each i in [0, count) and returns after all calls have returned. Uses the calling thread and at
+ * most num_helpers threads of the pool. Uses at most 64 helpers. On a thread of the pool, or if `pool` is NULL, the
+ * caller makes all calls. */
 void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i), void *user);
 
 #endif

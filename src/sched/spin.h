@@ -14,8 +14,9 @@ static inline void tdict_spin_pause(void) {
 #endif
 }
 
-/* Tries to lock a mutex that is held for a few microseconds only, without sleeping: sleeping and waking up would take
- * longer. Returns false after 400 tries, since the system may have suspended the holder. */
+/* Tries to lock a mutex without sleeping. Call only for a mutex that threads hold for a few microseconds, since
+ * sleeping and waking up would take longer. Returns false after 400 tries, since the system might have suspended the
+ * holder. */
 static inline bool tdict_spin_try(pthread_mutex_t *lock) {
   for (int tries = 0; tries < 400; tries++) {
     if (pthread_mutex_trylock(lock) == 0) return true;

@@ -52,7 +52,7 @@ static bool entries_differ(const tdict_schema_entry *a, const tdict_schema_entry
   return true;
 }
 
-/* Compares entry `i` of both schemas. One of the schemas may have no such entry. All entries before `i` are equal. */
+/* Compares entry `i` of both schemas. One of the schemas can lack this entry. All entries before `i` are equal. */
 static bool schemas_differ_at(const tdict_tree_schema *a, const tdict_tree_schema *b, size_t i,
                               tdict_schema_difference *out) {
   const tdict_schema_entry *x = i < a->num_entries ? &a->entries[i] : NULL;

@@ -1,4 +1,4 @@
-/* Creates trees of schemas in a storage of the caller. Thread rule: thread-safe, since only new trees are written. */
+/* Creates trees from schemas in a storage of the caller. Thread rule: thread-safe, since only new trees are written. */
 #ifndef TDICT_SCHEMA_CREATE_H
 #define TDICT_SCHEMA_CREATE_H
 
@@ -6,7 +6,7 @@
 #include "tree/node.h"
 
 /* Computes the bytes that the tensors of a schema need, each padded to a multiple of 256 bytes. Returns TDICT_ENOTSUP
- * for an object and TDICT_EOVERFLOW, with the path of the entry. */
+ * for an object, and TDICT_EOVERFLOW if the number of bytes is too large. err->path names the entry. */
 tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, tdict_error *err);
 /* Creates a tree whose tensors lie in `storage`, one after another. The tensors retain `storage`. `storage` must begin
  * at a multiple of 256 bytes, and must have at least the size that tdict_schema_measure() computes. The elements keep

@@ -35,7 +35,7 @@ tdict_status tdict_tree_schema_get_entry_at(const tdict_tree_schema *schema, siz
   return TDICT_OK;
 }
 
-/* Writes the keys of the path of entry `i` to `keys`, and returns their number. */
+/* Writes the keys of the path of entry `i` to `keys`, and returns the number of keys. */
 static int list_keys(const tdict_tree_schema *schema, size_t i, const char *keys[TDICT_SCHEMA_MAX_DEPTH]) {
   const tdict_schema_entry *entry = &schema->entries[i];
   const int count = entry->depth + 1;

@@ -18,7 +18,7 @@ typedef struct message_body {
   uint32_t magic, version, kind, worker;
 } message_body;
 
-/* Room for the descriptors of a message. The system closes descriptors that do not fit. MOST_FDS exceeds
+/* Space for the descriptors of a message. The system closes descriptors that do not fit. MOST_FDS exceeds
  * TDICT_MESSAGE_MAX_FDS, so that an error can report how many descriptors a wrong message has. */
 enum { MOST_FDS = 8 };
 typedef union control_room {
@@ -61,7 +61,7 @@ static tdict_status wait_for_message(const char *what, int socket, int64_t deadl
   }
 }
 
-/* Copies the descriptors of a message to `fds`, which has room for MOST_FDS, and returns their number. */
+/* Copies the descriptors of a message to `fds`, which has MOST_FDS elements, and returns their number. */
 static int get_fds(struct msghdr *header, int *fds) {
   int count = 0;
   for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {

@@ -85,7 +85,7 @@ static bool empty_slot(tdict_share_ring *r, uint32_t slot, uint32_t word) {
   return tdict_slot_change(&r->words->slots[slot], word, TDICT_SHARE_EMPTY);
 }
 
-/* Makes the given-back slots empty that no transfer reads. Returns a given-back slot that a transfer still reads, or
+/* Empties each given-back slot that no transfer reads. Returns a given-back slot that a transfer still reads, or
  * num_slots if there is no such slot. */
 static uint32_t return_slots(tdict_share_ring *r) {
   uint32_t busy = r->num_slots, num_freed = 0;
@@ -113,8 +113,8 @@ static bool is_word_valid(const tdict_share_ring *r, uint32_t word) {
   return state == TDICT_SHARE_FULL || (state == TDICT_SHARE_FILLING && r->processes[worker].fd >= 0);
 }
 
-/* Finds the full slot that was published first. If no slot is full, sets *out to num_slots. Changes a wrong word to
- * EMPTY and returns TDICT_EFORMAT. */
+/* Finds the full slot that was published first. If no slot is full, sets *out to num_slots. If the word of a slot is
+ * not valid, changes the word to EMPTY and returns TDICT_EFORMAT. */
 static tdict_status find_full(tdict_share_ring *r, uint32_t *out, uint32_t *out_word, tdict_error *err) {
   int32_t nearest = INT32_MAX;
   *out = r->num_slots;
@@ -139,8 +139,8 @@ static tdict_status find_full(tdict_share_ring *r, uint32_t *out, uint32_t *out_
   return TDICT_OK;
 }
 
-/* Removes a worker that has ended or left the ring. Makes the slots empty that the worker was filling. Returns
- * TDICT_ELOST if the worker had not left the ring. */
+/* Removes a worker that has ended or left the ring. Empties the slots that the worker was filling. Returns TDICT_ELOST
+ * if the worker had not left the ring. */
 static tdict_status remove_worker(tdict_share_ring *r, uint32_t worker, tdict_error *err) {
   uint32_t first = 0, count = 0;
   for (uint32_t i = r->num_slots; i-- > 0;) {
@@ -222,7 +222,7 @@ static tdict_status wait_for_slot(tdict_share_ring *r, int64_t deadline, uint32_
     const uint32_t seen = atomic_load_explicit(&r->words->published, memory_order_acquire);
     const uint32_t busy = return_slots(r);
     tdict_status status = TDICT_OK;
-    /* Check the workers before a search, because a worker publishes its batches before it ends. */
+    /* Check the workers before a search, because a worker that has ended may have published batches before. */
     if (has_searched || tdict_now_ns() - r->checked_ns >= TDICT_RING_CHECK_NS)
       status = check_workers(r, &has_worker, err);
     if (status == TDICT_OK) status = take_slot(r, out, err);

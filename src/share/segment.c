@@ -48,7 +48,7 @@ static tdict_status fail_errno(const char *call, tdict_error *err) {
   return tdict_fail_native(err, TDICT_EIO, code, "%s: %s failed with errno %d", what, call, code);
 }
 
-/* Maps a segment at a multiple of the size of a huge page, so that the processor can use huge pages. Returns
+/* Maps a segment at a multiple of the size of a huge page, so that the processor can use huge pages. On failure returns
  * MAP_FAILED and sets errno. */
 static char *map_segment(int fd, size_t bytes) {
   char *raw = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -100,8 +100,9 @@ static tdict_status check_objects(const tdict_tree_schema *schema, tdict_error *
 /* Allocates the memory of a new memfd and seals its size. */
 static tdict_status allocate_and_seal(int fd, size_t bytes, tdict_error *err) {
   if (ftruncate(fd, (off_t)bytes) != 0) return fail_errno("ftruncate", err);
-  /* Allocate all pages now: a page that is missing later would end the process with SIGBUS. Older kernels undo a call
-   * that a signal interrupts. Short calls can end even in a program with a fast timer. */
+  /* Allocate all pages now: a page that is missing later would end the process with SIGBUS. Allocate in short calls,
+   * because older kernels undo a call that a signal interrupts. A long call might never end in a program with a fast
+   * timer. */
   for (size_t at = 0; at < bytes;) {
     const size_t left = bytes - at, piece = left < PIECE ? left : PIECE;
     if (fallocate(fd, 0, (off_t)at, (off_t)piece) == 0)

@@ -4,9 +4,9 @@
  *
  * A slot has a state and the number of a worker. Workers change EMPTY to FILLING and FILLING to FULL. The trainer
  * changes FULL to TAKEN and TAKEN to EMPTY. A worker that leaves the ring changes its FILLING slots to EMPTY. If a
- * worker dies, the trainer changes these slots to EMPTY. The trainer also changes a wrong word to EMPTY. TAKEN is changed to EMPTY by a store with
- * release order. Every other change is a compare-and-exchange with acquire and release order. The next owner therefore
- * sees the bytes that the previous owner wrote. */
+ * worker dies, the trainer changes these slots to EMPTY. The trainer also changes an invalid word to EMPTY. TAKEN is
+ * changed to EMPTY by a store with release order. Every other change is a compare-and-exchange with acquire and release
+ * order. The next owner therefore sees the bytes that the previous owner wrote. */
 #ifndef TDICT_SHARE_WORDS_H
 #define TDICT_SHARE_WORDS_H
 

@@ -126,8 +126,8 @@ tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes,
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
   if (result == TDICT_CU_SUCCESS && !is_pool(d, pool)) result = TDICT_CU_INVALID_VALUE;
-  /* The simulated device reuses memory only after its free has run, so the allocation need not be queued on the
-   * stream. */
+  /* The simulated device reuses memory only after the free of the memory has run, so the allocation need not be queued
+   * on the stream. */
   if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(pool->space, pool, bytes, pool->ordinal, out);
   tdict_sim_unlock(d);
   return result;
@@ -191,8 +191,8 @@ tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
   return result;
 }
 
-/* Adds a range to the driver's list of page-locked host memory. Returns an error if the memory overlaps other page-locked memory or device addresses.
- * Call with the driver's lock held. */
+/* Adds a range to the driver's list of page-locked host memory. Returns an error if the range overlaps other
+ * page-locked memory or device memory. Call with the driver's lock held. */
 static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
   tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};
   if (range.start + bytes < range.start) return TDICT_CU_INVALID_VALUE;
@@ -235,8 +235,8 @@ tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, u
   return result;
 }
 
-/* Removes page-locked host memory and waits for all queued work, as the CUDA driver does in practice. Returns false if
- * no such memory begins at the address. Call with the driver's lock held. */
+/* Removes a range from the driver's list of page-locked host memory, and waits for all queued work, as the CUDA driver
+ * does in practice. Returns false if no range of this kind begins at the address. Call with the driver's lock held. */
 static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
   tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
   if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;

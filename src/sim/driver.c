@@ -308,7 +308,8 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   tdict_sim_unlock(d);
 }
 
-/* Finds the work that was queued first, and the engine of that work. Returns NULL if no engine has work. */
+/* Finds, among the work that can start or is running, the work that was queued first. *out is the engine of this work.
+ * Returns NULL if no engine has work. */
 static tdict_sim_op *find_next(tdict_sim_driver *d, tdict_sim_engine **out) {
   tdict_sim_op *found = NULL;
   for (int32_t i = 0; i < d->num_devices; i++) {

@@ -69,14 +69,14 @@ struct tdict_cu_pool {
   tdict_sim_space *space;
   tdict_sim_pool *next; /* the next pool in the driver's list */
   int32_t ordinal;
-  uint32_t allowed_peers; /* bit n: copies of device n may access this pool's memory */
+  uint32_t allowed_peers; /* bit n: copies on device n may access this pool's memory */
   bool destroyed;         /* true: the struct is freed together with the pool's last allocation */
   uint64_t reuse[3];      /* values of the three REUSE attributes, which have no effect */
   uint64_t threshold;     /* maximum number of freed bytes that the pool keeps reserved */
   size_t reserved, used;  /* bytes */
 };
 enum { TDICT_SIM_POOL_MAGIC = 0x736d706c };
-/* Returns cached bytes to the space until at most keep_bytes are reserved. */
+/* Returns cached bytes to the space until at most keep_bytes are reserved, or until no bytes are cached. */
 void tdict_sim_pool_trim(tdict_sim_pool *pool, size_t keep_bytes);
 
 #endif

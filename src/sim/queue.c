@@ -73,7 +73,7 @@ void tdict_sim_stream_end(tdict_sim_stream *stream) {
   if (!stream->head) free_stream(stream);
 }
 
-/* Adds the stream to the list of streams whose head may be able to run. A finished operation may unblock a long chain
+/* Adds the stream to the list of streams whose head may be able to run. A finished operation can unblock a long chain
  * of streams. The list avoids a deep recursion over this chain. */
 static void add_runnable(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;

@@ -1,10 +1,10 @@
 /* Declares the streams, operations and engines of the simulated driver, and the driver's own struct.
  *
  * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, call). When a
- * marker reaches the head of a stream, the current thread executes the marker. A wait stays at the head until the
- * operation that it waits for is done. Work is done by an engine's thread. Each device has one engine for copies to the
- * device, one for copies to the host, and one for all other work. An engine moves all bytes of a copy together, when
- * the simulated time of the copy has passed.
+ * marker reaches the head of a stream, the thread that holds the driver's lock executes the marker. A wait stays at the
+ * head until the operation that it waits for is done. Work is done by an engine's thread. Each device has one engine
+ * for copies to the device, one for copies to the host, and one for all other work. An engine moves all bytes of a copy
+ * together, when the simulated time of the copy has passed.
  *
  * An operation is reference counted. The operation's stream holds a reference, and so does the event that the operation
  * records. Waiting operations and waiting threads hold references, too. Thread rule: the driver's lock guards
@@ -34,7 +34,7 @@ typedef enum tdict_sim_engine_index {
 
 typedef enum tdict_sim_op_kind {
   TDICT_SIM_OP_WAIT,   /* waits until another operation is done */
-  TDICT_SIM_OP_RECORD, /* records an event, which stores the current time */
+  TDICT_SIM_OP_RECORD, /* records an event: stores the current time */
   TDICT_SIM_OP_FREE,   /* frees device memory */
   TDICT_SIM_OP_COPY,   /* copies bytes. COPY and the kinds below are work, not markers */
   TDICT_SIM_OP_FILL,
@@ -73,7 +73,8 @@ struct tdict_sim_op {
   tdict_sim_op *after;   /* WAIT: the operation that must be done first; retained */
   void *memory;          /* FREE: the start of the allocation; its space is in work.dst_use */
   void *buffer;          /* owned; copy of a pageable source, or NULL */
-  int64_t ready_ns;      /* simulated time at which the operation starts; unused if no rate or latency is set */
+  int64_t ready_ns;      /* simulated time before which the operation cannot start; unused if no rate or latency is
+                          * set */
   int64_t finish_ns;     /* simulated time at which the operation ends */
   int64_t done_ns;       /* RECORD: real time at which the record was done */
   tdict_sim_work work;
@@ -155,7 +156,7 @@ struct tdict_sim_driver {
 static inline tdict_sim_driver *tdict_sim_driver_of(tdict_driver *d) { return (tdict_sim_driver *)d; }
 static inline void tdict_sim_lock(tdict_sim_driver *d) { pthread_mutex_lock(&d->lock); }
 static inline void tdict_sim_unlock(tdict_sim_driver *d) { pthread_mutex_unlock(&d->lock); }
-/* Call all functions below with the lock held. */
+/* Call all functions below with the lock held, except tdict_sim_op_new(). */
 
 /* Waits until another thread calls tdict_sim_changed(). */
 void tdict_sim_wait_change(tdict_sim_driver *d);

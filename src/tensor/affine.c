@@ -17,13 +17,13 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape) {
   }
 }
 
-/* Returns the address advanced by `elements` elements. Addresses are treated as numbers: they may wrap, and device
+/* Returns the address advanced by `elements` elements. Addresses are treated as numbers: they can wrap, and device
  * addresses are never dereferenced. */
 static void *advance_address(const void *data, int64_t elements, size_t item) {
   return (void *)((uintptr_t)data + (uintptr_t)elements * item);
 }
 
-/* Multiplies with wrap-around. The strides of a tensor without elements have no meaning, and their products may
+/* Multiplies with wrap-around. The strides of a tensor without elements have no meaning, and their products can
  * overflow. */
 static int64_t wrapping_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
@@ -67,7 +67,7 @@ bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides
     int64_t step = strides[i], elements = shape[i], taken = 1;
     for (i--; i >= 0 && (shape[i] == 1 || strides[i] == wrapping_mul(elements, step)); i--) elements *= shape[i];
     if (elements == 0) return false;
-    /* A group also takes the adjacent new dimensions of size 1. A later group of one element may therefore take no
+    /* A group also takes the adjacent new dimensions of size 1. A later group of one element can therefore take no
      * dimension. */
     for (; to >= 0 && (taken < elements || new_shape[to] == 1); to--) {
       if (new_shape[to] == 0) return false;

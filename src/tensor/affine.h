@@ -1,6 +1,6 @@
-/* Computes the layouts of views. A view can select, step, swap, add, repeat or regroup the dimensions of a tensor. Also
- * makes temporary views for one call, which hold no references. All functions are pure functions of their arguments and
- * thread-safe. */
+/* Computes the layouts of views. A view can select indices of a tensor, and can swap, add, repeat or regroup its
+ * dimensions. Also makes temporary views, which live for one call and hold no references. All functions are pure
+ * functions of their arguments and thread-safe. */
 #ifndef TDICT_TENSOR_AFFINE_H
 #define TDICT_TENSOR_AFFINE_H
 
@@ -14,7 +14,7 @@ typedef struct tdict_axis {
 /* Describes a view by its leading dimensions. The trailing dimensions of the tensor do not change. */
 typedef struct tdict_affine {
   int ndim_in, ndim_out; /* numbers of leading dimensions of the tensor and of the view */
-  bool grows;            /* the result may have more elements than the source */
+  bool grows;            /* true: the view can have more elements than the tensor has */
   tdict_axis axes[TDICT_MAX_NDIM];
   int64_t starts[TDICT_MAX_NDIM]; /* first index in each source dimension */
 } tdict_affine;
@@ -34,8 +34,8 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape);
  * `what`. */
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
                                 tdict_error *err);
-/* Computes the strides of the same elements in another shape with the same number of elements. Returns false if no
- * strides describe this shape, or if there are no elements. */
+/* Computes the strides with which `new_shape` describes the same elements in the same order. Both shapes must have the
+ * same number of elements. Returns false if no such strides exist, or if there are no elements. */
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides);
 

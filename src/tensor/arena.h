@@ -1,6 +1,6 @@
 /* Declares the arena, which creates tensors in C order, one after another in one storage. The caller measures all
- * tensors, allocates the arena, and then adds the same tensors in the same order. The function that uses the arena owns
- * the arena. Thread rule: used by one thread at a time. */
+ * tensors, allocates the arena, and then adds the same tensors in the same order. The caller owns the arena. Thread
+ * rule: one thread at a time may use an arena. */
 #ifndef TDICT_TENSOR_ARENA_H
 #define TDICT_TENSOR_ARENA_H
 
@@ -10,7 +10,7 @@ typedef struct tdict_arena {
   size_t num_tensors, num_dims; /* numbers of measured tensors and of their dimensions */
   size_t bytes;                 /* size of the measured tensors, at most INT64_MAX */
   size_t next;                  /* offset of the tensor that is added next */
-  tdict_slab *slab;             /* NULL before tdict_arena_allocate(), or if there are no tensors */
+  tdict_slab *slab;             /* NULL until the arena has a storage, or if there are no tensors */
 } tdict_arena;
 
 /* Adds a tensor to the size of the arena. The caller has initialized the arena with zeros. The error message begins
@@ -21,9 +21,9 @@ tdict_status tdict_arena_measure(tdict_arena *arena, const char *what, tdict_dty
 /* Allocates the storage and a slab for the measured tensors. If no tensor was measured, allocates nothing. Returns the
  * errors of tdict_storage_create() and tdict_slab_create(). */
 tdict_status tdict_arena_allocate(tdict_arena *arena, tdict_memory *memory, bool zero, tdict_error *err);
-/* Uses `storage`, which the arena retains, instead of allocating a storage. The storage has at least arena->bytes bytes
- * and begins at a multiple of 256 bytes. If no tensor was measured, does nothing. Returns the errors of
- * tdict_slab_create(). */
+/* Gives the arena an existing storage and retains it, instead of tdict_arena_allocate(). The storage must have at least
+ * arena->bytes bytes and begin at a multiple of 256 bytes. If no tensor was measured, does nothing. Returns the errors
+ * of tdict_slab_create(). */
 tdict_status tdict_arena_use(tdict_arena *arena, tdict_storage *storage, tdict_error *err);
 /* Adds a measured tensor. The caller owns one reference to the tensor. Each tensor begins at a multiple of 256 bytes.
  * Cannot fail. */

@@ -1,4 +1,4 @@
-/* The record of a consolidated tree: its storage, and where its leaves lie in this storage. The record is
+/* Declares the record of a consolidated tree: the storage, and the position of each leaf in the storage. The record is
  * reference-counted. The root node of the tree and transfers of the tree hold references. The record does not change
  * after its creation. Thread rule: safe from any thread. */
 #ifndef TDICT_TENSOR_CONSOLIDATED_H
@@ -18,12 +18,11 @@ typedef struct tdict_consolidated {
   tdict_leaf_span leaves[];    /* in tree order */
 } tdict_consolidated;
 
-/* Makes a record with room for the spans of `num_leaves` leaves. The caller fills in num_dims and the spans. Retains
- * `storage`. Returns TDICT_ENOMEM. */
+/* Makes a record for `num_leaves` leaves. The caller fills in num_dims and the spans. Retains `storage`. Returns
+ * TDICT_ENOMEM. */
 tdict_status tdict_consolidated_create(size_t num_leaves, tdict_storage *storage, tdict_consolidated **out,
                                        tdict_error *err);
-/* Makes the record of a tree whose leaves have the same offsets in `storage` as the leaves of `like` have in the
- * storage of `like`. Returns TDICT_ENOMEM. */
+/* Makes a record with the spans of `like` and another storage. Returns TDICT_ENOMEM. */
 tdict_status tdict_consolidated_create_like(const tdict_consolidated *like, tdict_storage *storage,
                                             tdict_consolidated **out, tdict_error *err);
 tdict_consolidated *tdict_consolidated_retain(tdict_consolidated *record);

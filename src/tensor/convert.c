@@ -92,7 +92,8 @@ static bool write_integer(bool is_signed, unsigned bits, double value, void *ele
   double high = 1;
   for (unsigned i = is_signed ? 1 : 0; i < bits; i++) high *= 2;
   double low = is_signed ? -high : 0;
-  /* Values above low - 1 truncate to low. With 64 bits, low - 1 rounds to low, and no double is between them. */
+  /* Values above low - 1 truncate to low. With 64 bits, the double low - 1 equals low, and no double is between the two
+   * numbers. */
   if (!((value >= low || value > low - 1) && value < high)) return false;
   uint64_t wide = is_signed ? (uint64_t)(int64_t)value : value <= 0 ? 0 : (uint64_t)value;
   uint8_t narrow8 = (uint8_t)wide;

@@ -7,9 +7,9 @@
 /* Returns true for the types that tdict_convert_double() supports: integers, and floats of 16 bits or more. Types with
  * several lanes are not supported. */
 bool tdict_convert_knows(tdict_dtype dtype);
-/* Writes `value` as one element of `dtype`. Floats are rounded to nearest, ties to even, and become infinite if too
- * large. If `dtype` is an integer type, the value is truncated toward zero. Returns false and writes nothing if an
- * integer type cannot hold the value or the dtype is not supported. */
+/* Writes `value` as one element of `dtype`. If `dtype` is a float type, rounds the value to nearest, ties to even; a
+ * value that is too large becomes infinite. If `dtype` is an integer type, truncates the value toward zero. Returns
+ * false and writes nothing if an integer type cannot hold the value or the dtype is not supported. */
 bool tdict_convert_double(tdict_dtype dtype, double value, void *element);
 
 /* The layout of a float of at most 16 bits. The sign bit is above the exponent. */
@@ -22,8 +22,8 @@ typedef struct tdict_small_float {
 const tdict_small_float *tdict_small_float_of(tdict_dtype dtype);
 /* Returns the bits of the small float. Rounds to nearest, ties to even. A NaN stays NaN. */
 unsigned tdict_small_float_encode(const tdict_small_float *layout, double value);
-/* Returns the exact value of the small float. Does not compute with subnormal numbers, because the processor may treat
- * them as zero. */
+/* Returns the exact value of the small float. Does not compute with subnormal numbers, because the processor can be set
+ * to treat such numbers as zero. */
 double tdict_small_float_decode(const tdict_small_float *layout, unsigned bits);
 
 #endif

@@ -137,8 +137,8 @@ static size_t truncate_reals(tdict_dtype to, const double *in, size_t count, int
 }
 
 /* Converts integers to double for a destination of dtype `to`. If the destination is narrower than a double, rounding
- * twice could give a wrong result. For such a destination, the integer is rounded to odd: the last bit of the double is
- * 1 if any lower bit of the integer is 1. Rounding this double gives the same result as rounding the integer. */
+ * twice could give a wrong result. For such a destination, the integer is rounded to odd. The last bit of the double is
+ * then 1 if any lower bit of the integer is 1. Rounding this double gives the same result as rounding the integer. */
 static void widen_integers(tdict_dtype to, tdict_dtype from, const int64_t *in, size_t count, double *out) {
   for (size_t i = 0; i < count; i++) {
     const bool is_negative = from != TDICT_U64 && in[i] < 0;

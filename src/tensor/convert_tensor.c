@@ -42,7 +42,7 @@ static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *e
   return TDICT_OK;
 }
 
-/* One side of a conversion: adjacent elements, or strided elements with a buffer for a chunk of them. */
+/* One side of a conversion: adjacent elements, or strided elements with a buffer for one chunk. */
 typedef struct side {
   char *data;
   size_t item;
@@ -74,7 +74,8 @@ static void copy_chunk(side *s, size_t at, size_t count, bool to_buffer) {
                         NULL); /* cannot fail, since copy_rect() always returns TDICT_OK */
 }
 
-/* Converts all elements. Returns their number, or the index of the first element that does not fit, in C order. */
+/* Converts all elements. Returns the number of elements, or the index in C order of the first element that does not
+ * fit. */
 static size_t convert_elements(const tdict_tensor *dst, const tdict_tensor *src) {
   const tdict_stream_kind kind = tdict_stream_best();
   const size_t count = (size_t)dst->numel;
@@ -146,7 +147,7 @@ tdict_status tdict_convert_tensor(const char *what, tdict_tensor *dst, const tdi
   if (dst->dtype == src->dtype) return tdict_tensor_copy(dst, src, err);
   tdict_tensor_await(src, false);
   tdict_tensor_await(dst, true);
-  /* Check after the wait, since a transfer into `src` may fail during the wait. */
+  /* Check after the wait, since a transfer into `src` can fail during the wait. */
   if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost(what, "the source's bytes", src, err);
   const size_t fitting = convert_elements(dst, src);
   if (fitting < (size_t)dst->numel) return fail_overflow(what, dst, src, fitting, err);

@@ -7,9 +7,10 @@
 
 /* Returns true if tdict_convert_vector() has code with vector instructions of `kind` for the pair. */
 bool tdict_convert_has_vector(tdict_stream_kind kind, tdict_dtype to, tdict_dtype from);
-/* Converts like tdict_convert_simple(), with vector instructions of `kind` if there is such code for the pair. The
- * processor must support `kind`. The bits of a NaN may differ from the result of tdict_convert_simple(). Writes a large
- * result with stores that bypass the cache, and then calls tdict_stream_fence(). */
+/* Converts like tdict_convert_simple(), with vector instructions of `kind` if tdict_convert_has_vector() returns true
+ * for the pair. The processor must support `kind`. The bits of a NaN can differ from the result of
+ * tdict_convert_simple(). Writes a large result with stores that bypass the cache, and then calls
+ * tdict_stream_fence(). */
 size_t tdict_convert_vector(tdict_stream_kind kind, tdict_dtype to, void *dst, tdict_dtype from, const void *src,
                             size_t count);
 

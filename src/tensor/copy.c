@@ -7,8 +7,8 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* Says how rectangles are copied. If `memory` is NULL, the host copies the rectangles. Otherwise the copy operation of
- * `memory` copies the rectangles. */
+/* Determines how rectangles are copied. If `memory` is NULL, the host copies the rectangles. Otherwise the copy
+ * operation of `memory` copies the rectangles. */
 typedef struct mover {
   tdict_memory *memory;
   tdict_direction direction;
@@ -93,7 +93,7 @@ tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict
   if (status != TDICT_OK || dst->numel == 0) return status;
   tdict_tensor_await(src, false);
   tdict_tensor_await(dst, true);
-  /* Check after the wait, since a transfer into `src` may fail during the wait. */
+  /* Check after the wait, since a transfer into `src` can fail during the wait. */
   if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost("copy", "the source's bytes", src, err);
   status = copy_elements(dst, src, &m, err);
   if (status == TDICT_OK) tdict_tensor_regain(dst);

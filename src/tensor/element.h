@@ -6,11 +6,10 @@
 #include "tensor/tensor.h"
 
 enum { TDICT_ELEMENT_BYTES = 16 };
-/* Writes `value` as one element of `dtype`. `element` has room for tdict_dtype_bytes() bytes.
- * Numbers are converted as by tdict_convert_double(). Bool becomes 0 or 1; complex numbers get the imaginary part 0.
- * 8-bit floats and types with several lanes accept 0 only.
- * Returns TDICT_ENOTSUP for other values of these types, TDICT_EOVERFLOW if an integer type cannot hold the value.
- * The error message begins with `what`. */
+/* Writes `value` as one element of `dtype`. `element` has at least tdict_dtype_bytes() bytes. Numbers are converted as
+ * by tdict_convert_double(). A bool element becomes 0 or 1. A complex element gets the imaginary part 0. For 8-bit
+ * floats and types with several lanes, the value must be +0, else the function returns TDICT_ENOTSUP. Returns
+ * TDICT_EOVERFLOW if an integer type cannot hold the value. The error message begins with `what`. */
 tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
                                        tdict_error *err);
 /* Checks that tdict_element_fill() can fill the tensor. Returns TDICT_EREADONLY for read-only storage, and
@@ -20,8 +19,8 @@ tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const 
 /* Fills the tensor with the element. The caller must have called tdict_element_check(). Waits until no transfer uses
  * the storage and the work recorded by tdict_record_stream() is done. Returns TDICT_EDEVICE if the driver failed. */
 tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err);
-/* Copies `part` to the start of `row` and fills the rest of `row` with the element. Both have the same number of
- * dimensions, and each dimension of `part` may be smaller than the same dimension of `row`. Returns the errors of
+/* Copies `part` to the start of `row` and fills the rest of `row` with the element. Both tensors have the same number
+ * of dimensions. No dimension of `part` may be larger than the same dimension of `row`. Returns the errors of
  * tdict_tensor_copy() and tdict_element_check(). */
 tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
                                tdict_error *err);

@@ -1,11 +1,11 @@
-/* Computes which bytes a tensor covers, and whether transfers into them failed. The functions own nothing. Thread rule:
- * as in tdict/tensor.h. */
+/* Computes which bytes of its storage a tensor covers, and reads and changes the record of lost bytes. The functions
+ * own nothing. Thread rule: as in tdict/tensor.h. */
 #include "base/error.h"
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* If a tensor has more rows than this number, tdict_tensor_regain_lost() does not mark the rows as written one by one.
- * The set of lost bytes could otherwise get an entry for each row. */
+/* The maximum number of rows that tdict_tensor_regain_lost() removes from the lost bytes one by one. With more rows,
+ * the set of lost bytes could get an entry for each row. */
 enum { MAX_REGAINED_ROWS = 1 << 20 };
 
 /* A dimension of a tensor: the number of elements, and the distance between them. */
@@ -15,7 +15,8 @@ typedef struct dim_step {
 } dim_step;
 
 /* Writes to `out` the dimensions that have more than one element and a step other than 0, smallest step first. Returns
- * their number. The sign of a step is ignored, because steps in both directions cover the same bytes. */
+ * the number of these dimensions. The sign of a step is ignored, because steps in both directions cover the same
+ * bytes. */
 static int sort_dims(const tdict_tensor *t, size_t item, dim_step *out) {
   const int64_t *strides = tdict_tensor_dims_strides(t);
   int count = 0;
@@ -47,7 +48,7 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
   tdict_extent e = tdict_extent_all(begin + (size_t)low, begin + (size_t)end);
   const int count = sort_dims(t, item, dims);
   int next = 0;
-  /* Merge the innermost dimensions, as long as they leave no gap, into one row. */
+  /* Merge the innermost dimensions into one row, as long as they leave no gap. */
   for (e.width = item; next < count && dims[next].step <= e.width; next++)
     e.width += (size_t)(dims[next].count - 1) * dims[next].step;
   if (next == count) return tdict_extent_all(e.begin, e.end);
@@ -92,7 +93,7 @@ static tdict_status regain_rows(void *user, const tdict_rect *rect, tdict_error 
   return TDICT_OK;
 }
 
-/* If strided elements are part of another lost extent, marks them as written row by row. */
+/* If the elements are strided and part of another lost extent, removes their rows from the lost bytes one by one. */
 void tdict_tensor_regain_lost(const tdict_tensor *t) {
   const tdict_extent e = tdict_tensor_extent(t);
   tdict_storage_regain(t->storage, &e);

@@ -62,7 +62,7 @@ tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const in
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "reshape: %s is NULL", tensor ? "out" : "tensor");
   tdict_status status = complete_shape(tensor, ndim, shape, wanted, err);
   if (status != TDICT_OK) return status;
-  tdict_layout_size size; /* If one count is 0, other counts may still be too large for any tensor. */
+  tdict_layout_size size; /* If one count is 0, other counts can still be too large for any tensor. */
   status = tdict_layout_check("reshape", tensor->dtype, ndim, wanted, &size, err);
   if (status != TDICT_OK) return status;
   if (tensor->numel == 0)

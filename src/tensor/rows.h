@@ -10,8 +10,8 @@ typedef struct tdict_rows {
   const int64_t *dst, *src;
   int64_t count;
 } tdict_rows;
-/* Copies rows of `width` bytes, in order, from src + rows->src[i] to dst + rows->dst[i]. Both are host addresses. If
- * a row overlaps its destination, the bytes there are unspecified. */
+/* Copies rows of `width` bytes, in order, from src + rows->src[i] to dst + rows->dst[i]. `dst` and `src` are host
+ * addresses. If a row overlaps its destination, the copied bytes are unspecified. */
 void tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
 
 #endif

@@ -230,7 +230,7 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_desc *view, void (*releas
   status = tdict_storage_wrap(whole.data, whole.bytes, v.device, flags, &storage, err);
   if (status != TDICT_OK) return status;
   status = tdict_tensor_over(storage, &v, out, err);
-  /* Set only on success: if tdict_tensor_from_data() fails, the caller must still free the memory. */
+  /* Set `release` only on success: if tdict_tensor_from_data() fails, the caller must still free the memory. */
   if (status == TDICT_OK) {
     storage->release = release;
     storage->user = user;
@@ -274,7 +274,7 @@ tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storag
   return TDICT_OK;
 }
 
-/* Counts one more reference. No other thread has the slab yet, so the count needs no atomic addition. */
+/* Counts one more reference. No other thread uses the slab yet, so no atomic addition is needed. */
 static void count_new(tdict_slab *slab) {
   atomic_store_explicit(&slab->refs, atomic_load_explicit(&slab->refs, memory_order_relaxed) + 1, memory_order_relaxed);
 }
@@ -368,8 +368,8 @@ bool tdict_tensor_is_pinned(const tdict_tensor *tensor) {
 
 bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
 
-/* Waits for transfers if the tensor is in host memory. Does not wait if the tensor is in device memory, because the
- * program uses a device address only on its streams, which order the work. */
+/* Waits for transfers if the tensor is in host memory. Does not wait if the tensor is in device memory: the program
+ * uses a device address only on streams, and the streams order the work. */
 static void wait_for_host(const tdict_tensor *t, bool to_write) {
   if (t->storage->device.type == TDICT_DEVICE_CPU) tdict_tensor_await(t, to_write);
 }
@@ -377,7 +377,7 @@ static void wait_for_host(const tdict_tensor *t, bool to_write) {
 void *tdict_tensor_data(tdict_tensor *tensor) {
   if (tensor->storage->flags & TDICT_STORAGE_READ_ONLY || !tensor->data) return NULL;
   wait_for_host(tensor, true);
-  return tdict_tensor_is_lost(tensor) ? NULL : tensor->data; /* an unloaded storage is read-only */
+  return tdict_storage_is_unloaded(tensor->storage) || tdict_tensor_is_lost(tensor) ? NULL : tensor->data;
 }
 
 const void *tdict_tensor_const_data(const tdict_tensor *tensor) {

@@ -13,8 +13,8 @@ struct tdict_tensor {
   _Atomic(int64_t) refs;  /* reference count of a single tensor; for tensors of a slab, see the slab's `refs` */
   tdict_slab *slab;       /* NULL: a single tensor */
   tdict_storage *storage; /* retained by the tensor, or by its slab for all of its tensors */
-  /* address of the first element; NULL only if there are no elements; never dereferenced for device memory or an unloaded
-   * storage */
+  /* address of the first element. NULL only if there are no elements. Never dereferenced for device memory or an
+   * unloaded storage. */
   void *data;
   tdict_dtype dtype;
   int32_t ndim;
@@ -38,7 +38,7 @@ struct tdict_slab {
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
                                tdict_error *err);
 /* Adds a tensor in C order at `offset` bytes of the storage. The caller owns one reference to the tensor. The caller
- * must have checked the layout, and no other thread may use the slab yet. Cannot fail. */
+ * must have checked the layout with tdict_layout_check(). No other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
 /* Adds a tensor with the dtype and shape of `like`, in C order at `offset`. Does not count a reference for the tensor:
  * the caller counts the references of all added tensors at once with tdict_slab_count(). No other thread may use the
@@ -59,13 +59,13 @@ tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *
                                tdict_error *err);
 /* Creates a host tensor in C order over an unloaded storage. The first element begins `offset` bytes after the start of
  * the storage. The tensor retains the storage. Uses dtype, ndim and shape of `layout`. The elements cannot be accessed
- * until a transfer has read them. Returns the errors of tdict_layout_check(), TDICT_ESHAPE if the elements reach outside
- * the storage, or TDICT_ENOMEM. */
+ * until a transfer has read them. Returns TDICT_ESHAPE if the elements reach outside the storage, TDICT_ENOMEM, and the
+ * errors of tdict_layout_check(). */
 tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_desc *layout, size_t offset,
                                    tdict_tensor **out, tdict_error *err);
-/* Chooses the memory for a new tensor that is made from `like`. If `given` is not NULL, sets *out to `given`. Otherwise
- * sets *out to the memory of `like` if `like` is on a device, and to NULL (plain host memory) if not. Returns
- * TDICT_EWRONGDEVICE if `like` is in device memory of the program and `given` is NULL. */
+/* Chooses the memory for a new tensor that is made from `like`. If `given` is not NULL, sets *out to `given`.
+ * Otherwise, if `like` is on a device, sets *out to the memory of `like`. If `like` is on the host, sets *out to NULL
+ * (plain host memory). Returns TDICT_EWRONGDEVICE if `like` is in device memory of the program and `given` is NULL. */
 tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
                                         tdict_memory **out, tdict_error *err);
 /* Returns the bytes that the tensor's elements cover, as offsets in its storage. */

@@ -96,7 +96,8 @@ tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_r
   void *data = tensor->data;
   if (tensor->numel != 0 && range->count != 0) data = element_address(tensor, range->start * *stride);
   dims[range->dim] = range->count;
-  /* If the new stride overflows, the range has at most one element, so the stride has no meaning. */
+  /* If the new stride overflows, the view has at most one index in this dimension or no elements, so the stride has no
+   * meaning. */
   if (tdict_mul_i64(*stride, range->step, &stepped)) *stride = stepped;
   const tdict_tensor_desc view = {
       .data = data, .dtype = tensor->dtype, .ndim = tensor->ndim, .shape = dims, .strides = dims + ndim};

@@ -8,8 +8,8 @@
 
 /* Allocates the hashes. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_check_sources_prepare(tdict_future *transfer, tdict_error *err);
-/* Hashes every source whose bytes are in host memory. Call when the transfer is launched, because earlier transfers may write the
- * sources until then. */
+/* Hashes every source whose bytes are in host memory. Call when the transfer is launched, because earlier transfers may
+ * write the sources before the launch. */
 void tdict_check_sources_before(tdict_future *transfer);
 /* Hashes the sources again, and fails the transfer with TDICT_ECHANGED if a hash has changed. */
 void tdict_check_sources_after(tdict_future *transfer);

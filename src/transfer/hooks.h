@@ -25,8 +25,8 @@ tdict_status tdict_hooks_prepare(tdict_future *transfer, tdict_context *context,
  * tdict_hooks_begin_copies(). Otherwise the hooks run on pool threads, and the thread of the last hook begins the
  * copies. */
 void tdict_hooks_run(tdict_future *transfer);
-/* Puts the objects that the hooks returned into the result and begins the copies. If there is nothing to copy, or a
- * hook has failed, ends the transfer and returns false. */
+/* Puts the objects that the hooks returned into the result and begins the copies. If there is nothing to copy, a hook
+ * has failed, or the copies cannot begin, ends the transfer and returns false. */
 bool tdict_hooks_begin_copies(tdict_future *transfer);
 /* Returns true if the calling thread is running a hook of this transfer. */
 bool tdict_hooks_is_inside(const tdict_future *transfer);

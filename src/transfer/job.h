@@ -147,7 +147,7 @@ struct tdict_future {
   tdict_worker workers[];
 };
 
-/* Creates an empty transfer with room for its workers. *out has one reference, which is a handle. Errors:
+/* Creates an empty transfer with space for its workers. *out has one reference, which is a handle. Errors:
  * TDICT_ENOMEM. */
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err);
 /* Drops a reference that is not a handle of the program. The last reference frees the transfer. */

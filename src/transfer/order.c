@@ -27,7 +27,8 @@ static uint32_t find_lost_inside(const tdict_consolidated *whole) {
 /* Returns true if a transfer into the source failed. The bytes of an unloaded storage are never in memory, but a
  * transfer can read these bytes. */
 static bool is_lost_source(const tdict_tensor *src) {
-  return !tdict_storage_is_unloaded(src->storage) && tdict_tensor_is_lost(src);
+  const bool can_be_read = tdict_storage_is_unloaded(src->storage) && !tdict_storage_is_sink(src->storage);
+  return !can_be_read && tdict_tensor_is_lost(src);
 }
 /* Returns the number of the first leaf whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer
  * can still write the sources. */
@@ -224,8 +225,8 @@ static void mark_sources(tdict_future *t, conflict_search *g) {
   }
 }
 
-/* Collects the fillers of all sources. A filler is work that a stream of the program queued before the storage was
- * made. The work may still write the bytes, so the copies wait for the work. */
+/* Collects the fillers of all sources. A filler is work that the program queued on a stream before the storage was
+ * created. The work may still write the bytes, so the copies wait for the work. */
 static void gather_fillers(tdict_future *t, conflict_search *g) {
   for (uint32_t i = 0; i < t->plan.num_items && !g->no_memory; i++)
     if (t->plan.nodes[i].storage) tdict_storage_each_use(t->plan.nodes[i].storage, false, gather_use, g);

@@ -24,7 +24,7 @@
 enum { MAX_READERS = 15 };
 /* Several threads set the destination addresses of items only if a plan has at least this many items. */
 enum { MANY_ITEMS = 8192 };
-/* If a tree has at least this many entries, waking threads takes less time than reading the tree. */
+/* If the root of a tree has at least this many keys, waking threads takes less time than reading the tree. */
 enum { MANY_LEAVES = 2048 };
 
 /* The state of one tdict_start_transfer() call. */
@@ -109,6 +109,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
                                 .dst = s->start->dst,
                                 .want_pinned = s->want_pinned,
                                 .host_only = s->start->pin,
+                                .copies = s->start->copies,
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
                                 .borrows = s->start->caller_waits && !s->start->dst};
@@ -236,7 +237,8 @@ static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict
   return status;
 }
 
-/* Returns true if no leaf must be copied and no hook must run. The result is then the source tree itself. */
+/* Returns true if the result is the source tree itself: no leaf must be copied, and no hook must run. If the tree has
+ * no leaves and the call is not tdict_pin_memory(), the tree must also be on the target device. */
 static bool is_already_there(const starter *s) {
   tdict_device tree_device;
   if (s->start->dst || s->plan.num_items > 0) return false;

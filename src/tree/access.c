@@ -109,7 +109,7 @@ static tdict_entry make_entry(const tdict_tree *node, uint32_t slot) {
                        .type = box ? box->type : NULL};
 }
 
-/* Returns the depth of the last key of a valid path: the number of dots without a backslash. */
+/* Returns the depth of the last key of a valid path: the number of dots that no backslash escapes. */
 static int32_t count_path_depth(const char *path) {
   int32_t depth = 0;
   for (; *path; path++) {

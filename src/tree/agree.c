@@ -114,7 +114,7 @@ static tdict_status check_fits_any_batch_size(const tdict_demand *demand, const 
 
 /* Checks one node against the demand. For `in_place`, see tdict_agree_below(). */
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
-  /* The batch size of a tree without tensors can be changed, so such a tree passes. */
+  /* If no leaf of the tree has batch dimensions, the batch size can be changed, so such a tree passes. */
   if (!batch_sizes_agree(demand, node->batch_ndim, node->batch_size)) {
     tdict_status status = check_fits_any_batch_size(demand, node, err);
     if (status != TDICT_OK) return status;
@@ -200,7 +200,7 @@ static bool replace_children_by_copies(const tdict_demand *demand, tdict_tree *c
   return true;
 }
 
-/* Copies a tree with all its nodes. Works through a list of nodes instead of recursing, because trees may be deep. */
+/* Copies a tree with all its nodes. Works through a list of nodes instead of recursing, because trees can be deep. */
 static tdict_tree *copy_tree_as_demanded(const tdict_demand *demand, const tdict_tree *child) {
   tdict_pointers copies;
   tdict_tree *copy = copy_node_as_demanded(demand, child);

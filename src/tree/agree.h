@@ -24,7 +24,8 @@ static inline bool tdict_tensor_begins_with(const tdict_tensor *t, int batch_ndi
     if (t->dims[i] != batch_size[i]) return false;
   return true;
 }
-/* Returns true if a tensor has the leading dimensions and the device of the node. */
+/* Returns true if a tensor has the leading dimensions of the node, and the device of the node if the node has a
+ * device. */
 static inline bool tdict_node_agrees(const tdict_tree *node, const tdict_tensor *t) {
   return tdict_tensor_begins_with(t, node->batch_ndim, node->batch_size) &&
          (!node->has_device || tdict_device_equal(node->device, t->storage->device));
@@ -45,19 +46,19 @@ tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *
 /* Checks a tensor as tdict_agree_tensor() does, and the batch size of an object of a built-in type. Other objects and
  * trees always pass. */
 tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const char *path, tdict_error *err);
-/* Returns TDICT_ESHAPE with both shapes in the message, for an object that does not fit the batch size of `td`. */
+/* Returns TDICT_ESHAPE for an object that does not fit the batch size of `td`. The message has the sizes of both. */
 tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);
 /* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in tdict_agree_leaf(). A
  * tree passes if the dimensions that both batch sizes have are equal. A tree also passes if the tree holds neither a
- * tensor nor an object with batch dimensions. A tree must not have another device, unless `in_place` is true, because
- * the caller then changes the device. If `in_place` is true and a locked tree needs the change, returns TDICT_ELOCKED.
- * Returns TDICT_ENOMEM if memory is exhausted. */
+ * tensor nor an object with batch dimensions. If `in_place` is true, the caller changes the devices of the trees.
+ * Otherwise a tree must not have another device. If `in_place` is true and a locked tree does not meet the demand,
+ * returns TDICT_ELOCKED. Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
 /* Returns true if the batch size or device of the node does not meet the demand. */
 bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
 /* Sets the leading batch dimensions and the device of the node to the values in the demand. If the leading dimensions
- * of the node differ from the demand, its additional dimensions are dropped. The caller must have checked the tree,
- * because this call cannot fail or undo changes. */
+ * of the node differ from the demand, drops the additional dimensions of the node. The caller must have checked the
+ * tree, because this call cannot fail or undo changes. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
 /* Writes to *out the tree to store for `child`. If `child` meets the demand, sets *out to `child` and adds a reference.
  * Otherwise sets *out to a copy of all nodes of `child`, changed to meet the demand. The copy shares all tensors.

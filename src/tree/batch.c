@@ -47,7 +47,7 @@ tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_
   tdict_status status = check_root_writable(tree, what, err);
   if (status == TDICT_OK) status = tdict_batch_check(what, batch_ndim, batch_size, err);
   if (status != TDICT_OK) return status;
-  int64_t wanted[TDICT_MAX_BATCH_NDIM] = {0}; /* a copy: the argument may point into a node that changes */
+  int64_t wanted[TDICT_MAX_BATCH_NDIM] = {0}; /* a copy: the argument can point into a node that changes */
   for (int i = 0; i < batch_ndim; i++) wanted[i] = batch_size[i];
   const tdict_demand demand = {what, batch_ndim, wanted, NULL, NULL};
   status = apply_demand_below(tree, &demand, err);

@@ -61,7 +61,7 @@ void tdict_box_release(tdict_box *box) {
 }
 
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err) {
-  /* The hook returned the object of `box`. A second box would release this object twice. */
+  /* If the hook returned the object of `box`, a second box would release this object twice. */
   if (given == box->self) {
     *out = tdict_box_retain(box);
     return TDICT_OK;

@@ -1,6 +1,6 @@
-/* A box holds an object and counts the references to the object. Also checks types and the results of their hooks, and
- * defines the functions that a built-in type adds to a type. The box owns the object, unless `kept` is true. Thread
- * rule: the reference count is thread-safe. */
+/* A box holds an object and counts the references to the object. This header also declares checks of types and of the
+ * results of hooks. It defines the functions that a built-in type adds to its tdict_type. The box owns the object if
+ * `kept` is false. Thread rule: the reference count is thread-safe. */
 #ifndef TDICT_TREE_BOX_H
 #define TDICT_TREE_BOX_H
 
@@ -38,8 +38,8 @@ typedef struct tdict_arrangement {
 
 /* The functions that a built-in type adds to its tdict_type. Operations on batch dimensions call these functions,
  * because the tensors of such an object do not begin with the batch size. All functions but `batch` may be NULL. An
- * operation that needs a missing function returns TDICT_ENOTSUP, unless the comment of the function says otherwise.
- * Objects of built-in types never change after their creation. Their elements may change. */
+ * operation that needs a missing function returns TDICT_ENOTSUP, or does what the comment of the function says. Objects
+ * of built-in types never change after their creation. The values of their elements can change. */
 typedef struct tdict_builtin {
   tdict_type type;  /* the first member; its struct_size is sizeof(tdict_builtin) */
   const void *mark; /* &tdict_builtin_mark, to recognize a built-in type */
@@ -57,7 +57,7 @@ typedef struct tdict_builtin {
   tdict_status (*cat)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
   tdict_status (*stack)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
   /* Makes a tree of the tensors that hold the elements of the object. Functions that visit or fill elements use this
-   * tree. NULL: the object has no tensors, and such functions skip the object. `type.flatten` may return more tensors.
+   * tree. NULL: the object has no tensors, and such functions skip the object. `type.flatten` can return more tensors.
    * `type.unflatten` accepts the keys of either tree. */
   tdict_status (*elements)(const void *self, tdict_tree **out, tdict_error *err);
   /* Makes two trees with the same keys and shapes. trees[0] has views of the elements of `self` at `positions`. The
@@ -69,7 +69,7 @@ typedef struct tdict_builtin {
   bool (*equal)(const void *a, const void *b, char *message, size_t bytes);
   /* Set by a type whose elements can be put in any order. If these two functions are set, operations call them instead
    * of `at`, `select`, `cat` and `stack`. `arrange` makes an object of the elements that `to` lists. `join` joins
-   * objects along any dimension. All objects that `join` gets have batch dimensions. */
+   * objects along any dimension. Each object that `join` gets has the batch dimensions of its tree. */
   tdict_status (*arrange)(const void *self, const tdict_arrangement *to, void **out, tdict_error *err);
   tdict_status (*join)(const void *const *items, size_t count, int dim, bool is_stack, void **out, tdict_error *err);
   const char *setter; /* names of functions that replace the object, for messages about writes in place */
@@ -84,17 +84,18 @@ static inline const tdict_builtin *tdict_builtin_of(const tdict_type *type) {
   const tdict_builtin *builtin = (const tdict_builtin *)(const void *)type;
   return builtin->mark == &tdict_builtin_mark ? builtin : NULL;
 }
-/* Returns false if the object is of a built-in type without tensors, else true. */
+/* Returns false if the object is of a built-in type without the function `elements`, else true. */
 static inline bool tdict_box_has_elements(const tdict_box *box) {
   const tdict_builtin *builtin = tdict_builtin_of(box->type);
   return !builtin || builtin->elements;
 }
-/* Returns true if the object is of a built-in type without tensors. The elements of such an object cannot be written or
- * moved. */
+/* Returns true if the object is of a built-in type without `flatten`. The elements of such an object cannot be written
+ * or moved. */
 static inline bool tdict_box_has_fixed_elements(const tdict_box *box) {
   return tdict_builtin_of(box->type) && !box->type->flatten;
 }
-/* Returns true if the object of the box fits a tree of this batch size. Objects of the program always fit. */
+/* Returns true if the object of the box fits a tree of this batch size. Objects of the program and objects without
+ * batch dimensions always fit. */
 bool tdict_box_begins_with(const tdict_box *box, int batch_ndim, const int64_t *batch_size);
 
 /* Returns TDICT_EINVAL if the struct_size of the type is too small, or the type has no name or no `release`. Also
@@ -115,7 +116,8 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
 #define TDICT_HOOK_OF(type, member) \
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
 /* Completes the error of a failed hook and returns the status of the error. A number that is not a tdict_status becomes
- * TDICT_EHOOK. If the message is empty, fills in a message. */
+ * TDICT_EHOOK. TDICT_OK, which means that the hook returned no object, also becomes TDICT_EHOOK. If the hook filled no
+ * error, fills in a message. */
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err);
 
 #endif

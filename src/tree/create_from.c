@@ -32,7 +32,7 @@ tdict_status tdict_field_check(const char *caller, const char *path, int ndim, c
   if (ndim < 0 || ndim > TDICT_FIELD_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", caller, ndim,
                       (int)TDICT_FIELD_NDIM);
-  /* If the program forgot to set `ndim`, the tensor would silently get another shape. */
+  /* Without this check, a program that forgot to set `ndim` would silently get tensors of another shape. */
   for (int i = ndim; i < TDICT_FIELD_NDIM; i++)
     if (shape[i])
       return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on",

@@ -27,7 +27,7 @@ void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td) {
 }
 
 tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
-  /* Leave each node whose slots are used up. */
+  /* Leave each node whose slots were all visited. */
   for (; cursor->depth; cursor->depth--) {
     tdict_frame *top = &cursor->frames[cursor->depth - 1];
     const uint32_t end = top->node->keys->num_slots;
@@ -39,7 +39,7 @@ tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
   return 0;
 }
 
-/* Doubles the room for frames. Returns false if memory is exhausted; the cursor is then unchanged. */
+/* Doubles the capacity for frames. Returns false if memory is exhausted; the cursor is then unchanged. */
 static bool grow_frames(tdict_cursor *cursor) {
   size_t cap = cursor->cap * 2;
   bool local = cursor->frames == cursor->local;

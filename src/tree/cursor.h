@@ -1,4 +1,4 @@
-/* A cursor walks a tree in insertion order, a tree before its children. The cursor uses no recursion, because trees may
+/* A cursor walks a tree in insertion order, a tree before its children. The cursor uses no recursion, because trees can
  * be deep. The function that initializes the cursor owns the cursor. The cursor borrows the trees and does not change
  * them. Thread rule: used by one thread at a time. */
 #ifndef TDICT_TREE_CURSOR_H
@@ -17,7 +17,7 @@ typedef struct tdict_frame {
 enum { TDICT_CURSOR_LOCAL = 24 };
 typedef struct tdict_cursor {
   tdict_frame *frames;
-  size_t depth, cap; /* frames[depth - 1] is the node that is being walked */
+  size_t depth, cap; /* frames[depth - 1] belongs to the node that is being walked */
   bool once;
   tdict_pointers seen; /* entered nodes with more than one reference; used if `once` is true */
   tdict_frame local[TDICT_CURSOR_LOCAL];

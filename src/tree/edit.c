@@ -49,7 +49,7 @@ static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path,
     old = node->leaves[slot];
     node->leaves[slot] = leaf;
   }
-  if (old) tdict_leaf_release(old); /* release last, since the release may run a callback that reads the tree */
+  if (old) tdict_leaf_release(old); /* release last, since the release can run a callback that reads the tree */
   return done ? FAST_DONE : FAST_NO_MEMORY;
 }
 
@@ -119,8 +119,8 @@ static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *e
   return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
-/* Removes the leaf at a path and passes the reference of the tree to *out. The leaf must be of `kind`, unless `kind` is
- * ANY_KIND. */
+/* Removes the leaf at a path and passes the reference of the tree to *out. If `kind` is not ANY_KIND, the leaf must be
+ * of `kind`. */
 static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
                                 tdict_error *err) {
   if (!td || !path) return fail_null_argument(what, td ? "path" : "tree", err);
@@ -200,7 +200,7 @@ static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, 
   if (status == TDICT_OK) {
     tdict_node_remove(from->node, (uint32_t)from->slot);
     tdict_leaf_release(leaf);
-    tdict_leaf_release(old); /* release last, since `old` may hold the last reference to the source node of the leaf */
+    tdict_leaf_release(old); /* release last, since `old` can hold the last reference to the source node of the leaf */
   }
   tdict_release(adopted);
   return status;
@@ -247,7 +247,7 @@ tdict_status tdict_rename(tdict_tree *tree, const char *from, const char *to, bo
     tdict_fail(err, TDICT_EINVAL, "rename: the new path is below the old one");
     return tdict_error_at(err, TDICT_EINVAL, to);
   }
-  /* Find the new place, which may not exist yet. */
+  /* Find the new place, which need not exist yet. */
   status = tdict_place_find(&target, tree, to, "rename", err);
   if (status == TDICT_OK) {
     status = rename_place(&source, &target, safe, err);

@@ -224,7 +224,7 @@ static bool reserve_index(tdict_keys *keys, size_t count) {
 }
 
 bool tdict_keys_make_room(tdict_keys *keys, size_t slots) {
-  /* Update `room` on failure too: the slots may have grown although the index did not. */
+  /* Update `room` on failure too, since the slots can grow even if the index does not. */
   bool made = reserve_slots(keys, slots) && reserve_index(keys, slots);
   update_room(keys);
   return made;

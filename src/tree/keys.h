@@ -20,12 +20,12 @@ typedef struct tdict_key {
 typedef struct tdict_keys {
   _Atomic(int64_t) refs;
   uint32_t num_slots, num_live, cap_slots, cap_index; /* cap_index is a power of two, or 0 */
-  uint32_t room; /* slots that can be used before the slots or the index must grow */
+  uint32_t room; /* the number of slots from which an append must grow `slots` or `index` */
   tdict_key *slots;
   /* An unused cell is 0. Otherwise the bits that are set in cap_index - 1 hold slot + 1. The other bits of the cell are
    * bits of the hash. */
   uint32_t *index;
-  struct tdict_names *names;     /* the bytes of the names; 8 bytes may be read at each name */
+  struct tdict_names *names;     /* the bytes of the names; 8 bytes can be read at each name */
   size_t name_bytes, dead_bytes; /* bytes of names in use; bytes of names that no slot uses any more */
 } tdict_keys;
 
@@ -34,13 +34,13 @@ tdict_keys *tdict_keys_retain(tdict_keys *keys);
 void tdict_keys_release(tdict_keys *keys);
 /* Makes a copy with the same slot numbers and one reference. Returns NULL if memory is exhausted. */
 tdict_keys *tdict_keys_copy(const tdict_keys *keys);
-/* Returns the slot of a key (`length` bytes, which need not end with 0), or -1. */
+/* Returns the slot of a key, or -1 if the table does not have the key. `name` has `length` bytes and needs no final
+ * 0. */
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
-/* Returns the hash of a name. */
 uint32_t tdict_keys_hash(const char *name, size_t length);
 /* Returns the same slot as tdict_keys_find(). `hash` is the result of tdict_keys_hash() for the name. */
 int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash);
-/* The following functions change a table, which must have one reference. */
+/* The functions from here to tdict_keys_compact() change the table, which must have only one reference. */
 /* Allocates room for `slots` slots and `name_bytes` bytes of names, including a 0 for each name. Returns false if
  * memory is exhausted. */
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes);

@@ -10,7 +10,7 @@ void tdict_lock(tdict_tree *tree) {
   if (!tree) return;
   bool was_locked = tdict_node_is_locked(tree);
   tree->locked = true;
-  /* The nodes below already count this node as locked. */
+  /* If the node was locked before, the nodes below already count its lock. */
   if (was_locked) return;
   tree->pending = NULL;
   /* Count the lock in all children, and go deeper only below nodes that were not locked before. */

@@ -2,7 +2,7 @@
  * Thread rule: see name.h. */
 #include "tree/name.h"
 
-/* Mixes in 16 bytes at a time; the last 16 bytes may overlap the bytes mixed in before. */
+/* Mixes in 16 bytes at a time; the last 16 bytes can overlap the bytes mixed in before. */
 uint32_t tdict_name_hash_long(const char *text, size_t length) {
   uint64_t hash = tdict_hash_begin(length);
   for (size_t at = 0; at + TDICT_SHORT_NAME < length; at += TDICT_SHORT_NAME)

@@ -52,8 +52,8 @@ static inline uint64_t tdict_word_load_part(const char *bytes, size_t length) {
 /* Returns a mask of the first `length` bytes of a word; `length` is 1 to 8. */
 static inline uint64_t tdict_word_mask(size_t length) { return ~(uint64_t)0 >> (64 - 8 * length); }
 
-/* Returns a word in which a set top bit marks a byte that is a dot or a backslash. Only the lowest set bit is reliable,
- * because the subtraction borrows from the bytes above that byte. */
+/* Returns a word in which the top bit of a byte is set if this byte of `word` is a dot or a backslash. Only the lowest
+ * set bit is reliable, because the subtraction borrows from the bytes above that byte. */
 static inline uint64_t tdict_word_stops(uint64_t word) {
   const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
   return (((word ^ ones * '.') - ones) | ((word ^ ones * '\\') - ones)) & ~word & tops;
@@ -98,8 +98,8 @@ static inline tdict_name tdict_name_of(const char *text, size_t length) {
   return name;
 }
 
-/* Reads the key at `text` up to a dot or the end of the path. Returns false if the key is empty or has a backslash; the
- * caller then reads the key by tdict_path_next(). */
+/* Reads the key at `text` up to a dot or the end of the path. Returns false if the key is empty or has a backslash.
+ * tdict_path_next() reads such keys. */
 static inline bool tdict_name_read(tdict_name *name, const char *text, const char *end) {
   size_t left = (size_t)(end - text), length = left;
   uint64_t first = left >= TDICT_WORD_BYTES ? tdict_word_load(text) : tdict_word_load_part(text, left);

@@ -308,7 +308,7 @@ static TDICT_COLD bool prepare_to_add(tdict_tree *td) {
 }
 
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf) {
-  /* acquire: pairs with the release of the last other holder, which may have read the table until then. */
+  /* acquire: pairs with the release of the last other holder, which might have read the table until then. */
   const bool ready = td->keys->num_slots < td->cap_leaves && !tdict_node_shares_leaves(td) &&
                      atomic_load_explicit(&td->keys->refs, memory_order_acquire) == 1;
   if (!ready && !prepare_to_add(td)) return false;
@@ -347,7 +347,7 @@ void tdict_node_compact(tdict_tree *td) {
   if (keys->num_slots - keys->num_live > keys->num_slots / 2) tdict_keys_compact(keys, td->leaves);
 }
 
-/* Writes a text that is cut in the middle: keeps the first `head` and the last `tail` of its `total` bytes. */
+/* A writer that cuts a text in the middle: keeps the first `head` and the last `tail` of the `total` bytes. */
 typedef struct cut_writer {
   char *buffer;
   size_t total, head, tail, position;
@@ -364,7 +364,7 @@ static void put_cut_char(cut_writer *text, char c) {
 void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size_t bytes) {
   char copy[sizeof((tdict_error *)NULL)->path];
   size_t length = above ? strlen(above) : 0, total = length;
-  /* The text in `buffer` is both input and output: keep a copy of the input. */
+  /* If `buffer` is `above`, the output would overwrite the input, so copy the input. */
   if (above && above == buffer && length < sizeof copy) above = memcpy(copy, buffer, length + 1);
   if (key) total += tdict_path_escape(key->name, NULL, 0) + (length != 0);
   /* Decide which bytes are cut, since "..." replaces the middle of a long path. */

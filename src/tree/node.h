@@ -82,12 +82,12 @@ bool tdict_node_own_leaves(tdict_tree *td);
 bool tdict_node_own(tdict_tree *td);
 /* Makes the leaves private and allocates room for `count` slots. Returns false if memory is exhausted. */
 bool tdict_node_reserve(tdict_tree *td, size_t count);
-/* Adds a key, which must not be in the node. Takes the reference of the leaf on success. Returns false if memory is
- * exhausted; the node is then unchanged. */
+/* Adds a key, which must not be in the node. Takes over the caller's reference to the leaf on success. Returns false if
+ * memory is exhausted; the node is then unchanged. */
 bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf);
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf);
 /* Deletes the key of a slot. The node must own its keys and leaves. The caller takes over the reference to the leaf.
- * Slot numbers may change. */
+ * Slot numbers can change. */
 void tdict_node_remove(tdict_tree *td, uint32_t slot);
 /* Compacts the slots if more than half are deleted. The node must own its keys and leaves. */
 void tdict_node_compact(tdict_tree *td);
@@ -102,7 +102,8 @@ static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
   atomic_fetch_add_explicit(t->slab ? &t->slab->refs : &t->refs, 1, memory_order_relaxed);
   return leaf;
 }
-/* Drops a reference to the tensor, tree or box of a leaf. An empty leaf is allowed. May run callbacks. */
+/* Drops a reference to the tensor, tree or box of a leaf. An empty leaf is allowed. Can run callbacks of the
+ * program. */
 void tdict_leaf_release(tdict_leaf leaf);
 /* Clears the lock that the node itself has. The tree is then no longer consolidated. */
 void tdict_node_clear_lock(tdict_tree *td);

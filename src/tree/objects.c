@@ -12,8 +12,8 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 /* Returns true if the operation does not flatten objects of this type. */
 static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) {
-  /* A deep copy may copy the tensors of a built-in type. Other operations on these tensors could make the object
-   * invalid. */
+  /* A deep copy can flatten a built-in object. For TDICT_OBJECT_ELEMENTS, the function `elements` flattens the object.
+   * Other operations on the tensors could make the object invalid. */
   const tdict_builtin *builtin = tdict_builtin_of(type);
   if (builtin && o->way != TDICT_OBJECT_CLONE) return o->way != TDICT_OBJECT_ELEMENTS || !builtin->elements;
   if (o->keeps_bare && !TDICT_HOOK_OF(type, flatten)) return true;
@@ -80,7 +80,7 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
   free((void *)items);
   status = finish_hook_call(type, "stack", status, result, &hook_err, err);
   if (status != TDICT_OK) return status;
-  size_t own = 0; /* the hook may have returned one of the items */
+  size_t own = 0; /* the hook might have returned one of the items */
   while (own + 1 < count && tdict_leaf_box(boxes[own])->self != result) own++;
   return tdict_box_of(tdict_leaf_box(boxes[own]), result, out, err);
 }
@@ -207,7 +207,7 @@ static tdict_status repeat_for_tree(const tdict_box *box, const tdict_joining *h
   return tdict_builtin_of(box->type)->arrange(box->self, &to, out, err);
 }
 
-/* Joins objects whose elements can be arranged. */
+/* Joins objects whose elements can be arranged. First repeats each object that has no batch dimensions. */
 static tdict_status join_arranged(const tdict_leaf *boxes, const void **items, size_t count, const tdict_joining *how,
                                   void **out, tdict_error *err) {
   const tdict_type *type = tdict_leaf_box(boxes[0])->type;
@@ -318,7 +318,7 @@ tdict_status tdict_box_flatten(const tdict_flatten_rule *o, const tdict_box *box
   tdict_status status = flatten(box->self, &flat, &hook_err);
   status = finish_hook_call(box->type, "flatten", status, flat, &hook_err, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  /* The tensors must fit the batch size of the tree that holds the object, unless the type is built-in. */
+  /* If the type is not built-in, the tensors must fit the batch size of the tree that holds the object. */
   const tdict_demand demand = {o->what, builtin ? 0 : o->batch_ndim, o->batch_size, NULL, path};
   status = check_flattened_tree(o, flat, err);
   status = status == TDICT_OK ? tdict_agree_adopt(&demand, flat, out, err) : tdict_error_at(err, status, path);

@@ -8,7 +8,8 @@
 #include "tensor/affine.h"
 #include "tree/cursor.h"
 
-/* Says how an operation handles an object that has the hook for the operation. Other objects are handled as tensors. */
+/* Determines how an operation handles an object that has the hook for the operation. Other objects are handled as
+ * tensors. */
 typedef enum tdict_object_method {
   TDICT_OBJECT_AS_TENSORS, /* all objects are flattened, except objects of built-in types */
   TDICT_OBJECT_ELEMENTS,   /* all objects with elements are flattened, built-in types by their function `elements` */
@@ -23,8 +24,8 @@ typedef struct tdict_element_index {
   int64_t at[TDICT_MAX_NDIM];
 } tdict_element_index;
 /* The elements that an operation selects. The operation selects one index in each of the first `at.depth` dimensions.
- * If `selects` is true, the operation also selects `count` indices in the next dimension. All other dimensions are
- * whole. */
+ * If `selects` is true, the operation also selects `count` indices in the next dimension. In all other dimensions, all
+ * indices are selected. */
 typedef struct tdict_pick {
   tdict_element_index at;
   bool selects;
@@ -51,10 +52,10 @@ typedef struct tdict_joining {
   const tdict_tree *const *items; /* the joined trees */
   tdict_memory *memory;
 } tdict_joining;
-/* Stacks or joins the objects of one built-in type. An object without batch dimensions is first repeated for all
- * elements of its tree, if the type can arrange elements. If all joined objects are equal and have no batch dimensions,
- * cat shares the first object. Returns TDICT_ENOTSUP if the type cannot join its objects in this way, TDICT_ENOMEM, and
- * the errors of the type. */
+/* Stacks or joins the objects of one built-in type. If the type can arrange elements, first repeats each object without
+ * batch dimensions for all elements of its tree. For such a type, a cat of equal objects without batch dimensions
+ * shares the first object. Returns TDICT_ENOTSUP if the type cannot join its objects in this way, TDICT_ENOMEM, and the
+ * errors of the type. */
 tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
                             tdict_error *err);
 /* Checks a write in place from `from`, an object of a built-in type whose elements cannot be written. Returns TDICT_OK
@@ -76,10 +77,10 @@ tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err);
 
-/* Says how objects are flattened to trees. The tensors must begin with `batch_size`. */
+/* Determines how objects are flattened to trees. The tensors must begin with `batch_size`. */
 typedef struct tdict_flatten_rule {
   const char *what;
-  /* objects that have the hook of this method are not flattened, unless tensors_first is true */
+  /* if tensors_first is false, objects that have the hook of this method are not flattened */
   tdict_object_method way;
   /* true: flattens every object whose type has `flatten`, since hooks cannot allocate from a given memory */
   bool tensors_first;
@@ -98,8 +99,9 @@ tdict_status tdict_box_flatten(const tdict_flatten_rule *opening, const tdict_bo
 tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdict_tree *td, tdict_tree **out,
                                    tdict_error *err);
 /* Undoes tdict_objects_flatten(): if `like` has an object at the path of a tree of `made`, replaces this tree by an
- * object made from the tree. The nodes of `made` are not shared and have the slots of `like`. If a flattened tree has
- * lost all its leaves, its slot becomes 0. If a flattened tree has lost only some leaves, returns TDICT_EINVAL. */
+ * object made from the tree. The nodes of `made` must not be shared, and must have the slots of `like`. If a flattened
+ * tree has lost all its leaves, its slot becomes 0. If a flattened tree has lost only some leaves, returns
+ * TDICT_EINVAL. */
 tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
 
 /* Pairs of flattened objects. The elements of one object are written to the other object. A first walk checks the trees
@@ -117,10 +119,10 @@ typedef struct tdict_flat_pairs {
 tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err);
 /* Adds the pair of the elements of an object of a built-in type. leaves[0] is the object to write. The pick selects the
- * elements that become `to`. The new elements in leaves[1] become `from`. The leaf leaves[1] is an object of the same
- * type with as many elements, or the leaf of one element. rule->above is the path of the object. Returns TDICT_ENOTSUP
- * if the type has no `pair` or `pick` is NULL, TDICT_ETYPE for objects of two types, TDICT_ENOMEM, and the errors of
- * the type. */
+ * elements that become `to`. The new elements in leaves[1] become `from`. leaves[1] is an object of the same type with
+ * as many elements, or the leaf of one element. The path of the object is rule->above. Returns TDICT_ENOTSUP if the
+ * type has no `pair` or `pick` is NULL, and TDICT_ETYPE for objects of two types. Also returns TDICT_ENOMEM and the
+ * errors of the type. */
 tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *rule,
                                           const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err);
 /* If `last` is true, returns the pair that was added last. Otherwise returns the next pair of the second walk. */

@@ -91,7 +91,7 @@ tdict_status tdict_path_check_rest(const tdict_path *path, tdict_error *err) {
   }
 }
 
-/* Writes to a buffer that may be too short, and counts the full length. */
+/* A writer to a buffer that can be too short. Counts the full length. */
 typedef struct path_writer {
   char *buffer;
   size_t bytes, length;

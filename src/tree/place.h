@@ -1,5 +1,6 @@
-/* Finds the place of a path, and sets leaves there. A place is the deepest existing node on the path, and the index of
- * the last key that was read in this node, or -1. The caller owns the place, which borrows its trees. Thread rule: as in tdict/tree.h. */
+/* Finds the node and slot that a path leads to, and sets leaves there. A place is the deepest existing node on the
+ * path, with the slot of the last key read. The caller owns the place, which borrows its trees. Thread rule: as in
+ * tdict/tree.h. */
 #ifndef TDICT_TREE_PLACE_H
 #define TDICT_TREE_PLACE_H
 
@@ -46,12 +47,12 @@ tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err);
  * the replaced leaf, which the caller owns, or 0 if no leaf was replaced. Returns TDICT_ENOMEM; the tree is then
  * unchanged. */
 tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *old, tdict_error *err);
-/* Sets the leaf like tdict_place_put(), and releases the replaced leaf. The release comes last, because a callback that
- * the release runs may read the tree. */
+/* Sets the leaf like tdict_place_put(), and releases the replaced leaf. The release comes last, because the release can
+ * run a callback that reads the tree. */
 tdict_status tdict_place_set(tdict_place *place, tdict_leaf leaf, tdict_error *err);
 /* Sets the tensor of a field at a path that no earlier field of the same table uses. The tree adds a reference to the
- * tensor. The shape is not checked. Returns TDICT_EEXIST if the path holds a tensor, TDICT_ETYPE if one path leads
- * through the tensor of another path, and the errors of tdict_place_find() and tdict_place_put(). */
+ * tensor. The shape is not checked. Returns TDICT_EEXIST if the path holds a tensor, and TDICT_ETYPE if one path leads
+ * through the tensor of another path. Also returns the errors of tdict_place_find() and tdict_place_put(). */
 tdict_status tdict_place_add(tdict_tree *td, const char *path, tdict_tensor *tensor, const char *what,
                              tdict_error *err);
 

@@ -1,5 +1,5 @@
-/* Prints a tree in columns, with one line for each key. Reads no elements and changes nothing. Borrows the tree. Thread
- * rule: as in tdict/tree.h. */
+/* Prints a tree in columns, with one line for each of the first 100 keys. Only the function `describe` of the rule
+ * reads elements. Borrows the tree and changes nothing. Thread rule: as in tdict/tree.h. */
 #include "tree/print.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ enum { MOST_LINES = 100, WIDEST_NAME = 48, WIDEST_SHAPE = 40 };
 enum { SHAPE_BYTES = 128, DEVICE_BYTES = 40, OBJECT_BYTES = 256 }; /* sizes of text buffers */
 enum { PLACE_BYTES = DEVICE_BYTES + 16 };                          /* "pinned" and "shared" follow the device */
 
-/* The output: a buffer that may be too short, a file, or a descriptor. */
+/* The output: a buffer that can be too short, a file, or a descriptor. */
 typedef struct text_output {
   char *buffer;
   size_t bytes, length;
@@ -36,7 +36,7 @@ typedef struct printer {
   size_t num_tensors; /* number of tensors printed so far in this pass */
 } printer;
 
-/* Writes to the descriptor without stdio, whose locks a stopped thread may hold. */
+/* Writes to the descriptor without stdio, whose locks a stopped thread can hold. */
 static void emit_to_descriptor(text_output *to, const char *text, size_t length) {
   while (length && !to->error) {
     ssize_t written = write(to->fd, text, length);
@@ -186,7 +186,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
     char text[OBJECT_BYTES];
     text[0] = 0;
     size_t length = print(box->self, text, sizeof text);
-    /* A hook may not have written the terminating 0. */
+    /* The hook might not have written the terminating 0. */
     text[sizeof text - 1] = 0;
     if (text[0] && !is_builtin) emit_text(p->to, "  ");
     emit_printable(p->to, text, false);
@@ -196,7 +196,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
 }
 
 /* Prints or measures one key at `level` and its entry. Not inlined, because its buffers would make the frames of
- * print_below() large, and a deep tree may need thousands of these frames. */
+ * print_below() large. A deep tree can need thousands of these frames. */
 static __attribute__((noinline)) void print_entry(printer *p, const char *key, tdict_leaf leaf, size_t level) {
   tdict_tree *tree = tdict_leaf_tree(leaf);
   p->lines++;

@@ -107,7 +107,7 @@ char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer
     const int cut = best.at[shown].key->length > KEY_BYTES;
     const size_t length = (size_t)snprintf(text, sizeof text, "%s%.*s%s", shown ? ", " : "", KEY_BYTES - 3 * cut,
                                            best.at[shown].key->name, cut ? "..." : "");
-    /* Stop while the number of keys that are left out still fits into the text. */
+    /* Leave space for the number of keys that are left out. */
     if (at + length + sizeof ", ... (4294967295 more)" > bytes) break;
     at += (size_t)snprintf(buffer + at, bytes - at, "%s", text);
   }

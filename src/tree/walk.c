@@ -33,7 +33,7 @@ static bool append_key(path_buffer *path, size_t mark, const tdict_key *key) {
   return true;
 }
 
-/* Calls the visitor with a new error struct. The caller's struct may contain an old message, which would otherwise look
+/* Calls the visitor with a new error struct. The caller's struct can contain an old message, which would otherwise look
  * like the message of the visitor. */
 static tdict_status call_visitor(const tdict_entry *entry, tdict_visitor visit, void *user, tdict_error *err) {
   static const char what[] = "walk: the visitor";
@@ -122,7 +122,7 @@ size_t tdict_bytes(const tdict_tree *tree) { return sum_leaves(tree, SUM_BYTES);
 
 /* Adds the bytes of each storage and object once. `seen` holds the storages and boxes that were counted. */
 static bool add_unique_bytes(tdict_cursor *cursor, tdict_pointers *seen, size_t *total) {
-  const void *last = NULL; /* consecutive tensors often share a storage: skip the map for them */
+  const void *last = NULL; /* skip the map for consecutive tensors of one storage, which are frequent */
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (tree) {

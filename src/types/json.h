@@ -1,4 +1,5 @@
-/* Checks texts: UTF-8, and JSON as RFC 8259 defines it. Pure functions of their arguments; thread-safe. */
+/* Checks whether a text is valid UTF-8, or JSON as RFC 8259 defines it. Pure functions of their arguments;
+ * thread-safe. */
 #ifndef TDICT_TYPES_JSON_H
 #define TDICT_TYPES_JSON_H
 
@@ -13,12 +14,12 @@ size_t tdict_utf8_length(const char *text, size_t length);
 
 /* The reason why a text is not JSON. */
 typedef struct tdict_json_fault {
-  size_t at;       /* the offset of the byte that is wrong; the length of the text if the text ends too early */
+  size_t at;       /* the offset at which the check stopped; the length of the text if the text ends too early */
   const char *why; /* a static string */
 } tdict_json_fault;
-/* Returns true if the bytes are one JSON value. White space may precede and follow the value. A surrogate in a \u
- * escape must be part of a pair. Numbers may have any size, and an object may have duplicate keys. Writes *fault only
- * if the text is invalid. */
+/* Returns true if the bytes are one JSON value with at most TDICT_JSON_MOST_DEPTH nested levels. White space may
+ * precede and follow the value. A surrogate in a \u escape must be part of a pair. Numbers may have any size, and an
+ * object may have duplicate keys. Writes *fault only if the text is invalid. */
 bool tdict_json_is_valid(const char *text, size_t length, tdict_json_fault *fault);
 
 #endif

@@ -54,8 +54,8 @@ static bool is_last_text(const last_text *last, const tdict_value *value) {
   return last->text && value->text == last->text && value->length == last->length;
 }
 
-/* Adds the size of a text, with its terminating 0, to *bytes. Adds nothing if the value has no text, or has the text of
- * the previous value. Returns false on overflow. */
+/* Adds the size of a text, with its terminating 0, to *bytes. Adds nothing if the value has no text, or has the text
+ * that was read last. Returns false on overflow. */
 static bool measure_text(const tdict_value *value, last_text *last, size_t *bytes) {
   size_t sum;
   if (!has_text(value) || is_last_text(last, value)) return true;
@@ -238,7 +238,8 @@ static tdict_status join_values(const void *const *items, size_t count, int dim,
   return status;
 }
 
-/* Writes a text in quotes. Cuts a long text at the end of a character. A NUL byte also ends the text. */
+/* Writes the kind and the text of a value. Cuts a long text at the end of a character. A NUL byte also ends the
+ * text. */
 static void format_text(const tdict_value *value, const char *kind, const char *quote, char *buffer, size_t bytes) {
   size_t length = value->length < MOST_SHOWN ? value->length : MOST_SHOWN;
   const char *nul = memchr(value->text, 0, length);

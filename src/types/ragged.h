@@ -19,8 +19,8 @@ static inline int64_t tdict_ragged_length(const tdict_ragged *r, int64_t row) { 
 /* Creates a leaf without tensors. The caller writes `at`, where at[0] is 0 already, and then sets both tensors. Returns
  * TDICT_ENOMEM. */
 tdict_status tdict_ragged_new(const char *what, int64_t num_rows, tdict_ragged **out, tdict_error *err);
-/* Creates the tensor of the offsets from `at`, in `memory`. Returns TDICT_EOVERFLOW if int32 cannot hold the last
- * offset, and the errors of tdict_tensor_empty(). */
+/* Creates the tensor of the offsets from `at`, in `memory`. Returns TDICT_EOVERFLOW if `dtype` is int32 and cannot hold
+ * the last offset, and the errors of tdict_tensor_empty(). */
 tdict_status tdict_ragged_make_offsets(const tdict_ragged *r, const char *what, tdict_dtype dtype, tdict_memory *memory,
                                        tdict_tensor **out, tdict_error *err);
 /* Creates both tensors of a leaf whose `at` is complete. `values` gets the dtype of `like`. Dimension 0 of `values` has

@@ -54,7 +54,8 @@ static tdict_status read_mask(const tdict_tensor *mask, int64_t *lengths, tdict_
   return status;
 }
 
-/* Replaces the lengths in at[1], at[2] and so on by their running sums. */
+/* Checks the lengths in at[1], at[2] and so on, and replaces each length by the sum of this length and all earlier
+ * lengths. */
 static tdict_status sum_lengths(tdict_ragged *r, int64_t longest, tdict_error *err) {
   for (int64_t i = 0; i < r->num_rows; i++) {
     const int64_t length = r->at[i + 1];

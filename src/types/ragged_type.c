@@ -46,7 +46,7 @@ static tdict_status flatten_elements(const void *self, tdict_tree **out, tdict_e
 }
 
 /* Returns an error if the shapes, dtypes or devices of the tensors do not fit the rows of `r`. Does not read the
- * offsets, because a transfer may not have written them yet. */
+ * offsets, because a transfer might still be writing the offsets. */
 static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor *values, const tdict_tensor *offsets,
                                       tdict_error *err) {
   char found[96], wanted[32];
@@ -63,7 +63,8 @@ static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor 
                     tdict_device_format(offsets->storage->device, wanted, sizeof wanted));
 }
 
-/* Makes a leaf with the tensors of `tree` and the row lengths of `self`. */
+/* Makes a leaf with the tensors of `tree` and the row lengths of `self`. If `tree` has no offsets, uses the tensor of
+ * `self`. */
 static tdict_status unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
   const tdict_ragged *old = self;
   tdict_tensor *values, *offsets = old->offsets;
@@ -183,7 +184,7 @@ static tdict_status select_rows(const void *self, const int64_t *positions, int6
   return status;
 }
 
-/* Makes a leaf without tensors. Its offsets are those of the rows of all items, one item after another. */
+/* Makes a leaf without tensors. Writes the offsets of the rows of all items, one item after another. */
 static tdict_status join_offsets(const tdict_ragged *const *items, size_t count, tdict_ragged **out, tdict_error *err) {
   int64_t rows = 0, next = 0;
   for (size_t i = 0; i < count; i++)

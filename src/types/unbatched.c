@@ -1,5 +1,5 @@
 /* Implements the built-in type of tensors without batch dimensions. An object owns one reference to its tensor. The
- * object always has the same tensor, but the elements of the tensor may be written. Thread rule: as in tdict/tree.h. */
+ * object always has the same tensor, but the elements of the tensor can be written. Thread rule: as in tdict/tree.h. */
 #include "tdict/unbatched.h"
 
 #include <stdlib.h>
@@ -122,8 +122,8 @@ static tdict_status join_equal(const void *const *items, size_t count, tdict_mem
   return TDICT_OK;
 }
 
-/* Makes the trees for a write. A write to only some elements of the tree must not replace the tensor, because the
- * tensor belongs to all elements. */
+/* Makes the trees for a write. A write to only some elements of the tree must not change the tensor, because the tensor
+ * belongs to all elements. */
 static tdict_status pair_tensors(const void *self, const tdict_positions *positions, tdict_leaf value,
                                  tdict_tree *trees[2], tdict_error *err) {
   const tdict_box *from = tdict_leaf_box(value);

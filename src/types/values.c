@@ -53,7 +53,7 @@ static void read_given(void *user, int64_t k, tdict_value *out) {
   const char *text = g->texts ? g->texts[k] : NULL;
   if (g->values) {
     const tdict_value *value = &g->values[k];
-    /* Copy only the members that the kind uses, since the caller may leave other members uninitialized. */
+    /* Copy only the members that the kind uses, since the caller can leave the other members uninitialized. */
     memset(out, 0, sizeof *out);
     out->kind = value->kind;
     if (value->kind == TDICT_VALUE_BOOL || value->kind == TDICT_VALUE_INTEGER) out->integer = value->integer;
@@ -177,7 +177,7 @@ static tdict_status get_at(const char *what, const tdict_tree *tree, const char 
     ndim = place.node->batch_ndim;
     shape = place.node->batch_size;
   }
-  /* Check that `i` is less than the product of the sizes. Divide `i` by each size, since the product may overflow if
+  /* Check that `i` is less than the product of the sizes. Divide `i` by each size, since the product can overflow if
    * the value is not a column. */
   bool is_in_range = i >= 0;
   int64_t left = i;

@@ -7,7 +7,8 @@
  *                {&transition::action, "action", TDICT_I64, {}})
  *
  * The table defines make(), pack(), unpack(), and a tdict_type. With this type, the struct can be an object of a tree.
- * Transfers pin and move this object. The operations on trees index, stack and clone the object (tdict/object.h). */
+ * Transfers pin and move this object. Operations on trees can also index, stack and clone the object
+ * (tdict/object.h). */
 #ifndef TDICT_HPP_BIND_HPP
 #define TDICT_HPP_BIND_HPP
 
@@ -101,7 +102,7 @@ template <class S> tdict_status unpack(tree_ref from, S &out, tdict_error &err) 
   return TDICT_OK;
 }
 
-/* The hooks of the tdict_type. C code calls these functions, so they throw nothing. */
+/* The hooks of the tdict_type. C code calls these functions, so the functions must not throw. */
 template <class S> struct hooks {
   static S *of(void *self) noexcept { return static_cast<S *>(self); }
   static const S *of(const void *self) noexcept { return static_cast<const S *>(self); }
@@ -187,9 +188,10 @@ template <class S> const tdict_type *type_of() noexcept {
   return &type;
 }
 
-/** Returns a tree that shares the tensors of `value`. The batch size is the sizes of the first tensor before the sizes
- *  of its row. Fails with #TDICT_EINVAL if a member has no tensor. Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a
- *  tensor does not match its row, and with errors of tdict_create() and tdict_set(). */
+/** Returns a tree that shares the tensors of `value`. The batch size of the tree consists of the leading sizes of the
+ *  first tensor, without the sizes that the row of this tensor lists. Fails with #TDICT_EINVAL if a member has no
+ *  tensor. Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row, and with errors of
+ *  tdict_create() and tdict_set(). */
 template <class S> outcome<tree> pack(const S &value) {
   tree made;
   tdict_error err;
@@ -206,7 +208,7 @@ template <class S> outcome<S> unpack(tree_ref from) {
   return detail::give<S>(status, err, std::move(made));
 }
 
-/** Returns a struct with new tensors, whose shapes begin with `batch_size`. Their elements are unspecified. Fails with
+/** Returns a struct with new tensors, whose shapes begin with `batch_size`. The elements are unspecified. Fails with
  *  #TDICT_EINVAL if the batch size has too many dimensions, and with errors of tdict_tensor_empty(). A size of -1 in
  *  the table is also an error. */
 template <class S> outcome<S> make(const shape &batch_size, tdict_memory *memory = nullptr) {

@@ -61,8 +61,8 @@ private:
 
 class tensor;
 
-/** Borrows a tensor. A function that has the name of a C function follows the rules of the C function. These functions
- *  are not noexcept, so that the compiler can end them with a jump to the C function. */
+/** Borrows a tensor. A function that has the name of a C function follows the rules of the C function. The member
+ *  functions are not noexcept, because the compiler can then replace the call of the C function by a jump. */
 class tensor_ref : public borrowed<tdict_tensor> {
 public:
   tensor_ref(tdict_tensor *raw) noexcept : borrowed<tdict_tensor>(raw) {}

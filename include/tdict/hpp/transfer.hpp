@@ -7,7 +7,8 @@
 TDICT_HPP_BEGIN
 
 /** Owns the future of a transfer. The destructor and an assignment wait until the old transfer has ended. If the
- *  transfer failed and no call has returned the error, they write the error to the context's log. */
+ *  transfer failed and no call has returned the error, the destructor or the assignment writes the error to the
+ *  context's log. */
 class future : public borrowed<tdict_future> {
 public:
   typedef tdict_future raw_type;
@@ -65,7 +66,7 @@ public:
   static outcome<context> create(const tdict_context_options &options = tdict_context_options_default()) {
     return call<context>(tdict_context_create, &options);
   }
-  /** Returns the device that the context chose, or the cpu. */
+  /** Returns the default device of the context, as tdict_context_device() does. */
   tdict_device device() const { return tdict_context_device(raw_, nullptr); }
   /** Returns the memory for pinned tensors, borrowed from the context. */
   tdict_memory *pinned() const { return tdict_pinned_memory(raw_); }

@@ -49,7 +49,8 @@ private:
   std::size_t i_;
 };
 
-/** Borrows a tree. A function that has the name of a C function follows its rules and returns its errors. */
+/** Borrows a tree. A function that has the name of a C function follows the rules of the C function, and reports the
+ *  same errors. */
 class tree_ref : public borrowed<tdict_tree> {
 public:
   tree_ref(tdict_tree *raw) noexcept : borrowed<tdict_tree>(raw) {}

@@ -8,7 +8,7 @@
 #include "interop/arrow/import.h"
 #include "tensor/tensor.h"
 
-/* Checks the members of an array. The buffer of validity may be NULL unless null_count is positive. */
+/* Checks the members of an array. The validity bitmap may be NULL if null_count is not positive. */
 static tdict_status check_array(const tdict_arrow_importer *m, const struct ArrowArray *a, const tdict_arrow_type *type,
                                 tdict_error *err) {
   int64_t end;
@@ -19,7 +19,7 @@ static tdict_status check_array(const tdict_arrow_importer *m, const struct Arro
   if (a->null_count < -1 || a->null_count > a->length)
     return tdict_fail(err, TDICT_EFORMAT, "%s: %lld nulls in %lld elements", m->what, (long long)a->null_count,
                       (long long)a->length);
-  /* Old versions of Arrow wrote a buffer of validity for the null type. */
+  /* Old versions of Arrow wrote a validity bitmap for the null type. */
   if (a->n_buffers != type->num_buffers && !(type->kind == TDICT_ARROW_NULL && a->n_buffers == 1))
     return tdict_fail(err, TDICT_EFORMAT, "%s: %lld buffers, wanted %d", m->what, (long long)a->n_buffers,
                       (int)type->num_buffers);
@@ -102,7 +102,7 @@ static tdict_status wrap_elements(const tdict_arrow_importer *m, const void *ele
 }
 
 /* Copies elements to new host memory as bytes. Only the library's own device memory can be copied to the host. Elements
- * on a device are therefore copied to such memory first. */
+ * on a device are therefore copied within the device first. */
 static tdict_status copy_to_host(const tdict_arrow_importer *m, const void *bytes, int64_t count, tdict_tensor **out,
                                  tdict_error *err) {
   tdict_tensor *over, *own;

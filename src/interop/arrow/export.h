@@ -1,5 +1,5 @@
-/* Declares the export of a tree, for the calls that export arrays, device arrays and streams. The caller releases both
- * structs. Thread rule: as in tdict/arrow.h. */
+/* Declares the export of a tree, for the calls that export arrays, device arrays and streams. The caller releases the
+ * exported schema and the exported array. Thread rule: as in tdict/arrow.h. */
 #ifndef TDICT_INTEROP_ARROW_EXPORT_H
 #define TDICT_INTEROP_ARROW_EXPORT_H
 

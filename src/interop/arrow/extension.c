@@ -1,5 +1,5 @@
-/* Reads the metadata of a schema. Metadata begins with the number of pairs of a key and a value. Each key and each
- * value follows as its number of bytes, and then its bytes. Thread-safe. */
+/* Reads the metadata of a schema. Metadata begins with the number of key-value pairs. Each key and each value is a
+ * length in bytes, followed by the bytes. Thread-safe. */
 #include "interop/arrow/extension.h"
 
 #include <string.h>

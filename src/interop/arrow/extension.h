@@ -1,5 +1,5 @@
-/* Reads the shape of Arrow's extension type arrow.fixed_shape_tensor, which TensorDict's to_arrow() makes. Pure
- * functions; thread-safe. */
+/* Reads the shape of Arrow's extension type arrow.fixed_shape_tensor, which TensorDict's to_arrow() makes. The function
+ * is pure and thread-safe. */
 #ifndef TDICT_INTEROP_ARROW_EXTENSION_H
 #define TDICT_INTEROP_ARROW_EXTENSION_H
 
@@ -7,10 +7,10 @@
 
 /* The dimensions of each row. */
 typedef struct tdict_arrow_row_shape {
-  int ndim; /* 0: the schema has no such extension type */
+  int ndim; /* 0: the schema does not have this extension type */
   bool is_permuted;
-  int64_t sizes[TDICT_MAX_NDIM]; /* as the elements are stored */
-  int order[TDICT_MAX_NDIM];     /* stored dimension of each dimension of the row */
+  int64_t sizes[TDICT_MAX_NDIM]; /* in the order in which the elements are stored */
+  int order[TDICT_MAX_NDIM];     /* if is_permuted: the stored dimension of each dimension of the row */
 } tdict_arrow_row_shape;
 /* Reads the metadata of a schema whose lists have `size` elements. Returns TDICT_EFORMAT if the shape is malformed or
  * does not have `size` elements. */

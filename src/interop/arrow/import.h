@@ -41,7 +41,7 @@ typedef struct tdict_arrow_range {
 tdict_status tdict_arrow_column_open(const tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      const struct ArrowArray *array, tdict_arrow_range range, tdict_arrow_column *out,
                                      tdict_error *err);
-/* Opens elements of child `i`. Returns the same errors. */
+/* Opens elements of child `i`. Returns the errors of tdict_arrow_column_open(). */
 tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict_arrow_column *c, int64_t i,
                                       tdict_arrow_range range, tdict_arrow_column *out, tdict_error *err);
 /* Returns buffer `i`, or NULL if the column has no elements. */
@@ -74,7 +74,7 @@ tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow
  * arrow.fixed_shape_tensor. */
 tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
                                        tdict_tensor **out, tdict_error *err);
-/* Sets the leaf that is made from a list, text or null column. `key` is escaped. */
+/* Makes a leaf from a list, text or null column, and puts the leaf into `tree`. `key` is escaped. */
 tdict_status tdict_arrow_import_list(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
                                      tdict_tree *tree, const char *key, tdict_error *err);
 tdict_status tdict_arrow_import_text(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,

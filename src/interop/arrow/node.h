@@ -18,8 +18,9 @@ typedef struct tdict_arrow_field {
   int64_t num_children;
 } tdict_arrow_field;
 
-/* Fills both structs. The buffers are NULL, and `release` of each child is NULL. If TDICT_ENOMEM is returned, the
- * structs may be filled in part. In all cases the caller releases both structs with tdict_arrow_node_release(). */
+/* Fills both structs. The buffers are NULL, and `release` of each child is NULL. Returns TDICT_ENOMEM if memory is
+ * exhausted; the structs may then be filled in part. In all cases the caller releases both structs with
+ * tdict_arrow_node_release(). */
 tdict_status tdict_arrow_node_make(const tdict_arrow_node *node, const tdict_arrow_field *field, tdict_error *err);
 /* Sets a buffer to the elements of a contiguous tensor. Takes over the reference. If `tensor` is NULL, the buffer is
  * NULL. */

@@ -168,7 +168,7 @@ typedef struct tree_list {
   size_t count, cap;
 } tree_list;
 
-/* Appends a tree. Takes the reference, also on failure. */
+/* Appends a tree. Takes over the caller's reference, also on failure. */
 static tdict_status append_tree(tree_list *list, tdict_tree *tree, tdict_error *err) {
   if (list->count == list->cap) {
     const size_t cap = list->cap * 2 + 8;
@@ -207,7 +207,7 @@ static tdict_status drop_full_masks(const char *path, tdict_tree *tree, tdict_er
   return status;
 }
 
-/* Concatenates the trees. If there are none, makes a tree without rows. */
+/* Concatenates the trees. If there are no trees, makes a tree without rows. */
 static tdict_status join_trees(tdict_arrow_importer *m, const tree_list *list, const struct ArrowSchema *schema,
                                tdict_tree **out, tdict_error *err) {
   if (list->count == 0) return tdict_arrow_import_tree(m, schema, NULL, out, err);

@@ -21,7 +21,7 @@ static const struct {
     {"+s", {TDICT_ARROW_STRUCT, 0, 0, 1}},        {"n", {TDICT_ARROW_NULL, 0, 0, 0}},
 };
 
-/* The other formats of Arrow, by their beginnings. */
+/* The prefixes of Arrow's other formats, with the names of the types. */
 static const struct {
   const char *begin, *name;
 } refused[] = {

@@ -1,5 +1,5 @@
-/* Translates between Arrow's format strings and dtypes, and keeps the path of the field that is being handled. Pure
- * functions except for the path, which one thread uses at a time. */
+/* Translates between Arrow's format strings and dtypes, and keeps the path of the field that is being handled. One
+ * thread at a time uses a path. The other functions are pure and thread-safe. */
 #ifndef TDICT_INTEROP_ARROW_TYPE_H
 #define TDICT_INTEROP_ARROW_TYPE_H
 
@@ -25,7 +25,7 @@ typedef struct tdict_arrow_type {
   int32_t num_buffers;
 } tdict_arrow_type;
 
-/* Reads the type of a schema. Returns TDICT_ENOTSUP and the name of the type for other types of Arrow. Returns
+/* Reads the type of a schema. Returns TDICT_ENOTSUP for other types of Arrow; the message then names the type. Returns
  * TDICT_EFORMAT for a string that is no format of Arrow. The message begins with `what`. */
 tdict_status tdict_arrow_type_read(const char *what, const struct ArrowSchema *schema, tdict_arrow_type *out,
                                    tdict_error *err);
@@ -39,7 +39,7 @@ typedef struct tdict_arrow_path {
   size_t key; /* where the last key begins */
 } tdict_arrow_path;
 static inline const char *tdict_arrow_path_text(const tdict_arrow_path *path) { return path->text ? path->text : ""; }
-/* Adds a key. *mark receives the state for tdict_arrow_path_pop(). Returns TDICT_ENOMEM. */
+/* Adds a key. *mark receives the state for tdict_arrow_path_pop(). Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_arrow_path_push(tdict_arrow_path *path, const char *key, tdict_arrow_path *mark, tdict_error *err);
 /* Removes the last key. */
 void tdict_arrow_path_pop(tdict_arrow_path *path, const tdict_arrow_path *mark);

@@ -53,7 +53,7 @@ static const char *choose_format(const column *c, unsigned kinds) {
   return NULL;
 }
 
-/* If there are nulls, sets the buffer of validity, whose bits are 1 for rows that are not null. */
+/* If there are nulls, sets the validity bitmap. Its bits are 1 for rows that are not null. */
 static tdict_status set_validity(tdict_arrow_exporter *e, const column *c, const tdict_arrow_node *node,
                                  tdict_error *err) {
   tdict_tensor *bits;

@@ -1,5 +1,6 @@
 /* Makes managed tensors over the bytes of tensors. All managed tensors of one call lie in one block, which holds the
- * references to the storages. The last deleter frees the block. Thread rule: see tdict/dlpack.h. */
+ * references to the storages. The block of a tree also holds the entries. The block is freed after all deleters have
+ * run and the entries have been released. Thread rule: see tdict/dlpack.h. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Converts devices and dtypes to and from DLPack's codes. See values.h. Pure functions; thread-safe. */
+/* Converts devices and dtypes to and from DLPack's codes. See values.h for the thread rule. */
 #include "interop/dlpack/values.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Converts devices and dtypes to and from DLPack's codes. If a code has no counterpart, returns an error with its name.
- * Pure functions; thread-safe. */
+/* Converts devices and dtypes to and from DLPack's codes. A code without a counterpart is an error, and the message
+ * names the code. The functions are pure and thread-safe. */
 #ifndef TDICT_INTEROP_DLPACK_VALUES_H
 #define TDICT_INTEROP_DLPACK_VALUES_H
 

@@ -94,7 +94,7 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
  * `from` instead, and both trees must have the same keys. */
 typedef struct writer {
   const tdict_index_plan *plan;
-  const tdict_pick *pick; /* the same elements, for objects of built-in types; NULL if a pick cannot describe them */
+  const tdict_pick *pick; /* the plan's selection, for objects of built-in types; NULL: a pick cannot describe it */
   const tdict_tree *to, *from;
   bool reads_index;
   tdict_cursor cursor; /* walks `from`; a frame's mark is the node of `to` at the same path */
@@ -117,8 +117,8 @@ static tdict_box *get_indexed_builtin(const writer *w, tdict_leaf to, tdict_leaf
   return builtin && builtin->elements && builtin->batch(box->self, &sizes) > 0 ? box : NULL;
 }
 
-/* Returns true if both entries have the same kind. The counterpart of an object of a built-in type may also be a
- * tensor, which is one element of the object. */
+/* Returns true if both entries have the same kind. A tensor in a tree without batch dimensions also matches an object
+ * of a built-in type, as one element of the object. */
 static bool kinds_match(const writer *w, tdict_leaf to, tdict_leaf from) {
   if (tdict_leaf_kind(to) == tdict_leaf_kind(from)) return true;
   const tdict_leaf other = w->reads_index ? to : from;

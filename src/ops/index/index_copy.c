@@ -7,8 +7,8 @@
 
 enum { MAX_ROWS = 256 }; /* maximum number of positions whose offsets are computed at once, on the stack */
 
-/* Narrows the affine result to element i of the lists and masks. Starts at the last dimension, so that the numbers of
- * the earlier dimensions do not change. */
+/* Narrows the affine result to position i of the lists and masks. Starts at the last dimension, because removing a
+ * dimension changes the numbers of later dimensions. */
 static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int64_t i, size_t item) {
   for (int n = plan->num_gathers - 1; n >= 0; n--) {
     const tdict_gather *g = &plan->gathers[n];
@@ -21,7 +21,7 @@ tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const
   tdict_made affine_view, row_view;
   tdict_temp temp;
   tdict_tensor_await(t, false);
-  if (!tdict_tensor_is_lost(t)) return TDICT_OK; /* The common case: no transfer into the tensor failed. */
+  if (!tdict_tensor_is_lost(t)) return TDICT_OK; /* the common case */
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
   if (status != TDICT_OK) return status;
   if (!plan->num_gathers) return tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &affine_view), err);
@@ -60,8 +60,8 @@ typedef struct gathering {
   tdict_rows rows;
 } gathering;
 
-/* Multiplies without undefined overflow. The stride of a dimension of one element is never used and may be any
- * number. */
+/* Multiplies and wraps around on overflow, because signed overflow is undefined. The unused stride of a dimension of
+ * one element may be any number. */
 static int64_t wrapping_multiply(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 /* Computes the byte offsets of `count` positions from position `first` on, in the indexed tensor and in the other

@@ -20,7 +20,7 @@ typedef struct index_reader {
   bool has_rest;
 } index_reader;
 
-/* Returns the number of dimensions that an item applies to, or -1 if the item is invalid. */
+/* Returns the number of dimensions that an item applies to, 0 for TDICT_REST, or -1 if the item is invalid. */
 static int count_dims_taken(const tdict_index *item) {
   switch (item->kind) {
   case TDICT_INDEX_AT:
@@ -72,7 +72,7 @@ static tdict_status add_at(index_reader *r, const tdict_index *item, tdict_error
   return status;
 }
 
-/* Clips a bound to the dimension, after counting negative bounds from the end. `missing` replaces TDICT_NONE. */
+/* Counts a negative bound from the end, then clips the bound to the dimension. Returns `missing` for TDICT_NONE. */
 static int64_t clip_bound(int64_t value, int64_t missing, int64_t count, bool is_reversed) {
   int64_t low = is_reversed ? -1 : 0, high = is_reversed ? count - 1 : count;
   if (value == TDICT_NONE) return missing;
@@ -95,11 +95,12 @@ static tdict_status add_range(index_reader *r, const tdict_index *item, tdict_er
   return add_axis(r, (tdict_axis){r->next_dim++, found, step}, err);
 }
 
-/* Adds a list or mask of `count` positions, with room for the positions. Checks that `count` fits the counts of the
- * other lists and masks. */
+/* Adds a list or mask of `count` positions, and allocates the array of positions. Checks that `count` fits the counts
+ * of the other lists and masks. */
 static tdict_status add_gather(index_reader *r, int dims, int64_t count, tdict_error *err) {
   tdict_index_plan *p = r->plan;
-  tdict_gather *g = &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so there is room */
+  tdict_gather *g = &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so the array is long
+                                                  * enough */
   size_t numbers, bytes;
   if (!tdict_mul_size((size_t)count, (size_t)dims, &numbers) || !tdict_mul_size(numbers, sizeof *g->positions, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions is too long", p->what, (long long)count);
@@ -242,7 +243,7 @@ static bool is_gathered(const tdict_index_plan *p, int dim) {
   return false;
 }
 
-/* Returns the number of the result's dimension that replaces the dimensions of all lists and masks. As in NumPy, this
+/* Returns the number of the result's dimension that replaces the dimensions of all lists and masks. As in PyTorch, this
  * is the number of the first replaced dimension if the replaced dimensions are adjacent, else 0. */
 static int find_gather_axis(const tdict_index_plan *p) {
   for (int i = 1; i < p->num_gathers; i++)

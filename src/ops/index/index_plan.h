@@ -24,8 +24,8 @@ typedef struct tdict_index_plan {
 } tdict_index_plan;
 
 /* Makes the plan of an index for `ndim` dimensions of sizes `shape`. Reset the plan with tdict_index_plan_reset() if
- * the call succeeds. Returns the errors of tdict_index_get(), except errors about batch sizes and devices of
- * tensors. */
+ * the call succeeds. Returns the errors of tdict_index_get() that concern an item of the index or a mask. Also returns
+ * TDICT_EOVERFLOW if a list has too many positions, and TDICT_ENOMEM. */
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err);
 void tdict_index_plan_reset(tdict_index_plan *plan);
@@ -33,8 +33,8 @@ void tdict_index_plan_reset(tdict_index_plan *plan);
  * TDICT_ENOTSUP for lists and masks if `t` is on a device. */
 tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict_tensor *t, tdict_made *made,
                                        tdict_error *err);
-/* Waits for transfers that write the selected elements of `t`. Returns TDICT_EINVAL if some of these elements are lost,
- * because a transfer into them failed. */
+/* Waits for transfers that write `t`. Returns TDICT_EINVAL if a transfer into a selected element failed, or if `t` is
+ * unloaded. */
 tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
 /* Copies between the selected elements of `t` and `other`. `other` has the shape of the selected elements. If
  * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. Allocates nothing. */

@@ -65,7 +65,8 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   const tdict_pool *pool = r->pool;
   const bool on_worker = tdict_pool_is_worker(pool);
   const int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
-  /* in the other modes the driver makes nearly all copies, so more threads would only wait for each other */
+  /* in modes other than NON_BLOCKING_PIN the driver makes nearly all copies, so more threads would only wait for each
+   * other */
   bool single_threaded = r->mode != TDICT_MODE_NON_BLOCKING_PIN;
   bool has_hooks = num_hooked(r->plan) > 1;
   bool builds_result = r->plan->num_items >= MANY_ITEMS; /* the caller builds the result while other threads copy */

@@ -62,7 +62,7 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
   return true;
 }
 
-/* Makes room for `more` items and leaves. On failure, the plan's items and leaves are unchanged. */
+/* Reserves space for `more` items and leaves. On failure, the plan's items and leaves are unchanged. */
 static bool reserve_items(tdict_plan *p, uint32_t more) {
   size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
   if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
@@ -85,9 +85,9 @@ static bool reserve_items(tdict_plan *p, uint32_t more) {
   return true;
 }
 
-/* Returns true if the GPU can read the tensor directly. The flags of the storage are not sufficient: the memory may be
- * pinned by another driver, or the program's claim may be false. The last result is stored, because consecutive leaves
- * often share a storage. */
+/* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
+ * memory may be pinned by another driver, or the program's claim may be false. The last result is stored, because
+ * consecutive leaves often share a storage. */
 static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
@@ -138,7 +138,7 @@ static void choose_way_in(collector *c, tdict_item *item) {
  * threads. */
 static void choose_way_out(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_D2H;
-  bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned;
+  bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned; /* false for a sink */
   item->way = pinned && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
 }
 
@@ -147,7 +147,7 @@ static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, 
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
   item->src_plain = !tdict_storage_is_unloaded(item->src->storage) && tdict_uniform_is_plain(item->src);
-  item->dst_plain = !item->dst || tdict_uniform_is_plain(item->dst);
+  item->dst_plain = !item->dst || (!tdict_storage_is_unloaded(item->dst->storage) && tdict_uniform_is_plain(item->dst));
   if (from_host && to_host) {
     item->way = TDICT_WAY_HOST;
     return TDICT_OK;
@@ -216,6 +216,7 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
+  if (r->copies) return false;
   if (at.type != r->device.type || at.index != r->device.index) return false;
   if (tdict_storage_is_unloaded(t->storage)) return false;
   if (at.type == TDICT_DEVICE_SIM && !tdict_devices_own_storage(r->devices, t->storage)) return false;
@@ -354,7 +355,7 @@ static void choose_action(const collector *c, tdict_object_step *step) {
   step->action = step->pin || step->move ? TDICT_OBJECT_HOOK : can_flatten ? TDICT_OBJECT_FLAT : TDICT_OBJECT_KEEP;
 }
 
-/* Makes room for all leaves of a node at once. */
+/* Reserves space for all leaves of a node at once. */
 static bool reserve_node(collector *c, const tdict_tree *node) {
   c->plan->some_locked |= tdict_node_is_locked(node);
   return reserve_items(c->plan, node->keys->num_live);
@@ -496,9 +497,9 @@ static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   return c->kept_depth || (keep && !c->flat_depth && tdict_keep_matches(keep, cursor));
 }
 
-/* Collects a consolidated tree as one item, the bytes of its storage, and sets *done to true. If the leaves must be
- * collected one by one, returns TDICT_OK without changing *done. If the tree cannot be copied, the leaves are collected
- * one by one, too, so that the error has the path of a leaf. */
+/* Collects a consolidated tree as one item, the bytes of its storage, and sets *done to true. If these bytes are
+ * already in place, adds no item. If the leaves must be collected one by one, returns TDICT_OK without changing *done.
+ * If the tree cannot be copied, the leaves are collected one by one, too, so that the error has the path of a leaf. */
 static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;

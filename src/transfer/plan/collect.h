@@ -1,5 +1,5 @@
-/* Collects the leaves of a tree into a plan. The caller owns the request. Thread rule: one thread at a time may use a
- * plan. */
+/* Collects the leaves of a tree into a plan. The caller owns the request. Thread rule: during
+ * tdict_plan_collect(), only the caller and the helper threads of the call may use the plan. */
 #ifndef TDICT_TRANSFER_PLAN_COLLECT_H
 #define TDICT_TRANSFER_PLAN_COLLECT_H
 
@@ -14,6 +14,7 @@ typedef struct tdict_plan_request {
   tdict_gpu *gpu;        /* the target's GPU; NULL: the GPU is looked up if needed */
   const tdict_tree *dst; /* the destination of tdict_transfer_into(); else NULL */
   bool want_pinned;      /* the result is pinned host memory, so host leaves that are not pinned are copied */
+  bool copies;           /* leaves that are in place already are copied, too */
   bool host_only;        /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
   bool strict_objects;   /* an object without a hook for this transfer is an error */
   int32_t mode;          /* a tdict_mode, but never TDICT_MODE_AUTO */

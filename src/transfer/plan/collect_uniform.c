@@ -5,10 +5,11 @@
 #include "base/checked.h"
 #include "tensor/layout.h"
 
-/* Several threads read at least PARALLEL_LEAVES leaves, divided into at most MAX_STRETCHES stretches. A stretch
- * normally has LEAST_STRETCH to MOST_STRETCH leaves. */
+/* Several threads read a node that has at least PARALLEL_LEAVES unread leaves. The leaves are divided into at most
+ * MAX_STRETCHES stretches. A stretch normally has LEAST_STRETCH to MOST_STRETCH leaves. */
 enum { PARALLEL_LEAVES = 512, LEAST_STRETCH = 200, MOST_STRETCH = 2048, MAX_STRETCHES = 64 };
-/* Fewer than FEW_HELPERS helpers are woken only for PARALLEL_BY_FEW leaves or more, because they save little time. */
+/* Fewer than FEW_HELPERS helpers are woken only for PARALLEL_BY_FEW leaves or more, because so few helpers save little
+ * time. */
 enum { FEW_HELPERS = 3, PARALLEL_BY_FEW = 8192 };
 
 static inline bool is_plain(const tdict_tensor *t) {
@@ -20,7 +21,8 @@ static inline bool is_plain(const tdict_tensor *t) {
 bool tdict_uniform_is_plain(const tdict_tensor *t) { return is_plain(t); }
 
 /* Returns true for a leaf in ordinary memory, and for a small pinned leaf that is packed into slots. The caller checks
- * that no other tensor uses the storage. A small pinned leaf therefore cannot be part of a larger driver copy. */
+ * that no other tensor uses the storage. One driver copy can cover several leaves only if the leaves have one storage.
+ * Packing a small pinned leaf therefore splits no larger copy. */
 static inline bool uses_slots(const tdict_uniform *m, const tdict_storage *s) {
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED | TDICT_STORAGE_UNLOADED))) return true;
   return m->packs_pinned && s->bytes < TDICT_SMALL_DIRECT_BYTES && !tdict_storage_is_unloaded(s);
@@ -62,7 +64,7 @@ static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uin
 }
 
 /* Consecutive leaves of a node that one thread reads. The thread needs to know where the stretch begins on the line.
- * The begin is guessed as if all leaves had the size of the first leaf. join_stretches() corrects a wrong guess. */
+ * guess_begin() assumes that all leaves have the size of the first leaf. join_stretches() corrects a wrong guess. */
 typedef struct stretch {
   uint32_t first, count, done; /* number of the first leaf, number of leaves, number of leaves that were read */
   size_t begin, end;           /* offsets on the line */
@@ -157,7 +159,7 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
 }
 
 /* Returns true if several threads should read the rest of the node. With few helpers, or after a failed attempt in this
- * node, this needs at least PARALLEL_BY_FEW leaves. */
+ * node, several threads read only PARALLEL_BY_FEW leaves or more. */
 static bool is_worth_helpers(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
   const uint32_t leaves = end - frame->slot;
   const bool few = m->num_helpers < FEW_HELPERS || m->mixed_node == frame->node;

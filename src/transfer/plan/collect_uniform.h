@@ -1,5 +1,5 @@
-/* Collects uniform leaves fast. A uniform leaf is in C order in ordinary host memory. Only the tree references the
- * leaf, and the leaf is copied to one GPU. A small pinned leaf that is packed into slots is uniform, too. No other leaf
+/* Collects uniform leaves quickly. A uniform leaf is in C order in ordinary host memory. Only the tree references the
+ * leaf, and the leaf is copied to a GPU. A small pinned leaf that is packed into slots is uniform, too. No other leaf
  * can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. The struct
  * belongs to one tdict_plan_collect() call. Thread rule: only the thread of that call changes the struct, and helping
  * threads read the struct. */
@@ -39,7 +39,7 @@ static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint3
 }
 
 /* Reads leaves from the frame's slot on, stops at the first leaf that is not uniform, and moves the frame to that leaf.
- * The plan must have room for all leaves of the node. Only one path may lead to the node. */
+ * The plan must have space for all leaves of the node. Only one path may lead to the node. */
 void tdict_uniform_collect(tdict_uniform *uniform, tdict_frame *frame);
 
 /* Returns true if the elements are in C order without gaps. Checks the most frequent shapes first. */

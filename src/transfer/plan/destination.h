@@ -16,7 +16,7 @@ tdict_status tdict_destination_find(const tdict_cursor *cursor, tdict_leaf *out,
 tdict_status tdict_destination_check_keys(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
                                           tdict_error *err);
 /* Returns true if two consolidated trees have the same keys, dtypes and shapes, and each tensor begins at the same
- * offset in both storages. May return false if memory is exhausted. */
+ * offset in both storages. Also returns false if memory for the comparison is exhausted. */
 bool tdict_destination_matches(const tdict_tree *dst, const tdict_tree *src);
 
 #endif

@@ -25,7 +25,7 @@ struct tdict_keep {
   keep_part parts[]; /* the parts of all patterns, one pattern after another */
 };
 
-/* Allocates room for the parts of all patterns. A pattern has at most as many parts as bytes. */
+/* Allocates space for the parts of all patterns. A pattern has at most as many parts as bytes. */
 static tdict_keep *new_keep(const char *const *patterns, size_t count) {
   size_t bytes = 0, parts_bytes, ends_bytes, all;
   for (size_t i = 0; i < count; i++)

@@ -15,8 +15,8 @@ typedef struct span {
   uint32_t item;
 } span;
 
-/* Sorts spans by their begin with a stable radix sort, one byte at a time. With very many leaves, qsort would take an
- * eighth of the time of the copies. */
+/* Sorts spans by their first address with a stable radix sort, one byte at a time. With very many leaves, qsort would
+ * take an eighth of the time of the copies. */
 static void sort_spans(span *spans, span *spare, uint32_t count) {
   for (unsigned shift = 0; shift < 8 * sizeof spans->begin; shift += 8) {
     uint32_t starts[257] = {0};

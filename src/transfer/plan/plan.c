@@ -62,7 +62,7 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t) {
 }
 
 /* Returns true if one driver copy can continue from item a into item b. On both sides, the items must lie in one
- * storage, at the same distance as on the line. The bytes between them must belong to no tensor. */
+ * storage, at the same distance as on the line. The bytes between the items must belong to no tensor. */
 static bool continues_run(const tdict_item *a, const tdict_item *b) {
   if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
   if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage)

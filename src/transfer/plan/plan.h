@@ -15,9 +15,9 @@
 #include "tree/node.h"
 
 enum { TDICT_LEAF_ALIGNMENT = 256 };
-/* If a lane has this many flights, a copy without a slot first waits for the oldest flight. */
+/* If a lane has this many flights (see run/lane.h), a copy without a slot first waits for the oldest flight. */
 enum { TDICT_DIRECT_IN_FLIGHT = 4 };
-/* Packing a leaf below this size costs less than a driver copy of the leaf. */
+/* Copying a leaf below this size through a slot costs less than a driver copy of the leaf. */
 #define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10)
 /* Maximum size of a chunk of direct copies. Larger copies would delay other copies of the program too long. */
 #define TDICT_LARGE_DIRECT_BYTES ((size_t)16 << 20)
@@ -79,7 +79,8 @@ typedef struct tdict_object_step {
 
 typedef struct tdict_plan {
   tdict_item *items;
-  /* one for each item: the mark on the item's source. If `storage` is NULL, the previous item has the same storage */
+  /* one for each item: the mark on the item's source. If `storage` is NULL, the previous item has the same storage, or
+   * the mark was removed early */
   tdict_fence_node *nodes;
   uint32_t num_items, cap_items;
   uint32_t *item_of_leaf;
@@ -92,8 +93,8 @@ typedef struct tdict_plan {
   tdict_object_step *objects; /* in tree order */
   uint32_t num_objects, cap_objects;
   int64_t num_untouched;              /* number of objects whose type has no hook for this transfer */
-  int64_t num_shared;                 /* number of leaves that are already in place, or cover the same bytes as another
-                                       * leaf */
+  int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
+                                       * leaf, or are kept by the option `keep` */
   bool one_by_one;                    /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
   uint32_t num_uniform;               /* number of items that are uniform leaves, see collect_uniform.h */
   bool is_one_run;                    /* true: one driver copy can cover all items */
@@ -114,13 +115,14 @@ void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 void tdict_plan_pack(tdict_plan *plan);
 /* Cuts the line into chunks. A chunk that is copied through slots has at most chunk_bytes. Among consecutive items with
  * the same way and GPU, the sizes of these chunks grow from first_bytes to chunk_bytes, and shrink again towards the
- * end. Both limits are multiples of 256. Errors: TDICT_ENOMEM. */
+ * end. Both limits must be multiples of 256. Errors: TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
  * its leaves have the same distances in the source and in the destination as on the line. A chunk of direct copies
  * between host and device has up to TDICT_CU_MOST_LINES runs, unless the plan is one_by_one. */
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
-/* Returns the first item at or after number `low` that ends after offset `at` of the line. Such an item must exist. */
+/* Returns the number of the first item, from number `low` on, that ends after offset `at` of the line. Such an item
+ * must exist. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
 void tdict_plan_reset(tdict_plan *plan);
 /* Returns true if all items are uniform leaves, see collect_uniform.h. All items then have the same way and GPU. */
@@ -130,8 +132,8 @@ static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {
 /* Releases the tensors and objects of the plan, and keeps the memory of its arrays for reuse. */
 void tdict_plan_clear(tdict_plan *plan);
 /* Returns true if no tensor owns the bytes between this tensor and the next multiple of 256, so a copy may overwrite
- * them. Returns true for a leaf of an arena, but not for views of the leaf. Also returns true for NULL, which means a
- * leaf of a new result. */
+ * these bytes. Returns true for a leaf of an arena, but not for views of the leaf. Also returns true for NULL, which
+ * means a leaf of a new result. */
 bool tdict_plan_gap_is_free(const tdict_tensor *t);
 
 #endif

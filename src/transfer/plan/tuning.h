@@ -26,8 +26,8 @@ typedef struct tdict_tuning_row {
   size_t up_to_bytes; /* SIZE_MAX in the last row */
   size_t chunk_bytes; /* maximum number of bytes of a chunk, a multiple of 256. Reduced to the slot size if slots are
                        * smaller */
-  size_t first_bytes; /* bytes of the first chunks, a multiple of 256 and at most chunk_bytes. Later chunks are
-                       * larger */
+  size_t first_bytes; /* bytes of the first chunks, a multiple of 256 and at most chunk_bytes. Later chunks grow to
+                       * chunk_bytes */
   int32_t workers;    /* number of threads, at least 1. Includes the caller if the caller works */
   int32_t slots;      /* maximum number of slots that a thread holds, at least 1. Ignored if all chunks fit into the
                        * ring, or if several threads fill a slot */

@@ -44,13 +44,13 @@ static inline bool tdict_batch_accepts(const tdict_batch *batch, const tdict_gpu
   return batch->gpu == gpu && batch->kind == kind;
 }
 /* Adds the copy of a slot to the batch, and queues the batch if no more copies may be gathered. `item` is the first
- * item of the slot's chunk. Returns TDICT_EDEVICE if queueing failed. The transfer has then failed, and no copy of the
- * batch is in flight. */
+ * item of the slot's chunk. Returns TDICT_EDEVICE or TDICT_ELOST if queueing failed. The transfer has then failed, and
+ * no copy of the batch is in flight. */
 tdict_status tdict_batch_post(tdict_future *transfer, tdict_batch_stream *stream, tdict_slot *slot,
                               const tdict_cu_line *line, uint32_t item, tdict_error *err);
 /* Returns true if no copy waits in the batch. */
 bool tdict_batch_is_empty(tdict_future *transfer);
-/* Queues all copies of the batch. Returns TDICT_EDEVICE like tdict_batch_post(). */
+/* Queues all copies of the batch. Returns the errors of tdict_batch_post(). */
 tdict_status tdict_batch_flush(tdict_future *transfer, tdict_batch_stream *stream, tdict_error *err);
 /* Drops all copies of the batch. Call only if the transfer has failed. */
 void tdict_batch_discard(tdict_future *transfer);

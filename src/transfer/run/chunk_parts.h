@@ -24,17 +24,18 @@ tdict_status tdict_chunk_parts_create(tdict_future *transfer, tdict_error *err);
 void tdict_chunk_parts_close(tdict_future *transfer);
 /* Returns the number of parts of the chunk, from 1 to the transfer's num_parts. */
 uint32_t tdict_chunk_parts_count(const tdict_future *transfer, const tdict_chunk *chunk);
-/* Returns part number n, from 0: an interval of the chunk. The part begins at a multiple of 256 bytes from the chunk's
- * begin. */
+/* Returns part number n, from 0: an interval of the chunk. The part begins at a multiple of 256 bytes from the start of
+ * the chunk. */
 tdict_chunk tdict_chunk_part_at(const tdict_future *transfer, const tdict_chunk *chunk, uint32_t n);
 /* Returns the slot of the chunk. If `first` is true, takes a slot from the ring. Otherwise waits until the thread of
- * the first part has taken the slot. *out is NULL if the transfer has failed. Errors: TDICT_EDEVICE. */
+ * the first part has taken the slot. *out is NULL if the transfer has failed. Returns the errors of
+ * tdict_lane_take_slot(). */
 tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, bool first, tdict_slot **out,
                                     tdict_error *err);
 /* Counts a part as filled. Returns true for the last part. The caller then calls tdict_chunk_parts_take_over() and
  * queues the slot's copy. */
 bool tdict_chunk_parts_filled(tdict_chunk_parts *parts);
-/* Makes the calling lane the owner of the chunk's slot. Errors: TDICT_EDEVICE. */
+/* Makes the calling lane the owner of the chunk's slot. Returns the errors of tdict_lane_take_over(). */
 tdict_status tdict_chunk_parts_take_over(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err);
 
 #endif

@@ -118,9 +118,12 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
     return;
   }
   if (f->out && !abandon) {
-    const tdict_future *t = lane->worker->transfer;
+    tdict_future *t = lane->worker->transfer;
+    tdict_error why;
+    uint32_t error_item;
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
-    tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->stores);
+    if (tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->stores, &error_item, &why) != TDICT_OK)
+      tdict_transfer_fail(t, error_item, &why);
     lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
   }
   tdict_lane_keep_slot(lane, f->slot);
@@ -286,8 +289,8 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) 
   return status;
 }
 
-/* Returns slots that a copy still reads to the ring as busy slots. A thread that needs a slot then need not wait until
- * another thread resumes the lane. */
+/* Returns to the ring, as busy slots, the slots that a copy still reads. A thread that needs a slot then need not wait
+ * until another thread resumes the lane. */
 void tdict_lane_pause(tdict_lane *lane) {
   int kept = 0;
   for (int i = 0; i < lane->count; i++) {

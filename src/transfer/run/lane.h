@@ -1,6 +1,6 @@
 /* Declares lanes. A lane is the stream of one thread on one GPU, with the copies in flight, oldest first. The lane owns
- * the slots that the lane holds. Thread rule: one thread uses a lane, and is inside the GPU's scope while the lane is
- * open and not paused. */
+ * the slots that the lane holds. A function that fails returns TDICT_EDEVICE, TDICT_ELOST or TDICT_ENOMEM. Thread rule:
+ * one thread uses a lane, and is inside the GPU's scope while the lane is open and not paused. */
 #ifndef TDICT_TRANSFER_RUN_LANE_H
 #define TDICT_TRANSFER_RUN_LANE_H
 
@@ -32,56 +32,53 @@ typedef struct tdict_lane {
   bool has_untracked_copies; /* copies may be in flight on the stream that no flight of this lane tracks */
 } tdict_lane;
 
-/* Opens the lane on a GPU: enters a scope of the GPU and takes a stream. Errors: TDICT_EDEVICE. */
+/* Opens the lane on a GPU: enters a scope of the GPU and takes a stream. */
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
 /* Makes the stream wait for the transfer's wait events and uses. Call only if a copy follows: streams are pooled, and a
  * queued wait would delay the stream's next user. */
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err);
-/* Waits for all copies, then closes the lane. If `abandon` is true, slots are not copied to the host. Errors:
- * TDICT_EDEVICE. */
+/* Waits for all copies, then closes the lane. If `abandon` is true, slots are not copied to the host. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
 /* Waits for the oldest flights until fewer than TDICT_DIRECT_IN_FLIGHT flights are left. Call before queueing a copy
- * without a slot. Errors: TDICT_EDEVICE. */
+ * without a slot. */
 tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err);
 /* Takes a slot, and makes room for its flight. A lane that holds slots waits only for its own copies. A lane without
  * slots waits for any slot of the ring. *out is NULL if the transfer has failed meanwhile. While a stream may block the
- * transfer, some slots are left free for other transfers. Errors: TDICT_EDEVICE. */
+ * transfer, some slots are left free for other transfers. */
 tdict_status tdict_lane_take_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
 /* Stops counting the slot that the lane has just taken. Several threads then fill the slot. The lane that calls
  * tdict_lane_take_over() queues the copy. */
 void tdict_lane_hand_over(tdict_lane *lane);
-/* Counts a slot that another lane handed over, and makes room for its flight. May wait for copies of this lane. Errors:
- * TDICT_EDEVICE. */
+/* Counts a slot that another lane handed over, and makes room for its flight. May wait for copies of this lane. */
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err);
 /* Keeps a slot without a copy as the lane's spare. If the lane already has a spare, returns the slot to the ring. */
 void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
 /* Returns the spare and the slots of finished copies to the ring. Stops at the first unfinished copy. Waits only for a
- * copy whose event cannot be queried. Errors: TDICT_EDEVICE. */
+ * copy whose event cannot be queried. */
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
-/* Adds a flight to the lane, which must have room for the flight. */
+/* Adds a flight to the lane. The lane must have fewer than TDICT_LANE_DEPTH flights. */
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
 /* Records an event after the copy that was just queued for the chunk, and adds the flight. If `slot` is NULL, the copy
- * needs no slot. If recording fails, waits for the stream and keeps the slot in the lane. Errors: TDICT_EDEVICE. */
+ * needs no slot. If recording fails, waits for the stream and keeps the slot in the lane. */
 tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
                                       tdict_error *err);
 /* Adds the slot's copy to the transfer's batch, and adds the flight. The copy is queued with its batch, now or later.
- * Call tdict_lane_begin() first. Returns TDICT_EDEVICE like tdict_batch_post(). */
+ * Call tdict_lane_begin() first. */
 tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, const tdict_cu_line *line,
                              tdict_error *err);
-/* Queues the transfer's batch if the lane is on the batch's GPU. The transfer must have a batch. Returns TDICT_EDEVICE
- * like tdict_batch_post(). */
+/* Queues the transfer's batch if the lane is on the batch's GPU. The transfer must have a batch. */
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err);
 /* Records the worker's tail event after the last copy. A stream that waits for the transfer waits for this event.
  * Returns false on failure. */
 bool tdict_lane_record_tail(tdict_lane *lane);
-/* Pauses the lane, so that another thread can resume the lane. Returns slots to the ring while copies still read the
- * slots. */
+/* Pauses the lane, so that another thread can resume the lane. Returns the slots that copies still
+ * read to the ring as busy slots, so that other threads need not wait until the lane is resumed. */
 void tdict_lane_pause(tdict_lane *lane);
 /* Resumes a paused lane on the calling thread. */
 void tdict_lane_resume(tdict_lane *lane);
-/* Waits for all copies on the stream, including copies without a flight. Errors: TDICT_EDEVICE. */
+/* Waits for all copies on the stream, including copies without a flight. */
 tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err);
-/* Waits for all flights. Errors: TDICT_EDEVICE. */
+/* Waits for all flights. */
 tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err);
 
 #endif

@@ -43,7 +43,7 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
 void tdict_ring_destroy(tdict_ring *ring); /* call after all slots were returned; waits for their copies */
 /* Takes a slot that no copy uses, if more than keep_free such slots exist. Otherwise sets *out to NULL. If `wait` is
  * true and no slot can be taken, first waits up to two milliseconds for a slot. A caller that waits must hold no slot,
- * and calls again unless its transfer has failed. Errors: TDICT_EDEVICE. */
+ * and calls again unless its transfer has failed. Errors: TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err);
 /* Returns a slot to the ring. `busy` is true if a copy may still use the slot's bytes. The slot's event must then have
  * been recorded after that copy. */

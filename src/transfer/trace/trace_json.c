@@ -1,7 +1,6 @@
 /* Writes a recording as a timeline in Chrome's "Trace Event Format", which Perfetto reads, too. Times are microseconds
- * since the recording began. The struct writer lives for one call.
- * Leaves out slices that are not complete, because another thread may still write them.
- * Thread rule: see trace.h. */
+ * since the recording began. The struct writer lives for one call. Slices that are not complete are left out, because
+ * another thread may still write these slices. Thread rule: see trace.h. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,0 +1,59 @@
+/* Writes directories so that a reader never sees half a directory. The caller owns the structs. Thread rule: used by one
+ * thread at a time.
+ *
+ * A new directory is created under a temporary name beside its final name. Its files are written with the functions of
+ * output.h. tdict_output_folder_replace() then exchanges the new directory with the old one by one system call, and
+ * removes the old one. If a process is killed, a directory with a temporary name can stay.
+ *
+ *     tdict_output_folder new;
+ *     tdict_output_folder_create(&new, &options, err);
+ *     tdict_output_create(&file, &new.root, "a.memmap", err);        write and close the file
+ *     tdict_output_folder_enter(&new.root, "child", &child, err);    write files, tdict_output_folder_leave(&child, err)
+ *     on success: tdict_output_folder_replace(&new, err); on failure: tdict_output_folder_discard(&new) */
+#ifndef TDICT_IO_OUTPUT_FOLDER_H
+#define TDICT_IO_OUTPUT_FOLDER_H
+
+#include "io/output.h"
+
+enum { TDICT_FOLDER_PATH_BYTES = 4096 };
+
+typedef struct tdict_output_folder_options {
+  const char *what, *path; /* the name of the public call, and the path that the program gave; borrowed */
+  /* The name of a file that each directory of the format has, for example "meta.json". An existing directory is
+   * replaced only if the directory is empty or has a regular file with this name. */
+  const char *mark;
+  bool allows_gap; /* see tdict_save_options */
+} tdict_output_folder_options;
+
+/* The address of the struct must not change, because `parent` points to `target`. */
+typedef struct tdict_output_folder {
+  tdict_folder root;   /* the new directory, in which the caller creates files. `path` is the path of the program */
+  tdict_folder parent; /* the folder of both directories */
+  mode_t old_mode;     /* permissions of the directory that is replaced */
+  bool replaces;       /* a directory has the final name already */
+  bool exchanges;      /* the file system can exchange two names */
+  char target[TDICT_FOLDER_PATH_BYTES]; /* the path without slashes at the end */
+  char name[TDICT_OUTPUT_NAME_BYTES];   /* the temporary name */
+} tdict_output_folder;
+
+/* Creates a new directory. Returns TDICT_EINVAL if the path has no name, TDICT_EFORMAT if the path names something that
+ * is no directory, or a directory with files but without `mark`. Returns TDICT_ENOTSUP if an old directory must be
+ * replaced, the file system cannot exchange names and allows_gap is false. Returns TDICT_EIO. */
+tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
+                                        tdict_error *err);
+/* Creates a directory in a new directory and opens it. `what` and `path` are those of `in`. Returns TDICT_EEXIST if the
+ * name exists, and TDICT_EIO. */
+tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err);
+/* Writes the names of the files of a directory to the disk and closes the directory. Returns TDICT_EIO. If another step
+ * has failed, call tdict_folder_close() instead. */
+tdict_status tdict_output_folder_leave(tdict_folder *folder, tdict_error *err);
+/* Gives the new directory its final name, and removes the directory that had the name. All files must be closed, and all
+ * directories below must be left. Symbolic links in the old directory are removed, and not followed. Releases `folder`
+ * also on failure. On failure, the old directory has its name, and the new directory is removed. There are two
+ * exceptions, in which the new directory is in place and the message says so: the old directory cannot be removed, or the
+ * parent folder cannot be flushed after a rename without an exchange. Returns TDICT_EIO. */
+tdict_status tdict_output_folder_replace(tdict_output_folder *folder, tdict_error *err);
+/* Closes and removes the new directory with all files. */
+void tdict_output_folder_discard(tdict_output_folder *folder);
+
+#endif
