@@ -1,56 +1,27 @@
 /* tdict-bench load: loads files to the device, and saves a tree, beside plain reads and writes. load_files.h makes the
- * files. The job owns the place, the files and the samples. Thread rule: one thread. */
+ * files, and load_save.c measures saves. The job owns the place, the files and the samples. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "load_files.h"
-#include "options.h"
-#include "table.h"
+#include "load.h"
 #include "tdict/io.h"
 
-enum { KEY_FOLDER = 512, KEY_WORK, KEY_DIVIDE, KEY_CONTEXTS, KEY_MAKE, WORKS = 5, COLD = 3, SAVE = 4 };
-static const char *const work_names[WORKS] = {"even", "mixed", "many", "cold", "save"};
-static const load_shape *const shapes[COLD] = {&load_even, &load_mixed, &load_many};
-static const int64_t save_bytes = INT64_C(4294967296), small_bytes = 4000000;
-
-typedef struct load_options {
-  common_options common;
-  const char *folder;
-  bool works[WORKS]; /* the works to measure */
-  bool makes;        /* --make: only writes the files */
-  int64_t divide;    /* 0: each file has at most about 4 MB */
-  int64_t contexts;
-} load_options;
-
-/* A row of the table. */
-typedef struct load_row {
-  char name[48];
-  bench_samples samples;
-} load_row;
+enum { KEY_FOLDER = 512, KEY_WORK, KEY_DIVIDE, KEY_CONTEXTS, KEY_MAKE };
 enum { FIRST, STEADY, OPEN, LINE, FILE_ROWS }; /* the rows of a file */
-enum { WAYS = 3 };
-enum { LIBRARY, DIRECT, BUFFERED };     /* the rows of cold reads */
-enum { SAVED, WRITTEN, SAVE_ROWS = 2 }; /* the rows of saves */
+enum { LIBRARY, DIRECT, BUFFERED, COLD_ROWS }; /* the rows of cold reads */
+static const char *const work_names[LOAD_WORKS] = {"even", "mixed", "many", "cold", "save"};
+static const load_shape *const shapes[LOAD_COLD] = {&load_even, &load_mixed, &load_many};
+static const int64_t small_bytes = 4000000;
 
-typedef struct load_job {
-  load_options options;
-  bench_place place;
-  bench_sink sink;
-  json_t *rows;
-  uint64_t verified_bytes;
-  int verified_files;
-  double left; /* largest part of the file that was in the page cache before a cold read; -1: unknown */
-} load_job;
-
-static bool open_context(load_job *job) {
+bool load_open_context(load_job *job) {
   job->place = (bench_place){.bare = true};
   return place_open(&job->place, job->options.common.device);
 }
 
-static bool open_rows(load_row *rows, int count, int capacity, const char *const *names, const char *work) {
+bool load_open_rows(load_row *rows, int count, int capacity, const char *const *names, const char *work) {
   bool good = true;
   memset(rows, 0, (size_t)count * sizeof *rows);
   for (int i = 0; i < count; i++) {
@@ -61,7 +32,7 @@ static bool open_rows(load_row *rows, int count, int capacity, const char *const
   return good;
 }
 
-static void close_rows(load_row *rows, int count) {
+void load_close_rows(load_row *rows, int count) {
   for (int i = 0; i < count; i++) bench_samples_free(&rows[i].samples);
 }
 
@@ -70,9 +41,7 @@ static double rate_of(const load_row *row, uint64_t bytes) {
   return seconds > 0 ? (double)bytes / seconds : 0;
 }
 
-/* Prints a row and adds it to the record. `line`: NULL if the row is not compared with the line. `more`: further
- * results or NULL; the record takes the reference. */
-static void put_row(load_job *job, const load_row *row, uint64_t bytes, const bench_samples *line, json_t *more) {
+void load_put_row(load_job *job, const load_row *row, uint64_t bytes, const bench_samples *line, json_t *more) {
   static const bench_samples none = {NULL, 0, 0};
   const double rate = rate_of(row, bytes), line_seconds = line ? bench_samples_median(line) : 0;
   const table_row t = {row->name, &row->samples, &none, line ? line : &none, bytes, job->place.line_bytes, true};
@@ -195,7 +164,7 @@ static int measure_first(load_job *job, const load_file *f, load_row *row, json_
     tdict_tree *result = NULL;
     if (i > 0) place_close(&job->place);
     bench_progress("%s: context %" PRId64 " of %" PRId64, f->shape->name, i + 1, job->options.contexts);
-    if (!open_context(job)) return BENCH_FAILED;
+    if (!load_open_context(job)) return BENCH_FAILED;
     load_memory_begin(&m);
     if (!load_once(job, f, &seconds, &stats, &result)) return BENCH_FAILED;
     load_memory_end(&m);
@@ -254,20 +223,20 @@ static int measure_warm(load_job *job, const load_file *f) {
   load_row rows[FILE_ROWS];
   json_t *first = NULL, *steady = NULL;
   const int capacity = (int)(job->options.common.repeats + job->options.contexts);
-  int answer = open_rows(rows, FILE_ROWS, capacity, names, f->shape->name) ? BENCH_OK : BENCH_FAILED;
+  int answer = load_open_rows(rows, FILE_ROWS, capacity, names, f->shape->name) ? BENCH_OK : BENCH_FAILED;
   if (answer == BENCH_OK) answer = measure_first(job, f, &rows[FIRST], &first);
   if (answer == BENCH_OK && !measure_steady(job, f, rows, &steady)) answer = BENCH_FAILED;
   if (answer == BENCH_OK) {
     const uint64_t bytes = load_file_bytes(f) - f->data_begin;
-    put_row(job, &rows[FIRST], bytes, &rows[LINE].samples, first);
-    put_row(job, &rows[STEADY], bytes, &rows[LINE].samples, steady);
-    put_row(job, &rows[OPEN], 0, NULL, NULL);
-    put_row(job, &rows[LINE], job->place.line_bytes, NULL, NULL);
+    load_put_row(job, &rows[FIRST], bytes, &rows[LINE].samples, first);
+    load_put_row(job, &rows[STEADY], bytes, &rows[LINE].samples, steady);
+    load_put_row(job, &rows[OPEN], 0, NULL, NULL);
+    load_put_row(job, &rows[LINE], job->place.line_bytes, NULL, NULL);
   } else {
     json_decref(first);
     json_decref(steady);
   }
-  close_rows(rows, FILE_ROWS);
+  load_close_rows(rows, FILE_ROWS);
   return answer;
 }
 
@@ -289,7 +258,7 @@ static bool read_cold(load_job *job, const load_file *f, load_row *row, int way)
   return true;
 }
 
-static void print_cold(const load_job *job, const load_row rows[WAYS], uint64_t bytes) {
+static void print_cold(const load_job *job, const load_row rows[COLD_ROWS], uint64_t bytes) {
   const double direct = rate_of(&rows[DIRECT], bytes), buffered = rate_of(&rows[BUFFERED], bytes);
   const double best = direct > buffered ? direct : buffered;
   if (best > 0) printf("  cold: %.2f of the best plain reader; of the file, ", rate_of(&rows[LIBRARY], bytes) / best);
@@ -300,32 +269,32 @@ static void print_cold(const load_job *job, const load_row rows[WAYS], uint64_t 
 }
 
 static int measure_cold(load_job *job, const load_file *f) {
-  static const char *const names[WAYS] = {"tdict", "direct reads", "buffered reads"};
-  load_row rows[WAYS];
+  static const char *const names[COLD_ROWS] = {"tdict", "direct reads", "buffered reads"};
+  load_row rows[COLD_ROWS];
   const int rounds = (int)(job->options.common.repeats + 1) / 2;
   if (load_is_tmpfs(job->options.folder)) {
     printf("  cold: not measured, because %s is in memory\n", job->options.folder);
     return BENCH_OK;
   }
-  if (!job->place.context && !open_context(job)) return BENCH_FAILED;
-  bool good = open_rows(rows, WAYS, rounds, names, "cold");
-  for (int i = 0; i < rounds * WAYS && good; i++) {
-    const int way = (i / WAYS + i) % WAYS; /* the order changes from round to round */
-    bench_progress("cold: round %d of %d, %s", i / WAYS + 1, rounds, names[way]);
+  if (!job->place.context && !load_open_context(job)) return BENCH_FAILED;
+  bool good = load_open_rows(rows, COLD_ROWS, rounds, names, "cold");
+  for (int i = 0; i < rounds * COLD_ROWS && good; i++) {
+    const int way = (i / COLD_ROWS + i) % COLD_ROWS; /* the order changes from round to round */
+    bench_progress("cold: round %d of %d, %s", i / COLD_ROWS + 1, rounds, names[way]);
     good = read_cold(job, f, &rows[way], way);
   }
   bench_progress_end();
   const uint64_t bytes = load_file_bytes(f) - f->data_begin;
-  for (int i = 0; i < WAYS && good; i++)
-    put_row(job, &rows[i], bytes, NULL, i == LIBRARY ? json_pack("{s:f}", "cached_part", job->left) : NULL);
+  for (int i = 0; i < COLD_ROWS && good; i++)
+    load_put_row(job, &rows[i], bytes, NULL, i == LIBRARY ? json_pack("{s:f}", "cached_part", job->left) : NULL);
   if (good) print_cold(job, rows, bytes);
-  close_rows(rows, WAYS);
+  load_close_rows(rows, COLD_ROWS);
   return good ? BENCH_OK : BENCH_FAILED;
 }
 
 static int run_file(load_job *job, int work) {
   load_file f;
-  const bool is_cold = work == 0 && job->options.works[COLD];
+  const bool is_cold = work == 0 && job->options.works[LOAD_COLD];
   if (!load_file_plan(&f, shapes[work], job->options.folder, job->options.divide)) return BENCH_FAILED;
   int answer = load_file_provide(&f) ? BENCH_OK : BENCH_FAILED;
   bench_progress_end();
@@ -338,100 +307,11 @@ static int run_file(load_job *job, int work) {
   return answer;
 }
 
-/* --- saves --- */
-
-typedef struct save_state {
-  check_source source;
-  tdict_tree *tree; /* on the device */
-  char path[512], plain[512];
-} save_state;
-
-static bool open_save(load_job *job, save_state *s) {
-  tdict_error err;
-  const int64_t leaf = ((int64_t)32 << 20) / job->options.divide & ~INT64_C(7);
-  const check_group group = {save_bytes >> 25, (size_t)(leaf < 8 ? 8 : leaf)};
-  snprintf(s->path, sizeof s->path, "%.480s/tdict-load-saved.safetensors", job->options.folder);
-  snprintf(s->plain, sizeof s->plain, "%.480s/tdict-load-plain", job->options.folder);
-  if (!open_context(job) || !place_furnish(&job->place) || !check_source_make(&s->source, &group, 1, NULL))
-    return false;
-  check_source_seed(&s->source, 5);
-  tdict_tree *source = s->source.tree;
-  if (tdict_to_device(job->place.context, source, job->place.device, NULL, &s->tree, &err) == TDICT_OK) return true;
-  bench_print_status("the tree to save", &err);
-  return false;
-}
-
-static bool save_once(load_job *job, save_state *s, bench_samples *samples) {
-  tdict_error err;
-  (void)unlink(s->path); /* freeing the pages of an old file would add to the time */
-  const double begin = bench_now();
-  if (tdict_save(job->place.context, s->path, s->tree, NULL, &err) != TDICT_OK) {
-    bench_print_status("save", &err);
-    return false;
-  }
-  bench_samples_add(samples, bench_now() - begin);
-  return true;
-}
-
-static bool write_once(save_state *s, bench_samples *samples) {
-  double seconds;
-  (void)unlink(s->plain);
-  if (!load_write_plain(s->plain, s->source.data, s->source.leaves, s->source.bytes[0], &seconds)) return false;
-  bench_samples_add(samples, seconds);
-  (void)unlink(s->plain);
-  return true;
-}
-
-/* Loads the saved file and compares all bytes with the source. Other rows verify loads independently of the library. */
-static int verify_save(load_job *job, save_state *s) {
-  tdict_error err;
-  tdict_tree *back = NULL;
-  const check_poison none = {0, 0};
-  size_t poisoned = 0;
-  if (tdict_load(job->place.context, s->path, job->place.device, NULL, &back, &err) != TDICT_OK) {
-    bench_print_status("the saved file", &err);
-    return BENCH_DIFFERS;
-  }
-  int answer = check_result(&job->place.check, &s->source, back, &none, &poisoned);
-  tdict_release(back);
-  if (answer != BENCH_OK) return answer;
-  job->verified_bytes += s->source.total_bytes;
-  job->verified_files++;
-  return answer;
-}
-
-static int run_save(load_job *job) {
-  static const char *const names[SAVE_ROWS] = {"tdict", "plain write"};
-  static save_state s;
-  load_row rows[SAVE_ROWS];
-  const int64_t repeats = job->options.common.repeats;
-  memset(&s, 0, sizeof s);
-  bool good = open_rows(rows, SAVE_ROWS, (int)repeats, names, "save") && open_save(job, &s);
-  for (int64_t i = 0; i < repeats && good; i++) {
-    bench_progress("save: repetition %" PRId64 " of %" PRId64, i + 1, repeats);
-    if (i % 2) good = save_once(job, &s, &rows[SAVED].samples) && write_once(&s, &rows[WRITTEN].samples);
-    if (i % 2 == 0) good = write_once(&s, &rows[WRITTEN].samples) && save_once(job, &s, &rows[SAVED].samples);
-  }
-  int answer = good ? verify_save(job, &s) : BENCH_FAILED;
-  bench_progress_end();
-  for (int i = 0; i < SAVE_ROWS && answer == BENCH_OK; i++) put_row(job, &rows[i], s.source.total_bytes, NULL, NULL);
-  if (answer == BENCH_OK)
-    printf("  save: %.2f of the rate of the plain write\n",
-           bench_samples_median(&rows[WRITTEN].samples) / bench_samples_median(&rows[SAVED].samples));
-  (void)unlink(s.path);
-  (void)unlink(s.plain);
-  tdict_release(s.tree);
-  check_source_free(&s.source);
-  close_rows(rows, SAVE_ROWS);
-  if (job->place.context) place_close(&job->place);
-  return answer;
-}
-
 /* --- the scenario --- */
 
 static int print_head(load_job *job, json_t *record) {
   char what[64];
-  if (!open_context(job)) return BENCH_FAILED;
+  if (!load_open_context(job)) return BENCH_FAILED;
   const load_options *o = &job->options;
   if (o->divide == 0 && !o->common.small && (o->common.full || place_is_gpu(&job->place))) job->options.divide = 1;
   snprintf(what, sizeof what, "files in %.40s", load_is_tmpfs(o->folder) ? "a tmpfs" : "a disk's file system");
@@ -452,13 +332,13 @@ static int64_t divide_for(const load_options *o, int64_t total_bytes) {
 static int run_works(load_job *job) {
   int answer = BENCH_OK;
   const load_options asked = job->options;
-  for (int w = 0; w < COLD && answer == BENCH_OK; w++) {
-    if (!asked.works[w] && !(w == 0 && asked.works[COLD])) continue;
+  for (int w = 0; w < LOAD_COLD && answer == BENCH_OK; w++) {
+    if (!asked.works[w] && !(w == 0 && asked.works[LOAD_COLD])) continue;
     job->options.divide = divide_for(&asked, shapes[w]->total_bytes);
     answer = run_file(job, w);
   }
-  job->options.divide = divide_for(&asked, save_bytes);
-  if (answer == BENCH_OK && asked.works[SAVE] && !asked.makes) answer = run_save(job);
+  job->options.divide = divide_for(&asked, load_save_bytes);
+  if (answer == BENCH_OK && asked.works[LOAD_SAVE] && !asked.makes) answer = load_run_save(job);
   job->options = asked;
   return answer;
 }
@@ -467,9 +347,9 @@ static void parse_works(load_options *o, const char *text, struct argp_state *st
   for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
     const size_t length = strcspn(at, ",");
     int w = 0;
-    while (w < WORKS && (strlen(work_names[w]) != length || strncmp(at, work_names[w], length) != 0)) w++;
-    if (w == WORKS) argp_error(state, "--work: '%.*s' is not even, mixed, many, cold or save", (int)length, at);
-    if (w < WORKS) o->works[w] = true;
+    while (w < LOAD_WORKS && (strlen(work_names[w]) != length || strncmp(at, work_names[w], length) != 0)) w++;
+    if (w == LOAD_WORKS) argp_error(state, "--work: '%.*s' is not even, mixed, many, cold or save", (int)length, at);
+    if (w < LOAD_WORKS) o->works[w] = true;
   }
 }
 
@@ -492,7 +372,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     o->makes = true;
     return 0;
   case ARGP_KEY_END:
-    for (int w = 0; w < WORKS; w++)
+    for (int w = 0; w < LOAD_WORKS; w++)
       if (o->works[w]) return 0;
     memset(o->works, 1, sizeof o->works);
     return 0;
