@@ -137,8 +137,8 @@ static int verify_result(load_job *job, const load_file *f, tdict_tree *result) 
  * allocated. */
 static int64_t host_bytes(const load_memory *m, const tdict_transfer_stats *stats, bool creates_ring) {
   const bool is_hidden = creates_ring && stats->pin_path == TDICT_PIN_DRIVER;
-  if (m->peak < 0) return -1;
-  return m->peak - m->before + (is_hidden ? (int64_t)tdict_context_options_default().staging_bytes : 0);
+  if (m->growth < 0) return -1;
+  return m->growth + (is_hidden ? (int64_t)tdict_context_options_default().staging_bytes : 0);
 }
 
 /* Prints the memory of a load, and returns a new object with it. */

@@ -342,9 +342,14 @@ void load_memory_begin(load_memory *m) {
   const bool is_reset = fd >= 0 && write(fd, "5", 1) == 1;
   if (fd >= 0) close(fd);
   m->before = is_reset ? read_status("VmRSS:") : -1;
-  m->peak = -1;
+  m->files_before = read_status("RssFile:");
+  m->growth = -1;
 }
 
+/* The kernel has a maximum of all pages together only. Pages of files stay mapped, so their growth is subtracted. */
 void load_memory_end(load_memory *m) {
-  if (m->before >= 0) m->peak = read_status("VmHWM:");
+  const int64_t peak = read_status("VmHWM:"), files = read_status("RssFile:") - m->files_before;
+  if (m->before < 0 || peak < 0) return;
+  m->growth = peak - m->before - (files > 0 ? files : 0);
+  if (m->growth < 0) m->growth = 0;
 }

@@ -52,9 +52,10 @@ bool load_read_plain(const char *path, bool direct, double *seconds);
 bool load_write_plain(const char *path, unsigned char *const *blocks, int64_t num_blocks, size_t block_bytes,
                       double *seconds);
 
-/* The host memory of the process. */
+/* The growth of the host memory of the process, without pages of mapped files, for example of the driver's libraries. */
 typedef struct load_memory {
-  int64_t before, peak; /* bytes; -1: unknown */
+  int64_t before, files_before;
+  int64_t growth; /* bytes from before to the maximum; -1: unknown */
 } load_memory;
 void load_memory_begin(load_memory *m); /* resets the kernel's maximum */
 void load_memory_end(load_memory *m);
