@@ -198,7 +198,16 @@ typedef enum tdict_file_format {
   TDICT_FORMAT_NPZ           /**< NumPy's zip file of arrays, without compression */
 } tdict_file_format;
 
-/** Options of tdict_save(). */
+/** Where tdict_save_async() keeps the copy of a tree, see tdict/saving.h. */
+typedef enum tdict_snapshot {
+  /** On the device if all tensors are on one device and the device has room, else in host memory (default). */
+  TDICT_SNAPSHOT_AUTO,
+  /** On the device. If the device has no room, the call returns #TDICT_ENOMEM. */
+  TDICT_SNAPSHOT_DEVICE,
+  TDICT_SNAPSHOT_HOST /**< in pinned host memory of the context */
+} tdict_snapshot;
+
+/** Options of tdict_save() and tdict_save_async(). */
 typedef struct tdict_save_options {
   size_t struct_size;
   /** Writes shards of at most this number of bytes of elements, and an index. A larger tensor has a shard of its own.
@@ -209,10 +218,12 @@ typedef struct tdict_save_options {
    *  false (default): writes the entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
-  /** Used if a MEMMAP directory replaces a directory on a file system that cannot exchange two names. If true, no
-   *  directory has the name for a moment. A process that is killed then leaves the old directory under a temporary
-   *  name. If false (default), the call returns #TDICT_ENOTSUP. */
+  /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such
+   *  a file system, no directory has the name for a moment. If the process is killed in this moment, the old directory
+   *  stays under a temporary name. false (default): on such a file system, the call returns #TDICT_ENOTSUP. */
   bool allows_gap;
+  const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call. NULL (default) */
+  int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;
@@ -241,8 +252,9 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *  from the old directory stay valid. A directory reserves the keys `shape`, `device` and `_type`. A consolidated file
  *  reserves the keys `cls`, `non_tensors`, `leaves`, `cls_metadata` and `size` of trees and columns, and keys of other
  *  leaves that begin with "<NJT".
- *  @param[in] context  Needed if a tensor is on a device. The call then first copies the whole tree to host memory. May
- *                      be NULL for trees in host memory.
+ *  @param[in] context  Needed if a tensor is on a device. Threads of the context write large pieces of the tensors in
+ *                      parallel. The bytes of device tensors go through the staging ring, and need no other host
+ *                      memory. NULL is allowed for trees in host memory: the calling thread then writes.
  *  @param[in] tree     Borrowed for the call. The call waits for transfers that write the tensors.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EIO a system call failed, err->path is @p path and err->native is the errno (for example
@@ -254,7 +266,7 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *          tensor is on a device, or a transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM.
  *          If the folder could not be flushed after the rename, the call returns #TDICT_EIO and the new file is in
  *          place.
- *  @note Cost: one write of all elements, on the calling thread. */
+ *  @note Cost: one write of all elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);
 

@@ -12,7 +12,8 @@
 
 #include "base/error.h"
 
-enum { MOST_BYTES = 1 << 30, MOST_TRIES = 100, MOST_NAME = 200 };
+/* MOST_BYTES: of one write, so that a save can be cancelled soon */
+enum { MOST_BYTES = 64 << 20, MOST_TRIES = 100, MOST_NAME = 200 };
 
 tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, const char *verb, int code,
                                tdict_error *err) {
@@ -116,17 +117,32 @@ tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, 
   return tdict_error_at(err, TDICT_EEXIST, folder->path);
 }
 
-tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err) {
+tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err) {
+  if (!folder->is_cancelled || !atomic_load_explicit(folder->is_cancelled, memory_order_relaxed)) return TDICT_OK;
+  tdict_fail(err, TDICT_ECANCELLED, "%s: cancelled", folder->what);
+  return tdict_error_at(err, TDICT_ECANCELLED, folder->path);
+}
+
+tdict_status tdict_output_write_at(const tdict_output *out, uint64_t offset, const void *data, size_t bytes,
+                                   tdict_error *err) {
   const char *from = data;
   while (bytes) {
-    ssize_t count = pwrite(out->fd, from, bytes < MOST_BYTES ? bytes : MOST_BYTES, (off_t)out->offset);
+    tdict_status status = tdict_folder_check_cancelled(out->folder, err);
+    if (status != TDICT_OK) return status;
+    ssize_t count = pwrite(out->fd, from, bytes < MOST_BYTES ? bytes : MOST_BYTES, (off_t)offset);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return fail_io(out->folder, "written", count ? errno : ENOSPC, err);
     from += count;
     bytes -= (size_t)count;
-    out->offset += (uint64_t)count;
+    offset += (uint64_t)count;
   }
   return TDICT_OK;
+}
+
+tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err) {
+  tdict_status status = tdict_output_write_at(out, out->offset, data, bytes, err);
+  if (status == TDICT_OK) out->offset += bytes;
+  return status;
 }
 
 tdict_status tdict_output_close(tdict_output *out, tdict_error *err) {
@@ -148,6 +164,11 @@ void tdict_output_discard(tdict_output *out) {
 
 tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error *err) {
   const tdict_folder *folder = out->folder;
+  tdict_status status = tdict_folder_check_cancelled(folder, err);
+  if (status != TDICT_OK) {
+    tdict_output_discard(out);
+    return status;
+  }
   if (renameat(folder->fd, out->name, folder->fd, folder->name) != 0) {
     const int code = errno;
     tdict_output_discard(out);

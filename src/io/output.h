@@ -7,9 +7,12 @@
 #ifndef TDICT_IO_OUTPUT_H
 #define TDICT_IO_OUTPUT_H
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "tdict/io.h"
+
+struct tdict_save_request;
 
 /* The folder of a file that is to be written. */
 typedef struct tdict_folder {
@@ -17,6 +20,9 @@ typedef struct tdict_folder {
   const char *name;        /* the last part of the path; borrowed */
   int fd;
   mode_t mode; /* permissions of an existing regular file at the path; 0: no such file */
+  /* relaxed; borrowed. If the value becomes true, functions that write or rename return TDICT_ECANCELLED. NULL: the save
+   * cannot be cancelled. tdict_folder_open() sets NULL */
+  const _Atomic(bool) *is_cancelled;
 } tdict_folder;
 /* Opens the folder of a path. Returns TDICT_EINVAL if the path ends with a slash or is empty, TDICT_EFORMAT if the path
  * names something that is neither a regular file nor a symbolic link, and TDICT_EIO. */
@@ -43,19 +49,38 @@ typedef struct tdict_output {
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err);
 /* Creates a file with this name. If a file has the name, returns TDICT_EEXIST. Returns TDICT_EIO. */
 tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, const char *name, tdict_error *err);
-/* Appends bytes. Returns TDICT_EIO with the errno, for example if the disk is full. */
+/* Appends bytes. Returns TDICT_EIO with the errno, for example if the disk is full, or TDICT_ECANCELLED. */
 tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err);
+/* Writes bytes at `offset` like tdict_output_write(). Several threads may call this function for one file. */
+tdict_status tdict_output_write_at(const tdict_output *out, uint64_t offset, const void *data, size_t bytes,
+                                   tdict_error *err);
 /* Appends the elements of a host tensor in C order. `name` names the tensor in messages. Returns TDICT_EINVAL if a
  * transfer into the tensor failed, TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_output_write_tensor(tdict_output *out, const tdict_tensor *tensor, const char *name,
                                        tdict_error *err);
+/* A tensor and its place in a file. */
+typedef struct tdict_output_part {
+  const tdict_tensor *tensor; /* on any device; borrowed */
+  const char *name;           /* for messages; borrowed */
+  uint64_t offset;            /* of the first element in the file */
+} tdict_output_part;
+/* Writes the elements of tensors in C order. Continues at the end of the last part. Threads of request->context copy
+ * device tensors into the staging ring and write the slots in parallel, so a tensor needs no other host memory. Without
+ * a context, the calling thread writes, and all tensors must be in host memory. Returns the errors of
+ * tdict_output_write_tensor() and of transfers. */
+tdict_status tdict_output_write_parts(tdict_output *out, const struct tdict_save_request *request,
+                                      const tdict_output_part *parts, size_t count, tdict_error *err);
 /* Waits until the bytes are on the disk, and closes the file. Returns TDICT_EIO. */
 tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
 /* Closes and removes the file. */
 void tdict_output_discard(tdict_output *out);
-/* Renames a closed file to folder->name, and waits until the new name is on the disk. Returns TDICT_EIO. If the rename
- * fails, removes the file. Sets *is_named to true if the rename succeeded, also if the call then fails. */
+/* Renames a closed file to folder->name, and waits until the new name is on the disk. Returns TDICT_EIO or
+ * TDICT_ECANCELLED. If the rename
+ * fails or the save was cancelled, removes the file. Sets *is_named to true if the rename succeeded, also if the call then
+ * fails. */
 tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error *err);
+/* Returns TDICT_ECANCELLED if the save was cancelled. */
+tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err);
 /* Writes a temporary name, ".NAME.<16 digits>.tmp", for a file beside the file `base`. */
 void tdict_output_name_temporary(char name[TDICT_OUTPUT_NAME_BYTES], const char *base);
 /* Writes a new file with `write`, and gives the file the name `path`. On failure, an old file at the path is unchanged,

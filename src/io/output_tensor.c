@@ -1,9 +1,13 @@
-/* Writes the elements of tensors to new files. See output.h for ownership and threads. */
+/* Writes the elements of tensors to new files: on the calling thread, or as a transfer into a sink, which is a storage
+ * over the file. See output.h for ownership and threads. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "io/contents.h"
 #include "io/output.h"
+#include "io/request.h"
+#include "tdict/transfer.h"
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
@@ -49,4 +53,80 @@ tdict_status tdict_output_write_tensor(tdict_output *to, const tdict_tensor *ten
   tdict_status status = write_strided(tensor, data, to, buffer, err);
   free(buffer);
   return status;
+}
+
+/* A file as a sink. */
+typedef struct file_sink {
+  const tdict_output *to;
+  _Atomic(bool) has_failed; /* relaxed: the end of the transfer makes the store visible */
+} file_sink;
+
+static tdict_status write_bytes(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err) {
+  file_sink *sink = user;
+  tdict_status status = tdict_output_write_at(sink->to, offset, src, bytes, err);
+  if (status != TDICT_OK) atomic_store_explicit(&sink->has_failed, true, memory_order_relaxed);
+  return status;
+}
+
+/* Adds a tensor to the source, and a tensor over the file to the destination. Numbers are the keys. */
+static tdict_status add_pair(const tdict_output_part *part, size_t number, tdict_storage *file, tdict_tree *src,
+                             tdict_tree *dst, tdict_error *err) {
+  const tdict_tensor *t = part->tensor;
+  const tdict_tensor_desc layout = {.dtype = t->dtype, .ndim = t->ndim, .shape = t->dims};
+  tdict_tensor *place = NULL;
+  char key[24];
+  snprintf(key, sizeof key, "%zu", number);
+  tdict_status status = tdict_tensor_unloaded(file, &layout, (size_t)part->offset, &place, err);
+  if (status == TDICT_OK) status = tdict_set(dst, key, place, err);
+  if (status == TDICT_OK) status = tdict_set(src, key, (tdict_tensor *)(uintptr_t)t, err);
+  tdict_tensor_release(place);
+  return status;
+}
+
+/* Writes all parts by one transfer. */
+static tdict_status transfer_parts(tdict_storage *file, const tdict_save_request *request,
+                                   const tdict_output_part *parts, size_t count, tdict_error *err) {
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_tree *src = NULL, *dst = NULL;
+  tdict_status status = tdict_create(0, NULL, &src, err);
+  if (status == TDICT_OK) status = tdict_create(0, NULL, &dst, err);
+  for (size_t i = 0; i < count && status == TDICT_OK; i++)
+    if (parts[i].tensor->numel) status = add_pair(&parts[i], i, file, src, dst, err);
+  o.num_threads = request->num_threads;
+  o.after = request->options->after;
+  if (status == TDICT_OK) status = tdict_transfer_into(request->context, dst, src, &o, err);
+  tdict_release(src);
+  tdict_release(dst);
+  return status;
+}
+
+/* Sets the path of an error: the file if a write failed, else the name of the tensor whose key the transfer named. */
+static tdict_status explain(const tdict_output *to, const file_sink *sink, const tdict_output_part *parts, size_t count,
+                            const tdict_error *why, tdict_error *err) {
+  const size_t number = strtoul(why->path, NULL, 10);
+  if (err) *err = *why;
+  if (atomic_load_explicit(&sink->has_failed, memory_order_relaxed))
+    tdict_error_at(err, TDICT_OK, to->folder->path);
+  else if (why->path[0] && number < count)
+    tdict_error_at(err, TDICT_OK, parts[number].name);
+  return (tdict_status)why->status;
+}
+
+tdict_status tdict_output_write_parts(tdict_output *out, const tdict_save_request *request,
+                                      const tdict_output_part *parts, size_t count, tdict_error *err) {
+  file_sink sink = {.to = out};
+  tdict_storage *file = NULL;
+  tdict_error why = {0};
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK && !request->context; i++) {
+    out->offset = parts[i].offset;
+    status = tdict_output_write_tensor(out, parts[i].tensor, parts[i].name, err);
+  }
+  if (!count || !request->context) return status;
+  out->offset = parts[count - 1].offset + tdict_tensor_nbytes(parts[count - 1].tensor);
+  status =
+      tdict_storage_create_sink(&(tdict_storage_writer){write_bytes, NULL, &sink}, (size_t)out->offset, &file, &why);
+  if (status == TDICT_OK) status = transfer_parts(file, request, parts, count, &why);
+  tdict_storage_release(file);
+  return status == TDICT_OK ? status : explain(out, &sink, parts, count, &why, err);
 }

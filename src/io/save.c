@@ -1,5 +1,4 @@
-/* Implements tdict_save(): brings the tree to host memory, and calls the writer of the format. Owns nothing.
- * Thread-safe. */
+/* Implements tdict_save(): calls the writer of the format. Owns nothing. Thread-safe. */
 #include "io/request.h"
 
 #include <string.h>
@@ -10,33 +9,70 @@
 #include "io/safetensors/safetensors.h"
 #include "io/tensordict/archive.h"
 #include "io/tensordict/tensordict.h"
+#include "ops/visit.h"
 #include "tdict/ragged.h"
 #include "tdict/transfer.h"
 #include "tdict/unbatched.h"
 
-/* Stops at the first tensor that is not in host memory. */
-static tdict_status find_device(void *user, const tdict_entry *entry, tdict_error *err) {
-  bool *is_on_device = user;
-  if (entry->tensor && !tdict_device_equal(tdict_tensor_device(entry->tensor), tdict_cpu())) *is_on_device = true;
+/* Notes where a tensor is. */
+static tdict_status note_place(void *user, const tdict_entry *entry, tdict_error *err) {
+  tdict_save_places *places = user;
+  if (entry->tensor) {
+    const tdict_device device = tdict_tensor_device(entry->tensor);
+    if (!places->num_tensors++) places->device = device;
+    places->has_device |= device.type != TDICT_DEVICE_CPU;
+    places->is_mixed |= !tdict_device_equal(device, places->device);
+  }
   if (entry->type != tdict_unbatched_type() && entry->type != tdict_ragged_type()) return TDICT_OK;
   tdict_tree *flat = NULL;
   tdict_status status = entry->type->flatten(entry->object, &flat, err);
-  if (status == TDICT_OK) status = tdict_walk(flat, find_device, user, err);
+  if (status == TDICT_OK) status = tdict_walk(flat, note_place, user, err);
   tdict_release(flat);
   return status;
 }
 
+tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *out, tdict_error *err) {
+  *out = (tdict_save_places){.num_tensors = 0};
+  return tdict_walk(tree, note_place, out, err);
+}
+
 tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
                                   tdict_error *err) {
-  bool is_on_device = false;
-  tdict_status status = tdict_walk(tree, find_device, &is_on_device, err);
+  tdict_save_places places;
+  tdict_status status = tdict_save_find_places(tree, &places, err);
   if (status != TDICT_OK) return status;
-  if (!is_on_device) {
-    *out = tdict_retain(tree);
-    return TDICT_OK;
-  }
-  if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", what);
-  return tdict_to_device(context, tree, tdict_cpu(), NULL, out, err);
+  if (places.has_device && !context)
+    return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", what);
+  if (places.has_device) return tdict_to_device(context, tree, tdict_cpu(), NULL, out, err);
+  *out = tdict_retain(tree);
+  return TDICT_OK;
+}
+
+/* Returns true if the writer of the format can write tensors on devices. */
+static bool writes_devices(int32_t format) { return format == TDICT_FORMAT_SAFETENSORS; }
+
+/* Sets request->tree to a new reference: the tree itself, or a copy in host memory if the writer needs one. Sets
+ * request->context to NULL if the calling thread must write. */
+static tdict_status prepare_tree(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
+                                 tdict_error *err) {
+  tdict_save_places places;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_tree *host = NULL;
+  tdict_status status = tdict_save_find_places(tree, &places, err);
+  const bool is_on_device = places.has_device;
+  o.after = request->options->after;
+  if (status != TDICT_OK) return status;
+  if (is_on_device && !context)
+    return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", request->what);
+  if (is_on_device && !writes_devices(request->options->format))
+    status = tdict_to_device(context, tree, tdict_cpu(), &o, &host, err);
+  else
+    host = tdict_retain(tree);
+  /* In a forked process, the threads of the context do not exist. */
+  const bool has_threads = context && tdict_context_pool(context);
+  request->tree = host;
+  request->context = has_threads || is_on_device ? context : NULL;
+  return status;
 }
 
 /* Returns the format of the end of a path. */
@@ -77,18 +113,30 @@ static tdict_status write_tree(const tdict_save_request *request, tdict_error *e
   }
 }
 
+tdict_status tdict_save_request_run(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
+                                    tdict_error *err) {
+  tdict_status status = prepare_tree(request, context, tree, err);
+  if (status != TDICT_OK) return status;
+  status = write_tree(request, err);
+  tdict_release((tdict_tree *)(uintptr_t)request->tree);
+  return status;
+}
+
+tdict_status tdict_save_read_options(const char *what, const char *path, const tdict_tree *tree,
+                                     const tdict_save_options *options, tdict_save_options *out, tdict_error *err) {
+  *out = tdict_save_options_default();
+  if (!path || !tree) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "tree" : "path");
+  tdict_status status = tdict_options_read(out, sizeof *out, options, "save_options", err);
+  if (status == TDICT_OK && (out->snapshot < TDICT_SNAPSHOT_AUTO || out->snapshot > TDICT_SNAPSHOT_HOST))
+    return tdict_fail(err, TDICT_EINVAL, "%s: snapshot is %d, wanted a tdict_snapshot", what, (int)out->snapshot);
+  if (status == TDICT_OK && out->format == TDICT_FORMAT_AUTO) out->format = format_of_path(path);
+  return status;
+}
+
 tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                         const tdict_save_options *options, tdict_error *err) {
-  static const char what[] = "save";
-  tdict_save_options o = tdict_save_options_default();
-  tdict_tree *host = NULL;
-  if (!path || !tree) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "tree" : "path");
-  tdict_status status = tdict_options_read(&o, sizeof o, options, "save_options", err);
-  if (o.format == TDICT_FORMAT_AUTO) o.format = format_of_path(path);
-  if (status == TDICT_OK) status = tdict_save_host_tree(what, context, tree, &host, err);
-  if (status != TDICT_OK) return status;
-  const tdict_save_request request = {what, path, host, &o};
-  status = write_tree(&request, err);
-  tdict_release(host);
-  return status;
+  tdict_save_options o;
+  tdict_save_request request = {.what = "save", .path = path, .options = &o, .num_threads = -1};
+  tdict_status status = tdict_save_read_options(request.what, path, tree, options, &o, err);
+  return status == TDICT_OK ? tdict_save_request_run(&request, context, tree, err) : status;
 }

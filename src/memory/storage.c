@@ -132,32 +132,59 @@ tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, u
   return TDICT_OK;
 }
 
+/* Creates a storage without memory. The caller sets the callbacks. */
+static tdict_status create_without_memory(size_t bytes, uint32_t flags, tdict_storage **out, tdict_error *err) {
+  if (bytes > SIZE_MAX / 2) return tdict_fail(err, TDICT_EOVERFLOW, "storage: %zu bytes do not fit 63 bits", bytes);
+  tdict_status status = tdict_storage_wrap(NULL, bytes, tdict_cpu(), flags | TDICT_STORAGE_UNLOADED, out, err);
+  if (status != TDICT_OK) return status;
+  (*out)->data = (void *)(UNLOADED_ADDRESS + (uintptr_t)*out);
+  atomic_init(&(*out)->lost, true);
+  return TDICT_OK;
+}
+
 tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
                                            tdict_error *err) {
-  tdict_storage *s;
-  if (bytes > SIZE_MAX / 2) return tdict_fail(err, TDICT_EOVERFLOW, "storage: %zu bytes do not fit 63 bits", bytes);
-  tdict_status status =
-      tdict_storage_wrap(NULL, bytes, tdict_cpu(), TDICT_STORAGE_READ_ONLY | TDICT_STORAGE_UNLOADED, &s, err);
+  tdict_status status = create_without_memory(bytes, TDICT_STORAGE_READ_ONLY, out, err);
   if (status != TDICT_OK) return status;
-  s->data = (void *)(UNLOADED_ADDRESS + (uintptr_t)s);
-  atomic_init(&s->lost, true);
-  s->read = reader->read;
-  s->release = reader->release;
-  s->user = reader->user;
-  *out = s;
+  (*out)->read = reader->read;
+  (*out)->release = reader->release;
+  (*out)->user = reader->user;
+  return TDICT_OK;
+}
+
+tdict_status tdict_storage_create_sink(const tdict_storage_writer *writer, size_t bytes, tdict_storage **out,
+                                       tdict_error *err) {
+  tdict_status status = create_without_memory(bytes, TDICT_STORAGE_SINK, out, err);
+  if (status != TDICT_OK) return status;
+  (*out)->write = writer->write;
+  (*out)->release = writer->release;
+  (*out)->user = writer->user;
   return TDICT_OK;
 }
 
 tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst, size_t bytes, tdict_error *err) {
   tdict_error own = {0};
   size_t done = 0;
-  TDICT_ASSERT(tdict_storage_is_unloaded(s) && offset <= s->bytes && bytes <= s->bytes - offset);
+  TDICT_ASSERT(tdict_storage_is_unloaded(s) && !tdict_storage_is_sink(s));
+  TDICT_ASSERT(offset <= s->bytes && bytes <= s->bytes - offset);
   tdict_status status = tdict_callback_status(s->read(s->user, offset, dst, bytes, &done, &own), "storage: read", &own);
   if (status == TDICT_OK && done == bytes) return status;
   if (status == TDICT_OK)
     status = tdict_fail(&own, TDICT_EIO, "storage: read %zu bytes at offset %zu, wanted %zu", done, offset, bytes);
   else if (!own.status) /* the callback returned an error, but did not describe the error */
     (void)!tdict_fail(&own, status, "storage: cannot read %zu bytes at offset %zu", bytes, offset);
+  if (err) *err = own;
+  return status;
+}
+
+tdict_status tdict_storage_write(const tdict_storage *s, size_t offset, const void *src, size_t bytes,
+                                 tdict_error *err) {
+  tdict_error own = {0};
+  TDICT_ASSERT(tdict_storage_is_sink(s) && offset <= s->bytes && bytes <= s->bytes - offset);
+  tdict_status status = tdict_callback_status(s->write(s->user, offset, src, bytes, &own), "storage: write", &own);
+  if (status == TDICT_OK) return status;
+  if (!own.status) /* the callback returned an error, but did not describe the error */
+    (void)!tdict_fail(&own, status, "storage: cannot write %zu bytes at offset %zu", bytes, offset);
   if (err) *err = own;
   return status;
 }
@@ -366,7 +393,7 @@ void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes) {
 
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes) {
   const tdict_extent all = tdict_extent_all(0, s->bytes);
-  if (!tdict_storage_has_lost(s)) return;
+  if (!tdict_storage_has_lost(s) || tdict_storage_is_unloaded(s)) return; /* the bytes of a sink stay unreadable */
   lock_uses(s);
   if (!bytes->layout && bytes->begin == 0 && bytes->end == s->bytes) {
     free_lost(s);

@@ -1,8 +1,8 @@
 /* A storage is a reference-counted range of bytes on a device. A storage frees its bytes when its last reference is
  * released. A storage keeps the fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer
  * into them failed, and nothing has written them since. The bytes of an *unloaded* storage are not in memory, but
- * elsewhere, such as in a file. Transfers read these bytes through a callback. Thread rule: every function is safe from
- * any thread. */
+ * elsewhere, such as in a file. Transfers read these bytes through a callback. A *sink* is an unloaded storage in the
+ * other direction: transfers write its bytes through a callback. Thread rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
@@ -17,6 +17,7 @@
 #define TDICT_STORAGE_ARENA 8u     /* leaf offsets are multiples of 256 bytes; the gaps between leaves are unused */
 #define TDICT_STORAGE_FOREIGN 16u  /* memory of the program; set by tdict_storage_wrap() */
 #define TDICT_STORAGE_UNLOADED 32u /* see tdict_storage_create_unloaded() */
+#define TDICT_STORAGE_SINK 64u     /* an unloaded storage that is written, see tdict_storage_create_sink() */
 
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
@@ -42,6 +43,16 @@ typedef struct tdict_storage_reader {
   void *user;
 } tdict_storage_reader;
 
+/* Writes the bytes of a sink. */
+typedef struct tdict_storage_writer {
+  /* Takes `bytes` bytes, which belong `offset` bytes after the start of the storage. Several threads may call `write` at
+   * the same time, in any order of offsets. A calling thread may hold a staging slot, so `write` must not wait for a
+   * transfer. */
+  tdict_status (*write)(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err);
+  void (*release)(void *user); /* as in tdict_storage_reader */
+  void *user;
+} tdict_storage_writer;
+
 struct tdict_storage {
   /* The fields that every transfer reads come first, in 64 adjacent bytes. A large tree can have one storage for each
    * leaf, and a cache miss costs more than all other work on a storage. */
@@ -60,6 +71,7 @@ struct tdict_storage {
     tdict_block block; /* the block from `memory`; for plain host memory its data is passed to free() */
     /* of an unloaded storage; called with `user` */
     tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
+    tdict_status (*write)(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err); /* of a sink */
   };
   void (*release)(void *user);
   void *user;
@@ -89,6 +101,15 @@ tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, u
  * fit 63 bits, and TDICT_ENOMEM if host memory is exhausted. After an error, the caller must release reader->user. */
 tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
                                            tdict_error *err);
+/* Creates a host storage whose bytes leave the process, for example to a file. Only transfers can write the bytes, and
+ * nothing can read the bytes, which always count as lost. Copies *writer. Fails like tdict_storage_create_unloaded(). */
+tdict_status tdict_storage_create_sink(const tdict_storage_writer *writer, size_t bytes, tdict_storage **out,
+                                       tdict_error *err);
+static inline bool tdict_storage_is_sink(const tdict_storage *s) { return s->flags & TDICT_STORAGE_SINK; }
+/* Passes bytes to the callback of a sink. The bytes must be inside the storage. Returns the error of the callback. */
+tdict_status tdict_storage_write(const tdict_storage *s, size_t offset, const void *src, size_t bytes,
+                                 tdict_error *err);
+/* Returns true for unloaded storages, including sinks. */
 static inline bool tdict_storage_is_unloaded(const tdict_storage *s) { return s->flags & TDICT_STORAGE_UNLOADED; }
 /* Reads bytes of an unloaded storage into `dst`. The bytes must be inside the storage. Returns the error of the
  * callback, or TDICT_EIO if the callback read another number of bytes. Returns TDICT_EHOOK if the callback returned a

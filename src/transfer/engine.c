@@ -52,6 +52,32 @@ void tdict_engine_destroy(tdict_engine *e) {
   free(e);
 }
 
+void tdict_engine_begin_job(tdict_engine *e, tdict_engine_job *job) {
+  tdict_engine_job **end = &e->jobs;
+  job->next = NULL;
+  pthread_mutex_lock(&e->lock);
+  while (*end) end = &(*end)->next;
+  *end = job;
+  e->num_live++;
+  pthread_mutex_unlock(&e->lock);
+}
+
+void tdict_engine_await_turn(tdict_engine *e, const tdict_engine_job *job) {
+  pthread_mutex_lock(&e->lock);
+  while (e->jobs != job) pthread_cond_wait(&e->idle, &e->lock);
+  pthread_mutex_unlock(&e->lock);
+}
+
+void tdict_engine_end_job(tdict_engine *e, tdict_engine_job *job) {
+  tdict_engine_job **at = &e->jobs;
+  pthread_mutex_lock(&e->lock);
+  while (*at != job) at = &(*at)->next;
+  *at = job->next;
+  e->num_live--;
+  pthread_cond_broadcast(&e->idle);
+  pthread_mutex_unlock(&e->lock);
+}
+
 #define MAX_SPARE_BYTES ((size_t)32 << 20) /* enough for about 350,000 leaves; a larger plan is freed */
 
 void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {

@@ -23,16 +23,22 @@ typedef struct tdict_engine_config {
   const tdict_tuning *tuning; /* copied; NULL: the engine uses the built-in table */
 } tdict_engine_config;
 
+/* Work of a layer above that uses the context on a thread of its own. tdict_engine_wait() waits for the end of jobs. */
+typedef struct tdict_engine_job {
+  struct tdict_engine_job *next;
+} tdict_engine_job;
+
 typedef struct tdict_engine {
   tdict_engine_config config;
   tdict_tuning tuning; /* a program that measures tables may change this field while no transfer starts or runs */
   size_t slot_bytes;   /* bytes of a slot in each ring */
   size_t num_slots;
   tdict_stream_kind best_stores; /* the result of tdict_stream_best() */
-  /* guards num_live and spare_plan, and the fields num_pending, dependents and finished of every transfer */
+  /* guards num_live, jobs and spare_plan, and the fields num_pending, dependents and finished of every transfer */
   pthread_mutex_t lock;
   pthread_cond_t idle;
-  int64_t num_live;
+  int64_t num_live;       /* transfers and jobs that have not ended */
+  tdict_engine_job *jobs; /* in the order of their begins */
   /* memory of an ended transfer's plan. Reusing this memory avoids page faults, which cost more than filling a plan */
   tdict_plan spare_plan;
   pthread_mutex_t ring_lock; /* guards: rings, num_rings. Held while a ring is created */
@@ -43,8 +49,14 @@ typedef struct tdict_engine {
 } tdict_engine;
 
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
-void tdict_engine_wait(tdict_engine *engine);    /* waits until all transfers that were started have ended */
+void tdict_engine_wait(tdict_engine *engine);    /* waits until all transfers and jobs have ended */
 void tdict_engine_destroy(tdict_engine *engine); /* call tdict_engine_wait() first; NULL is allowed */
+/* Adds a job. The caller keeps the struct until tdict_engine_end_job(). */
+void tdict_engine_begin_job(tdict_engine *engine, tdict_engine_job *job);
+/* Waits until all earlier jobs have ended. */
+void tdict_engine_await_turn(tdict_engine *engine, const tdict_engine_job *job);
+/* Ends a job. After this call, the program may destroy the context, so the job must not use the context any more. */
+void tdict_engine_end_job(tdict_engine *engine, tdict_engine_job *job);
 /* Returns the ring of a GPU, borrowed. The first call for a GPU creates the ring, and must be inside a scope of the
  * GPU. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);

@@ -27,7 +27,8 @@ static uint32_t find_lost_inside(const tdict_consolidated *whole) {
 /* Returns true if a transfer into the source failed. The bytes of an unloaded storage are never in memory, but a
  * transfer can read these bytes. */
 static bool is_lost_source(const tdict_tensor *src) {
-  return !tdict_storage_is_unloaded(src->storage) && tdict_tensor_is_lost(src);
+  const bool can_be_read = tdict_storage_is_unloaded(src->storage) && !tdict_storage_is_sink(src->storage);
+  return !can_be_read && tdict_tensor_is_lost(src);
 }
 /* Returns the number of the first leaf whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer
  * can still write the sources. */

@@ -109,6 +109,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
                                 .dst = s->start->dst,
                                 .want_pinned = s->want_pinned,
                                 .host_only = s->start->pin,
+                                .copies = s->start->copies,
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
                                 .borrows = s->start->caller_waits && !s->start->dst};

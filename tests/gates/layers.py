@@ -43,6 +43,7 @@ HEADERS = {
     "trace.h": "transfer",
     "transfer.h": "transfer",
     "io.h": "io",
+    "saving.h": "io",
     "dataset.h": "loader",
     "sampler.h": "loader",
     "loader.h": "loader",

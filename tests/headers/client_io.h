@@ -1,6 +1,38 @@
 /* The part of client.c that uses tdict/io.h, in builds with TDICT_IO. */
 #if WITH_IO
 #include "tdict/io.h"
+#include "tdict/saving.h"
+
+/* Saves in the background, with each kind of snapshot. */
+static void use_saving(const char *path, const tdict_tree *tree) {
+  const tdict_snapshot kinds[] = {TDICT_SNAPSHOT_AUTO, TDICT_SNAPSHOT_DEVICE, TDICT_SNAPSHOT_HOST};
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options options = tdict_context_options_default();
+  tdict_save_options save = tdict_save_options_default();
+  tdict_context *context = NULL;
+  tdict_tree *moved = NULL;
+  options.sim = &sim;
+  options.device = tdict_sim(0);
+  OK(tdict_context_create(&options, &context, &last_error));
+  OK(tdict_to_device(context, tree, tdict_sim(0), NULL, &moved, &last_error));
+  TRUE(!save.after && save.snapshot == TDICT_SNAPSHOT_AUTO && !save.allows_gap);
+  for (int i = 0; i < 3; i++) {
+    tdict_saving *saving = NULL;
+    tdict_stream stream;
+    save.snapshot = kinds[i];
+    OK(tdict_stream_create(context, tdict_sim(0), &stream, &last_error));
+    OK(tdict_save_async(context, path, moved, &save, &saving, &last_error));
+    OK(tdict_saving_wait_on_stream(saving, stream, &last_error));
+    OK(tdict_saving_wait_source(saving, &last_error));
+    OK(tdict_saving_wait(saving, &last_error));
+    TRUE(tdict_saving_is_done(saving));
+    tdict_saving_cancel(saving);
+    tdict_saving_release(saving);
+    tdict_stream_destroy(context, stream);
+  }
+  tdict_release(moved);
+  tdict_context_destroy(context);
+}
 
 static bool see_load(void *user, uint64_t done, uint64_t total) {
   *(uint64_t *)user = done;
@@ -93,6 +125,7 @@ static void use_io(void) {
   TRUE(tdict_has(back, "c.b"));
   tdict_release(back);
   use_load(path, &open_options);
+  use_saving(path, tree);
   tdict_release(tree);
   tdict_tensor_release(tensor);
   TRUE(remove(path) == 0);

@@ -85,7 +85,7 @@ int __wrap_close(int fd) {
 ssize_t __real_pwrite(int fd, const void *bytes, size_t count, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t offset) {
-  static int rounds;
+  static _Atomic(int) rounds;
   if (begin_call("pwrite")) return -1;
   if (writes_little && rounds++ % 2) {
     errno = EINTR;

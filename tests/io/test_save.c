@@ -14,15 +14,21 @@ static tdict_tree *open_tree(const char *path) {
 /* Every kind of leaf, odd keys, non-contiguous tensors, empty trees. "a\.b" beside "a" below "b" may collide. */
 CASE(save_returns_random_trees) {
   folder f = folder_create();
+  tdict_context_options with_sim = tdict_context_options_default();
+  tdict_context *c = NULL;
   int saved = 0;
+  with_sim.device = tdict_sim(0);
+  td_ok(tdict_context_create(&with_sim, &c, err));
   for (uint64_t seed = 0; seed < 400; seed++) {
     dice d = {seed};
     int64_t batch[2] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
-    tdict_tree *tree = random_tree(&d, (int)roll(&d, 3), batch, 0), *back = NULL;
+    tdict_tree *tree = random_tree(&d, (int)roll(&d, 3), batch, 0), *back = NULL, *there = NULL;
     tdict_save_options o = tdict_save_options_default();
     o.max_shard_bytes = seed % 3 == 2 ? 1 + roll(&d, 300) : 0;
     const char *path = in(&f, o.max_shard_bytes ? "t.safetensors.index.json" : "t.safetensors");
-    td_ok(tdict_save(NULL, path, tree, &o, err));
+    if (seed % 3 == 1) td_ok(tdict_to_device(c, tree, tdict_sim(0), NULL, &there, err));
+    td_ok(tdict_save(seed % 3 ? c : NULL, path, there ? there : tree, &o, err));
+    tdict_release(there);
     td_ok(tdict_open(path, NULL, &back, err));
     same_trees(back, tree);
     saved += tdict_num_leaves(tree) > 3;
@@ -31,6 +37,7 @@ CASE(save_returns_random_trees) {
     folder_empty(&f);
   }
   assert_true(saved > 50);
+  tdict_context_destroy(c);
   folder_remove(&f);
 }
 

@@ -1,6 +1,11 @@
 /* Tests tdict_save() with failing system calls and in processes that are killed: the old file or the new file stays, and
  * a call that fails leaves nothing else. The linker's --wrap sends the calls of the library through this file. */
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
 #include "faults.h"
+#include "tdict/saving.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
@@ -31,16 +36,36 @@ static bool is_tree(const char *path, const tdict_tree *wanted) {
   return same;
 }
 
+/* How the new tree is saved. */
+typedef enum way { ON_CALLER, BY_THREADS, FROM_DEVICE, IN_BACKGROUND, NUM_SAVE_WAYS } way;
 typedef struct world {
   folder f;
+  way how;
+  bool has_shards;
+  tdict_context *context; /* for BY_THREADS and FROM_DEVICE */
+  tdict_tree *source;     /* the new tree, perhaps on a device */
   tdict_tree *old, *new;
   tdict_save_options o;
   char path[PATH_BYTES];
   int num_old; /* number of files of the old tree */
 } world;
 
-static world world_create(bool shards) {
+/* Creates the context and the source. A killed process does this itself, because a fork has no threads. */
+static void world_start(world *w) {
+  tdict_context_options o = tdict_context_options_default();
+  if (w->how == ON_CALLER) {
+    w->source = tdict_retain(w->new);
+    return;
+  }
+  o.num_threads = 3;
+  o.device = w->how >= FROM_DEVICE ? tdict_sim(0) : tdict_cpu();
+  td_ok(tdict_context_create(&o, &w->context, err));
+  td_ok(tdict_to_device(w->context, w->new, o.device, NULL, &w->source, err));
+}
+static world world_create(bool shards, way how) {
   world w = {.f = folder_create(), .old = tree_of(-1), .new = tree_of(1), .o = tdict_save_options_default()};
+  w.how = how;
+  w.has_shards = shards;
   w.o.max_shard_bytes = shards ? 16 : 0;
   snprintf(w.path, sizeof w.path, "%s", in(&w.f, shards ? "m.safetensors.index.json" : "m.safetensors"));
   td_ok(tdict_save(NULL, w.path, w.old, &w.o, err));
@@ -48,6 +73,8 @@ static world world_create(bool shards) {
   return w;
 }
 static void world_remove(world *w) {
+  tdict_release(w->source);
+  tdict_context_destroy(w->context);
   tdict_release(w->old);
   tdict_release(w->new);
   folder_remove(&w->f);
@@ -55,19 +82,28 @@ static void world_remove(world *w) {
 
 static tdict_status save_with_fault(world *w, fault what, int at, tdict_error *error) {
   begin_faults(what, at);
-  tdict_status status = tdict_save(NULL, w->path, w->new, &w->o, error);
+  tdict_status status;
+  if (w->how == IN_BACKGROUND) {
+    tdict_saving *saving = NULL;
+    td_ok(tdict_save_async(w->context, w->path, w->source, &w->o, &saving, err));
+    status = tdict_saving_wait(saving, error);
+    tdict_saving_release(saving);
+  } else {
+    status = tdict_save(w->context, w->path, w->source, &w->o, error);
+  }
   chosen = FAULT_NONE;
   return status;
 }
 
 /* Each call fails once. A failed close() of a folder, and of a file that is removed, changes nothing. */
-static void fail_each_call(bool shards, int code) {
+static void fail_each_call(bool shards, way how, int code) {
   bool has_ended = false;
   int failures = 0;
   fault_errno = code;
   for (int at = 0; !has_ended; at++) {
-    world w = world_create(shards);
+    world w = world_create(shards, how);
     tdict_error error;
+    world_start(&w);
     memset(&error, 0, sizeof error);
     tdict_status status = save_with_fault(&w, FAULT_FAIL, at, &error);
     has_ended = !fault_call;
@@ -93,31 +129,47 @@ static void fail_each_call(bool shards, int code) {
 }
 
 CASE(save_cleans_up_after_failing_calls) {
-  fail_each_call(false, EIO);
-  fail_each_call(false, ENOSPC);
+  fail_each_call(false, ON_CALLER, EIO);
+  fail_each_call(false, ON_CALLER, ENOSPC);
 }
-CASE(save_cleans_up_after_failing_calls_of_shards) { fail_each_call(true, ENOSPC); }
+CASE(save_cleans_up_after_failing_calls_of_threads) {
+  fail_each_call(false, BY_THREADS, ENOSPC);
+  fail_each_call(true, BY_THREADS, EIO);
+}
+CASE(save_cleans_up_after_failing_calls_of_device_trees) {
+  fail_each_call(false, FROM_DEVICE, ENOSPC);
+  fail_each_call(true, FROM_DEVICE, EIO);
+}
+CASE(save_cleans_up_after_failing_calls_in_the_background) {
+  fail_each_call(false, IN_BACKGROUND, ENOSPC);
+  fail_each_call(true, IN_BACKGROUND, EIO);
+}
+CASE(save_cleans_up_after_failing_calls_of_shards) { fail_each_call(true, ON_CALLER, ENOSPC); }
 
 CASE(save_continues_after_short_and_interrupted_writes) {
-  world w = world_create(false);
-  tdict_error error;
-  writes_little = true;
-  assert_int_equal(save_with_fault(&w, FAULT_NONE, 0, &error), TDICT_OK);
-  writes_little = false;
-  assert_true(is_tree(w.path, w.new));
-  world_remove(&w);
+  for (way how = ON_CALLER; how < NUM_SAVE_WAYS; how++) {
+    world w = world_create(false, how);
+    tdict_error error;
+    world_start(&w);
+    writes_little = true;
+    assert_int_equal(save_with_fault(&w, FAULT_NONE, 0, &error), TDICT_OK);
+    writes_little = false;
+    assert_true(is_tree(w.path, w.new));
+    world_remove(&w);
+  }
 }
 
 /* A process is killed before and after each call. At most the temporary file, or the new shards, stay. */
-static void kill_at_each_call(bool shards) {
+static void kill_at_each_call(bool shards, way how) {
   int killed = 0;
   for (int at = 0, ended = 0; !ended; at++) {
     for (int after = 0; after < 2; after++) {
-      world w = world_create(shards);
+      world w = world_create(shards, how);
       const pid_t child = fork();
       assert_true(child >= 0);
       if (child == 0) {
         tdict_error error;
+        world_start(&w);
         save_with_fault(&w, after ? FAULT_KILL_AFTER : FAULT_KILL_BEFORE, at, &error);
         _exit(0);
       }
@@ -137,5 +189,54 @@ static void kill_at_each_call(bool shards) {
   assert_true(killed >= 20);
 }
 
-CASE(save_killed_leaves_the_old_file_or_the_new_file) { kill_at_each_call(false); }
-CASE(save_killed_leaves_the_old_index_or_the_new_index) { kill_at_each_call(true); }
+CASE(save_killed_leaves_the_old_file_or_the_new_file) { kill_at_each_call(false, ON_CALLER); }
+CASE(save_killed_leaves_the_old_index_or_the_new_index) { kill_at_each_call(true, ON_CALLER); }
+CASE(save_killed_while_threads_write) { kill_at_each_call(false, BY_THREADS); }
+CASE(save_killed_in_the_background) { kill_at_each_call(false, IN_BACKGROUND); }
+CASE(save_killed_while_a_device_tree_is_written) { kill_at_each_call(true, FROM_DEVICE); }
+
+/* A file system of 1 MiB if the process may mount one, else a limit of the size of files. */
+static void limit_disk(const char *path) {
+  if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+      mount("none", path, "tmpfs", 0, "size=1m") == 0)
+    return;
+  signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit limit = {1 << 20, 1 << 20};
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+CASE(save_reports_a_full_disk) {
+  enum { FLOATS = 1 << 20 };
+  for (way how = ON_CALLER; how < NUM_SAVE_WAYS; how++) {
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child) {
+      int status;
+      assert_int_equal(waitpid(child, &status, 0), child);
+      assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+      continue;
+    }
+    folder f = folder_create();
+    limit_disk(f.path);
+    world w = {.f = f, .how = how, .new = tree_of(1), .old = tree_of(-1), .o = tdict_save_options_default()};
+    snprintf(w.path, sizeof w.path, "%s", in(&f, "m.safetensors"));
+    td_ok(tdict_save(NULL, w.path, w.old, &w.o, err));
+    tdict_tensor *large = NULL;
+    tdict_error error;
+    td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(FLOATS), NULL, &large, err));
+    td_ok(tdict_set(w.new, "large", large, err));
+    tdict_tensor_release(large);
+    world_start(&w);
+    bool good = true;
+    for (int round = 0; round < 2; round++) { /* the first save leaves nothing that fills the disk */
+      good &= save_with_fault(&w, FAULT_NONE, 0, &error) == TDICT_EIO;
+      good &= (error.native == ENOSPC || error.native == EFBIG) && strstr(error.message, strerror(error.native));
+      good &= strcmp(error.path, w.path) == 0 && folder_count(&f, NULL) == 1 && is_tree(w.path, w.old);
+    }
+    td_ok(tdict_delete(w.new, "large", err));
+    td_ok(tdict_save(w.context, w.path, w.new, &w.o, err));
+    good &= is_tree(w.path, w.new);
+    if (umount(f.path) != 0) folder_empty(&f);
+    good &= rmdir(f.path) == 0;
+    _exit(good ? 0 : 1);
+  }
+}

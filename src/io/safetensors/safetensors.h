@@ -55,9 +55,10 @@ typedef struct tdict_out_file {
   size_t num_tensors;
   const tdict_io_text *structure; /* TensorDict's entry; NULL or empty: none */
 } tdict_out_file;
-/* Writes the header and the elements of a file. Returns TDICT_ENOTSUP if the header is too long, TDICT_EINVAL if a
- * transfer into a tensor failed, TDICT_EIO and TDICT_ENOMEM. */
-tdict_status tdict_safetensors_write(const tdict_out_file *file, tdict_output *to, tdict_error *err);
+/* Writes the header and the elements of a file. `request` is that of tdict_output_write_parts(). Returns TDICT_ENOTSUP if
+ * the header is too long, and the errors of tdict_output_write_parts(). */
+tdict_status tdict_safetensors_write(const tdict_out_file *file, const tdict_save_request *request, tdict_output *to,
+                                     tdict_error *err);
 /* Writes a tree to one file, or to shards and an index if the option `max_shard_bytes` is not 0. */
 tdict_status tdict_safetensors_save(const tdict_save_request *request, tdict_error *err);
 

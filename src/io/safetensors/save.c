@@ -10,25 +10,28 @@ static const char index_end[] = ".safetensors.index.json";
 enum { MAX_SHARDS = 99999 };
 
 /* Writes and flushes one new file. On failure, removes the file. */
-static tdict_status write_file(const tdict_out_file *file, tdict_output *to, tdict_error *err) {
-  tdict_status status = tdict_safetensors_write(file, to, err);
+static tdict_status write_file(const tdict_out_file *file, const tdict_save_request *request, tdict_output *to,
+                               tdict_error *err) {
+  tdict_status status = tdict_safetensors_write(file, request, to, err);
   if (status == TDICT_OK) status = tdict_output_close(to, err);
   if (status != TDICT_OK) tdict_output_discard(to);
   return status;
 }
 
-static tdict_status save_file(const tdict_out_tree *tree, const tdict_folder *folder, tdict_error *err) {
+static tdict_status save_file(const tdict_out_tree *tree, const tdict_save_request *request, const tdict_folder *folder,
+                              tdict_error *err) {
   const tdict_out_file file = {tree->tensors, tree->num_tensors, &tree->structure};
   tdict_output to;
   bool is_named = false;
   tdict_status status = tdict_output_create_temporary(&to, folder, err);
-  if (status == TDICT_OK) status = write_file(&file, &to, err);
+  if (status == TDICT_OK) status = write_file(&file, request, &to, err);
   return status == TDICT_OK ? tdict_output_replace(&to, &is_named, err) : status;
 }
 
 /* The shards of one save. */
 typedef struct shards {
   const tdict_out_tree *tree;
+  const tdict_save_request *request;
   const tdict_folder *folder;
   size_t count;      /* number of shards */
   uint64_t unique;   /* part of the names */
@@ -73,7 +76,7 @@ static tdict_status write_shard(shards *s, size_t i, tdict_error *err) {
   char name[TDICT_OUTPUT_NAME_BYTES];
   name_shard(s, i, name, sizeof name);
   tdict_status status = tdict_output_create(&s->last, s->folder, name, err);
-  return status == TDICT_OK ? write_file(&file, &s->last, err) : status;
+  return status == TDICT_OK ? write_file(&file, s->request, &s->last, err) : status;
 }
 
 static void remove_shards(shards *s, size_t count) {
@@ -122,12 +125,12 @@ static tdict_status replace_index(const shards *s, bool *is_named, tdict_error *
   return status;
 }
 
-static tdict_status save_shards(const tdict_out_tree *tree, const tdict_folder *folder, uint64_t most,
-                                tdict_error *err) {
-  shards s = {.tree = tree, .folder = folder, .unique = tdict_output_unique()};
+static tdict_status save_shards(const tdict_out_tree *tree, const tdict_save_request *request,
+                                const tdict_folder *folder, tdict_error *err) {
+  shards s = {.tree = tree, .request = request, .folder = folder, .unique = tdict_output_unique()};
   size_t written = 0;
   bool is_named = false;
-  tdict_status status = divide(&s, most, err);
+  tdict_status status = divide(&s, request->options->max_shard_bytes, err);
   for (; written < s.count && status == TDICT_OK; written += status == TDICT_OK) status = write_shard(&s, written, err);
   /* The names of the shards must be on the disk before the index names them. */
   if (status == TDICT_OK) status = tdict_folder_flush(folder, err);
@@ -144,13 +147,15 @@ static tdict_status check_index_name(const tdict_folder *folder, tdict_error *er
                          folder->what, folder->path, index_end);
 }
 
-static tdict_status save_tree(const char *what, const char *path, const tdict_out_tree *tree, uint64_t most,
-                              tdict_error *err) {
+static tdict_status save_tree(const tdict_out_tree *tree, const tdict_save_request *request, tdict_error *err) {
+  const bool has_shards = request->options->max_shard_bytes != 0;
   tdict_folder folder;
-  tdict_status status = tdict_folder_open(&folder, what, path, err);
+  tdict_status status = tdict_folder_open(&folder, request->what, request->path, err);
   if (status != TDICT_OK) return status;
-  if (most) status = check_index_name(&folder, err);
-  if (status == TDICT_OK) status = most ? save_shards(tree, &folder, most, err) : save_file(tree, &folder, err);
+  folder.is_cancelled = request->is_cancelled;
+  if (has_shards) status = check_index_name(&folder, err);
+  if (status == TDICT_OK)
+    status = has_shards ? save_shards(tree, request, &folder, err) : save_file(tree, request, &folder, err);
   tdict_folder_close(&folder);
   return status;
 }
@@ -159,8 +164,7 @@ tdict_status tdict_safetensors_save(const tdict_save_request *request, tdict_err
   tdict_out_tree out = {0};
   tdict_contents_init(&out.contents, request->what, request->path);
   tdict_status status = tdict_out_tree_collect(&out, request->tree, request->options->without_structure, err);
-  if (status == TDICT_OK)
-    status = save_tree(request->what, request->path, &out, request->options->max_shard_bytes, err);
+  if (status == TDICT_OK) status = save_tree(&out, request, err);
   tdict_out_tree_reset(&out);
   return status;
 }

@@ -1,5 +1,6 @@
 /* Writes safetensors files. See safetensors.h for ownership and threads. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -30,7 +31,25 @@ static void write_header(const tdict_out_file *file, tdict_io_text *text) {
   while (text->length % ALIGNMENT && !text->has_failed) tdict_io_text_add(text, " ", 1);
 }
 
-tdict_status tdict_safetensors_write(const tdict_out_file *file, tdict_output *to, tdict_error *err) {
+/* Writes the elements, which follow the header. */
+static tdict_status write_elements(const tdict_out_file *file, const tdict_save_request *request, tdict_output *to,
+                                   tdict_error *err) {
+  tdict_output_part *parts = malloc((file->num_tensors + 1) * sizeof *parts);
+  uint64_t offset = to->offset;
+  if (!parts)
+    return tdict_fail_file(err, TDICT_ENOMEM, to->folder->path, "%s: no host memory for %zu tensors", to->folder->what,
+                           file->num_tensors);
+  for (size_t i = 0; i < file->num_tensors; i++) {
+    parts[i] = (tdict_output_part){file->tensors[i].tensor, file->tensors[i].name, offset};
+    offset += tdict_tensor_bytes(file->tensors[i].tensor);
+  }
+  tdict_status status = tdict_output_write_parts(to, request, parts, file->num_tensors, err);
+  free(parts);
+  return status;
+}
+
+tdict_status tdict_safetensors_write(const tdict_out_file *file, const tdict_save_request *request, tdict_output *to,
+                                     tdict_error *err) {
   const char *what = to->folder->what, *path = to->folder->path;
   tdict_io_text header = {0};
   char length[TDICT_SAFETENSORS_PREFIX];
@@ -44,8 +63,7 @@ tdict_status tdict_safetensors_write(const tdict_out_file *file, tdict_output *t
   for (int i = 0; i < TDICT_SAFETENSORS_PREFIX; i++) length[i] = (char)(header.length >> 8 * i & 0xff);
   if (status == TDICT_OK) status = tdict_output_write(to, length, sizeof length, err);
   if (status == TDICT_OK) status = tdict_output_write(to, header.bytes, header.length, err);
-  for (size_t i = 0; i < file->num_tensors && status == TDICT_OK; i++)
-    status = tdict_output_write_tensor(to, file->tensors[i].tensor, file->tensors[i].name, err);
+  if (status == TDICT_OK) status = write_elements(file, request, to, err);
   tdict_io_text_reset(&header);
   return status;
 }

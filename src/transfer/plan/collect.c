@@ -138,7 +138,7 @@ static void choose_way_in(collector *c, tdict_item *item) {
  * threads. */
 static void choose_way_out(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_D2H;
-  bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned;
+  bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned; /* false for a sink */
   item->way = pinned && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
 }
 
@@ -147,7 +147,7 @@ static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, 
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
   item->src_plain = !tdict_storage_is_unloaded(item->src->storage) && tdict_uniform_is_plain(item->src);
-  item->dst_plain = !item->dst || tdict_uniform_is_plain(item->dst);
+  item->dst_plain = !item->dst || (!tdict_storage_is_unloaded(item->dst->storage) && tdict_uniform_is_plain(item->dst));
   if (from_host && to_host) {
     item->way = TDICT_WAY_HOST;
     return TDICT_OK;
@@ -216,6 +216,7 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
+  if (r->copies) return false;
   if (at.type != r->device.type || at.index != r->device.index) return false;
   if (tdict_storage_is_unloaded(t->storage)) return false;
   if (at.type == TDICT_DEVICE_SIM && !tdict_devices_own_storage(r->devices, t->storage)) return false;

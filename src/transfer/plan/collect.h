@@ -14,6 +14,7 @@ typedef struct tdict_plan_request {
   tdict_gpu *gpu;        /* the target's GPU; NULL: the GPU is looked up if needed */
   const tdict_tree *dst; /* the destination of tdict_transfer_into(); else NULL */
   bool want_pinned;      /* the result is pinned host memory, so host leaves that are not pinned are copied */
+  bool copies;           /* leaves that are in place already are copied, too */
   bool host_only;        /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
   bool strict_objects;   /* an object without a hook for this transfer is an error */
   int32_t mode;          /* a tdict_mode, but never TDICT_MODE_AUTO */

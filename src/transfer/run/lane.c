@@ -118,9 +118,12 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
     return;
   }
   if (f->out && !abandon) {
-    const tdict_future *t = lane->worker->transfer;
+    tdict_future *t = lane->worker->transfer;
+    tdict_error why;
+    uint32_t error_item;
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
-    tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->stores);
+    if (tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->stores, &error_item, &why) != TDICT_OK)
+      tdict_transfer_fail(t, error_item, &why);
     lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
   }
   tdict_lane_keep_slot(lane, f->slot);

@@ -2,14 +2,17 @@
  * ownership and threads. */
 #include "transfer/run/pieces.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "tensor/layout.h"
 
 /* Each memmove copies at most this many bytes. For larger sizes memmove itself may use stores that bypass the cache,
  * but the tuning table must choose the stores. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
+#define SINK_BUFFER ((size_t)1 << 20) /* bytes of the buffer for a leaf that is not in C order */
 /* Prefetch distance in bytes of a thread that fills a slot, a multiple of 256. A core prefetches little by itself, and
  * never across a page border. */
 enum { AHEAD = 4096 };
@@ -82,6 +85,32 @@ static tdict_status copy_rows(const tdict_item *item, bool use_dst, bool use_src
   return tdict_pair_walk(&pair, part, reads ? read_rect : copy_host_rect, s, err);
 }
 
+static bool goes_to_sink(const tdict_item *item) { return item->dst && tdict_storage_is_sink(item->dst->storage); }
+
+/* Writes bytes of a leaf to its sink. The bytes begin `at` bytes after the start of the leaf. */
+static tdict_status write_sink(const tdict_item *item, size_t at, const char *bytes, size_t count, tdict_error *err) {
+  const tdict_storage *s = item->dst->storage;
+  return tdict_storage_write(s, (uintptr_t)item->dst_data - (uintptr_t)s->data + at, bytes, count, err);
+}
+
+/* Writes a piece of a host leaf to its sink. If the elements are not in memory in C order, fills a buffer first, because
+ * a sink must not get many small rows. */
+static tdict_status write_piece(const piece *p, tdict_error *err) {
+  const tdict_item *item = p->item;
+  const size_t bytes = p->end - p->begin, room = bytes < SINK_BUFFER ? bytes : SINK_BUFFER;
+  if (item->src_plain) return write_sink(item, p->begin, (const char *)item->src->data + p->begin, bytes, err);
+  char *buffer = malloc(room);
+  if (!buffer) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for a buffer of %zu bytes", room);
+  tdict_status status = TDICT_OK;
+  for (size_t at = p->begin, end; at < p->end && status == TDICT_OK; at = end) {
+    end = p->end - at < room ? p->end : at + room;
+    status = copy_rows(item, false, true, &(tdict_pair_part){shift_back(buffer, at), item->src->data, at, end}, err);
+    if (status == TDICT_OK) status = write_sink(item, at, buffer, end - at, err);
+  }
+  free(buffer);
+  return status;
+}
+
 /* Returns the end of the padding: the next multiple of the leaf alignment, but at most `end`. */
 static size_t padded_end(size_t filled, size_t end) {
   size_t next = (filled + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
@@ -134,17 +163,22 @@ static void copy_with_stores(tdict_stream_kind stores, char *dst, const char *sr
     tdict_stream_copy(stores, dst, src, bytes);
 }
 
-void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot,
-                          tdict_stream_kind stores) {
+tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot,
+                                  tdict_stream_kind stores, uint32_t *error_item, tdict_error *err) {
   uint32_t number = chunk->first;
-  for (piece p; next_piece(plan, chunk, &number, &p);) {
-    if (p.item->dst_plain)
+  tdict_status status = TDICT_OK;
+  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &number, &p);) {
+    if (goes_to_sink(p.item))
+      status = write_sink(p.item, p.begin, slot + p.at, p.end - p.begin, err);
+    else if (p.item->dst_plain)
       copy_with_stores(stores, p.item->dst_data + p.begin, slot + p.at, p.end - p.begin);
     else
       (void)!copy_rows(p.item, true, false,
                        &(tdict_pair_part){p.item->dst_data, shift_back(slot + p.at, p.begin), p.begin, p.end}, NULL);
+    if (status != TDICT_OK) *error_item = p.number;
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
+  return status;
 }
 
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk) {
@@ -165,7 +199,7 @@ tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk,
       continue;
     }
     const tdict_pair_part part = {p.item->dst_data, p.item->src->data, p.begin, p.end};
-    status = copy_rows(p.item, true, true, &part, err);
+    status = goes_to_sink(p.item) ? write_piece(&p, err) : copy_rows(p.item, true, true, &part, err);
     if (status != TDICT_OK) *error_item = p.number;
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();

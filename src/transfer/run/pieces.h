@@ -11,10 +11,13 @@
  * failure, sets *error_item to the number of the item whose leaf the error names. */
 tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores,
                                  uint32_t *error_item, tdict_error *err);
-/* Copies the slot to the destinations of the chunk's leaves, which are on the host. */
-void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot, tdict_stream_kind stores);
+/* Copies the slot to the destinations of the chunk's leaves, which are on the host. Passes the bytes of leaves in sinks
+ * to tdict_storage_write(). Returns the errors of this function, and sets *error_item like tdict_pieces_gather(). */
+tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot,
+                                  tdict_stream_kind stores, uint32_t *error_item, tdict_error *err);
 /* Copies the chunk's leaves to their destinations, both on the host. Leaves of unloaded storages are read into their
- * destinations. Fails like tdict_pieces_gather(). */
+ * destinations. Destinations in sinks are written as in tdict_pieces_scatter(). Fails like these two functions. Returns
+ * TDICT_ENOMEM if there is no memory for a buffer. */
 tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_stream_kind stores,
                                uint32_t *error_item, tdict_error *err);
 /* Writes one byte to each page of the chunk's destinations in a new host result, so that page faults happen before

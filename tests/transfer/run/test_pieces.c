@@ -73,7 +73,7 @@ CASE(pieces_gather_and_scatter) {
     for (uint32_t i = 0; i < p.num_chunks; i++) {
       const tdict_chunk *c = &p.chunks[i];
       check_gather(&p, c, line, round % 2 ? tdict_stream_best() : TDICT_STREAM_PLAIN);
-      tdict_pieces_scatter(&p, c, (const char *)line + c->begin, tdict_stream_best());
+      td_ok(tdict_pieces_scatter(&p, c, (const char *)line + c->begin, tdict_stream_best(), NULL, err));
     }
     check_tree(&w, src, dst);
     spoil_tree(&w, dst);

@@ -1,0 +1,474 @@
+/* Tests tdict_save_async(): snapshots, order, cancelling, errors, and the life of the context. pwrite() of the library can
+ * be held at a gate. */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "random_tree.h"
+#include "support/fail_alloc.h"
+#include "support/rest.h"
+#include "tdict/saving.h"
+
+/* A gate before each pwrite(). */
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER; /* guards: is_closed, num_waiting, num_passed */
+static pthread_cond_t gate_changed = PTHREAD_COND_INITIALIZER;
+static bool is_closed;
+static int num_waiting, num_passed;
+ssize_t __real_pwrite(int fd, const void *bytes, size_t count, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t offset) { /* __wrap_pwrite */
+  pthread_mutex_lock(&gate_lock);
+  num_waiting++;
+  pthread_cond_broadcast(&gate_changed);
+  while (is_closed) pthread_cond_wait(&gate_changed, &gate_lock);
+  num_waiting--;
+  num_passed++;
+  pthread_mutex_unlock(&gate_lock);
+  return __real_pwrite(fd, bytes, count, offset);
+}
+static void set_gate(bool closed) {
+  pthread_mutex_lock(&gate_lock);
+  is_closed = closed;
+  pthread_cond_broadcast(&gate_changed);
+  pthread_mutex_unlock(&gate_lock);
+}
+static void await_writer(void) {
+  pthread_mutex_lock(&gate_lock);
+  while (!num_waiting) pthread_cond_wait(&gate_changed, &gate_lock);
+  pthread_mutex_unlock(&gate_lock);
+}
+
+static bool refuses_threads;
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user) {
+  return refuses_threads ? EAGAIN : __real_pthread_create(thread, attributes, fn, user); /* __wrap_pthread_create */
+}
+
+static tdict_tree *tree_of(float first) {
+  tdict_tree *tree = NULL;
+  tdict_tensor *t = NULL;
+  float values[3000];
+  for (int i = 0; i < 3000; i++) values[i] = first + (float)i;
+  td_ok(tdict_create(0, NULL, &tree, err));
+  td_ok(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(30, 100), values, &t, err));
+  td_ok(tdict_set(tree, "a.b", t, err));
+  td_ok(tdict_set_text(tree, "text", "words", err));
+  tdict_tensor_release(t);
+  return tree;
+}
+static void check_file(const char *path, const tdict_tree *wanted) {
+  tdict_tree *found = NULL;
+  td_ok(tdict_open(path, NULL, &found, err));
+  same_trees(found, wanted);
+  tdict_release(found);
+}
+static tdict_context *sim_context(size_t memory_bytes) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context *c = NULL;
+  if (memory_bytes) sim.memory_bytes = memory_bytes;
+  o.device = tdict_sim(0);
+  o.sim = &sim;
+  td_ok(tdict_context_create(&o, &c, err));
+  return c;
+}
+static tdict_tree *move_to(tdict_context *c, const tdict_tree *tree, tdict_device device) {
+  tdict_tree *moved = NULL;
+  td_ok(tdict_to_device(c, tree, device, NULL, &moved, err));
+  return moved;
+}
+static tdict_saving *begin(tdict_context *c, const char *path, const tdict_tree *tree, tdict_snapshot snapshot) {
+  tdict_save_options o = tdict_save_options_default();
+  tdict_saving *s = NULL;
+  o.snapshot = snapshot;
+  td_ok(tdict_save_async(c, path, tree, &o, &s, err));
+  return s;
+}
+static void end(tdict_saving *s) {
+  td_ok(tdict_saving_wait(s, err));
+  assert_true(tdict_saving_is_done(s));
+  td_ok(tdict_saving_wait_source(s, err));
+  tdict_saving_release(s);
+}
+
+/* Random trees on the host, pinned, and on a device, in each kind of snapshot. After wait_source(), the source is
+ * overwritten and gets another key. */
+DEVICE_CASE(saving_writes_what_the_tree_was) {
+  tdict_context *c = td_context(NULL);
+  folder f = folder_create();
+  for (uint64_t seed = 0; seed < 60; seed++) {
+    dice d = {seed};
+    int64_t batch[2] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
+    tdict_tree *tree = random_tree(&d, (int)roll(&d, 3), batch, 0), *source = NULL, *wanted = NULL;
+    td_ok(tdict_clone_deep(tree, NULL, &wanted, err));
+    if (seed % 4 == 3 && td_device().type != TDICT_DEVICE_CPU)
+      td_ok(tdict_pin_memory(c, tree, NULL, &source, err));
+    else
+      source = move_to(c, tree, td_device());
+    tdict_release(tree);
+    set_gate(true);
+    tdict_saving *s = begin(c, in(&f, "t.safetensors"), source, seed % 3 ? TDICT_SNAPSHOT_AUTO : TDICT_SNAPSHOT_HOST);
+    td_ok(tdict_saving_wait_source(s, err));
+    assert_false(tdict_saving_is_done(s));
+    (void)!tdict_zero(source, NULL);
+    (void)!tdict_set_text(source, "more", "words", NULL);
+    tdict_release(source);
+    set_gate(false);
+    end(s);
+    check_file(in(&f, "t.safetensors"), wanted);
+    tdict_release(wanted);
+  }
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+/* While the device does nothing, the call returns. After the copies, the source may be written, while the file waits. */
+CASE(saving_returns_before_the_device_has_copied) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  for (tdict_snapshot kind = TDICT_SNAPSHOT_AUTO; kind <= TDICT_SNAPSHOT_HOST; kind++) {
+    tdict_tree *tree = tree_of((float)kind), *source = move_to(c, tree, tdict_sim(0));
+    td_ok(tdict_sim_hold(c, err));
+    set_gate(true);
+    tdict_saving *s = begin(c, in(&f, "t"), source, kind);
+    td_rest();
+    assert_false(tdict_saving_is_done(s));
+    assert_int_equal(num_waiting, 0);
+    assert_int_equal(folder_count(&f, NULL), kind ? 1 : 0);
+    td_ok(tdict_sim_resume(c, err));
+    td_ok(tdict_saving_wait_source(s, err));
+    td_ok(tdict_zero(source, err));
+    await_writer();
+    assert_false(tdict_saving_is_done(s));
+    set_gate(false);
+    end(s);
+    check_file(in(&f, "t"), tree);
+    tdict_release(source);
+    tdict_release(tree);
+  }
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+/* A stream that waits for the snapshot may overwrite the source. */
+CASE(saving_orders_a_stream_after_the_snapshot) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  tdict_tree *tree = tree_of(5), *source = move_to(c, tree, tdict_sim(0)), *other = tree_of(6);
+  tdict_stream stream;
+  td_ok(tdict_stream_create(c, tdict_sim(0), &stream, err));
+  td_ok(tdict_sim_hold(c, err));
+  tdict_saving *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_DEVICE);
+  td_ok(tdict_saving_wait_on_stream(s, stream, err));
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_future *later = NULL;
+  o.after = &stream;
+  td_ok(tdict_transfer_into_async(c, source, other, &o, &later, err));
+  td_rest();
+  assert_false(tdict_saving_is_done(s));
+  td_ok(tdict_sim_resume(c, err));
+  td_ok(tdict_future_wait(later, NULL, err));
+  tdict_future_release(later);
+  td_ok(tdict_saving_wait(s, err));
+  td_ok(tdict_saving_wait_on_stream(s, stream, err)); /* nothing to wait for */
+  end(s);
+  check_file(in(&f, "t"), tree);
+  tdict_stream_destroy(c, stream);
+  tdict_release(other);
+  tdict_release(source);
+  tdict_release(tree);
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+/* A device without room: host memory, or an error if the program insists. */
+CASE(saving_needs_no_room_on_the_device) {
+  enum { FLOATS = 1 << 20 };
+  tdict_context *c = sim_context((size_t)7 << 20);
+  folder f = folder_create();
+  tdict_tree *tree = NULL, *source;
+  tdict_tensor *t = NULL;
+  tdict_memory_counts before, after;
+  td_ok(tdict_create(0, NULL, &tree, err));
+  td_ok(tdict_tensor_empty(TDICT_F32, TDICT_SHAPE(FLOATS), NULL, &t, err));
+  td_fill_random(tdict_tensor_data(t), 4 * FLOATS, 3);
+  td_ok(tdict_set(tree, "x", t, err));
+  tdict_tensor_release(t);
+  source = move_to(c, tree, tdict_sim(0));
+  tdict_save_options o = tdict_save_options_default();
+  tdict_saving *s = NULL;
+  o.snapshot = TDICT_SNAPSHOT_DEVICE;
+  td_fails(TDICT_ENOMEM, "", tdict_save_async(c, in(&f, "t"), source, &o, &s, err));
+  assert_null(s);
+  /* the second save reuses the pinned memory of the first */
+  for (int round = 0; round < 3; round++) {
+    tdict_memory_get_counts(tdict_pinned_memory(c), &before);
+    end(begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO));
+    tdict_memory_get_counts(tdict_pinned_memory(c), &after);
+    assert_int_equal(after.live_bytes, before.live_bytes);
+    assert_true(after.cached_bytes >= 4 * FLOATS);
+    if (round) assert_int_equal(after.num_reused - before.num_reused, 1);
+    if (round) assert_int_equal(after.peak_bytes, before.peak_bytes);
+  }
+  check_file(in(&f, "t"), tree);
+  tdict_context_trim(c, tdict_cpu(), 0);
+  tdict_memory_get_counts(tdict_pinned_memory(c), &after);
+  assert_int_equal(after.cached_bytes, 0);
+  tdict_release(source);
+  tdict_release(tree);
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+CASE(savings_write_in_the_order_of_their_calls) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  tdict_tree *trees[4];
+  tdict_saving *savings[4];
+  set_gate(true);
+  for (int i = 0; i < 4; i++) {
+    trees[i] = tree_of((float)i);
+    savings[i] = begin(c, in(&f, "t"), trees[i], TDICT_SNAPSHOT_AUTO);
+    if (i == 0) await_writer();
+  }
+  for (int i = 0; i < 4; i++) td_ok(tdict_saving_wait_source(savings[i], err));
+  td_rest();
+  assert_int_equal(num_waiting, 1);
+  assert_int_equal(folder_count(&f, NULL), 1);
+  tdict_saving_cancel(savings[2]);
+  set_gate(false);
+  td_ok(tdict_saving_wait(savings[3], err));
+  for (int i = 0; i < 3; i++) assert_true(tdict_saving_is_done(savings[i]));
+  check_file(in(&f, "t"), trees[3]);
+  for (int i = 0; i < 4; i++) {
+    if (i == 2)
+      td_fails(TDICT_ECANCELLED, "cancelled", tdict_saving_wait(savings[i], err));
+    else
+      td_ok(tdict_saving_wait(savings[i], err));
+    tdict_saving_release(savings[i]);
+    tdict_release(trees[i]);
+  }
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+/* Before the copies, while the file is written, and after the end. */
+CASE(saving_is_cancelled) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  tdict_tree *old = tree_of(1), *new = tree_of(2), *source = move_to(c, new, tdict_sim(0));
+  td_ok(tdict_save(c, in(&f, "t"), old, NULL, err));
+  td_ok(tdict_sim_hold(c, err));
+  tdict_saving *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_HOST);
+  tdict_saving_cancel(s);
+  td_ok(tdict_sim_resume(c, err));
+  td_fails(TDICT_ECANCELLED, "cancelled", tdict_saving_wait(s, err));
+  td_fails(TDICT_ECANCELLED, "cancelled", tdict_saving_wait_source(s, err));
+  tdict_saving_release(s);
+  for (int shards = 0; shards < 2; shards++) {
+    set_gate(true);
+    s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
+    await_writer();
+    assert_int_equal(folder_count(&f, NULL), 2);
+    tdict_saving_cancel(s);
+    set_gate(false);
+    td_fails(TDICT_ECANCELLED, "cancelled", tdict_saving_wait(s, err));
+    assert_string_equal(td_last_error.path, in(&f, "t"));
+    td_ok(tdict_saving_wait_source(s, err));
+    tdict_saving_release(s);
+    check_file(in(&f, "t"), old);
+    assert_int_equal(folder_count(&f, NULL), 1);
+  }
+  s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
+  td_ok(tdict_saving_wait(s, err));
+  tdict_saving_cancel(s);
+  end(s);
+  check_file(in(&f, "t"), new);
+  tdict_saving_cancel(NULL);
+  tdict_saving_release(NULL);
+  tdict_release(source);
+  tdict_release(new);
+  tdict_release(old);
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+/* The program destroys the context while a save is written. */
+static void *open_gate(void *user) {
+  _Atomic(bool) *is_destroyed = user;
+  td_rest();
+  const bool was_early = *is_destroyed;
+  set_gate(false);
+  return was_early ? user : NULL;
+}
+CASE(saving_keeps_the_context_alive) {
+  folder f = folder_create();
+  for (int round = 0; round < 2; round++) {
+    tdict_context *c = sim_context(0);
+    tdict_tree *tree = tree_of(3), *source = move_to(c, tree, round ? tdict_sim(0) : tdict_cpu());
+    _Atomic(bool) is_destroyed = false;
+    pthread_t thread;
+    void *was_early = NULL;
+    set_gate(true);
+    tdict_saving *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
+    await_writer();
+    tdict_release(source);
+    assert_int_equal(pthread_create(&thread, NULL, open_gate, &is_destroyed), 0);
+    if (round) tdict_saving_release(s); /* nobody waits for the save */
+    tdict_context_destroy(c);
+    is_destroyed = true;
+    assert_int_equal(pthread_join(thread, &was_early), 0);
+    assert_null(was_early);
+    if (!round) end(s);
+    check_file(in(&f, "t"), tree);
+    tdict_release(tree);
+  }
+  folder_remove(&f);
+}
+
+static char logged[512];
+static void note_log(void *user, int32_t level, const char *text) {
+  (void)user, (void)level;
+  snprintf(logged, sizeof logged, "%s", text);
+}
+/* Errors of the file come out of wait(), on every call. An error that no call returned is logged. */
+CASE(saving_returns_errors_from_wait) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *c = NULL;
+  folder f = folder_create();
+  tdict_tree *tree = tree_of(1);
+  o.device = tdict_cpu();
+  o.log = note_log;
+  td_ok(tdict_context_create(&o, &c, err));
+  tdict_saving *s = begin(c, in(&f, "none/t"), tree, TDICT_SNAPSHOT_AUTO);
+  for (int i = 0; i < 2; i++) {
+    td_fails(TDICT_EIO, "No such file", tdict_saving_wait(s, err));
+    assert_int_equal(td_last_error.native, ENOENT);
+    assert_string_equal(td_last_error.path, in(&f, "none/t"));
+  }
+  td_ok(tdict_saving_wait_source(s, err));
+  tdict_saving_release(s);
+  assert_string_equal(logged, "");
+  s = begin(c, in(&f, "none/t"), tree, TDICT_SNAPSHOT_AUTO);
+  assert_int_equal(tdict_saving_wait(s, NULL), TDICT_EIO);
+  tdict_saving_release(s);
+  assert_non_null(strstr(logged, "a save failed and no call returned its error"));
+  logged[0] = 0;
+  s = begin(c, in(&f, "none/t"), tree, TDICT_SNAPSHOT_AUTO);
+  tdict_saving_release(s); /* perhaps before the save fails */
+  tdict_context_destroy(c);
+  assert_non_null(strstr(logged, "a save failed and no call returned its error"));
+  assert_non_null(strstr(logged, "No such file"));
+  tdict_release(tree);
+  folder_remove(&f);
+}
+
+CASE(saving_refuses_wrong_arguments) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  tdict_tree *tree = tree_of(1), *empty = NULL;
+  tdict_save_options o = tdict_save_options_default();
+  tdict_saving *s = NULL;
+  td_fails(TDICT_EINVAL, "context", tdict_save_async(NULL, in(&f, "t"), tree, NULL, &s, err));
+  td_fails(TDICT_EINVAL, "out", tdict_save_async(c, in(&f, "t"), tree, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "path", tdict_save_async(c, NULL, tree, NULL, &s, err));
+  td_fails(TDICT_EINVAL, "tree", tdict_save_async(c, in(&f, "t"), NULL, NULL, &s, err));
+  o.snapshot = TDICT_SNAPSHOT_HOST + 1;
+  td_fails(TDICT_EINVAL, "tdict_snapshot", tdict_save_async(c, in(&f, "t"), tree, &o, &s, err));
+  o.snapshot = TDICT_SNAPSHOT_DEVICE;
+  td_fails(TDICT_EINVAL, "one device", tdict_save_async(c, in(&f, "t"), tree, &o, &s, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_saving_wait(NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_saving_wait_source(NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_saving_wait_on_stream(NULL, (tdict_stream){0}, err));
+  assert_null(s);
+  /* a tree without tensors, which changes after the call */
+  td_ok(tdict_create(0, NULL, &empty, err));
+  td_ok(tdict_set_text(empty, "text", "old", err));
+  set_gate(true);
+  s = begin(c, in(&f, "t"), empty, TDICT_SNAPSHOT_AUTO);
+  td_ok(tdict_set_text(empty, "text", "new", err));
+  set_gate(false);
+  end(s);
+  td_ok(tdict_set_text(empty, "text", "old", err));
+  check_file(in(&f, "t"), empty);
+  tdict_release(empty);
+  tdict_release(tree);
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+/* Without a thread, the call writes the file. */
+CASE(saving_without_a_thread) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  tdict_tree *tree = tree_of(1), *source = move_to(c, tree, tdict_sim(0));
+  refuses_threads = true;
+  tdict_saving *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
+  refuses_threads = false;
+  assert_true(tdict_saving_is_done(s));
+  end(s);
+  check_file(in(&f, "t"), tree);
+  tdict_release(source);
+  tdict_release(tree);
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+CASE(saving_in_a_forked_process) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  tdict_tree *tree = tree_of(1), *source = move_to(c, tree, tdict_sim(0));
+  set_gate(true);
+  tdict_saving *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
+  await_writer();
+  const pid_t child = fork();
+  if (child == 0) {
+    tdict_saving *other = NULL;
+    const bool good = tdict_saving_wait(s, NULL) == TDICT_EFORKED && !tdict_saving_is_done(s) &&
+                      tdict_saving_wait_source(s, NULL) == TDICT_OK &&
+                      tdict_save_async(c, "t", tree, NULL, &other, NULL) == TDICT_EFORKED;
+    tdict_saving_cancel(s);
+    tdict_saving_release(s);
+    _exit(good ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  set_gate(false);
+  end(s);
+  check_file(in(&f, "t"), tree);
+  tdict_release(source);
+  tdict_release(tree);
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+/* Allocations of the call fail in turn. */
+CASE(saving_without_memory) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  tdict_tree *tree = tree_of(1), *source = move_to(c, tree, tdict_sim(0));
+  end(begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO));
+  for (int64_t n = 0;; n++) {
+    tdict_error error;
+    tdict_saving *s = NULL;
+    refuses_threads = n % 2; /* the allocations of the writer, too */
+    td_fail_alloc(n / 2, false);
+    tdict_status status = tdict_save_async(c, in(&f, "t"), source, NULL, &s, &error);
+    const bool failed = td_fail_alloc_stop();
+    refuses_threads = false;
+    assert_true(!status == !!s);
+    if (status == TDICT_OK) status = tdict_saving_wait(s, &error);
+    assert_true(status == TDICT_OK || (failed && status == TDICT_ENOMEM));
+    tdict_saving_release(s);
+    check_file(in(&f, "t"), tree);
+    assert_int_equal(folder_count(&f, NULL), 1);
+    if (!failed && n % 2) break;
+    assert_true(n < 2000);
+  }
+  tdict_release(source);
+  tdict_release(tree);
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
