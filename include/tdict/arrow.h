@@ -33,9 +33,9 @@
  * of values may mix integers with reals, and texts with JSON. Exports refuse all other mixtures.
  *
  * Imports refuse dictionary-encoded arrays, binary, dates, times, timestamps, durations, intervals, decimals, views,
- * maps, unions and run-end encoded arrays. Imports also refuse lists whose elements are not numbers, bools, or
- * fixed-size lists of numbers or bools. Imports also refuse more than 64 nested levels of structs, fixed-size lists and
- * elements, and tensors with more than 32 dimensions.
+ * maps, unions and run-end encoded arrays. Imports also refuse lists whose elements are not numbers, bools, or fixed-
+ * size lists of numbers or bools. Imports also refuse more than 64 nested levels of structs and fixed-size lists, and
+ * tensors with more than 32 dimensions.
  *
  * If a call refuses a leaf or a type, the call returns #TDICT_ENOTSUP, and the message gives the reason.
  *

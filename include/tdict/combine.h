@@ -108,8 +108,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *i
  *  tensor. For bool, 0 is false and every other number is true.
  *
  *  If the option `masks` is set, the result also has a tree of masks at the path `masks`. The tree of masks has one
- *  bool tensor for each tensor of the result, at the same path. The shape of each mask is the batch size of the result.
- *  A mask is true where an element belongs to a sequence, and false in the padding. All masks share one storage.
+ *  bool tensor for each tensor of the result, at the same path. The tree of masks also has the values of the result.
+ *  The shape of each mask is the batch size of the result. A mask is true where an element belongs to a sequence, and
+ *  false in the padding. All masks share one storage.
  *  @param[in] options  Only `memory` and `masks` are used; `dim` must be 0, and `ragged` false.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL if a tree has no batch dimension; #TDICT_EOVERFLOW if an
  *          integer dtype cannot hold @p value; #TDICT_ENOTSUP if a tensor is on a device and the bytes of the padding

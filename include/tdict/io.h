@@ -2,9 +2,9 @@
  * built with the CMake option TDICT_IO, which needs the library jansson. The header tdict.h does not include this
  * header.
  *
- * Format. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is the
- * path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the batch
- * sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
+ * safetensors. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is
+ * the path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the
+ * batch sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
  * tdict_open() reads the entry. Large models consist of several safetensors files, called shards, and a file
  * `model.safetensors.index.json`, called index. The index names the shard of each tensor.
  *
@@ -18,12 +18,17 @@
  * Dtypes. Files can hold all dtypes of tdict except complex128 and dtypes with several lanes. Dtypes of newer files
  * that tdict does not have are refused by name: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4.
  *
+ * NumPy. A .npy file holds one array. The tree of the file has this array as the tensor `arr_0`. A .npz file is a zip
+ * file of .npy files. The name of an entry without ".npy" is the name of a tensor, and a dot in the name separates two
+ * keys. Arrays that are big-endian or in Fortran order are converted. Records, texts, dates, objects of Python and
+ * compressed entries are refused by name. The formats have no batch sizes. They hold all dtypes of tdict except bf16,
+ * 8-bit floats and dtypes with several lanes. The checksums of a .npz file are written, but not checked.
+ *
  * Thread rule: any thread may call any function. A tree that is written must not change during the call. */
 #ifndef TDICT_IO_H
 #define TDICT_IO_H
 
-#include "tdict/context.h"
-#include "tdict/tree.h"
+#include "tdict/transfer.h"
 
 TDICT_BEGIN_DECLS
 
@@ -54,7 +59,7 @@ static inline tdict_open_options tdict_open_options_default(void) {
   return o;
 }
 
-/** @brief Opens a safetensors file, or the shards of an index, as a tree of read-only tensors. Copies no elements.
+/** @brief Opens a file, or the shards of an index, as a tree of read-only tensors. Copies no elements.
  *
  *  The files are mapped read-only. Each tensor is a view of the mapping of its file. The mapping ends when the last
  *  tensor of the file is released. Keys are in the order of TensorDict's entry, else in the order of the file's header
@@ -63,8 +68,8 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *
  *  A mapping has a risk. If another program shortens or overwrites the file, the elements change, or reading them ends
  *  the program with SIGBUS. tdict_save() never does this, because it replaces a file as a whole.
- *  @param[in]  path     A safetensors file, an index (a name that ends with ".json"), or a folder with a file
- *                       `model.safetensors.index.json`. Shards must lie in the folder of the index.
+ *  @param[in]  path     A safetensors file, a .npy or .npz file, an index (a name that ends with ".json"), or a folder
+ *                       with a file `model.safetensors.index.json`. Shards must lie in the folder of the index.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EIO a file cannot be opened, read or mapped, and err->native is the errno; #TDICT_EFORMAT
@@ -78,6 +83,84 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *        not read. The result can be the source of a dataset (tdict/dataset.h). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_open(const char *path, const tdict_open_options *options, tdict_tree **out,
                                                   tdict_error *err);
+
+/** Options of tdict_load() and its variants. */
+typedef struct tdict_load_options {
+  size_t struct_size;
+  /** Selects and renames entries as in tdict_open(). Borrowed for the call. NULL (default): all entries, with their
+   *  names. */
+  const tdict_open_options *open;
+  /** The first row that is loaded, and the number of rows. Rows are selected from dimension 0 of all selected tensors,
+   *  columns of values and ragged leaves. All of these must have the same number of rows. The batch sizes of the result
+   *  have the number of selected rows. Leaves without batch dimensions, and single values, are loaded whole. Only the
+   *  selected rows are read. `num_rows` -1 (default): all rows from `first_row`. Default of `first_row`: 0. */
+  int64_t first_row, num_rows;
+  /** Options of the transfer: threads, `after`, `memory`, `pinned_result`, `stats`. Borrowed for the call. `keep` and
+   *  `check_sources` must not be set. NULL (default): the defaults. */
+  const tdict_transfer_options *transfer;
+  /** Called with the number of bytes that were read from the files, and the number of bytes to read. The offsets of
+   *  ragged leaves do not count. NULL (default): no calls.
+   *  The calling thread makes the first call, with @p done 0, before any element is read. Threads that read files make
+   *  the later calls, about 1000 in all. A call begins after the previous call has returned, and @p done grows from
+   *  call to call. If the load succeeds, @p done equals @p total in the last call. The last copies to the device may
+   *  still run at that time. No call begins after the load has ended.
+   *  The function must not wait for a transfer of the context. If the function returns false, the load ends with
+   *  #TDICT_ECANCELLED, and no further calls are made. */
+  bool (*progress)(void *user, uint64_t done, uint64_t total);
+  void *user; /**< passed to `progress`; must be valid until the load has ended */
+} tdict_load_options;
+static inline tdict_load_options tdict_load_options_default(void) {
+  tdict_load_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  o.num_rows = -1;
+  return o;
+}
+
+/** @brief Loads the tensors of files to a device, and waits until the elements are there.
+ *
+ *  The call opens the files like tdict_open(). Then the threads of a transfer read the elements with pread(), and the
+ *  transfer copies the elements like tdict_to_device(). For a device, the threads read into the staging ring of the
+ *  context. For the cpu, the threads read into the memory of the result. The call does not map the files, and needs no
+ *  host memory for the elements, other than the staging ring and a result on the cpu. The elements may begin at any
+ *  byte of the file. All leaves of the result are in one new storage, except the offsets of ragged leaves on the cpu.
+ *
+ *  If another program shortens a file during the call, the call returns #TDICT_EIO. If another program overwrites a
+ *  file, the elements are unspecified.
+ *  @param[in]  path     As in tdict_open().
+ *  @param[in]  device   As in tdict_to_device().
+ *  @param[in]  options  NULL for the defaults.
+ *  @param[out] out      New tree with one reference, written on success only.
+ *  @return #TDICT_OK; errors of tdict_open(); errors of tdict_to_device(); #TDICT_EIO elements cannot be read, and
+ *          err->native is the errno, or 0 if the file was shortened. err->path is then the path of the leaf in the
+ *          tree, and the message has the file and the byte. #TDICT_EINVAL the rows are not inside the tree, or an
+ *          option must not be set; #TDICT_ESHAPE the selected leaves have different numbers of rows, a tensor has no
+ *          dimensions, or no leaf has rows; #TDICT_ECANCELLED the function `progress` returned false. For errors before
+ *          the first element is read, err->path is a file.
+ *  @note Cost: as tdict_open(), plus one read of the selected elements. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_load(tdict_context *context, const char *path, tdict_device device,
+                                                  const tdict_load_options *options, tdict_tree **out,
+                                                  tdict_error *err);
+/** @brief Starts tdict_load(), and returns a future, as tdict_to_device_async() does. The call reads the headers of the
+ *  files and the offsets of ragged leaves. To cancel the load, call tdict_future_cancel().
+ *  @param[out] out  A new future, released with tdict_future_release(). The future keeps the files open until the load
+ *                   has ended.
+ *  @return Errors of tdict_load() that occur before the call returns. tdict_future_wait() returns all later errors. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_load_async(tdict_context *context, const char *path, tdict_device device,
+                                                        const tdict_load_options *options, tdict_future **out,
+                                                        tdict_error *err);
+/** @brief Loads the tensors of files into the tensors of @p dst, and waits until the elements are there.
+ *
+ *  @p dst must have the keys, shapes and dtypes of the selected part of the files. @p dst may be on any device of the
+ *  context, and may be strided. Text, numbers and the offsets of ragged leaves are not written.
+ *  @return Errors of tdict_load() and tdict_transfer_into(). For errors before the first element is read, nothing is
+ *          written. After later errors, the bytes of @p dst are lost until a later call writes these bytes. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_load_into(tdict_context *context, tdict_tree *dst, const char *path,
+                                                       const tdict_load_options *options, tdict_error *err);
+/** @brief Starts tdict_load_into(), and returns a future. The future's result is @p dst. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_load_into_async(tdict_context *context, tdict_tree *dst, const char *path,
+                                                             const tdict_load_options *options, tdict_future **out,
+                                                             tdict_error *err);
 
 /** A format of files. */
 typedef enum tdict_file_format {

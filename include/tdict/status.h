@@ -37,7 +37,7 @@ typedef enum tdict_status {
   TDICT_ECAPTURE = 19,   /**< the stream is being captured into a graph */
   TDICT_ECHANGED = 20,   /**< data changed while a transfer or a loader read the data */
   TDICT_EHOOK = 21,      /**< a callback of the program returned an invalid status or an invalid result */
-  TDICT_EIO = 22,        /**< a file could not be read or written */
+  TDICT_EIO = 22,        /**< reading or writing a file, a socket or a stream failed, or another system call failed */
   TDICT_EFORMAT = 23,    /**< a file, a blob or a message does not have the expected format */
   TDICT_ENOTSUP = 24     /**< a combination that the message names is not supported */
 } tdict_status;

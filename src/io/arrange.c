@@ -1,8 +1,18 @@
-/* Makes paths of names, selects items and renames items. See contents.h for ownership and threads. */
+/* Reads options, makes paths of names, selects items and renames items. See contents.h for ownership and threads. */
 #include <string.h>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "io/contents.h"
+
+tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
+                                    tdict_error *err) {
+  *out = tdict_open_options_default();
+  tdict_status status = tdict_options_read(out, sizeof *out, given, "open_options", err);
+  if (status == TDICT_OK && !out->keys && out->num_keys)
+    return tdict_fail(err, TDICT_EINVAL, "%s: num_keys is %zu, but keys is NULL", what, out->num_keys);
+  return status;
+}
 
 /* Returns true if `path` is `prefix` or begins with `prefix` and a dot. */
 static bool is_at_or_below(const char *path, const char *prefix) {

@@ -43,7 +43,8 @@ void tdict_contents_init(tdict_contents *contents, const char *what, const char 
 }
 
 void tdict_contents_close(tdict_contents *contents) {
-  for (size_t i = 0; i < contents->num_files; i++) close(contents->files[i].fd);
+  for (size_t i = 0; i < contents->num_files; i++)
+    if (contents->files[i].fd >= 0) close(contents->files[i].fd);
   free(contents->files);
   free(contents->items);
   while (contents->blocks) {

@@ -37,7 +37,9 @@ typedef struct tdict_item {
   tdict_dtype dtype;         /* of a tensor */
   int32_t ndim;              /* number of sizes in `shape` */
   const int64_t *shape;      /* shape of a tensor, batch size of a tree, or shape of a column of values */
-  tdict_span span;           /* the elements of a tensor in C order */
+  tdict_span span;           /* the elements of a tensor, in C order unless `is_fortran` is true */
+  bool is_swapped;           /* the numbers are big-endian; see tdict_item_read() */
+  bool is_fortran;           /* the elements are in Fortran order: the first index changes fastest */
   const tdict_value *values; /* for TDICT_ITEM_VALUES: one value, or the values of a column in C order */
   size_t num_values;
 } tdict_item;
@@ -47,8 +49,8 @@ static inline bool tdict_item_has_tensor(const tdict_item *item) {
 
 typedef struct tdict_source_file {
   const char *path; /* for messages */
-  int fd;
-  uint64_t bytes; /* size of the file when the file was opened */
+  int fd;           /* -1: moved to a storage, see unloaded.h */
+  uint64_t bytes;   /* size of the file when the file was opened */
 } tdict_source_file;
 
 typedef struct tdict_contents {
@@ -84,6 +86,9 @@ tdict_status tdict_fail_file(tdict_error *err, tdict_status status, const char *
 /* Makes paths of the names of tensors: each dot in a name separates two keys. Returns TDICT_EFORMAT for a name with an
  * empty key, and for more than TDICT_IO_MAX_DEPTH keys. */
 tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
+/* Copies the program's options to *out. `what` is the name of the public call. Returns TDICT_EINVAL and TDICT_ENOTSUP for wrong options. */
+tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
+                                    tdict_error *err);
 /* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are
  * names, which become single keys. Returns TDICT_ENOTFOUND if a selected key matches no leaf. */
 tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);

@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "io/numpy/numpy.h"
 #include "io/safetensors/safetensors.h"
+#include "io/zip/zip.h"
 
 static const char index_name[] = "model.safetensors.index.json";
 
@@ -33,15 +35,20 @@ static tdict_status find_index(tdict_contents *c, const char **index, tdict_erro
   return TDICT_OK;
 }
 
-/* Adds the file at the path, and reads the header. */
+/* Adds the file at the path, and reads the description of the format that its first bytes show. */
 static tdict_status read_file(tdict_contents *c, const char **structure, tdict_error *err) {
   int fd;
   tdict_status status = tdict_file_open_to_read(c->what, c->path, &fd, err);
   if (status == TDICT_OK) status = tdict_contents_add_file(c, fd, c->path, err);
-  return status == TDICT_OK ? tdict_safetensors_read(c, 0, structure, err) : status;
+  if (status != TDICT_OK) return status;
+  /* NumPy gives the name arr_0 to the first array without a name, too. */
+  if (tdict_npy_is_npy(c, 0)) return tdict_npy_read(c, (tdict_span){0, 0, c->files[0].bytes}, "arr_0", err);
+  if (tdict_zip_is_zip(c, 0)) return tdict_npz_read(c, 0, err);
+  return tdict_safetensors_read(c, 0, structure, err);
 }
 
-static tdict_status read_safetensors(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
+/* Reads the description of all files. Sets the paths of the items, or their names if the option `flat` is set. */
+static tdict_status read_description(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
   const char *index, *structure = NULL;
   tdict_status status = find_index(c, &index, err);
   if (status != TDICT_OK) return status;
@@ -52,6 +59,6 @@ static tdict_status read_safetensors(tdict_contents *c, const tdict_open_options
 }
 
 tdict_status tdict_format_read(tdict_contents *contents, const tdict_open_options *options, tdict_error *err) {
-  tdict_status status = read_safetensors(contents, options, err);
+  tdict_status status = read_description(contents, options, err);
   return status == TDICT_OK ? tdict_contents_arrange(contents, options, err) : status;
 }

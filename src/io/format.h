@@ -1,4 +1,4 @@
-/* Reads the description of files of any format. Thread-safe for different contents. */
+/* Finds the format of the files at a path, and reads the headers of the files. Thread-safe for different contents. */
 #ifndef TDICT_IO_FORMAT_H
 #define TDICT_IO_FORMAT_H
 

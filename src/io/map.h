@@ -6,9 +6,14 @@
 #include "io/contents.h"
 
 /* Maps every file that has a tensor, and writes the tensor of item i to leaves[i]; NULL if the item has no tensor. The
- * caller owns one reference to each tensor. A tensor whose address would not be a multiple of the size of its numbers is
- * read to host memory instead. On failure, all leaves are NULL. Returns TDICT_EIO if a file cannot be mapped or read,
+ * caller owns one reference to each tensor. A tensor is read to host memory instead
+ * if its address would not be a multiple of the size of its numbers, or if tdict_item_is_plain() is false. On failure, all leaves are NULL. Returns TDICT_EIO if a file cannot be mapped or read,
  * and TDICT_ENOMEM. */
 tdict_status tdict_map_leaves(const tdict_contents *contents, tdict_tensor **leaves, tdict_error *err);
+
+/* Returns true if the bytes of the file are the elements in C order and little-endian. */
+static inline bool tdict_item_is_plain(const tdict_item *item) { return !item->is_swapped && !item->is_fortran; }
+/* Reads the elements of a tensor to memory, in C order and little-endian. Returns TDICT_EIO and TDICT_ENOMEM. */
+tdict_status tdict_item_read(const tdict_contents *contents, const tdict_item *item, void *to, tdict_error *err);
 
 #endif

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/options.h"
 #include "io/format.h"
 #include "io/map.h"
 
@@ -19,12 +18,10 @@ static tdict_status map_and_build(const tdict_contents *c, tdict_tree **out, tdi
 
 tdict_status tdict_open(const char *path, const tdict_open_options *options, tdict_tree **out, tdict_error *err) {
   static const char what[] = "open";
-  tdict_open_options o = tdict_open_options_default();
+  tdict_open_options o;
   tdict_contents contents;
   if (!path || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "out" : "path");
-  tdict_status status = tdict_options_read(&o, sizeof o, options, "open_options", err);
-  if (status == TDICT_OK && !o.keys && o.num_keys)
-    status = tdict_fail(err, TDICT_EINVAL, "%s: num_keys is %zu, but keys is NULL", what, o.num_keys);
+  tdict_status status = tdict_contents_options(what, options, &o, err);
   if (status != TDICT_OK) return status;
   tdict_contents_init(&contents, what, path);
   status = tdict_format_read(&contents, &o, err);

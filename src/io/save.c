@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "io/numpy/numpy.h"
 #include "io/safetensors/safetensors.h"
 #include "tdict/ragged.h"
 #include "tdict/transfer.h"
@@ -56,6 +57,10 @@ static tdict_status write_tree(const tdict_save_request *request, tdict_error *e
   switch (request->options->format) {
   case TDICT_FORMAT_SAFETENSORS:
     return tdict_safetensors_save(request, err);
+  case TDICT_FORMAT_NPY:
+    return tdict_npy_save(request, err);
+  case TDICT_FORMAT_NPZ:
+    return tdict_npz_save(request, err);
   default:
     return tdict_fail(err, TDICT_EINVAL, "%s: format is %d, wanted a tdict_file_format", request->what,
                       (int)request->options->format);

@@ -14,9 +14,8 @@ tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, 
   tdict_status status = tdict_options_read(out, sizeof *out, given, "dataset", err);
   if (status != TDICT_OK) return status;
   if (!out->fetch_sample && !(out->schema && (out->fetch || out->fetch_batch)))
-    return tdict_fail(err, TDICT_EINVAL,
-                      "dataset %s: it has neither fetch_sample, nor schema with fetch or fetch_batch",
-                      out->name ? out->name : "");
+    return tdict_fail(err, TDICT_EINVAL, "%s: it has neither fetch_sample, nor schema with fetch or fetch_batch",
+                      out->name ? out->name : "dataset");
   return TDICT_OK;
 }
 

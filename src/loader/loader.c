@@ -245,10 +245,8 @@ void tdict_loader_destroy(tdict_loader *l) {
 }
 
 int64_t tdict_loader_length(const tdict_loader *l) {
-  /* Read the number without the lock if the number is constant, or if the lock belongs to the parent process. */
-  bool is_constant = !l->dataset.length_varies && l->limits.max_tokens == 0;
-  if (is_constant || tdict_forkmark_forked(l->mark)) return l->epoch.num_batches;
-  pthread_mutex_t *lock = (pthread_mutex_t *)&l->lock; /* The lock changes even for a const loader. */
+  if (tdict_forkmark_forked(l->mark)) return l->epoch.num_batches; /* the lock belongs to the parent process */
+  pthread_mutex_t *lock = (pthread_mutex_t *)&l->lock;             /* The lock changes even for a const loader. */
   pthread_mutex_lock(lock);
   int64_t num_batches = l->epoch.num_batches;
   pthread_mutex_unlock(lock);

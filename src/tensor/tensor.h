@@ -38,7 +38,7 @@ struct tdict_slab {
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
                                tdict_error *err);
 /* Adds a tensor in C order at `offset` bytes of the storage. The caller owns one reference to the tensor. The caller
- * must have checked the layout, and no other thread may use the slab yet. Cannot fail. */
+ * must have checked the layout with tdict_layout_check(). No other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
 /* Adds a tensor with the dtype and shape of `like`, in C order at `offset`. Does not count a reference for the tensor:
  * the caller counts the references of all added tensors at once with tdict_slab_count(). No other thread may use the

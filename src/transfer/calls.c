@@ -9,9 +9,7 @@
 #include "tree/box.h"
 #include "tree/place.h"
 
-/* Waits for a transfer that was just started, writes its statistics and releases the future. */
-static tdict_status wait_for_result(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out,
-                                    tdict_error *err) {
+tdict_status tdict_start_wait(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out, tdict_error *err) {
   tdict_status status = tdict_future_wait(future, out, err);
   if (status == TDICT_OK && stats) status = tdict_future_get_stats(future, stats, err);
   tdict_future_release(future);
@@ -25,8 +23,8 @@ static tdict_status check_stats(const tdict_transfer_stats *stats, const char *w
   return tdict_options_check_size(stats, sizeof *stats, text, err);
 }
 
-static tdict_status start_call(tdict_context *c, tdict_start *start, const tdict_transfer_options *o,
-                               tdict_future **out, tdict_error *err) {
+tdict_status tdict_start_call(tdict_context *c, tdict_start *start, const tdict_transfer_options *o, tdict_future **out,
+                              tdict_error *err) {
   start->options = tdict_transfer_options_default();
   tdict_status status = tdict_options_read(&start->options, sizeof start->options, o, "transfer options", err);
   if (status == TDICT_OK) status = check_stats(start->options.stats, start->what, err);
@@ -38,14 +36,14 @@ tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src, tdic
   if (!out) return tdict_fail(err, TDICT_EINVAL, "to_device: out is NULL");
   tdict_start start = {.what = "to_device", .src = src, .device = device, .caller_waits = true};
   tdict_future *future;
-  tdict_status status = start_call(context, &start, options, &future, err);
-  return status == TDICT_OK ? wait_for_result(future, start.options.stats, out, err) : status;
+  tdict_status status = tdict_start_call(context, &start, options, &future, err);
+  return status == TDICT_OK ? tdict_start_wait(future, start.options.stats, out, err) : status;
 }
 
 tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src, tdict_device device,
                                    const tdict_transfer_options *options, tdict_future **out, tdict_error *err) {
   tdict_start start = {.what = "to_device_async", .src = src, .device = device};
-  return start_call(context, &start, options, out, err);
+  return tdict_start_call(context, &start, options, out, err);
 }
 
 tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
@@ -53,15 +51,15 @@ tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst, const 
   if (!dst) return tdict_fail(err, TDICT_EINVAL, "transfer_into: dst is NULL");
   tdict_start start = {.what = "transfer_into", .src = src, .dst = dst, .caller_waits = true};
   tdict_future *future;
-  tdict_status status = start_call(context, &start, options, &future, err);
-  return status == TDICT_OK ? wait_for_result(future, start.options.stats, NULL, err) : status;
+  tdict_status status = tdict_start_call(context, &start, options, &future, err);
+  return status == TDICT_OK ? tdict_start_wait(future, start.options.stats, NULL, err) : status;
 }
 
 tdict_status tdict_transfer_into_async(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
                                        const tdict_transfer_options *options, tdict_future **out, tdict_error *err) {
   if (!dst) return tdict_fail(err, TDICT_EINVAL, "transfer_into_async: dst is NULL");
   tdict_start start = {.what = "transfer_into_async", .src = src, .dst = dst};
-  return start_call(context, &start, options, out, err);
+  return tdict_start_call(context, &start, options, out, err);
 }
 
 tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src, const tdict_pin_options *options,
@@ -80,7 +78,7 @@ tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src, con
   start.options.num_keep = pin.num_keep;
   tdict_future *future;
   status = tdict_start_transfer(context, &start, &future, err);
-  return status == TDICT_OK ? wait_for_result(future, pin.stats, out, err) : status;
+  return status == TDICT_OK ? tdict_start_wait(future, pin.stats, out, err) : status;
 }
 
 /* Pins the object in a temporary tree, so that the rules of tdict_pin_memory() apply. */

@@ -242,7 +242,7 @@ CASE(loader_refuses) {
   REFUSED(prefetch, -2, "prefetch is -2");
   REFUSED(timeout_ns, -1, "timeout_ns is -1");
   REFUSED(pad, true, "pad needs a dataset with fetch_sample");
-  td_fails(TDICT_EINVAL, "neither fetch_sample", tdict_loader_create(y.c, &empty, NULL, &l, err));
+  td_fails(TDICT_EINVAL, "it has neither fetch_sample, nor schema", tdict_loader_create(y.c, &empty, NULL, &l, err));
   td_fails(TDICT_EINVAL, "the dataset is NULL", tdict_loader_create(y.c, NULL, NULL, &l, err));
   td_fails(TDICT_EINVAL, "the context is NULL", tdict_loader_create(NULL, &d, NULL, &l, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_loader_create(y.c, &d, NULL, NULL, err));

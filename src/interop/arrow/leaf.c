@@ -67,11 +67,15 @@ static tdict_status import_fixed_list(tdict_arrow_importer *m, const tdict_arrow
   uint8_t *valid = NULL;
   int64_t shape[TDICT_MAX_NDIM];
   tdict_arrow_range range;
+  if (m->depth == TDICT_ARROW_MOST_DEPTH)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: more than %d levels", m->what, TDICT_ARROW_MOST_DEPTH);
   if (!tdict_mul_i64(c->start, c->type.size, &range.first) || !tdict_mul_i64(c->count, c->type.size, &range.count))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: the elements of all lists do not fit 63 bits", m->what);
   tdict_status status = tdict_arrow_column_child(m, c, 0, range, &child, err);
   if (status == TDICT_OK) status = tdict_arrow_column_nulls(m, &child, NULL, &valid, err);
+  m->depth++;
   if (status == TDICT_OK) status = tdict_arrow_import_dense(m, &child, valid, &flat, err);
+  m->depth--;
   free(valid);
   if (status != TDICT_OK) return status;
   const int ndim = flat->ndim + 1;
@@ -91,9 +95,6 @@ tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow
                                       tdict_tensor **out, tdict_error *err) {
   tdict_tensor *tensor = NULL;
   tdict_status status;
-  if (m->depth == TDICT_ARROW_MOST_DEPTH)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: more than %d levels", m->what, TDICT_ARROW_MOST_DEPTH);
-  m->depth++;
   if (c->type.kind == TDICT_ARROW_NUMBER) {
     const char *elements = tdict_arrow_column_buffer(c, 1);
     int64_t offset;
@@ -110,7 +111,6 @@ tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow
         tdict_fail(err, TDICT_ENOTSUP, "%s: the elements of lists have the format '%.20s', wanted numbers or bools",
                    m->what, c->schema->format);
   }
-  m->depth--;
   if (status == TDICT_OK && valid) {
     status = make_writable(m, &tensor, err);
     if (status == TDICT_OK) status = fill_rows(m, tensor, valid, c->count, err);

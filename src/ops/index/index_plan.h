@@ -24,8 +24,8 @@ typedef struct tdict_index_plan {
 } tdict_index_plan;
 
 /* Makes the plan of an index for `ndim` dimensions of sizes `shape`. Reset the plan with tdict_index_plan_reset() if
- * the call succeeds. Returns the errors of tdict_index_get(), except errors about batch sizes and devices of
- * tensors. */
+ * the call succeeds. Returns the errors of tdict_index_get() that concern an item of the index or a mask. Also returns
+ * TDICT_EOVERFLOW if a list has too many positions, and TDICT_ENOMEM. */
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err);
 void tdict_index_plan_reset(tdict_index_plan *plan);

@@ -1,5 +1,5 @@
-/* Collects the leaves of a tree into a plan. The caller owns the request. Thread rule: one thread at a time may use a
- * plan. */
+/* Collects the leaves of a tree into a plan. The caller owns the request. Thread rule: during
+ * tdict_plan_collect(), only the caller and the helper threads of the call may use the plan. */
 #ifndef TDICT_TRANSFER_PLAN_COLLECT_H
 #define TDICT_TRANSFER_PLAN_COLLECT_H
 

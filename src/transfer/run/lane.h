@@ -71,8 +71,8 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err);
 /* Records the worker's tail event after the last copy. A stream that waits for the transfer waits for this event.
  * Returns false on failure. */
 bool tdict_lane_record_tail(tdict_lane *lane);
-/* Pauses the lane, so that another thread can resume the lane. Returns slots to the ring while copies still read the
- * slots. */
+/* Pauses the lane, so that another thread can resume the lane. Returns the slots that copies still
+ * read to the ring as busy slots, so that other threads need not wait until the lane is resumed. */
 void tdict_lane_pause(tdict_lane *lane);
 /* Resumes a paused lane on the calling thread. */
 void tdict_lane_resume(tdict_lane *lane);

@@ -1,0 +1,126 @@
+/* Implements tdict_load() and its variants: reads the description of the files, makes a tree of unloaded tensors, and
+ * starts a transfer of this tree. The threads of the transfer read the files. Owns nothing. Thread-safe. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "io/format.h"
+#include "io/rows.h"
+#include "io/unloaded.h"
+#include "transfer/start.h"
+
+/* The state of one call. */
+typedef struct loader {
+  tdict_load_options options;
+  tdict_open_options open;
+  tdict_transfer_options transfer;
+  tdict_contents contents;
+  tdict_load_progress *progress; /* owned; NULL: the program wants no progress */
+} loader;
+
+static tdict_status read_options(loader *l, const char *what, const tdict_load_options *given, tdict_error *err) {
+  l->options = tdict_load_options_default();
+  l->transfer = tdict_transfer_options_default();
+  tdict_status status = tdict_options_read(&l->options, sizeof l->options, given, "load_options", err);
+  if (status == TDICT_OK) status = tdict_contents_options(what, l->options.open, &l->open, err);
+  if (status == TDICT_OK)
+    status = tdict_options_read(&l->transfer, sizeof l->transfer, l->options.transfer, "transfer options", err);
+  if (status != TDICT_OK) return status;
+  if (l->options.first_row < 0 || l->options.num_rows < -1)
+    return tdict_fail(err, TDICT_EINVAL, "%s: first_row is %lld and num_rows is %lld, wanted 0 or more, and -1 or more",
+                      what, (long long)l->options.first_row, (long long)l->options.num_rows);
+  if (l->transfer.num_keep || l->transfer.check_sources)
+    return tdict_fail(err, TDICT_EINVAL, "%s: transfer->%s must not be set: the source is a file", what,
+                      l->transfer.num_keep ? "keep" : "check_sources");
+  return TDICT_OK;
+}
+
+/* Returns the number of bytes that the transfer reads. The offsets of ragged leaves are in memory already. */
+static uint64_t count_bytes(const tdict_contents *c) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < c->num_items; i++)
+    if (tdict_item_has_tensor(&c->items[i]) && c->items[i].kind != TDICT_ITEM_RAGGED_OFFSETS)
+      bytes += c->items[i].span.bytes;
+  return bytes;
+}
+
+/* Makes a tree of unloaded tensors. If the first call of `progress` fails, the caller releases *out. */
+static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) {
+  tdict_contents *c = &l->contents;
+  const bool selects_rows = l->options.first_row > 0 || l->options.num_rows >= 0;
+  tdict_status status = tdict_format_read(c, &l->open, err);
+  if (status == TDICT_OK && selects_rows)
+    status = tdict_contents_select_rows(c, (tdict_row_range){l->options.first_row, l->options.num_rows}, err);
+  if (status == TDICT_OK && l->options.progress)
+    status = tdict_load_progress_create(c->what, l->options.progress, l->options.user, &l->progress, err);
+  if (status != TDICT_OK) return status;
+  tdict_tensor **leaves = calloc(c->num_items + 1, sizeof *leaves);
+  if (!leaves)
+    return tdict_fail_file(err, TDICT_ENOMEM, c->path, "%s: no host memory for %zu tensors", c->what, c->num_items);
+  status = tdict_unloaded_leaves(c, l->progress, selects_rows, leaves, err);
+  if (status == TDICT_OK) status = tdict_contents_build(c, leaves, out, err);
+  for (size_t i = 0; i < c->num_items; i++) tdict_tensor_release(leaves[i]);
+  free((void *)leaves);
+  if (status == TDICT_OK && l->progress) status = tdict_load_progress_begin(l->progress, count_bytes(c), err);
+  return status;
+}
+
+/* Makes the source of a transfer and starts the transfer. The caller has set the name of the call and the target in
+ * *start, and releases start->src, also after an error. The transfer retains the storages of its source only if
+ * start->caller_waits is false, so a call that waits releases start->src after the end. */
+static tdict_status start_load(tdict_context *context, tdict_start *start, const char *path,
+                               const tdict_load_options *options, tdict_future **future, tdict_error *err) {
+  loader l = {.progress = NULL};
+  tdict_tree *source = NULL;
+  if (!context || !path || !future)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", start->what, !context ? "context" : !path ? "path" : "out");
+  tdict_status status = read_options(&l, start->what, options, err);
+  if (status != TDICT_OK) return status;
+  tdict_contents_init(&l.contents, start->what, path);
+  status = build_source(&l, &source, err);
+  start->src = source;
+  if (status == TDICT_OK) status = tdict_start_call(context, start, &l.transfer, future, err);
+  tdict_contents_close(&l.contents);
+  tdict_load_progress_release(l.progress);
+  return status;
+}
+
+static tdict_status load_and_wait(tdict_context *context, tdict_start *start, const char *path,
+                                  const tdict_load_options *options, tdict_tree **out, tdict_error *err) {
+  tdict_future *future = NULL;
+  start->caller_waits = true;
+  tdict_status status = start_load(context, start, path, options, &future, err);
+  if (status == TDICT_OK) status = tdict_start_wait(future, start->options.stats, out, err);
+  tdict_release((tdict_tree *)start->src);
+  return status;
+}
+
+static tdict_status load_async(tdict_context *context, tdict_start *start, const char *path,
+                               const tdict_load_options *options, tdict_future **out, tdict_error *err) {
+  tdict_status status = start_load(context, start, path, options, out, err);
+  tdict_release((tdict_tree *)start->src);
+  return status;
+}
+
+tdict_status tdict_load(tdict_context *context, const char *path, tdict_device device,
+                        const tdict_load_options *options, tdict_tree **out, tdict_error *err) {
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "load: out is NULL");
+  return load_and_wait(context, &(tdict_start){.what = "load", .device = device}, path, options, out, err);
+}
+
+tdict_status tdict_load_async(tdict_context *context, const char *path, tdict_device device,
+                              const tdict_load_options *options, tdict_future **out, tdict_error *err) {
+  return load_async(context, &(tdict_start){.what = "load_async", .device = device}, path, options, out, err);
+}
+
+tdict_status tdict_load_into(tdict_context *context, tdict_tree *dst, const char *path,
+                             const tdict_load_options *options, tdict_error *err) {
+  if (!dst) return tdict_fail(err, TDICT_EINVAL, "load_into: dst is NULL");
+  return load_and_wait(context, &(tdict_start){.what = "load_into", .dst = dst}, path, options, NULL, err);
+}
+
+tdict_status tdict_load_into_async(tdict_context *context, tdict_tree *dst, const char *path,
+                                   const tdict_load_options *options, tdict_future **out, tdict_error *err) {
+  if (!dst) return tdict_fail(err, TDICT_EINVAL, "load_into_async: dst is NULL");
+  return load_async(context, &(tdict_start){.what = "load_into_async", .dst = dst}, path, options, out, err);
+}

@@ -1,0 +1,18 @@
+/* Selects rows of opened files: intervals of dimension 0 of all tensors. Thread-safe for different contents. */
+#ifndef TDICT_IO_ROWS_H
+#define TDICT_IO_ROWS_H
+
+#include "io/contents.h"
+
+/* The selected rows. */
+typedef struct tdict_row_range {
+  int64_t first, count; /* count -1: all rows from `first` */
+} tdict_row_range;
+
+/* Narrows the spans and shapes of all items to the rows of the range, as tdict_load_options says. The offsets of a
+ * ragged leaf are narrowed, too, and then do not begin with 0: the reader of the offsets subtracts the first offset.
+ * Returns TDICT_EINVAL if the range is not inside the tree, TDICT_ESHAPE if the tree has no rows or a tensor has another
+ * number of rows, TDICT_EFORMAT if offsets are wrong, TDICT_EIO and TDICT_ENOMEM. */
+tdict_status tdict_contents_select_rows(tdict_contents *contents, tdict_row_range range, tdict_error *err);
+
+#endif

@@ -1,0 +1,212 @@
+/* Makes tensors over unloaded storages that read files. See unloaded.h for ownership and threads. The reading threads
+ * share only the descriptor, and the counters of the progress if the program wants progress. */
+#include "io/unloaded.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "tensor/tensor.h"
+
+/* The number of progress calls is about this number, so that the calls cost little. */
+enum { NUM_REPORTS = 1024 };
+/* Longer paths are cut at their start, so that the rest of a message has room. */
+enum { PATH_IN_MESSAGE = 120 };
+
+struct tdict_load_progress {
+  _Atomic(int32_t) refs;
+  const char *what; /* static */
+  bool (*report)(void *user, uint64_t done, uint64_t total);
+  void *user;
+  uint64_t total, step;
+  /* The following fields are sequentially consistent, see report_progress(). */
+  _Atomic(uint64_t) done;     /* bytes that were read */
+  _Atomic(uint64_t) reported; /* `done` of the last call */
+  _Atomic(bool) is_reporting; /* true while a thread makes calls */
+  _Atomic(bool) is_cancelled; /* a call returned false */
+};
+
+/* The file of an unloaded storage. */
+typedef struct source {
+  tdict_load_progress *progress; /* NULL: the program wants no progress */
+  const char *what;              /* static */
+  uint64_t bytes;                /* size of the file when the file was opened */
+  int fd;
+  char path[];
+} source;
+
+tdict_status tdict_load_progress_create(const char *what, bool (*report)(void *user, uint64_t done, uint64_t total),
+                                        void *user, tdict_load_progress **out, tdict_error *err) {
+  tdict_load_progress *p = calloc(1, sizeof *p);
+  if (!p) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the progress", what);
+  atomic_init(&p->refs, 1);
+  p->what = what;
+  p->report = report;
+  p->user = user;
+  *out = p;
+  return TDICT_OK;
+}
+
+void tdict_load_progress_release(tdict_load_progress *progress) {
+  if (progress && atomic_fetch_sub_explicit(&progress->refs, 1, memory_order_acq_rel) == 1) free(progress);
+}
+
+static tdict_status fail_cancelled(const tdict_load_progress *p, tdict_error *err) {
+  return tdict_fail(err, TDICT_ECANCELLED, "%s: the function `progress` returned false", p->what);
+}
+
+tdict_status tdict_load_progress_begin(tdict_load_progress *progress, uint64_t total, tdict_error *err) {
+  progress->total = total;
+  progress->step = total / NUM_REPORTS + 1;
+  return progress->report(progress->user, 0, total) ? TDICT_OK : fail_cancelled(progress, err);
+}
+
+static bool is_due(tdict_load_progress *p) {
+  const uint64_t reported = atomic_load(&p->reported), done = atomic_load(&p->done); /* in this order: never negative */
+  return done - reported >= p->step || (done == p->total && reported != done);
+}
+
+/* Counts bytes and calls the function of the program, on one thread at a time. A thread that finds another thread
+ * inside the call does not wait. The other thread checks `done` again after it has reset `is_reporting`, so the last
+ * bytes are always reported. */
+static tdict_status report_progress(tdict_load_progress *p, uint64_t bytes, tdict_error *err) {
+  atomic_fetch_add(&p->done, bytes);
+  while (!atomic_load(&p->is_cancelled) && is_due(p) && !atomic_exchange(&p->is_reporting, true)) {
+    if (is_due(p) && !atomic_load(&p->is_cancelled)) {
+      const uint64_t done = atomic_load(&p->done);
+      if (!p->report(p->user, done, p->total)) atomic_store(&p->is_cancelled, true);
+      atomic_store(&p->reported, done);
+    }
+    atomic_store(&p->is_reporting, false);
+  }
+  return atomic_load(&p->is_cancelled) ? fail_cancelled(p, err) : TDICT_OK;
+}
+
+/* Returns the end of the path, and sets *dots to "..." if the start is left out. */
+static const char *shorten(const char *path, const char **dots) {
+  const size_t length = strlen(path);
+  *dots = length > PATH_IN_MESSAGE ? "..." : "";
+  return length > PATH_IN_MESSAGE ? path + length - PATH_IN_MESSAGE : path;
+}
+
+/* The engine sets err->path to the path of the leaf, so the message names the file. */
+static tdict_status fail_read(const source *s, uint64_t offset, int code, tdict_error *err) {
+  const char *dots, *path = shorten(s->path, &dots);
+  if (code)
+    return tdict_fail_native(err, TDICT_EIO, code, "%s: byte %" PRIu64 " of %s%s cannot be read: %s", s->what, offset,
+                             dots, path, strerror(code));
+  return tdict_fail(err, TDICT_EIO, "%s: %s%s ends at byte %" PRIu64 ", wanted %" PRIu64 " bytes: it was shortened",
+                    s->what, dots, path, offset, s->bytes);
+}
+
+static tdict_status read_source(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err) {
+  const source *s = user;
+  if (s->progress && atomic_load(&s->progress->is_cancelled)) return fail_cancelled(s->progress, err);
+  for (*done = 0; *done < bytes;) {
+    const ssize_t count = pread(s->fd, (char *)dst + *done, bytes - *done, (off_t)(offset + *done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return fail_read(s, offset + *done, count ? errno : 0, err);
+    *done += (size_t)count;
+  }
+  return s->progress ? report_progress(s->progress, bytes, err) : TDICT_OK;
+}
+
+static void release_source(void *user) {
+  source *s = user;
+  close(s->fd);
+  tdict_load_progress_release(s->progress);
+  free(s);
+}
+
+static tdict_status fail_memory(const tdict_contents *c, const char *path, tdict_error *err) {
+  return tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for the tensors of the file", c->what);
+}
+
+/* Creates the storage of a file and moves the descriptor to the storage. */
+static tdict_status create_storage(const tdict_contents *c, tdict_source_file *file, tdict_load_progress *progress,
+                                   tdict_storage **out, tdict_error *err) {
+  source *s = malloc(sizeof *s + strlen(file->path) + 1);
+  if (!s) return fail_memory(c, file->path, err);
+  *s = (source){.progress = progress, .what = c->what, .bytes = file->bytes, .fd = file->fd};
+  memcpy(s->path, file->path, strlen(file->path) + 1);
+  const tdict_storage_reader reader = {read_source, release_source, s};
+  tdict_status status = tdict_storage_create_unloaded(&reader, (size_t)file->bytes, out, err);
+  if (status != TDICT_OK) {
+    free(s);
+    return tdict_error_at(err, status, file->path);
+  }
+  if (progress) atomic_fetch_add_explicit(&progress->refs, 1, memory_order_relaxed);
+  file->fd = -1;
+  return TDICT_OK;
+}
+
+/* Subtracts the first offset from all. Unsigned, because the offsets of a broken file may overflow;
+ * tdict_ragged_create() refuses such offsets. */
+static void subtract_first(const tdict_tensor *t) {
+  if (t->dtype == TDICT_I64) {
+    uint64_t *at = t->data;
+    const uint64_t first = at[0];
+    for (int64_t i = 0; i < t->numel; i++) at[i] -= first;
+  } else {
+    uint32_t *at = t->data;
+    const uint32_t first = at[0];
+    for (int64_t i = 0; i < t->numel; i++) at[i] -= first;
+  }
+}
+
+/* Reads the offsets of a ragged leaf. */
+static tdict_status read_offsets(const tdict_contents *c, const tdict_item *item, tdict_tensor **out,
+                                 tdict_error *err) {
+  tdict_status status = tdict_tensor_empty(item->dtype, item->ndim, item->shape, NULL, out, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, c->files[item->span.file].path);
+  return tdict_contents_read(c, item->span, (*out)->data, err);
+}
+
+/* Reads the offsets of all ragged leaves. */
+static tdict_status read_all_offsets(const tdict_contents *c, bool has_row_range, tdict_tensor **leaves,
+                                     tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
+    if (c->items[i].kind != TDICT_ITEM_RAGGED_OFFSETS) continue;
+    status = read_offsets(c, &c->items[i], &leaves[i], err);
+    if (status == TDICT_OK && has_row_range) subtract_first(leaves[i]);
+  }
+  return status;
+}
+
+static tdict_status make_leaves(tdict_contents *c, tdict_load_progress *progress, tdict_storage **storages,
+                                tdict_tensor **leaves, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
+    const tdict_item *item = &c->items[i];
+    if (!tdict_item_has_tensor(item) || leaves[i]) continue;
+    tdict_source_file *file = &c->files[item->span.file];
+    tdict_storage **storage = &storages[item->span.file];
+    if (!*storage) status = create_storage(c, file, progress, storage, err);
+    if (status != TDICT_OK) break;
+    const tdict_tensor_desc layout = {.dtype = item->dtype, .ndim = item->ndim, .shape = item->shape};
+    status = tdict_tensor_unloaded(*storage, &layout, (size_t)item->span.offset, &leaves[i], err);
+    if (status != TDICT_OK) tdict_error_at(err, status, file->path);
+  }
+  return status;
+}
+
+tdict_status tdict_unloaded_leaves(tdict_contents *contents, tdict_load_progress *progress, bool has_row_range,
+                                   tdict_tensor **leaves, tdict_error *err) {
+  for (size_t i = 0; i < contents->num_items; i++) leaves[i] = NULL;
+  tdict_storage **storages = calloc(contents->num_files + 1, sizeof *storages);
+  if (!storages) return fail_memory(contents, contents->path, err);
+  /* The offsets first, because make_leaves() moves the descriptors. */
+  tdict_status status = read_all_offsets(contents, has_row_range, leaves, err);
+  if (status == TDICT_OK) status = make_leaves(contents, progress, storages, leaves, err);
+  for (size_t f = 0; f < contents->num_files; f++) tdict_storage_release(storages[f]);
+  free((void *)storages);
+  for (size_t i = 0; i < contents->num_items && status != TDICT_OK; i++) {
+    tdict_tensor_release(leaves[i]);
+    leaves[i] = NULL;
+  }
+  return status;
+}
