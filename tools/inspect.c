@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "elements.h"
 #include "leaves.h"
 #include "tdict/debug.h"
 
@@ -126,7 +127,11 @@ static void format_value(const leaf *l, char *text, size_t bytes) {
   if (tdict_nontensor_get(l->values, 0, &value, NULL) != TDICT_OK) return;
   if (value.kind == TDICT_VALUE_BOOL) snprintf(text, bytes, "%s", value.integer ? "true" : "false");
   if (value.kind == TDICT_VALUE_INTEGER) snprintf(text, bytes, "%" PRId64, value.integer);
-  if (value.kind == TDICT_VALUE_REAL) snprintf(text, bytes, "%.17g", value.real);
+  if (value.kind == TDICT_VALUE_REAL) {
+    char number[ELEMENT_TEXT_BYTES];
+    element_text(TDICT_F64, &value.real, number);
+    snprintf(text, bytes, "%s", number);
+  }
   if (!value.text) return;
   size_t length = value.length < MOST ? value.length : MOST;
   while (length < value.length && length && ((unsigned char)value.text[length] & 0xc0) == 0x80) length--;
