@@ -35,12 +35,11 @@ static tdict_status read_options(loader *l, const char *what, const tdict_load_o
   return TDICT_OK;
 }
 
-/* Returns the number of bytes that the transfer reads. The offsets of ragged leaves are in memory already. */
+/* Returns the number of bytes that the transfer reads. */
 static uint64_t count_bytes(const tdict_contents *c) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < c->num_items; i++)
-    if (tdict_item_has_tensor(&c->items[i]) && c->items[i].kind != TDICT_ITEM_RAGGED_OFFSETS)
-      bytes += c->items[i].span.bytes;
+    if (tdict_item_has_tensor(&c->items[i]) && !tdict_item_is_read_early(&c->items[i])) bytes += c->items[i].span.bytes;
   return bytes;
 }
 

@@ -377,7 +377,8 @@ static void wait_for_host(const tdict_tensor *t, bool to_write) {
 void *tdict_tensor_data(tdict_tensor *tensor) {
   if (tensor->storage->flags & TDICT_STORAGE_READ_ONLY || !tensor->data) return NULL;
   wait_for_host(tensor, true);
-  return tdict_tensor_is_lost(tensor) ? NULL : tensor->data; /* not of an unloaded storage, which is read-only */
+  return tdict_tensor_is_lost(tensor) ? NULL : tensor->data; /* an unloaded storage is read-only, so its address is not
+                                                              * returned here */
 }
 
 const void *tdict_tensor_const_data(const tdict_tensor *tensor) {

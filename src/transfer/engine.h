@@ -45,9 +45,10 @@ typedef struct tdict_engine {
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
 void tdict_engine_wait(tdict_engine *engine);    /* waits until all transfers that were started have ended */
 void tdict_engine_destroy(tdict_engine *engine); /* call tdict_engine_wait() first; NULL is allowed */
-/* Returns the ring of a GPU, borrowed. The first call for a GPU creates the ring. Call inside a scope of the GPU.
- * Errors: TDICT_ENOMEM, TDICT_EDEVICE. */
+/* Returns the ring of a GPU, borrowed. The first call for a GPU creates the ring, and must be inside a scope of the
+ * GPU. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
+bool tdict_engine_has_ring(tdict_engine *engine, const tdict_gpu *gpu);
 /* Returns how the memory of a GPU's ring was pinned, as a tdict_pinned_way. Returns -1 if the memory is not pinned, and
  * 0 if the GPU has no ring. */
 int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);

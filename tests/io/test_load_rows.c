@@ -1,5 +1,6 @@
 /* Tests the options first_row and num_rows of tdict_load(): rows of plain files, of trees with every kind of leaf, and
  * what is refused. */
+#include "archive.h"
 #include "random_tree.h"
 #include "raw_file.h"
 
@@ -217,6 +218,47 @@ CASE(load_checks_offsets) {
   tdict_ragged_release(ragged);
   tdict_tensor_release(values);
   tdict_tensor_release(offsets);
+  tdict_context_destroy(c);
+  folder_remove(&home);
+}
+
+/* Arrays of NumPy in both orders of bytes and of elements. */
+DEVICE_CASE(load_converts_arrays_of_numpy) {
+  folder home = folder_create();
+  tdict_context *c = td_context(NULL);
+  unsigned char file[512], data[48];
+  for (int i = 0; i < 8; i++) {
+    const bool swapped = i & 1, fortran = i & 2, has_rows = i & 4;
+    int16_t wanted[4][6];
+    char literal[128];
+    for (int16_t row = 0; row < 4; row++)
+      for (int16_t column = 0; column < 6; column++) {
+        const size_t at = 2 * (size_t)(fortran ? column * 4 + row : row * 6 + column);
+        wanted[row][column] = (int16_t)(1000 * row - 77 * column);
+        const uint16_t bits = (uint16_t)wanted[row][column];
+        data[at + swapped] = (unsigned char)bits;
+        data[at + !swapped] = (unsigned char)(bits >> 8);
+      }
+    snprintf(literal, sizeof literal, "{'descr': '%ci2', 'fortran_order': %s, 'shape': (4, 6), }", swapped ? '>' : '<',
+             fortran ? "True" : "False");
+    write_bytes(in(&home, "x.npy"), file, make_npy(file, literal, data, sizeof data));
+    tdict_load_options o = has_rows ? rows_of(1, 2) : rows_of(0, -1);
+    last_call last = {1, 0};
+    tdict_tree *there = NULL, *back = NULL;
+    o.progress = see_progress;
+    o.user = &last;
+    if (fortran && has_rows) {
+      refuse(c, in(&home, "x.npy"), o, TDICT_ENOTSUP, "key 'arr_0' is in Fortran order");
+      continue;
+    }
+    td_ok(tdict_load(c, in(&home, "x.npy"), td_device(), &o, &there, err));
+    td_ok(tdict_to_device(c, there, tdict_cpu(), NULL, &back, err));
+    assert_int_equal(last.done, last.total);
+    assert_int_equal(tdict_bytes(back), has_rows ? 24 : 48);
+    assert_memory_equal(tdict_const_data(back, "arr_0"), wanted[has_rows], has_rows ? 24 : 48);
+    tdict_release(back);
+    tdict_release(there);
+  }
   tdict_context_destroy(c);
   folder_remove(&home);
 }
