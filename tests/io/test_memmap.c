@@ -99,6 +99,10 @@ CASE(memmap_reads_stacks_along_other_dimensions) {
   td_ok(tdict_get_tree(tree, "s.2.n", &stack, err));
   assert_int_equal(tdict_batch_ndim(stack), 2);
   tdict_release(tree);
+  td_ok(tdict_open(in(&f, "s"), NULL, &tree, err)); /* the stack itself */
+  assert_int_equal(tdict_batch_ndim(tree), 1);
+  assert_int_equal(tdict_batch_size(tree)[0], 2);
+  tdict_release(tree);
   /* The values of a column have the batch size of the tree, so the stack cannot be read beside them. */
   write_text_below(&f, "c/meta.json", "{" VALUE_TYPE("NonTensorStack") ",\"stack_dim\":0,\"data\":[\"a\",\"b\"]}");
   write_text_below(&f, "meta.json",

@@ -135,7 +135,8 @@ CASE(open_refuses_wrong_lengths) {
        "the header has 18446744073709551615 bytes, but only 2 follow"},
       {{0xf8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, '{', '}'}, 10, TDICT_EFORMAT, "18446744073709551608 bytes"},
       {{0, 0, 0, 0, 0, 0, 0, 0x80, '{', '}'}, 10, TDICT_EFORMAT, "9223372036854775808 bytes, but only 2 follow"},
-      {{0x80, 2, 0x63, 'a', 'b', 'c', '.', 'x', 'y', 'z'}, 10, TDICT_EFORMAT, "is this a safetensors file?"},
+      {{0x80, 2, 0x63, 'a', 'b', 'c', '.', 'x', 'y', 'z'}, 10, TDICT_ENOTSUP, "the file is a pickle"},
+      {{'[', 1, 0x63, 'a', 'b', 'c', '.', 'x', 'y', 'z'}, 10, TDICT_EFORMAT, "is this a safetensors file?"},
   };
   folder f = folder_create();
   const char *path = in(&f, "x");
