@@ -205,6 +205,7 @@ static tdict_status replace_file(const arrays *all,
   bool is_named = false;
   tdict_status status = tdict_folder_open(&folder, all->request->what, all->request->path, err);
   if (status != TDICT_OK) return status;
+  folder.is_cancelled = all->request->is_cancelled;
   status = tdict_output_create_temporary(&to, &folder, err);
   if (status == TDICT_OK) {
     status = write(all, &to, err);
