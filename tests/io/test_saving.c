@@ -88,7 +88,7 @@ static tdict_tree *move_to(tdict_context *c, const tdict_tree *tree, tdict_devic
 static tdict_saving *begin(tdict_context *c, const char *path, const tdict_tree *tree, tdict_snapshot snapshot) {
   tdict_save_options o = tdict_save_options_default();
   tdict_saving *s = NULL;
-  o.snapshot = snapshot;
+  o.snapshot = (int32_t)snapshot;
   td_ok(tdict_save_async(c, path, tree, &o, &s, err));
   return s;
 }
@@ -277,7 +277,7 @@ CASE(saving_is_cancelled) {
   for (int i = 0; i < 2; i++) {
     tdict_save_options o = tdict_save_options_default();
     tdict_tree *numbers = i ? tensors_of(source) : tdict_retain(source);
-    o.format = formats[i];
+    o.format = (int32_t)formats[i];
     set_gate(true);
     td_ok(tdict_save_async(c, in(&f, "t"), numbers, &o, &s, err));
     tdict_release(numbers);
