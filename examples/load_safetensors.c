@@ -1,9 +1,10 @@
-/* load_safetensors: opens a safetensors file, copies the tree to a device, and prints the tree and a checksum.
+/* load_safetensors: loads a safetensors file to a device, and prints the tree and a checksum.
  *
  *   load_safetensors [DEVICE [FILE]]     auto (default), cpu, sim, cuda:N
  *
  * FILE can also be the folder or the index of a model in several files. Without FILE, the program first writes a small
- * file. The checksum is computed from the bytes that come back from the device. */
+ * file. The checksum is computed from the bytes that come back from the device, and compared with the checksum of the
+ * file. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,24 +48,24 @@ static tdict_status add_to_checksum(void *user, const tdict_entry *entry, tdict_
 }
 
 static int load(tdict_context *context, const char *path) {
-  tdict_tree *mapped = NULL, *moved = NULL, *back = NULL;
+  tdict_tree *model = NULL, *back = NULL, *mapped = NULL;
   tdict_error err;
   uint64_t in_file = 14695981039346656037u, on_device = in_file;
   int code = 1;
+  TDICT_TRY(tdict_load(context, path, tdict_context_device(context, NULL), NULL, &model, &err));
+  TDICT_TRY(tdict_print(model, stdout, &err));
+  TDICT_TRY(tdict_to_device(context, model, tdict_cpu(), NULL, &back, &err));
   TDICT_TRY(tdict_open(path, NULL, &mapped, &err));
-  TDICT_TRY(tdict_to_device(context, mapped, tdict_context_device(context, NULL), NULL, &moved, &err));
-  TDICT_TRY(tdict_print(moved, stdout, &err));
-  TDICT_TRY(tdict_to_device(context, moved, tdict_cpu(), NULL, &back, &err));
   TDICT_TRY(tdict_walk(mapped, add_to_checksum, &in_file, &err));
   TDICT_TRY(tdict_walk(back, add_to_checksum, &on_device, &err));
-  printf("%zu tensors, %zu bytes, checksum %016llx\n", tdict_num_leaves(moved), tdict_bytes(moved),
+  printf("%zu tensors, %zu bytes, checksum %016llx\n", tdict_num_leaves(model), tdict_bytes(model),
          (unsigned long long)on_device);
   code = in_file == on_device ? 0 : 1;
   if (code) fprintf(stderr, "load_safetensors: the file has checksum %016llx\n", (unsigned long long)in_file);
 done:
-  tdict_release(back);
-  tdict_release(moved);
   tdict_release(mapped);
+  tdict_release(back);
+  tdict_release(model);
   return code;
 }
 

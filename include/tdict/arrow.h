@@ -159,8 +159,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export(const tdict_tree *tree
  *  after the consumer's own work on the device is done.
  *  Bools and columns of values need copies. For a tree on a device, the library makes these copies in host memory and
  *  then copies them to the memory of the first tensor of the tree.
- *  @return The errors of tdict_arrow_export(); #TDICT_EWRONGDEVICE only if leaves are on different devices, or if a
- *          copy is needed and the device memory belongs to the program; #TDICT_EDEVICE. */
+ *  @return The errors of tdict_arrow_export(); #TDICT_EDEVICE. Here, #TDICT_EWRONGDEVICE means that leaves are on
+ *          different devices, or that a copy is needed and the device memory belongs to the program. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_device(const tdict_tree *tree, struct ArrowSchema *schema,
                                                                  struct ArrowDeviceArray *array, tdict_error *err);
 /** @brief Exports several trees as a stream of struct arrays, one array for each tree.

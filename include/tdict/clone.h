@@ -50,8 +50,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, 
  *  @param[in]  memory  Memory of the result. NULL: plain host memory.
  *  @param[out] out     New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOTSUP the tree holds an object, and err->path names the
- *          object; #TDICT_EOVERFLOW the size does not fit in 63 bits; #TDICT_ENOMEM; the errors of tdict_tensor_copy(),
- *          with the path of the tensor.
+ *          object; #TDICT_EOVERFLOW the size does not fit in 63 bits; #TDICT_ENOMEM; the errors of tdict_tensor_empty()
+ *          and tdict_tensor_copy().
  *  @note Cost: one copy of all bytes, plus O(tensors + nodes). Copies from or to a device run one after another. The
  *        call copies between host memory and a device, and within one device. The call cannot copy from one device to
  *        another device. To obtain a consolidated tree on another device, consolidate the tree on its own device first,
@@ -100,13 +100,14 @@ typedef struct tdict_difference {
  *  @return #TDICT_OK, also if the trees differ; #TDICT_EINVAL a NULL pointer, a negative tolerance, or a tensor with
  *          lost bytes (see tdict/transfer.h), and err->path names the tensor; #TDICT_EWRONGDEVICE a tensor is in device
  *          memory of the program (see tdict_tensor_from_data()); #TDICT_ENOTSUP two different objects have a type
- *          without `flatten`; #TDICT_ENOMEM; #TDICT_EDEVICE; the errors of `flatten`.
+ *          without `flatten`; #TDICT_ENOMEM; the errors of tdict_tensor_clone() for a tensor on a device; the errors of
+ *          `flatten`.
  *  @note Cost: O(keys), plus one read of the elements before the first difference. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);
-/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. A tree with a
- *  tensor whose bytes are lost (see tdict/transfer.h) is not equal to any tree, not even to itself. */
+/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. If the tensors of
+ *  a tree have lost bytes (see tdict/transfer.h), the tree is not equal to itself. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 
 TDICT_END_DECLS

@@ -1,6 +1,6 @@
 /* Joins several trees into one tree: stack, cat, stack with padding, and pack.
  *
- * The trees must have the same keys, in any order. Tensors at the same path must have the same dtype and be on the same
+ * The trees must have the same keys, in any order. Tensors at one path must have the same dtype and be on the same
  * device. The result has the key order of the first tree, and is not locked. All new tensors in one memory share one
  * storage, except masks, ragged leaves, and tensors that hooks make. tdict_pack_sequence() refuses objects. The other
  * functions join objects as tdict/object.h describes. If a child of the first tree has additional batch dimensions, the
@@ -66,8 +66,9 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *          different devices, or if `memory` is NULL and the first tree's tensor is in device memory of the program;
  *          #TDICT_ENOTSUP if the result would be in more than 16 memories; #TDICT_ENOTSUP also if `ragged` is set and
  *          the tensors of an object are used instead of its `stack` hook; #TDICT_EOVERFLOW if the size of the result
- *          does not fit in 63 bits; #TDICT_ENOMEM; the errors of objects, see tdict/object.h. err->path names the key,
- *          and the message gives the index of the tree in @p items. */
+ *          does not fit in 63 bits; #TDICT_ENOMEM; the errors of tdict_tensor_empty() and tdict_tensor_copy(); the
+ *          errors of objects, see tdict/object.h. err->path names the key, and the message gives the index of the tree
+ *          in @p items. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);
@@ -108,15 +109,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *i
  *  tensor. For bool, 0 is false and every other number is true.
  *
  *  If the option `masks` is set, the result also has a tree of masks at the path `masks`. The tree of masks has one
- *  bool tensor for each tensor of the result, at the same path. The tree of masks also has the values of the result.
- *  The shape of each mask is the batch size of the result. A mask is true where an element belongs to a sequence, and
- *  false in the padding. All masks share one storage.
+ *  bool tensor for each tensor of the result, at the same path. The tree of masks also has the leaves of
+ *  tdict/nontensor.h and tdict/unbatched.h of the result. The shape of each mask is the batch size of the result. A
+ *  mask is true where an element belongs to a sequence, and false in the padding. All masks share one storage.
  *  @param[in] options  Only `memory` and `masks` are used; `dim` must be 0, and `ragged` false.
- *  @return The same errors as tdict_stack(); #TDICT_EINVAL if a tree has no batch dimension; #TDICT_EOVERFLOW if an
- *          integer dtype cannot hold @p value; #TDICT_ENOTSUP if a tensor is on a device and the bytes of the padding
- *          element are not all equal; #TDICT_ENOTSUP also if @p value is not 0 and a dtype is an 8-bit float or has
- *          several lanes; #TDICT_EEXIST if the trees have an entry at the path `masks`; the errors of tdict_set_tree()
- *          for that path. */
+ *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if a tree has no batch dimension, `dim` is not 0, or
+ *          `ragged` is set; #TDICT_EOVERFLOW also if an integer dtype cannot hold @p value; #TDICT_ENOTSUP if a tensor
+ *          is on a device and the bytes of the padding element are not all equal; #TDICT_ENOTSUP also if @p value is
+ *          not 0 and a dtype is an 8-bit float or has several lanes, or if an element has more than 64 bytes;
+ *          #TDICT_EEXIST if the trees have an entry at the path `masks`; the errors of tdict_set_tree() for that path.
+ */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, double value,
                                                           const tdict_join_options *options, tdict_tree **out,
                                                           tdict_error *err);

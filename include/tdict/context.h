@@ -142,7 +142,8 @@ typedef struct tdict_allocator {
  *                         keeps the memory alive.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument or a function is NULL, the device is invalid, or `pinned` is set for a
  *          device other than the cpu; #TDICT_ENODEVICE the device is absent; #TDICT_EDEVICE the driver failed;
- *          #TDICT_EFORKED the process is a fork of the process that created the context; #TDICT_ENOMEM. */
+ *          #TDICT_EFORKED the process is a fork of the process that created the context; #TDICT_ENOTSUP an unknown
+ *          field is not zero; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator,
                                                            tdict_memory **out, tdict_error *err);
 /** @brief Drops the program's reference to a memory that tdict_memory_create() returned. NULL is allowed. */

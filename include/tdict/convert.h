@@ -88,8 +88,8 @@ static inline tdict_dtype_options tdict_dtype_options_default(void) {
  *  @param[out] out  New tree, owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into a tensor has failed; #TDICT_EDTYPE @p dtype
  *          is unknown; #TDICT_ENOTSUP a pair of dtypes is not supported; #TDICT_EWRONGDEVICE a tensor to convert, or
- *          `memory`, is not in host memory; #TDICT_EOVERFLOW an element is out of range; #TDICT_ENOMEM. err->path
- *          names the tensor or object.
+ *          `memory`, is not in host memory; #TDICT_EOVERFLOW an element is out of range; #TDICT_ENOMEM; the errors of
+ *          objects, see tdict/object.h. err->path names the tensor or object.
  *  @note Cost: one read and one write of the converted elements, plus O(tensors + nodes). If `filter` is set, the call
  *        also allocates a list of all paths. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype,

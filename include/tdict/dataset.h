@@ -1,8 +1,8 @@
 /* Declares datasets. A loader obtains its samples from a dataset. A tdict_dataset is a table of functions. A program
  * fills the table itself, or calls a function of this header that creates a dataset.
  *
- * Each sample has an index of 0 or more. A dataset must return equal samples for equal indices. A dataset has one or
- * more of these functions:
+ * Each sample has an index of 0 or more. A dataset should return equal samples for equal indices. Otherwise a loader
+ * with a restored state does not repeat the same batches. A dataset has one or more of these functions:
  * - `fetch`, with `schema`, writes a sample into a row of the batch.
  * - `fetch_batch`, with `schema`, writes all samples of a batch into the rows of the batch.
  * - `fetch_sample` returns a sample as a new tree. The loader makes a batch from several of these trees.
@@ -46,12 +46,12 @@ typedef struct tdict_dataset {
    *  delivered. A call of `sample_length` can run at the same time. Default false. */
   bool in_order;
   /** true: the result of `length` may change between epochs, but is never negative. The loader calls `length` at the
-   *  beginning of each epoch, see tdict_loader_next(). This call of `length` runs on the thread that calls
-   *  tdict_loader_next(). Default false. */
+   *  beginning of each epoch, see tdict_loader_next(), and also in tdict_loader_create() and tdict_loader_set_state().
+   *  These calls run on the thread of the program. Default false. */
   bool length_varies;
   /** Returns the number of tokens of sample @p index, 0 or more. NULL: the dataset does not know the number of tokens.
    *  If the loader's option `max_tokens` is set, the loader calls `sample_length` for all samples of an epoch before
-   *  the first batch of the epoch. This function should therefore be fast. */
+   *  the first batch of the epoch. A slow `sample_length` therefore delays the first batch. */
   int64_t (*sample_length)(void *self, int64_t index);
 } tdict_dataset;
 static inline tdict_dataset tdict_dataset_default(void) {
@@ -72,10 +72,11 @@ TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
  *  the dataset, the program must not write elements, because worker threads of the loader can read the elements at any
  *  time. To write rows while a loader reads rows, use a replay buffer (tdict/replay.h).
  *
- *  The tree may have leaves of tdict/nontensor.h, tdict/unbatched.h and tdict/ragged.h. The dataset then has only the
- *  function `fetch_sample`, so the loader makes a tree of each sample. A sample has one value of each column of values.
- *  A sample has one row of each ragged leaf, as a tensor. All samples share the tensors of leaves of tdict/unbatched.h.
- *  If the loader stacks the samples, the values become a column again. The loader's option `pack` joins ragged rows.
+ *  The tree may have leaves of tdict/nontensor.h, tdict/unbatched.h and tdict/ragged.h. The dataset then has no
+ *  `fetch_batch`, so the loader calls `fetch_sample` and obtains a tree for each sample. A sample has one value of each
+ *  column of values. A sample has one row of each ragged leaf, as a tensor. All samples share the tensors of leaves of
+ *  tdict/unbatched.h. If the loader stacks the samples, the values become a column again. The loader's option `pack`
+ *  joins ragged rows.
  *  @param[out] out  a dataset owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or the tree has no batch dimension; #TDICT_ESHAPE a leaf does
  *          not begin with the tree's batch size; #TDICT_EWRONGDEVICE a tensor is not in host memory; #TDICT_ENOTSUP the

@@ -133,7 +133,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import(tdict_context *contex
                                                            const tdict_dlpack_import_options *options,
                                                            tdict_tensor **out, tdict_error *err);
 /** @brief Makes a tensor over a legacy managed tensor, as tdict_dlpack_import() does. The tensor is not read-only.
- *  @return The errors of tdict_dlpack_import(), except #TDICT_EFORMAT. */
+ *  @return The errors of tdict_dlpack_import(). The legacy struct has no version, so the call cannot return
+ *          #TDICT_EFORMAT. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import_legacy(tdict_context *context,
                                                                   struct DLManagedTensor **managed,
                                                                   const tdict_dlpack_import_options *options,

@@ -109,15 +109,16 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *  element is read. With lists or masks, the call also copies the bytes of the result. In each tensor, every position
  *  of a list or mask is copied separately, in one or more pieces.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the tree has no batch dimension, the index has too many items
- *          or two TDICT_REST, a step is 0, or a position is outside its dimension; #TDICT_EINVAL also if the result
- *          would have more than TDICT_MAX_BATCH_NDIM batch dimensions, or if a transfer into a mask or a copied tensor
- *          has failed; #TDICT_ESHAPE if the sizes of a mask are not the sizes of the dimensions to which the mask
- *          applies, or lists have different numbers of positions; #TDICT_ESHAPE also if a child tree of the result
- *          would have too many batch dimensions; #TDICT_ESHAPE also if a tensor of a child tree no longer begins with
- *          the batch size of @p tree (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8;
- *          #TDICT_EWRONGDEVICE if a mask is not in host memory; #TDICT_ENOTSUP if the index has a list or mask and a
- *          tensor is on a device; #TDICT_ENOMEM; the errors of objects, see tdict/object.h. */
+ *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the tree has no batch dimension, or a position is outside its
+ *          dimension; #TDICT_EINVAL also if the index has too many items, items for more dimensions than the tree has,
+ *          an invalid item, two TDICT_REST or a step of 0; #TDICT_EINVAL also if the result would have more than
+ *          TDICT_MAX_BATCH_NDIM batch dimensions, or if a transfer into a mask or a copied tensor has failed;
+ *          #TDICT_ESHAPE if the sizes of a mask are not the sizes of the dimensions to which the mask applies, or lists
+ *          have different numbers of positions; #TDICT_ESHAPE also if a child tree of the result would have too many
+ *          batch dimensions; #TDICT_ESHAPE also if a tensor of a child tree no longer begins with the batch size of @p
+ *          tree (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8; #TDICT_EWRONGDEVICE if a mask is
+ *          not in host memory; #TDICT_ENOTSUP if the index has a list or mask and a tensor is on a device;
+ *          #TDICT_ENOMEM; the errors of objects, see tdict/object.h. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
 /** @brief Reads elements like tdict_index_get(), but writes the elements into the storages of @p dst. Use this function
@@ -129,8 +130,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, t
  *  @param[in,out] dst  Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If @p dst and
  *                      @p src share elements, the values of these elements are unspecified after the call.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other;
- *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EREADONLY,
- *          #TDICT_EWRONGDEVICE as tdict_tensor_copy(). After any of these errors, no element has been written. */
+ *          #TDICT_ETYPE if the entries at a key differ in kind; the errors of tdict_tensor_copy(). If the driver of a
+ *          device fails, the elements of @p dst are unspecified. After any other error, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
                                                         tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that an index selects: `tree[index] = value`.
@@ -144,9 +145,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const t
  *  Cost: two passes of O(tensors of @p value), plus one copy of the elements. The first pass checks all tensors. Memory
  *  is allocated only for lists, masks, objects and the tensors of a tree without keys.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree lacks a key of @p value; #TDICT_ETYPE if
- *          the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE if shapes or dtypes differ;
- *          #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is
- *          locked. After any of these errors, no element has been written. */
+ *          the entries at a key differ in kind; the errors of tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no
+ *          keys and is locked. If the driver of a device fails, the selected elements are unspecified. After any other
+ *          error, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
                                                        tdict_error *err);
 

@@ -98,8 +98,8 @@ typedef struct tdict_load_options {
   /** Options of the transfer: threads, `after`, `memory`, `pinned_result`, `stats`. Borrowed for the call. `keep` and
    *  `check_sources` must not be set. NULL (default): the defaults. */
   const tdict_transfer_options *transfer;
-  /** Called with the number of bytes that were read from the files, and the number of bytes to read. The offsets of
-   *  ragged leaves do not count. NULL (default): no calls.
+  /** Called with the number of bytes that were read from the files, and the number of bytes to read. Tensors that
+   *  the call reads before the transfer do not count, see tdict_load(). NULL (default): no calls.
    *  The calling thread makes the first call, with @p done 0, before any element is read. Threads that read files make
    *  the later calls, about 1000 in all. A call begins after the previous call has returned, and @p done grows from
    *  call to call. If the load succeeds, @p done equals @p total in the last call. The last copies to the device may
@@ -123,7 +123,9 @@ static inline tdict_load_options tdict_load_options_default(void) {
  *  transfer copies the elements like tdict_to_device(). For a device, the threads read into the staging ring of the
  *  context. For the cpu, the threads read into the memory of the result. The call does not map the files, and needs no
  *  host memory for the elements, other than the staging ring and a result on the cpu. The elements may begin at any
- *  byte of the file. All leaves of the result are in one new storage, except the offsets of ragged leaves on the cpu.
+ *  byte of the file. There are exceptions: the call itself reads the offsets of ragged leaves, and arrays of NumPy that
+ *  are big-endian or in Fortran order, to new host memory. A result on the cpu shares this memory. All other leaves of
+ *  the result are in one new storage.
  *
  *  If another program shortens a file during the call, the call returns #TDICT_EIO. If another program overwrites a
  *  file, the elements are unspecified.
@@ -131,12 +133,13 @@ static inline tdict_load_options tdict_load_options_default(void) {
  *  @param[in]  device   As in tdict_to_device().
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
- *  @return #TDICT_OK; errors of tdict_open(); errors of tdict_to_device(); #TDICT_EIO elements cannot be read, and
- *          err->native is the errno, or 0 if the file was shortened. err->path is then the path of the leaf in the
- *          tree, and the message has the file and the byte. #TDICT_EINVAL the rows are not inside the tree, or an
- *          option must not be set; #TDICT_ESHAPE the selected leaves have different numbers of rows, a tensor has no
- *          dimensions, or no leaf has rows; #TDICT_ECANCELLED the function `progress` returned false. For errors before
- *          the first element is read, err->path is a file.
+ *  @return #TDICT_OK; errors of tdict_open(); errors of tdict_to_device(); #TDICT_EINVAL the rows are not inside the
+ *          tree, or an option must not be set; #TDICT_ESHAPE the selected leaves have different numbers of rows, a
+ *          tensor has no dimensions, or no leaf has rows; #TDICT_ENOTSUP rows of a tensor in Fortran order;
+ *          #TDICT_ECANCELLED the function `progress` returned false; #TDICT_EIO elements cannot be read. In the last
+ *          case, err->path is the path of the leaf in the tree, and the message has the file and the byte. The field
+ *          err->native is the errno, or 0 if the file was shortened. For tensors that the call reads before the
+ *          transfer, err->path is the file.
  *  @note Cost: as tdict_open(), plus one read of the selected elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_load(tdict_context *context, const char *path, tdict_device device,
                                                   const tdict_load_options *options, tdict_tree **out,

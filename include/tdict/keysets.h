@@ -73,8 +73,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, 
  *  separator. Empty trees are dropped.
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same key (err->path names the second entry);
- *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor of a child tree no longer has the batch size or device of @p
- *          tree (see tdict/tree.h). */
+ *          #TDICT_ESHAPE if the shape of a tensor in a child tree does not begin with the batch size of @p tree (see
+ *          tdict/tree.h); #TDICT_EWRONGDEVICE if @p tree has a device, and a tensor in a child tree is on another
+ *          device. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator,
                                                           tdict_tree **out, tdict_error *err);
 /** @brief Replaces the contents of @p tree with the contents of the tree that tdict_flatten_keys() returns.

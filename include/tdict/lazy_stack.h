@@ -216,7 +216,8 @@ static inline tdict_lazy_pad_options tdict_lazy_pad_options_default(void) {
  *  tree of masks has the same leaves of tdict/nontensor.h and tdict/unbatched.h as the result.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree, owned by the caller; written on success only.
- *  @return The errors of tdict_pad_sequence(); #TDICT_ESHAPE also if the batch size of an item has changed. */
+ *  @return The errors of tdict_stack(); #TDICT_EOVERFLOW and #TDICT_ENOTSUP also for `value`, as in
+ *          tdict_pad_sequence(); #TDICT_ESHAPE also if the batch size of an item has changed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_pad(const tdict_lazy_stack *stack,
                                                             const tdict_lazy_pad_options *options, tdict_tree **out,
                                                             tdict_error *err);

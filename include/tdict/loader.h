@@ -28,9 +28,9 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_loader tdict_loader;
 
 /** Makes a batch from samples. The batch is a new tree of any tensors and objects, and the loader owns the tree.
- *  Several workers may call the function at the same time. The samples are borrowed for the call. The tensors of the
- *  batch should be allocated from @p memory. If batches are pinned or sent to a device, @p memory is pinned memory.
- *  Otherwise @p memory is NULL. */
+ *  Several workers may call the function at the same time. A number that is not a tdict_status becomes #TDICT_EHOOK.
+ *  The samples are borrowed for the call. The tensors of the batch should be allocated from @p memory. If batches are
+ *  pinned or sent to a device, @p memory is pinned memory. Otherwise @p memory is NULL. */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err);
 
@@ -43,8 +43,9 @@ typedef struct tdict_loader_options {
   /** Maximum number of batches that workers have begun and the program has not received: 1 to 1048576. 0 (default): two
    *  batches for each worker. If `num_workers` is 0, `prefetch` has no effect. */
   int32_t prefetch;
-  /** While the prefetched batches have at least this many bytes, no worker begins another batch. The limit always
-   *  allows one prefetched batch. 0 (default): no limit. */
+  /** While the prefetched batches have at least this many bytes, no worker begins another batch. A batch that a worker
+   *  is still making counts with the size of the last complete batch. The limit always allows one prefetched batch. 0
+   *  (default): no limit. */
   size_t prefetch_bytes;
   bool drop_last; /**< true: leaves out the last batch of an epoch if it has fewer than `batch_size` samples */
   /** true: draws samples in the order of a SHUFFLED sampler with `seed`. false (default): draws samples in the order of
@@ -123,8 +124,9 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
  *          is true and the length is negative or the sampler is WEIGHTED; an error of tdict_create_from() for the
  *          dataset's schema (err->path names the field); #TDICT_EINVAL also if a sample of the first epoch is longer
  *          than `max_tokens`, or `sample_length` returned a negative number; #TDICT_ENODEVICE the device is absent, or
- *          `pin_memory` is set and no device reads pinned memory; #TDICT_EFORKED the process is a fork of the process
- *          that created the context; #TDICT_ENOMEM host memory is exhausted, or a thread cannot be started. */
+ *          `pin_memory` is set and no device reads pinned memory; #TDICT_EDEVICE the driver failed; #TDICT_EFORKED the
+ *          process is a fork of the process that created the context; #TDICT_ENOMEM host memory is exhausted, or a
+ *          thread cannot be started. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
@@ -142,8 +144,8 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *  until the end of the epoch.
  *
  *  If @p stream is not NULL, the program may release the batch as soon as the program has queued the work that uses the
- *  batch. The loader keeps the batch until the next call of tdict_loader_next() or tdict_loader_destroy(). The next
- *  call records the work queued on @p stream as a use of the batch, see tdict_record_stream().
+ *  batch. The loader keeps the batch until the next call of tdict_loader_next() or tdict_loader_destroy(). That call
+ *  records the work queued on @p stream as a use of the batch, see tdict_record_stream(), and then releases the batch.
  *  @param[in]  stream  a stream of the device of the batches. For pinned batches on the cpu, @p stream is a stream of
  *                      the GPU that pins the batches. Work queued on the stream after this call may use the batch.
  *                      NULL: the call waits until the batch has arrived on the device. The program then calls
@@ -154,8 +156,9 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *          error of the transfer; #TDICT_ETIMEDOUT the batch was not ready within `timeout_ns`, and the call may be
  *          repeated; #TDICT_EINVAL @p loader or @p out is NULL; #TDICT_EINVAL also if `endless` is true and an epoch
  *          had no batch, or if the dataset's `length_varies` is true and the length is negative; #TDICT_ENOMEM host
- *          memory is exhausted, and the call may be repeated; #TDICT_EWRONGDEVICE @p stream belongs to another device;
- *          #TDICT_ECAPTURE @p stream is being captured; #TDICT_EFORKED the process is a fork of the process that
+ *          memory was exhausted before the call took a batch, and the call may be repeated; #TDICT_EWRONGDEVICE @p
+ *          stream belongs to another device; #TDICT_ECAPTURE @p stream is being captured; the errors of
+ *          tdict_record_stream() for the previous batch; #TDICT_EFORKED the process is a fork of the process that
  *          created the loader.
  *  @note The call checks @p stream before it takes a batch. If this check fails, no batch is lost. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,

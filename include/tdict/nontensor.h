@@ -53,9 +53,10 @@ typedef struct tdict_value {
 /** @brief Sets one value at a path, as tdict_set() sets a tensor. The value belongs to the whole tree that holds the
  *  leaf.
  *  @param[in] value  The call copies the value and its text.
- *  @return The errors of tdict_set() except #TDICT_ESHAPE; #TDICT_EINVAL also if the kind is unknown, a bool is not 0
- *          or 1, or a text is NULL, is not UTF-8 or is not JSON; #TDICT_EOVERFLOW the text is too long. The message
- *          gives the position of the first wrong byte.
+ *  @return #TDICT_OK; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_EINVAL also if the kind is unknown, a
+ *          bool is not 0 or 1, a text is not UTF-8, or JSON is invalid; #TDICT_ETYPE the path leads through a tensor or
+ *          an object; #TDICT_ELOCKED the tree is locked; #TDICT_EOVERFLOW the text is too long; #TDICT_ENOMEM. For an
+ *          invalid text, the message gives the position of the first wrong byte.
  *  @note Cost: as tdict_set(), plus O(bytes of the text). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_value(tdict_tree *tree, const char *path, const tdict_value *value,
                                                        tdict_error *err);
@@ -79,8 +80,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_texts(tdict_tree *tree, const c
                                                        size_t count, tdict_error *err);
 
 /** @brief Returns the value at a path. The leaf must hold one value for the whole tree.
- *  @param[out] out  Written on success only. The text of the value is borrowed from the tree until the leaf is
- *          replaced.
+ *  @param[out] out  Written on success only. The text of the value is borrowed from the tree until the leaf is replaced
+ *          or removed.
  *  @return The errors of tdict_get(); #TDICT_ETYPE if the path names a tensor, a tree or another object; #TDICT_ESHAPE
  *          if the path names a column. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_value(const tdict_tree *tree, const char *path, tdict_value *out,
@@ -91,7 +92,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_value(const tdict_tree *tree, c
  *  @param[in]  i    Position of the element in C order. For a column, @p i must be below the number of values.
  *                   Otherwise @p i must be below the number of elements of the tree that holds the leaf.
  *  @param[out] out  As in tdict_get_value().
- *  @return The errors of tdict_get_value() except #TDICT_ESHAPE; #TDICT_EINVAL also if @p i is out of range. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p i is out of range; #TDICT_EINVAL also for an invalid path or a NULL pointer;
+ *          #TDICT_ENOTFOUND there is no entry at the path; #TDICT_ETYPE the path names a tensor, a tree or another
+ *          object, or leads through a tensor or an object; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_value_at(const tdict_tree *tree, const char *path, int64_t i,
                                                           tdict_value *out, tdict_error *err);
 /** @brief Returns the text or JSON at a path. The leaf must hold one value for the whole tree.

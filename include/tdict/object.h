@@ -32,12 +32,12 @@
  * If the caller passes a memory to tdict_clone_deep() or tdict_stack(), and the type has `flatten`, the call uses the
  * tensors instead of the hook. The reason is that the hooks cannot allocate from this memory.
  *
- * Errors of operations on trees. If an operation on batch dimensions uses the tensors of an object, these tensors must
- * begin with the batch size of the object's tree. Otherwise the call returns #TDICT_ESHAPE. If the type has neither the
- * hook nor `flatten`, the call returns #TDICT_ENOTSUP. If two objects must have the same type but have different types,
- * the call returns #TDICT_ETYPE. If a hook fails, the call returns the error of the hook. After each of these errors,
- * err->path names the object, all trees are unchanged, and new objects have been released. Cost: the time of the hooks,
- * plus O(nodes).
+ * Errors of operations on trees. If an operation on batch dimensions uses the tensors of an object, the shapes of these
+ * tensors must begin with the batch size of the object's tree. Otherwise the call returns #TDICT_ESHAPE. If the type
+ * has neither the hook nor `flatten`, the call returns #TDICT_ENOTSUP. If two objects must have the same type but have
+ * different types, the call returns #TDICT_ETYPE. If a hook fails, the call returns the error of the hook. After each
+ * of these errors, err->path names the object, all trees are unchanged, and new objects have been released. Cost: the
+ * time of the hooks, plus O(nodes).
  *
  * Thread rule: hooks of different objects may run at the same time, on threads of the program or of the pool. If
  * several calls use one object, the hooks of this object may also run at the same time. A hook must therefore not

@@ -94,7 +94,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_create(tdict_tensor *values,
  *          #TDICT_ESHAPE, #TDICT_EDTYPE or #TDICT_EWRONGDEVICE if a row differs from row 0 (the message has the index
  *          of the row); #TDICT_ESHAPE if a row has no dimension; #TDICT_EDTYPE if `offsets_dtype` is neither int64 nor
  *          int32; #TDICT_EOVERFLOW if `offsets_dtype` cannot hold the last offset; #TDICT_EWRONGDEVICE if the program
- *          owns the device memory of the rows and the option `memory` is NULL; the errors of tdict_tensor_empty(). */
+ *          owns the device memory of the rows and the option `memory` is NULL, or if the rows and `memory` are on two
+ *          different devices other than the cpu; the errors of tdict_tensor_empty(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_rows(tdict_tensor *const *rows, size_t count,
                                                               const tdict_ragged_options *options, tdict_ragged **out,
                                                               tdict_error *err);

@@ -21,9 +21,9 @@
  * contain.
  *
  * A program may write the tensors of the tree directly between tdict_replay_lock() and tdict_replay_unlock(). While a
- * loader uses the buffer, any other write to the tensors is a data race. While a function of the library holds the
- * lock, the function calls no function of the program. If a writer waits for the lock, fetches that start later wait
- * until the writer has released the lock. Fetches therefore cannot delay a writer forever.
+ * loader uses the buffer, any other write to the tensors is a data race. The library calls no function of the program
+ * while the library holds the lock. If a writer waits for the lock, fetches that start later wait until the writer has
+ * released the lock. Fetches therefore cannot delay a writer forever.
  *
  * Ownership: reference counted. Thread rule: any thread may call any function, and several threads may write. A forked
  * process must not use the buffers of its parent process. */

@@ -16,7 +16,7 @@ typedef struct tdict_sampler tdict_sampler;
 
 typedef enum tdict_sampler_kind {
   TDICT_SAMPLER_SEQUENTIAL,       /**< 0, 1, 2, ... in every epoch */
-  TDICT_SAMPLER_SHUFFLED,         /**< a random order of the indices, which is different in each epoch */
+  TDICT_SAMPLER_SHUFFLED,         /**< a random order of the indices, drawn anew for each epoch */
   TDICT_SAMPLER_WITH_REPLACEMENT, /**< an independent random index at each position; all indices are equally likely */
   TDICT_SAMPLER_WEIGHTED          /**< as WITH_REPLACEMENT, but the probabilities are proportional to `weights` */
 } tdict_sampler_kind;

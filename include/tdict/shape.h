@@ -38,11 +38,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *tree, int nd
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                      tdict_tree **out, tdict_error *err);
 /** @brief Joins the batch dimensions from @p first to @p last (inclusive) into one dimension. @p first must not be
- *  after @p last. The tensors of the result are views or copies as in tdict_reshape(), at the same cost. */
+ *  after @p last. The tensors of the result are views or copies, as in tdict_reshape(), which describes the cost and
+ *  the errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tree **out,
                                                      tdict_error *err);
-/** @brief Splits batch dimension @p dim into several dimensions. The tensors of the result are always views.
- *  @param[in] shape  @p ndim sizes. At most one size may be -1; this size is then computed. */
+/** @brief Splits batch dimension @p dim into one or more dimensions. The tensors of the result are always views.
+ *  @param[in] shape  @p ndim sizes, at least one. At most one size may be -1; this size is then computed.
+ *  @return #TDICT_OK; #TDICT_ESHAPE if the product of the sizes is not the size of the dimension. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten(const tdict_tree *tree, int dim, int ndim, const int64_t *shape,
                                                        tdict_tree **out, tdict_error *err);
 /** @brief Inserts a batch dimension of one element. The new dimension is dimension @p dim of the result. */

@@ -11,9 +11,9 @@
  * elements at any time. A ring orders accesses.
  *
  * **Trust.** The library checks a received segment before it maps the segment, and parses the schema as untrusted
- * bytes. The segment of a ring also has state words, which the library checks whenever it reads them. Another process
- * can therefore write wrong elements, but cannot make this process access memory outside of the segment. Programs that
- * use elements as indices must check the indices.
+ * bytes. The segment of a ring also has state words. The trainer checks each state word before it takes a slot. Another
+ * process can therefore write wrong elements, but cannot make this process access memory outside of the segment.
+ * Programs that use elements as indices must check the indices.
  *
  * **Rings.** A ring has slots. Each slot is a shared tree, and all slots have the same structure. The trainer is the
  * process that created the ring. A worker calls tdict_share_ring_begin(), fills the tree, and calls
@@ -32,8 +32,8 @@
  * become empty. Batches that the worker published earlier are still delivered. The ring continues with the other
  * workers. If the trainer ends, the next call of tdict_share_ring_begin() in each worker returns #TDICT_ECANCELLED.
  *
- * Thread rule: one thread at a time uses a ring. Functions for single trees are thread-safe. If two threads receive
- * from one socket, either thread may get the next tree. Trees: as in tdict/tree.h. */
+ * Thread rule: one thread at a time may use a handle of a ring. Functions for single trees are thread-safe. If two
+ * threads receive from one socket, either thread may get the next tree. Trees: as in tdict/tree.h. */
 #ifndef TDICT_SHARE_H
 #define TDICT_SHARE_H
 
@@ -60,8 +60,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_create_from(const tdict_tree_
  *  @param[in] socket  A connected Unix socket of type SOCK_STREAM or SOCK_SEQPACKET. Borrowed. If the buffer of the
  *                     socket is full, the call waits, unless the socket is non-blocking.
  *  @param[in] tree    From tdict_share_create(), tdict_share_create_from() or tdict_share_receive(). Borrowed.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or @p tree is not a shared tree, or @p tree was unlocked;
- *          #TDICT_EIO the socket refused the message, and err->native is the errno. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p tree is NULL, is not a shared tree, or was unlocked; #TDICT_EIO the socket
+ *          refused the message, and err->native is the errno. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_send(int socket, const tdict_tree *tree, tdict_error *err);
 /** @brief Receives a tree that tdict_share_send() sent. The tree uses the sender's segment, so no element is copied.
  *
@@ -71,8 +71,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_send(int socket, const tdict_
  *  @param[out] out         New consolidated tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_ETIMEDOUT no message has arrived; #TDICT_EFORMAT the message, its descriptors or the
  *          segment are invalid, and the error message gives the reason; #TDICT_ENOTSUP the message or the segment has
- *          another version; #TDICT_EIO the peer has closed the socket, or a system call failed, and err->native is the
- *          errno; #TDICT_EINVAL a NULL pointer, or a negative time or socket; #TDICT_ENOMEM.
+ *          another version, or the schema has an object; #TDICT_EIO the peer has closed the socket; #TDICT_EIO also if
+ *          a system call failed, and err->native is then the errno; #TDICT_EINVAL a NULL pointer, or a negative time or
+ *          socket; #TDICT_ENOMEM.
  *  @note Cost: O(bytes of the schema * log(keys)). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_receive(int socket, int64_t timeout_ns, tdict_tree **out,
                                                            tdict_error *err);
@@ -160,16 +161,17 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_take(tdict_share_ring *r
 /** @brief Gives a slot back. The trainer calls this function. Never waits.
  *
  *  Call this function as soon as the transfer of the slot has been started, even with tdict_to_device_async(). The slot
- *  becomes empty after all transfers that were started from the slot have read it. If a transfer is still reading, a
- *  later call of tdict_share_ring_take() or of this function makes the slot empty.
+ *  becomes empty after all transfers from the slot have ended, so no worker can overwrite elements that a transfer
+ *  still reads. If a transfer is still reading, a later call of tdict_share_ring_take() or of this function makes the
+ *  slot empty.
  *
  *  The program's own reads of the slot must have ended: kernels, copies, and reads through pointers. If a transferred
  *  tree contains the slot's tree and also objects with hooks, call tdict_future_wait_source() before this function. A
  *  result that shares tensors of the slot, such as a result on the cpu, later shows the elements of another batch. To
  *  keep the elements, copy the tree with tdict_clone_deep().
  *  @param[in] tree  From tdict_share_ring_take().
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or @p tree is not a slot that was taken from this ring;
- *          #TDICT_EFORKED. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to a worker, or the trainer has not taken @p tree
+ *          from this ring; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_give_back(tdict_share_ring *ring, tdict_tree *tree,
                                                                   tdict_error *err);
 
@@ -195,9 +197,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_begin(tdict_share_ring *
  *  The trainer sees all writes that the worker made before the call. The worker must not write to the slot after the
  *  call.
  *  @param[in] tree  From tdict_share_ring_begin().
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or @p tree is not a slot that tdict_share_ring_begin() returned;
- *          #TDICT_EFORMAT another process has changed the state word of the slot, and the worker no longer has the
- *          slot; #TDICT_EFORKED. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to the trainer, or @p tree is not a slot that
+ *          tdict_share_ring_begin() returned; #TDICT_EFORMAT another process has changed the state word of the slot,
+ *          and the worker no longer has the slot; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_publish(tdict_share_ring *ring, tdict_tree *tree,
                                                                 tdict_error *err);
 

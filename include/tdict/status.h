@@ -18,16 +18,16 @@ typedef enum tdict_status {
   TDICT_OK = 0,
   TDICT_EINVAL = 1,        /**< an argument is invalid */
   TDICT_ENOMEM = 2,        /**< out of memory; the message names the kind of memory */
-  TDICT_ENOTFOUND = 3,     /**< there is no such key or entry */
-  TDICT_EEXIST = 4,        /**< the key already exists */
-  TDICT_ETYPE = 5,         /**< an entry has the wrong kind: tensor, tree or object */
-  TDICT_ESHAPE = 6,        /**< shapes or batch sizes do not match */
-  TDICT_EDTYPE = 7,        /**< element types do not match, or a type is unknown */
+  TDICT_ENOTFOUND = 3,     /**< a key, an entry, a process or a full slot of a ring (tdict/share.h) does not exist */
+  TDICT_EEXIST = 4,        /**< a key, a path or the name of a file is already in use */
+  TDICT_ETYPE = 5,         /**< an entry, a value or an Arrow array has the wrong kind or type */
+  TDICT_ESHAPE = 6,        /**< a shape, a batch size or a number of elements does not match */
+  TDICT_EDTYPE = 7,        /**< an element type is unknown, or is not the type that the call needs */
   TDICT_EOVERFLOW = 8,     /**< a size or value does not fit its type */
-  TDICT_ELOCKED = 9,       /**< the tree is locked */
+  TDICT_ELOCKED = 9,       /**< the tree, or another tree that the call must change, is locked */
   TDICT_EREADONLY = 10,    /**< the storage must not be written */
   TDICT_EWRONGDEVICE = 11, /**< a tensor, memory or stream belongs to a device that the call cannot use */
-  TDICT_ENODEVICE = 12,    /**< the device is not present; the message says why */
+  TDICT_ENODEVICE = 12,    /**< the device is absent or cannot be used; the message says why */
   TDICT_EDEVICE = 13,      /**< the device driver returned an error; tdict_error.native has its code */
   TDICT_ELOST = 14,        /**< the device was reset or lost, or a worker of a ring (tdict/share.h) has ended */
   TDICT_ECANCELLED = 15, /**< the transfer was cancelled, or the trainer of a ring (tdict/share.h) has left the ring */
@@ -38,14 +38,15 @@ typedef enum tdict_status {
   TDICT_ECHANGED = 20,   /**< data changed while a transfer or a loader read the data */
   TDICT_EHOOK = 21,      /**< a callback of the program returned an invalid status or an invalid result */
   TDICT_EIO = 22,        /**< reading or writing a file, a socket or a stream failed, or another system call failed */
-  TDICT_EFORMAT = 23,    /**< a file, a blob or a message does not have the expected format */
+  TDICT_EFORMAT = 23,    /**< a file, blob, message, Arrow array or DLPack tensor does not have the expected format */
   TDICT_ENOTSUP = 24     /**< a combination that the message names is not supported */
 } tdict_status;
 
 /** Says why a call failed. The struct has 512 bytes in all versions. */
 typedef struct tdict_error {
   int32_t status; /**< a tdict_status */
-  int32_t native; /**< error code of the driver, or errno; 0 if the error has no such code */
+  /** Error code of the driver, an errno, or another number that the comment of the function names. 0: no number. */
+  int32_t native;
   /** Path of the entry that caused the error, or name of the file, or "". Long paths are cut in the middle. */
   char path[248];
   char message[256]; /**< one sentence that names the cause: the value that was found, and the value that was wanted */

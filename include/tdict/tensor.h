@@ -4,8 +4,8 @@
  * Shapes and strides are in elements. Strides may be zero or negative. A name of a parameter, member or function that
  * contains "bytes" means a size in bytes. The dtype, shape and strides of a tensor never change; the elements may
  * change. A function that creates a tensor returns one reference. Release the reference with tdict_tensor_release().
- * Thread rule: many threads may read a tensor at the same time. While a thread writes a tensor, no other thread may use
- * that tensor. Retain and release are safe from any thread. */
+ * Thread rule: many threads may read a tensor at the same time. While a thread writes elements, no other thread may
+ * read or write these elements. Retain and release are safe from any thread. */
 #ifndef TDICT_TENSOR_H
 #define TDICT_TENSOR_H
 
@@ -77,7 +77,8 @@ typedef struct tdict_tensor_range {
  *  @param[in] memory  Borrowed. NULL for plain host memory, aligned to 256 bytes.
  *  @return #TDICT_OK; #TDICT_EINVAL for an invalid @p ndim or a negative size, or if @p out is NULL, or @p shape is
  *          NULL although @p ndim is not 0; #TDICT_EDTYPE for an unknown dtype; #TDICT_EOVERFLOW if the bytes do not fit
- *          63 bits; #TDICT_ENOMEM; #TDICT_ENODEVICE if the device of the memory is not present; #TDICT_EDEVICE. */
+ *          63 bits; #TDICT_ENOMEM; for memory of a context also #TDICT_ENODEVICE if the device is not present,
+ *          #TDICT_EDEVICE, #TDICT_ELOST and #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_empty(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                           tdict_memory *memory, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor like tdict_tensor_empty(), and sets every byte to zero. Returns the same errors. */
@@ -105,8 +106,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, do
  *          may be a pool thread. The library holds no lock during the call. The callback may call only release
  *          functions of this library. If tdict_tensor_from_data() fails, @p release is not called.
  *  @return #TDICT_OK; #TDICT_EINVAL if @p view or @p out is NULL, `data` is NULL although there are elements, or a
- *          device, size, struct_size or flag is invalid; #TDICT_EDTYPE for an unknown dtype; #TDICT_EOVERFLOW if the
- *          bytes do not fit 63 bits or the address space; #TDICT_ESHAPE if `storage_bytes` is not 0 and the strides
+ *          device, ndim, size, struct_size or flag is invalid; #TDICT_EDTYPE for an unknown dtype; #TDICT_EOVERFLOW if
+ *          the bytes do not fit 63 bits or the address space; #TDICT_ESHAPE if `storage_bytes` is not 0 and the strides
  *          reach outside these bytes; #TDICT_ENOTSUP if @p view sets a field that this library does not know;
  *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_data(const tdict_tensor_desc *view,
@@ -148,8 +149,8 @@ TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_te
  *  tdict_record_stream() uses the storage. If the tensor is on a device, the call does not wait. In a forked process,
  *  the call does not wait for threads of the parent process. */
 TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
-/** @brief Returns the address of the element whose indices are all 0, for reading. Returns NULL in the same cases as
- *  tdict_tensor_data(), except that the storage may be read-only.
+/** @brief Returns the address of the element whose indices are all 0, for reading. Returns NULL if the address is NULL
+ *  (possible only without elements), or if a transfer into the elements failed or was cancelled.
  *  If the tensor is in host memory, the call first waits until no transfer writes the storage. In a forked process, the
  *  call does not wait for threads of the parent process. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
@@ -186,9 +187,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *
  *  That size is then computed from the other sizes.
  *  If strides can describe the new shape, the result is a view. Otherwise the result is a copy in C order. The copy is
  *  in the memory of @p tensor. If the program owns the memory of a host tensor, the copy is in plain host memory.
- *  @return #TDICT_OK; #TDICT_ESHAPE if the number of elements differs; #TDICT_EINVAL for NULL or an invalid size;
- *          #TDICT_EOVERFLOW for sizes that no tensor can have; errors of tdict_tensor_clone() if the call copies;
- *          #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_ESHAPE if the new shape cannot have the number of elements of @p tensor; #TDICT_EINVAL for
+ *          NULL or an invalid size; #TDICT_EOVERFLOW for sizes that no tensor can have; errors of tdict_tensor_clone()
+ *          if the call copies; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const int64_t *shape,
                                                             tdict_tensor **out, tdict_error *err);
 
@@ -197,10 +198,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *
  *  the result is unspecified. The call first waits for transfers that write @p src or use @p dst. The call also waits
  *  for work that tdict_record_stream() has recorded for @p dst.
  *  @return #TDICT_OK; #TDICT_ESHAPE or #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EREADONLY if @p dst is
- *          read-only; #TDICT_EWRONGDEVICE if the tensors are on two different devices other than the cpu, or if the
- *          program owns the memory of each tensor that is on a device; #TDICT_EINVAL for NULL, or if a transfer into @p
- *          src failed or was cancelled; #TDICT_EDEVICE if the driver failed; the elements of @p dst are then
- *          unspecified. */
+ *          read-only; #TDICT_EWRONGDEVICE if the tensors are on two different devices other than the cpu;
+ *          #TDICT_EWRONGDEVICE also if a tensor is on a device, but neither tensor is in device memory of a context;
+ *          #TDICT_EINVAL for NULL, or if a transfer into @p src failed or was cancelled. For a tensor on a device, the
+ *          call can also return #TDICT_EDEVICE, #TDICT_ELOST, #TDICT_EFORKED and #TDICT_ENOMEM. After #TDICT_EDEVICE
+ *          and #TDICT_ELOST, the elements of @p dst are unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /** @brief Creates a copy of @p tensor in C order in @p memory; NULL is plain host memory.
  *  @return The errors of tdict_tensor_empty() and tdict_tensor_copy(). */

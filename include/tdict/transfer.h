@@ -29,10 +29,10 @@
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
  * tree is copied as one block, and the result is consolidated. The function tdict_transfer_into() also copies one block
  * if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned memory on
- * the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16 MiB. The
- * byte counts of the statistics then include the padding between leaves. If the copy of a block fails, the error names
- * no leaf. If a consolidated tree is a child of the source, the transfer copies the child leaf by leaf. This child of
- * the result is not consolidated.
+ * the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16 MiB. If a
+ * block was copied, the byte counts of the statistics include the padding between leaves. If the copy of a block fails,
+ * the error names no leaf. If a consolidated tree is a child of the source, the transfer copies the child leaf by leaf.
+ * This child of the result is not consolidated.
  * Cost. O(keys of all trees), plus the copies.
  * Thread rule: any thread may call any function of this header. Several transfers can run at the same time. */
 #ifndef TDICT_TRANSFER_H
@@ -196,13 +196,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
  *                      context. An index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is an error (#TDICT_EINVAL).
  *  @param[in]  options       NULL for the defaults.
  *  @param[out] out     A new reference, written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL an option is out of range; #TDICT_ENODEVICE the context has no such device;
- *          #TDICT_EWRONGDEVICE a leaf is on a device of another context, or the options name memory or a stream of
- *          another device; #TDICT_ECAPTURE the stream `after` is being captured, even if nothing is to be copied;
- *          #TDICT_EINVAL the bytes of a leaf are lost, because an earlier transfer into the leaf failed (err->path
- *          names the leaf); #TDICT_ENOTSUP `strict_objects` is true, and an object's type has neither a hook for this
- *          transfer nor `flatten`; #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path;
- *          the status that a hook returned, or #TDICT_EHOOK, with the object's path. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or an option is out of range; #TDICT_ENODEVICE the context has
+ *          no such device; #TDICT_EWRONGDEVICE a leaf is on a device of another context, or the options name memory or
+ *          a stream of another device; #TDICT_ECAPTURE the stream `after` is being captured, even if nothing is to be
+ *          copied; #TDICT_EINVAL the bytes of a leaf are lost, because an earlier transfer into the leaf failed
+ *          (err->path names the leaf); #TDICT_ENOTSUP `strict_objects` is true, and an object's type has neither a hook
+ *          for this transfer nor `flatten`; #TDICT_ECHANGED `check_sources` is true, and a source has changed
+ *          (err->path names the leaf); #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's
+ *          path; the status that a hook returned, or #TDICT_EHOOK, with the object's path. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src,
                                                        tdict_device device, const tdict_transfer_options *options,
                                                        tdict_tree **out, tdict_error *err);
@@ -237,7 +238,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
                                                            const tdict_tree *src, const tdict_transfer_options *options,
                                                            tdict_error *err);
-/** @brief Starts the transfer of tdict_transfer_into() and returns a future. The future's result is @p dst. */
+/** @brief Starts the transfer of tdict_transfer_into() and returns a future. The future's result is @p dst. Returns the
+ *  errors of tdict_transfer_into() that occur before the call returns. tdict_future_wait() returns all later errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *context, tdict_tree *dst,
                                                                  const tdict_tree *src,
                                                                  const tdict_transfer_options *options,
@@ -247,7 +249,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *
  *  @param[out] out  A new reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a leaf is on a device, and err->path names the leaf; #TDICT_ENODEVICE the
  *          context has no device that can read pinned memory; #TDICT_EINVAL an option is invalid, or the bytes of a
- *          leaf are lost; #TDICT_ENOMEM pinned memory is exhausted; the status that a hook returned. */
+ *          leaf are lost; #TDICT_ENOMEM pinned memory is exhausted; #TDICT_EDEVICE; #TDICT_EFORKED; the status that a
+ *          hook returned, or #TDICT_EHOOK. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src,
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);
@@ -269,7 +272,8 @@ TDICT_API bool tdict_is_pinned(const tdict_tree *tree);
  *  recorded for only some storages of the tree.
  *  @return #TDICT_OK; #TDICT_EINVAL @p tree is NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a
  *          context allocated on the stream's device or pinned for this device; #TDICT_ECAPTURE the stream is being
- *          captured; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_ENOMEM; the status that `flatten` returned. */
+ *          captured; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM; the status that `flatten` returned,
+ *          or #TDICT_EHOOK. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream,
                                                            tdict_error *err);
 

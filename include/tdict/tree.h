@@ -2,27 +2,28 @@
  *
  * A tree maps keys to tensors, trees and objects (tdict/object.h), and keeps the order in which the keys were added. A
  * tree at a key is a child, and the tree with this key is the parent of the child. A node is one tree without its
- * children. The shape of every tensor below a tree begins with the batch size of the tree, unless the program has
- * changed a child.
+ * children. The shape of every tensor below a tree begins with the batch size of the tree. A program can break this
+ * rule by changing a child.
  *
  * The program can change a child through a borrowed handle, and several trees can share a child. A change to a child
  * must match the batch size and the device of this child. The library does not compare the change with the parents of
  * the child. After the change, the shape of a tensor in the child may no longer begin with the batch size of a parent.
  * In this case, functions that use the parent's batch size return TDICT_ESHAPE and change nothing; err->path names the
- * tensor. Such functions are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h, tdict_flatten_keys(),
+ * tensor. Examples are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h, tdict_flatten_keys(),
  * tdict_dataset_from_tree() and tdict_tree_schema_export(). Functions that do not use the parent's batch size still
- * work. If only the batch size of a child differs, and all tensors of the child begin with the parent's batch size,
- * every function accepts the child. In results, the batch size of such a child begins with the batch size of the
+ * work. If only the batch size of a child differs, and the shapes of all its tensors begin with the parent's batch
+ * size, every function accepts the child. In results, the batch size of such a child begins with the batch size of the
  * parent.
  *
  * A path such as "next.obs.pixels" names nested keys. If a key contains a dot or a backslash, write a backslash before
- * this character. In C source, "h\\.0" is the single key `h.0`. A key may contain all bytes except 0. An empty key is
- * an error.
+ * this character. In C source, "h\\.0" is the single key `h.0`. A key may contain all bytes except 0. A path is invalid
+ * if one of its keys is empty, or if it ends with a backslash that escapes nothing.
  *
  * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops a
- * reference. Thread rule: many threads may read a tree at the same time. While a thread writes a tree, no other thread
- * may use the same tree. tdict_retain() and tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, with
- * the differences that docs/container.md lists. */
+ * reference. Thread rule: many threads may read a tree at the same time. While a thread changes a tree, no other thread
+ * may use this tree. For the elements of its tensors, the thread rule of tdict/tensor.h applies. tdict_retain() and
+ * tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, with the differences that docs/container.md
+ * lists. */
 #ifndef TDICT_TREE_H
 #define TDICT_TREE_H
 
@@ -99,10 +100,10 @@ TDICT_API void tdict_release(tdict_tree *tree);
  *  Missing trees on the path are created with the batch size and device of their parent. If there is an entry at the
  *  path, the new tensor replaces the entry. The key then keeps its position in the order.
  *  @param[in] tensor  Retained by the tree. The caller still owns its reference.
- *  @return #TDICT_OK; #TDICT_EINVAL an empty key, or a NULL pointer; #TDICT_ETYPE the path leads through a tensor or an
- *          object; #TDICT_ESHAPE the leading dimensions of the tensor differ from the batch size; #TDICT_EWRONGDEVICE
- *          the tree has a device, and the tensor is on another device; #TDICT_ELOCKED the tree is locked;
- *          #TDICT_ENOMEM.
+ *  @return #TDICT_OK; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_ETYPE the path leads through a tensor or
+ *          an object; #TDICT_ESHAPE the leading dimensions of the tensor differ from the batch size;
+ *          #TDICT_EWRONGDEVICE the tree has a device, and the tensor is on another device; #TDICT_ELOCKED the tree is
+ *          locked; #TDICT_ENOMEM.
  *  @note Cost: O(length of the path) on average. If another tree shares the key table of the node that changes, the
  *        call copies the table, at a cost of O(keys of the node). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor,
@@ -126,8 +127,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const ch
  *  If the key is missing, the message in @p err lists the most similar keys. Making this list takes tens of
  *  microseconds. To test for a key, call tdict_has(), or pass NULL for @p err.
  *  @param[out] out  Borrowed from the tree. Written on success only.
- *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path names a tree or an object, or leads through a tensor or
- *          an object; #TDICT_EINVAL an empty key, or a NULL pointer; #TDICT_ENOMEM.
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND there is no entry at the path; #TDICT_ETYPE the path names a tree or an object,
+ *          or leads through a tensor or an object; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_ENOMEM.
  *  @note Cost: O(length of the path) for any number of keys. Memory is allocated only for a key of more than 128 bytes
  *        with a backslash. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *tree, const char *path, tdict_tensor **out,
@@ -144,8 +145,9 @@ TDICT_API const void *tdict_const_data(const tdict_tree *tree, const char *path)
 TDICT_API bool tdict_has(const tdict_tree *tree, const char *path);
 
 /** @brief Removes the entry at a path and releases its tensor, tree or object.
- *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an
- *          empty key, or a NULL pointer; #TDICT_ELOCKED the tree is locked; #TDICT_ENOMEM.
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND there is no entry at the path; #TDICT_ETYPE the path leads through a tensor or
+ *          an object; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_ELOCKED the tree is locked;
+ *          #TDICT_ENOMEM.
  *  @note Cost: as tdict_set(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *tree, const char *path, tdict_error *err);
 /** @brief Removes the tensor at a path. The caller takes over the reference of the tree.
@@ -159,8 +161,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *tree, const ch
                                                       tdict_error *err);
 /** @brief Moves the entry at the path @p from to the path @p to.
  *
- *  Missing trees on the path @p to are created. If both paths lead to the same node, the entry keeps its position in
- *  the order. If both paths are equal, nothing changes.
+ *  Missing trees on the path @p to are created. If both paths differ only in the last key, the entry keeps its position
+ *  in the order. If both paths are equal, nothing changes. A tree that moves to another parent is set as
+ *  tdict_set_tree() sets a child, so the new parent may hold a shallow copy.
  *  @param[in] safe  If true, the call fails if there is another entry at @p to. If false, the entry at @p to is
  *          replaced.
  *  @return The same errors as tdict_delete() and tdict_set(); #TDICT_EEXIST @p safe is true and there is another entry
@@ -199,13 +202,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const 
  *  The elements of its tensors can still be written. NULL is allowed. Cost of tdict_lock() and tdict_unlock(): O(keys
  *  below the tree). */
 TDICT_API void tdict_lock(tdict_tree *tree);
-/** @brief Unlocks the tree and the trees below the tree. If another locked tree also holds a tree below @p tree, that
- *  tree stays locked. If @p tree is not locked, nothing changes.
+/** @brief Unlocks the tree and the trees below the tree. A tree below @p tree stays locked if another locked tree also
+ *  holds it. If @p tree is not locked, nothing changes.
  *  @return #TDICT_OK; #TDICT_ELOCKED @p tree is below a locked tree, and the program must unlock the upper tree
  *          instead; #TDICT_EINVAL @p tree is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);
-/** @brief Returns true if the tree is locked, because tdict_lock() was called for the tree or for a tree above the
- *  tree. */
+/** @brief Returns true if the tree is locked. tdict_lock() locks a tree and all trees below it. */
 TDICT_API bool tdict_is_locked(const tdict_tree *tree);
 
 /** @brief Returns the number of keys of this node. Keys of child trees are not counted. */
@@ -264,8 +266,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry_at(const tdict_tree *tree
 /** @brief Returns the tensor, tree or object at a path.
  *  @param[out] out  Written on success only. The member `path` is @p path. The other members are borrowed from the tree
  *                   until the tree changes.
- *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an
- *          empty key, or a NULL pointer; #TDICT_ENOMEM.
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND there is no entry at the path; #TDICT_ETYPE the path leads through a tensor or
+ *          an object; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_ENOMEM.
  *  @note Cost: as tdict_get(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, const char *path, tdict_entry *out,
                                                        tdict_error *err);

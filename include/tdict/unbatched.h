@@ -24,7 +24,9 @@ TDICT_BEGIN_DECLS
 
 /** @brief Sets a leaf without batch dimensions at a path. The shape of @p tensor need not begin with the batch size.
  *  @param[in] tensor  Retained by the tree. The caller still owns its reference.
- *  @return The errors of tdict_set() except #TDICT_ESHAPE. */
+ *  @return #TDICT_OK; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_ETYPE the path leads through a tensor or
+ *          an object; #TDICT_EWRONGDEVICE the tree has a device, and the tensor is on another device; #TDICT_ELOCKED
+ *          the tree is locked; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_unbatched(tdict_tree *tree, const char *path, tdict_tensor *tensor,
                                                            tdict_error *err);
 /** @brief Returns the tensor of the leaf without batch dimensions at a path.

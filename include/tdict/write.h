@@ -1,15 +1,15 @@
 /* Declares functions that write elements in place, and that merge trees.
  *
  * Functions that write in place do not change keys, shapes or addresses, and accept locked trees. These functions check
- * all arguments before they write the first byte, so an error leaves the destination unchanged. The exception is
- * #TDICT_EDEVICE: the elements of the destination are then unspecified. Each write waits for the same transfers as
- * tdict_tensor_copy(), and supports the same devices. A tensor may be written to itself. If the source and the
- * destination overlap in any other way, the result is unspecified. A destination may have one tensor at two paths, or
- * tensors that share bytes. In this case the tensors are written in the order of their paths, and the elements of the
- * last write remain. In contrast, tdict_transfer_into() accepts such a destination only if the source's tensors share
- * bytes in the same way. The functions tdict_fill(), tdict_copy() and tdict_update_in_place() write the tensors of
- * objects too. Source tensors must have the dtypes of the destination tensors. Only tdict_fill() converts its value to
- * the dtype.
+ * all arguments before they write the first byte, so most errors leave the destination unchanged. If the copy of a
+ * tensor on a device fails, for example with #TDICT_EDEVICE or #TDICT_ELOST, the elements of the destination are
+ * unspecified. Each write waits for the same transfers as tdict_tensor_copy(), and supports the same devices. A tensor
+ * may be written to itself. If the source and the destination overlap in any other way, the result is unspecified. A
+ * destination may have one tensor at two paths, or tensors that share bytes. In this case the tensors are written in
+ * the order of their paths, and the elements of the last write remain. In contrast, tdict_transfer_into() accepts such
+ * a destination only if the source's tensors share bytes in the same way. The functions tdict_fill(), tdict_copy() and
+ * tdict_update_in_place() write the tensors of objects too. Source tensors must have the dtypes of the destination
+ * tensors. tdict_fill() converts its value to the dtype of each tensor.
  * Cost of writing in place: O(tensors written), plus one copy of the elements. Memory is allocated only for objects,
  * for very deep trees, for the paths of tdict_update_in_place(), and for lists and masks in an index (tdict/index.h).
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different tensors at once. */
@@ -21,9 +21,7 @@
 TDICT_BEGIN_DECLS
 
 /** @brief Writes the elements of @p value to the tensor at a path.
- *  @return #TDICT_OK; #TDICT_EINVAL, #TDICT_ENOTFOUND, #TDICT_ETYPE as tdict_get(); #TDICT_EINVAL also if a transfer
- *          into @p value failed; #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as
- *          tdict_tensor_copy(); #TDICT_EDEVICE if the driver failed. */
+ *  @return The errors of tdict_get() and tdict_tensor_copy(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_tensor *value,
                                                    tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that @p index selects in the tensor at a path.
@@ -41,7 +39,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const ch
  *          dtype cannot hold @p value; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE; #TDICT_ENOTSUP for an object without
  *          `flatten`, or for elements of more than 64 bytes; #TDICT_ENOTSUP also if @p value is not 0 and the dtype is
  *          an 8-bit float or has several lanes; #TDICT_ENOTSUP also if the tensor is on a device and the bytes of the
- *          new element are not all equal; #TDICT_EDEVICE; #TDICT_ENOMEM. */
+ *          new element are not all equal; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err);
 /** @brief Writes 0 to every element of the tree. Returns the same errors as tdict_fill(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_zero(tdict_tree *tree, tdict_error *err);
@@ -56,8 +54,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_copy(tdict_tree *dst, const tdict_t
  *  Tensors of @p dst whose paths @p src does not have are unchanged. If @p src is @p dst, nothing changes.
  *  @param[in] paths  @p num_paths paths of entries of @p src. The call writes only these entries, with everything below
  *          these entries. NULL: all of @p src.
- *  @return The same errors as tdict_copy(), except that @p dst may have more keys; #TDICT_ENOTFOUND also if @p src
- *          lacks one of the paths. */
+ *  @return The same errors as tdict_copy(). Here, #TDICT_ENOTFOUND means that @p dst lacks a key of @p src, or that @p
+ *          src lacks one of the paths. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_update_in_place(tdict_tree *dst, const tdict_tree *src,
                                                              const char *const *paths, size_t num_paths,
                                                              tdict_error *err);

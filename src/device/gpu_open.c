@@ -26,6 +26,20 @@ static tdict_status create_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error 
   return tdict_gpu_check(gpu, result, "cuMemPoolSetAttribute", err);
 }
 
+/* Allocates and frees a block. The first allocation of a process takes 10 to 20 ms on an H200, which would delay the first
+ * transfer. Ignores missing memory, because a program may never allocate on this GPU. */
+static tdict_status use_pool_once(tdict_gpu *gpu, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  void *block;
+  tdict_cu result = d->ops->mem_alloc_async(d, &block, 1, gpu->pool, gpu->alloc_stream);
+  if (result == TDICT_CU_OUT_OF_MEMORY) return TDICT_OK;
+  if (result == TDICT_CU_SUCCESS) {
+    d->ops->mem_free(d, block); /* waits for the allocation */
+    result = d->ops->pool_trim(d, gpu->pool, 0);
+  }
+  return tdict_gpu_check(gpu, result, "cuMemAllocFromPoolAsync", err);
+}
+
 /* Creates the parts of a gpu that need a current context. Call inside a scope. On failure, tdict_gpu_release() destroys
  * the parts that exist. */
 static tdict_status create_pool_and_streams(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
@@ -33,7 +47,8 @@ static tdict_status create_pool_and_streams(tdict_gpu *gpu, size_t cache_bytes, 
   if (status != TDICT_OK) return status;
   status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->alloc_stream), "cuStreamCreate", err);
   if (status != TDICT_OK) return status;
-  return tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->free_stream), "cuStreamCreate", err);
+  status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->free_stream), "cuStreamCreate", err);
+  return status == TDICT_OK ? use_pool_once(gpu, err) : status;
 }
 
 tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err) {

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "types/json.h"
 
+static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
 bool tdict_json_lacks_memory(const json_error_t *why) {
   switch (json_error_code(why)) {
   case json_error_duplicate_key:
@@ -19,28 +21,77 @@ bool tdict_json_lacks_memory(const json_error_t *why) {
   }
 }
 
-tdict_status tdict_json_read(const tdict_json_source *source, const char *text, size_t length, json_t **out,
-                             tdict_error *err) {
+tdict_status tdict_json_check(const tdict_json_source *source, tdict_json_slice text, tdict_error *err) {
   const char *what = source->contents->what;
   tdict_json_fault fault;
-  json_error_t why;
-  /* The library's own check comes first: it limits the levels without recursion, and gives exact positions. */
-  if (!tdict_json_is_valid(text, length, &fault))
+  if (!tdict_json_is_valid(text.text, text.length, &fault))
     return tdict_fail_file(err, TDICT_EFORMAT, source->file, "%s: %s is not JSON at byte %" PRIu64 ": %s", what,
                            source->part, source->offset + fault.at, fault.why);
-  json_t *value = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
-  if (!value && tdict_json_lacks_memory(&why))
-    return tdict_fail_file(err, TDICT_ENOMEM, source->file, "%s: no host memory for %s", what, source->part);
-  if (!value)
-    return tdict_fail_file(err, TDICT_EFORMAT, source->file, "%s: %s at byte %" PRIu64 ": %.120s", what, source->part,
-                           source->offset + (uint64_t)(why.position > 0 ? why.position : 0), why.text);
-  if (json_is_object(value)) {
-    *out = value;
-    return TDICT_OK;
-  }
-  json_decref(value);
+  const char *at = text.text;
+  while (is_space(*at)) at++;
+  if (*at == '{') return TDICT_OK;
   return tdict_fail_file(err, TDICT_EFORMAT, source->file, "%s: %s at byte %" PRIu64 " is no JSON object", what,
                          source->part, source->offset);
+}
+
+/* Returns the address after a string, which begins at `at`. */
+static const char *skip_string(const char *at) {
+  for (at++; *at != '"'; at++)
+    if (*at == '\\') at++;
+  return at + 1;
+}
+
+/* Returns the address after a value. Counts brackets, so the depth needs no recursion. */
+static const char *skip_value(const char *at) {
+  size_t depth = 0;
+  do {
+    if (*at == '"') {
+      at = skip_string(at);
+      continue;
+    }
+    if (*at == '{' || *at == '[') depth++;
+    if (*at == '}' || *at == ']') depth--;
+    at++;
+  } while (depth);
+  return at;
+}
+
+/* Returns the address after a number, true, false or null. */
+static const char *skip_word(const char *at) {
+  while (!is_space(*at) && *at != ',' && *at != '}' && *at != ']') at++;
+  return at;
+}
+
+bool tdict_json_next_member(const char **at, tdict_json_slice *key, tdict_json_slice *value) {
+  const char *from = *at;
+  while (is_space(*from) || *from == ',') from++;
+  if (*from == '}') return false;
+  const char *end = skip_string(from);
+  *key = (tdict_json_slice){from, (size_t)(end - from)};
+  from = end;
+  while (is_space(*from) || *from == ':') from++;
+  end = *from == '"' || *from == '{' || *from == '[' ? skip_value(from) : skip_word(from);
+  *value = (tdict_json_slice){from, (size_t)(end - from)};
+  *at = end;
+  return true;
+}
+
+tdict_status tdict_json_parse(const tdict_json_source *source, tdict_json_slice part, json_t **out, tdict_error *err) {
+  const char *what = source->contents->what;
+  json_error_t why;
+  *out = json_loadb(part.text, part.length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
+  if (*out) return TDICT_OK;
+  if (tdict_json_lacks_memory(&why))
+    return tdict_fail_file(err, TDICT_ENOMEM, source->file, "%s: no host memory for %s", what, source->part);
+  return tdict_fail_file(err, TDICT_EFORMAT, source->file, "%s: %s at byte %" PRIu64 ": %.120s", what, source->part,
+                         source->offset + (uint64_t)(why.position > 0 ? why.position : 0), why.text);
+}
+
+tdict_status tdict_json_read(const tdict_json_source *source, const char *text, size_t length, json_t **out,
+                             tdict_error *err) {
+  /* The library's own check comes first: it limits the levels without recursion, and gives exact positions. */
+  tdict_status status = tdict_json_check(source, (tdict_json_slice){text, length}, err);
+  return status == TDICT_OK ? tdict_json_parse(source, (tdict_json_slice){text, length}, out, err) : status;
 }
 
 const char *tdict_json_text(const json_t *value) {

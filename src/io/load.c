@@ -35,12 +35,11 @@ static tdict_status read_options(loader *l, const char *what, const tdict_load_o
   return TDICT_OK;
 }
 
-/* Returns the number of bytes that the transfer reads. The offsets of ragged leaves are in memory already. */
+/* Returns the number of bytes that the transfer reads. */
 static uint64_t count_bytes(const tdict_contents *c) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < c->num_items; i++)
-    if (tdict_item_has_tensor(&c->items[i]) && c->items[i].kind != TDICT_ITEM_RAGGED_OFFSETS)
-      bytes += c->items[i].span.bytes;
+    if (tdict_item_has_tensor(&c->items[i]) && !tdict_item_is_read_early(&c->items[i])) bytes += c->items[i].span.bytes;
   return bytes;
 }
 
@@ -79,6 +78,7 @@ static tdict_status start_load(tdict_context *context, tdict_start *start, const
   tdict_contents_init(&l.contents, start->what, path);
   status = build_source(&l, &source, err);
   start->src = source;
+  start->reads_files = true;
   if (status == TDICT_OK) status = tdict_start_call(context, start, &l.transfer, future, err);
   tdict_contents_close(&l.contents);
   tdict_load_progress_release(l.progress);

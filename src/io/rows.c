@@ -58,6 +58,10 @@ static tdict_status set_dimension(tdict_contents *c, tdict_item *item, int64_t s
 
 /* Narrows dimension 0 of a tensor. */
 static tdict_status narrow(tdict_contents *c, tdict_item *item, int64_t first, int64_t count, tdict_error *err) {
+  if (item->is_fortran)
+    return tdict_fail_file(err, TDICT_ENOTSUP, c->path,
+                           "%s: rows cannot be selected: key '%.80s' is in Fortran order, so its rows are not adjacent",
+                           c->what, item->path);
   const uint64_t row_bytes = item->shape[0] ? item->span.bytes / (uint64_t)item->shape[0] : 0;
   item->span.offset += (uint64_t)first * row_bytes;
   item->span.bytes = (uint64_t)count * row_bytes;

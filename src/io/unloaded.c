@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "io/map.h"
 #include "tensor/tensor.h"
 
 /* The number of progress calls is about this number, so that the calls cost little. */
@@ -157,22 +158,19 @@ static void subtract_first(const tdict_tensor *t) {
   }
 }
 
-/* Reads the offsets of a ragged leaf. */
-static tdict_status read_offsets(const tdict_contents *c, const tdict_item *item, tdict_tensor **out,
-                                 tdict_error *err) {
-  tdict_status status = tdict_tensor_empty(item->dtype, item->ndim, item->shape, NULL, out, err);
-  if (status != TDICT_OK) return tdict_error_at(err, status, c->files[item->span.file].path);
-  return tdict_contents_read(c, item->span, (*out)->data, err);
+bool tdict_item_is_read_early(const tdict_item *item) {
+  return tdict_item_has_tensor(item) && (item->kind == TDICT_ITEM_RAGGED_OFFSETS || !tdict_item_is_plain(item));
 }
 
-/* Reads the offsets of all ragged leaves. */
-static tdict_status read_all_offsets(const tdict_contents *c, bool has_row_range, tdict_tensor **leaves,
-                                     tdict_error *err) {
+static tdict_status read_early(const tdict_contents *c, bool has_row_range, tdict_tensor **leaves, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
-    if (c->items[i].kind != TDICT_ITEM_RAGGED_OFFSETS) continue;
-    status = read_offsets(c, &c->items[i], &leaves[i], err);
-    if (status == TDICT_OK && has_row_range) subtract_first(leaves[i]);
+    const tdict_item *item = &c->items[i];
+    if (!tdict_item_is_read_early(item)) continue;
+    status = tdict_tensor_empty(item->dtype, item->ndim, item->shape, NULL, &leaves[i], err);
+    if (status != TDICT_OK) return tdict_error_at(err, status, c->files[item->span.file].path);
+    status = tdict_item_read(c, item, leaves[i]->data, err);
+    if (status == TDICT_OK && has_row_range && item->kind == TDICT_ITEM_RAGGED_OFFSETS) subtract_first(leaves[i]);
   }
   return status;
 }
@@ -199,8 +197,8 @@ tdict_status tdict_unloaded_leaves(tdict_contents *contents, tdict_load_progress
   for (size_t i = 0; i < contents->num_items; i++) leaves[i] = NULL;
   tdict_storage **storages = calloc(contents->num_files + 1, sizeof *storages);
   if (!storages) return fail_memory(contents, contents->path, err);
-  /* The offsets first, because make_leaves() moves the descriptors. */
-  tdict_status status = read_all_offsets(contents, has_row_range, leaves, err);
+  /* make_leaves() moves the descriptors, so it comes last. */
+  tdict_status status = read_early(contents, has_row_range, leaves, err);
   if (status == TDICT_OK) status = make_leaves(contents, progress, storages, leaves, err);
   for (size_t f = 0; f < contents->num_files; f++) tdict_storage_release(storages[f]);
   free((void *)storages);

@@ -15,11 +15,14 @@ tdict_status tdict_load_progress_create(const char *what, bool (*report)(void *u
 tdict_status tdict_load_progress_begin(tdict_load_progress *progress, uint64_t total, tdict_error *err);
 void tdict_load_progress_release(tdict_load_progress *progress); /* NULL is allowed */
 
+/* Returns true if tdict_unloaded_leaves() reads the tensor of the item to host memory: the offsets of ragged leaves, and
+ * tensors that must be converted. */
+bool tdict_item_is_read_early(const tdict_item *item);
 /* Writes the tensor of item i to leaves[i]; NULL if the item has no tensor. The caller owns one reference to each
- * tensor. The offsets of ragged leaves are read to host memory. All other tensors are unloaded. If `has_row_range` is
+ * tensor. Tensors that are not read early are unloaded. If `has_row_range` is
  * true, tdict_contents_select_rows() has narrowed the offsets, so the first offset is subtracted from all offsets. Moves
  * the descriptors of the files to the storages. On failure, all leaves are NULL. `progress` may be NULL. Returns
- * TDICT_EIO if the offsets cannot be read, TDICT_EOVERFLOW and TDICT_ENOMEM. */
+ * TDICT_EIO if a tensor cannot be read early, TDICT_EOVERFLOW and TDICT_ENOMEM. */
 tdict_status tdict_unloaded_leaves(tdict_contents *contents, tdict_load_progress *progress, bool has_row_range,
                                    tdict_tensor **leaves, tdict_error *err);
 

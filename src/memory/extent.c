@@ -130,8 +130,8 @@ static void skip_gaps(tdict_extent *e) {
   if (last >= e->width) e->end -= last - e->width + 1;
 }
 
-/* The list of strided extents is not sorted, so a search in a long list is slow. An extent is therefore split only
- * while the list has fewer extents than this number. */
+/* The list of strided extents is not sorted, so a search in a long list is slow. A split makes the list longer, so an
+ * extent is split only while the list has fewer extents than this number. */
 enum { MAX_STRIDED_PARTS = 4096 };
 
 /* Removes the bytes [begin, end) from the strided extents. If an extent has bytes on both sides of this range, the

@@ -9,7 +9,8 @@
 
 /* An extent covers all bytes of [begin, end), or rows of equal width in this range. */
 typedef struct tdict_extent {
-  size_t begin, end; /* offsets from the storage's first byte, or addresses; the extent is empty if they are equal */
+  size_t begin, end; /* offsets from the storage's first byte, or addresses. If `begin` equals `end`, the extent is
+                      * empty */
   uint64_t layout;   /* 0: dense, all bytes. Else strided: extents of equal layout and origin have the same rows. */
   /* Used by strided extents only. A row starts at origin + n * pitch for every integer n, and has `width` bytes. If
    * `pitch` is 0, the rows are unknown. */
@@ -21,9 +22,9 @@ static inline tdict_extent tdict_extent_all(size_t begin, size_t end) {
   return (tdict_extent){.begin = begin, .end = end, .origin = begin};
 }
 typedef enum tdict_overlap { TDICT_OVERLAP_NONE, TDICT_OVERLAP_UNKNOWN, TDICT_OVERLAP_YES } tdict_overlap;
-/* Returns whether two extents share a byte. If the ranges overlap, and the layouts and origins are equal, returns
- * TDICT_OVERLAP_YES. If the layouts differ, and rows are unknown or the pitches differ, returns
- * TDICT_OVERLAP_UNKNOWN. */
+/* Returns whether two extents share a byte. Returns TDICT_OVERLAP_UNKNOWN if the ranges overlap but the rows cannot be
+ * compared: the rows of an extent are unknown, or two strided extents have different pitches. Extents of equal layout
+ * and origin whose ranges overlap always share a byte. */
 tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b);
 
 /* An array that can have free entries at both ends. The first extent is at[first]. */
@@ -32,20 +33,19 @@ typedef struct tdict_extents {
   size_t first, count, cap;
 } tdict_extents;
 
-/* A set of bytes. If dense extents are added at the end of the set and removed from its start, no other extent is
- * moved. */
+/* A set of bytes. Adding a dense extent at the end of the set moves other extents only if the array is full. Removing a
+ * dense extent at the start moves no other extent. */
 typedef struct tdict_extent_set {
   tdict_extents dense;   /* sorted; extents neither overlap nor touch */
   tdict_extents strided; /* unsorted; one layout can have several parts */
 } tdict_extent_set;
 
-/* Adds the bytes of an extent. Replaces all strided extents of the same layout. Returns false if memory is exhausted;
- * the set can then lack the replaced extents. */
+/* Adds the bytes of an extent. A strided extent replaces all extents of its layout. Returns false if memory is
+ * exhausted; the set can then lack the replaced extents. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
-/* Removes the bytes that the extent certainly covers. A strided extent removes all extents of the same layout, and
- * nothing else. Removing a dense extent can split other extents. Strided extents are split only while the set has fewer
- * than 4096 strided extents. Returns false if a dense extent must be split and memory is exhausted. An extent that
- * cannot be split is unchanged. */
+/* Removes the bytes of a dense extent, or all extents that have the layout of a strided extent. Removing a dense extent
+ * can split other extents. Strided extents are split only while the set has fewer than 4096 strided extents. Returns
+ * false if a dense extent must be split and memory is exhausted. An extent that cannot be split is unchanged. */
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *extent);
 /* Returns false only if the set contains none of these bytes. Can return true for bytes that are not in the set. */
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *extent);

@@ -1,6 +1,6 @@
 /* Defines tdict_memory, a table of operations for one kind of memory. The device layer and the pinned pool implement
- * the table. Plain host memory has no table: a NULL pointer to tdict_memory means plain host memory. Thread rule: every
- * operation is safe from any thread. */
+ * the table. A NULL pointer to tdict_memory means plain host memory, as does the table of tdict_host_memory(). Thread
+ * rule: every operation is safe from any thread. */
 #ifndef TDICT_MEMORY_MEMORY_H
 #define TDICT_MEMORY_MEMORY_H
 
@@ -28,13 +28,14 @@ typedef enum tdict_direction {
 } tdict_direction;
 
 typedef struct tdict_memory_ops {
-  /* Allocates a block. Returns TDICT_ENOMEM or an error of the driver. */
+  /* Allocates a block. Returns TDICT_ENOMEM, TDICT_EOVERFLOW, TDICT_EFORKED or an error of the driver. The memory of an
+   * absent device returns the error that explains why the device is absent. */
   tdict_status (*allocate)(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err);
   /* Frees the block. The memory takes over one reference to each fence. The memory must not reuse the bytes before all
    * fences are done. */
   void (*free)(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences);
-  /* `copy` and `fill` return after the work is done. Both pointers are NULL if the host can access the memory. Callers
-   * then use memcpy() and memset(). */
+  /* `copy` and `fill` return after the work is done. Both pointers are NULL for host memory. Callers then use memcpy()
+   * and memset(). */
   tdict_status (*copy)(tdict_memory *m, const tdict_rect *rect, tdict_direction direction, tdict_error *err);
   tdict_status (*fill)(tdict_memory *m, void *dst, int byte, size_t bytes, tdict_error *err);
   void (*counts)(const tdict_memory *m, tdict_memory_counts *out);

@@ -23,7 +23,7 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPU
 enum { PAUSE_NS = 200000 }; /* for pieces of TDICT_PINNED_PIECE bytes or more; see pause_between_pieces() */
 enum { LOG_WARNING = 2 };   /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
 
-/* Maps `bytes` at a multiple of `alignment`. Returns NULL if the address space is exhausted. */
+/* Maps `bytes` at a multiple of `alignment`. Returns NULL if the system refuses the mapping. */
 static void *map_aligned(size_t bytes, size_t alignment) {
   char *raw = mmap(NULL, bytes + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return NULL;

@@ -16,8 +16,8 @@
  * addresses that are multiples of the piece size, and the piece size is a multiple of TDICT_PINNED_GRAIN. See
  * tdict_gpu_queue_rect(). */
 #define TDICT_PINNED_GRAIN ((size_t)4 << 20)
-/* The piece size for pinning while other threads copy. Registering a piece of this size blocks their copies for
- * about a millisecond. */
+/* The piece size for pinning while other threads copy. Registering a piece of this size blocks the copies of other
+ * threads for about a millisecond. */
 #define TDICT_PINNED_PIECE ((size_t)32 << 20)
 
 /* The operations that pin pages; the device layer implements them. */
@@ -39,7 +39,8 @@ typedef struct tdict_pinner {
   const tdict_pin_ops *ops;
   void *self;
   tdict_pool *pool; /* touches pages in parallel; NULL: the caller touches them */
-  tdict_log *log;   /* receives a message if the first way failed; may be NULL. Owned by `self` */
+  tdict_log *log;   /* receives a message if the pages were obtained in another way than the first; may be NULL. Owned
+                     * by `self` */
   int node;         /* NUMA node to prefer; -1: none */
   /* Bytes of one registered piece, a multiple of TDICT_PINNED_GRAIN. If 0, all pages are one registration. While a
    * piece is registered, other threads cannot queue copies, so a pause separates the pieces. */
@@ -63,9 +64,9 @@ typedef struct tdict_pinned_pages {
 /* Obtains `bytes` bytes of page-locked memory, rounded up to a multiple of 4096. Sets *out on success. Maps 2 MiB or
  * more with huge pages, touches the pages in parallel and registers them. If registering fails, lets the driver
  * allocate the pages. If the driver fails too, registers pages in pieces of TDICT_PINNED_GRAIN. If the pinner asks for
- * pieces, tries these small pieces before the driver. An allocation by the driver would block other copies for a long
- * time. For less than 2 MiB, lets the driver allocate the pages. If the driver fails for this size, maps and registers
- * pages instead. Registered pages are bound to the node of the pinner before they are touched. The node is a
+ * pieces, tries these small pieces before the driver, because an allocation by the driver would block other copies for
+ * a long time. For less than 2 MiB, lets the driver allocate the pages. If the driver fails for this size, maps and
+ * registers pages instead. Registered pages are bound to the node of the pinner before they are touched. The node is a
  * preference: if the node has no free pages, pages are placed on other nodes. If the system refuses to bind, no error
  * is returned. Pages that the driver allocates cannot be bound. If every way fails, returns the status of the driver's
  * allocation, such as TDICT_ENOMEM. Returns TDICT_EOVERFLOW if the bytes do not fit the address space. */

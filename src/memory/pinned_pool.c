@@ -26,7 +26,7 @@ typedef struct pool {
   pthread_mutex_t lock;    /* guards all following fields and every block */
   pthread_cond_t unpinned; /* signalled when unpinning_bytes or reserved_bytes decreases */
   tdict_block_list free_blocks;
-  tdict_block_list waiting_blocks; /* freed blocks whose fences were not done at the last poll */
+  tdict_block_list waiting_blocks; /* freed blocks with fences that are not known to be done */
   size_t peak_live_bytes;
   size_t reserved_bytes;  /* bytes being pinned now; they count against the limit */
   size_t unpinning_bytes; /* bytes being unpinned now; they count against the limit until unpinned */
@@ -148,8 +148,9 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
 
 /* Sets *out to a free block. If no block fits, sets *out to NULL and reserves `bytes`, which the caller then pins.
  * Without the reservation, threads that allocate at the same time could together exceed the limit. If the limit leaves
- * too few bytes, accepts any free block that fits. If there is no such block, unpins cached runs. Call under the lock.
- * The function unlocks during the unpinning. Returns TDICT_ENOMEM if the limit does not allow the bytes. */
+ * too few bytes, accepts any free block that fits. If there is no such block, unpins cached runs or waits for another
+ * thread that unpins runs. Call under the lock. The function unlocks meanwhile. Returns TDICT_ENOMEM if the limit does
+ * not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   *out = take_free_block(p, bytes, bytes > SIZE_MAX / MAX_CUT_RATIO ? SIZE_MAX : bytes * MAX_CUT_RATIO, node);

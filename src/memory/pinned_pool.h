@@ -3,9 +3,9 @@
  * block of more than 16 times the requested size is split only if no more bytes can be pinned. Free neighbours are
  * merged. A freed block is reused only after its fences are done. A run is pinned for one NUMA node (see tdict_pinner).
  * A run is used for another node only if no more bytes can be pinned. The maximum size of the cache is the highest
- * number of live bytes so far or 64 MiB, whichever is larger. Blocks with unfinished fences and blocks between live
- * blocks are kept even above this maximum. The runs that were freed first are unpinned first. Thread rule: safe from
- * any thread. */
+ * number of live bytes so far or 64 MiB, whichever is larger. Even above this maximum, a free block is kept if another
+ * block of its run is live or has unfinished fences. The runs that were freed first are unpinned first. Thread rule:
+ * safe from any thread, except tdict_pinned_pool_forget_threads(). */
 #ifndef TDICT_MEMORY_PINNED_POOL_H
 #define TDICT_MEMORY_PINNED_POOL_H
 
@@ -18,8 +18,8 @@
  * if host memory is exhausted. */
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err);
-/* Tells the pool that the pinner's thread pool no longer exists. After this call, each thread that allocates
- * pinned memory touches the new pages itself. */
+/* Tells the pool that the pinner's thread pool no longer exists. After this call, each thread that allocates pinned
+ * memory touches the new pages itself. No other thread may allocate from the pool during this call. */
 void tdict_pinned_pool_forget_threads(tdict_memory *memory);
 /* Unpins cached runs whose fences are done, until at most keep_bytes are cached. */
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes);

@@ -22,8 +22,8 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 
 /* The data of an unloaded storage begins at this number plus the address of the storage's record. If addresses have 64
  * bits, the number is 2^55. On processors with 48-bit addresses, no program has memory there, so a wrong access fails
- * at once. The plan of a transfer hashes the addresses of leaves, so the data addresses of different storages must
- * differ. */
+ * at once. The plan of a transfer hashes the addresses of leaves, and leaves at equal addresses would collide. So each
+ * unloaded storage begins at another address. */
 #define UNLOADED_ADDRESS (UINTPTR_MAX / 512 + 1)
 
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,

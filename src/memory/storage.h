@@ -1,8 +1,8 @@
-/* A storage is a reference-counted range of bytes on a device. A storage frees its bytes with its last reference, and
- * keeps the fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer into them failed,
- * and nothing has written them since. The bytes of an *unloaded* storage are not in memory, but elsewhere, such as in a
- * file. Transfers read these bytes through a callback. A *sink* is an unloaded storage in the other direction: transfers
- * write its bytes through a callback. Thread rule: every function is safe from any thread. */
+/* A storage is a reference-counted range of bytes on a device. A storage frees its bytes when its last reference is
+ * released. A storage keeps the fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer
+ * into them failed, and nothing has written them since. The bytes of an *unloaded* storage are not in memory, but
+ * elsewhere, such as in a file. Transfers read these bytes through a callback. A *sink* is an unloaded storage in the
+ * other direction: transfers write its bytes through a callback. Thread rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
@@ -14,7 +14,7 @@
 #define TDICT_STORAGE_READ_ONLY 1u
 #define TDICT_STORAGE_PINNED 2u    /* page-locked by the library */
 #define TDICT_STORAGE_CLAIMED 4u   /* the program says that the memory is page-locked */
-#define TDICT_STORAGE_ARENA 8u     /* leaves start at multiples of 256 bytes; the gaps between them are unused */
+#define TDICT_STORAGE_ARENA 8u     /* leaf offsets are multiples of 256 bytes; the gaps between leaves are unused */
 #define TDICT_STORAGE_FOREIGN 16u  /* memory of the program; set by tdict_storage_wrap() */
 #define TDICT_STORAGE_UNLOADED 32u /* see tdict_storage_create_unloaded() */
 #define TDICT_STORAGE_SINK 64u     /* an unloaded storage that is written, see tdict_storage_create_sink() */
@@ -35,8 +35,8 @@ struct tdict_fence_node {
 /* Reads the bytes of an unloaded storage. */
 typedef struct tdict_storage_reader {
   /* Copies `bytes` bytes, which begin `offset` bytes after the start of the storage, to `dst`. Sets *done to the number
-   * of copied bytes; a number below `bytes` is an error. Several threads can call `read` at the same time. The calling
-   * thread can hold a staging slot, so `read` must not wait for a transfer. */
+   * of copied bytes; any number other than `bytes` is an error. Several threads can call `read` at the same time. The
+   * calling thread can hold a staging slot, so `read` must not wait for a transfer. */
   tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
   /* Called with `user` when the storage is freed, on the thread that drops the last reference; may be NULL. */
   void (*release)(void *user);
@@ -112,7 +112,8 @@ tdict_status tdict_storage_write(const tdict_storage *s, size_t offset, const vo
 /* Returns true for unloaded storages, including sinks. */
 static inline bool tdict_storage_is_unloaded(const tdict_storage *s) { return s->flags & TDICT_STORAGE_UNLOADED; }
 /* Reads bytes of an unloaded storage into `dst`. The bytes must be inside the storage. Returns the error of the
- * callback, or TDICT_EIO if the callback read fewer bytes. After an error, the bytes at `dst` are unspecified. */
+ * callback, or TDICT_EIO if the callback read another number of bytes. Returns TDICT_EHOOK if the callback returned a
+ * number that is not a tdict_status. After an error, the bytes at `dst` are unspecified. */
 tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst, size_t bytes, tdict_error *err);
 tdict_storage *tdict_storage_retain(tdict_storage *s);
 void tdict_storage_release(tdict_storage *s);
@@ -145,7 +146,8 @@ tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user);
 /* Waits until no mark conflicts, and until the filler is done. If `to_write` is true, also waits for the uses by
- * streams of the program. */
+ * streams of the program. In a forked child, transfers of the parent process never end, so the function returns without
+ * waiting for them. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
 /* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
  * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
@@ -161,14 +163,15 @@ void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *us
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
 /* Marks all bytes of the storage as lost. */
 void tdict_storage_lose_all(tdict_storage *s);
-/* Removes these bytes from the lost bytes. Call this function after the bytes have been written. Bytes that were not
- * lost stay valid. For strided extents see tdict_extent_set_remove(). */
+/* Removes these bytes from the lost bytes. Call this function after the bytes have been written. If host memory is
+ * exhausted, the bytes can stay lost. For strided extents see tdict_extent_set_remove(). */
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 /* Returns true if some byte of the storage is lost. */
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);
 }
-/* Returns true if some of these bytes are lost. Can also return true if the set of lost bytes is not exact. */
+/* Returns false only if none of these bytes is lost. Can return true for bytes that are not lost, because the set of
+ * lost bytes is not exact. */
 bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes);
 
 #endif

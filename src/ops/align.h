@@ -1,6 +1,6 @@
 /* Matches several trees that must have the same keys. For every entry of the first tree, finds the entries at the same
- * path in the other trees. The result is a table that the caller owns. The trees are borrowed. Thread rule: used by one
- * thread at a time. */
+ * path in the other trees. The result is a table that the caller owns. The trees are borrowed. Thread rule: one thread
+ * at a time uses a table. */
 #ifndef TDICT_OPS_ALIGN_H
 #define TDICT_OPS_ALIGN_H
 

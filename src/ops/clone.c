@@ -16,7 +16,7 @@ tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *
   return tdict_map_share(tree, "clone", out, err);
 }
 
-/* Describes a new tensor of the same shape. tdict_map_run() calls this function for every tensor. */
+/* Describes a new tensor with the shape of `from`. */
 static tdict_status describe_clone(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                    tdict_error *err) {
   (void)map, (void)entry, (void)err;

@@ -67,8 +67,7 @@ static bool is_close(const tdict_compare_options *o, double a, double b) {
   return fabs(a - b) <= o->absolute + o->relative * fabs(b);
 }
 
-/* Returns true for integers, bool and types of several lanes. If both tolerances are 0, elements of these types are
- * compared as bytes. */
+/* Returns true for integers, bool and types of several lanes. */
 static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
 
 /* Compares two elements: by bytes if their dtype is exact and both tolerances are 0, else as complex numbers. Two bools

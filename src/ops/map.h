@@ -56,10 +56,11 @@ struct tdict_map {
  * would have too many batch dimensions. Also returns TDICT_ESHAPE if a tensor does not begin with the first batch_in
  * batch dimensions of the source. Returns the errors of the callbacks, and sets err->path to the leaf if a callback
  * left err->path empty. Returns TDICT_ENOTSUP for an object that has neither the hook nor `flatten`, or if the new
- * elements belong to more than 16 memories. Returns the errors of hooks. */
+ * elements belong to more than 16 memories. Returns TDICT_EWRONGDEVICE if no memory is known for the new elements of a
+ * tensor in device memory of the program. Returns the errors of hooks. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
-/* Copies the nodes of a tree. The copy shares key tables and leaves with `td`, and is not locked. Returns
- * TDICT_ENOMEM. */
+/* Copies the nodes of a tree. The copy shares key tables and leaves with `td`, and is not locked. Returns TDICT_ENOMEM
+ * if memory is exhausted. */
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err);
 /* Prepares a leaf of one tree for a node of another tree. *out is a reference that the caller owns. A child tree is
  * copied, so that no node is shared by both trees. Returns the errors of tdict_agree_leaf() and tdict_agree_below().

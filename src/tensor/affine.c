@@ -67,8 +67,8 @@ bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides
     int64_t step = strides[i], elements = shape[i], taken = 1;
     for (i--; i >= 0 && (shape[i] == 1 || strides[i] == wrapping_mul(elements, step)); i--) elements *= shape[i];
     if (elements == 0) return false;
-    /* A group also takes the adjacent new dimensions of size 1. A later group of one element can therefore take no
-     * dimension. */
+    /* A group also takes the adjacent new dimensions of size 1. So a later group of one element can find no dimension
+     * that is left. */
     for (; to >= 0 && (taken < elements || new_shape[to] == 1); to--) {
       if (new_shape[to] == 0) return false;
       new_strides[to] = wrapping_mul(taken, step);

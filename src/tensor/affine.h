@@ -39,8 +39,9 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides);
 
-/* Replaces a count of -1 so that the product of the counts is `total`. Returns TDICT_EINVAL for an invalid count, and
- * TDICT_ESHAPE if the counts cannot have this product. The error message begins with `what`. */
+/* Replaces a count of -1 so that the product of the counts is `total`. Returns TDICT_EINVAL for an invalid count.
+ * Returns TDICT_ESHAPE if the product is not `total`, or if no count, or more than one count, in place of -1 gives this
+ * product. The error message begins with `what`. */
 tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err);
 
 /* A temporary tensor on the stack that uses the storage of another tensor. The temporary tensor holds no reference to

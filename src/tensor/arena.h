@@ -8,7 +8,7 @@
 
 typedef struct tdict_arena {
   size_t num_tensors, num_dims; /* numbers of measured tensors and of their dimensions */
-  size_t bytes;                 /* size of the measured tensors, at most INT64_MAX */
+  size_t bytes;                 /* size of the measured tensors and the gaps between them, at most INT64_MAX */
   size_t next;                  /* offset of the tensor that is added next */
   tdict_slab *slab;             /* NULL until the arena has a storage, or if there are no tensors */
 } tdict_arena;
@@ -21,12 +21,12 @@ tdict_status tdict_arena_measure(tdict_arena *arena, const char *what, tdict_dty
 /* Allocates the storage and a slab for the measured tensors. If no tensor was measured, allocates nothing. Returns the
  * errors of tdict_storage_create() and tdict_slab_create(). */
 tdict_status tdict_arena_allocate(tdict_arena *arena, tdict_memory *memory, bool zero, tdict_error *err);
-/* Gives the arena an existing storage and retains it, instead of tdict_arena_allocate(). The storage must have at least
- * arena->bytes bytes and begin at a multiple of 256 bytes. If no tensor was measured, does nothing. Returns the errors
- * of tdict_slab_create(). */
+/* Makes the arena use an existing storage. Call instead of tdict_arena_allocate(). Retains the storage and sets its
+ * flag TDICT_STORAGE_ARENA. The storage must have at least arena->bytes bytes and begin at a multiple of 256 bytes. If
+ * no tensor was measured, does nothing. Returns the errors of tdict_slab_create(). */
 tdict_status tdict_arena_use(tdict_arena *arena, tdict_storage *storage, tdict_error *err);
-/* Adds a measured tensor. The caller owns one reference to the tensor. Each tensor begins at a multiple of 256 bytes.
- * Cannot fail. */
+/* Adds a measured tensor. The caller owns one reference to the tensor. The offset of each tensor in the storage is a
+ * multiple of 256 bytes. Cannot fail. */
 tdict_tensor *tdict_arena_add(tdict_arena *arena, tdict_dtype dtype, int ndim, const int64_t *shape);
 /* Drops the arena's reference to the slab. The tensors keep the storage. */
 void tdict_arena_reset(tdict_arena *arena);

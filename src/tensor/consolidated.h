@@ -1,6 +1,6 @@
 /* Declares the record of a consolidated tree: the storage, and the position of each leaf in the storage. The record is
- * reference-counted. The root node of the tree and transfers of the tree hold references. The record does not change
- * after its creation. Thread rule: safe from any thread. */
+ * reference-counted. The root node of the tree and transfers of the tree hold references. Once the record is filled in,
+ * no thread changes the record. Thread rule: safe from any thread. */
 #ifndef TDICT_TENSOR_CONSOLIDATED_H
 #define TDICT_TENSOR_CONSOLIDATED_H
 
@@ -19,10 +19,10 @@ typedef struct tdict_consolidated {
 } tdict_consolidated;
 
 /* Makes a record for `num_leaves` leaves. The caller fills in num_dims and the spans. Retains `storage`. Returns
- * TDICT_ENOMEM. */
+ * TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_consolidated_create(size_t num_leaves, tdict_storage *storage, tdict_consolidated **out,
                                        tdict_error *err);
-/* Makes a record with the spans of `like` and another storage. Returns TDICT_ENOMEM. */
+/* Makes a record with the spans of `like` and another storage. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_consolidated_create_like(const tdict_consolidated *like, tdict_storage *storage,
                                             tdict_consolidated **out, tdict_error *err);
 tdict_consolidated *tdict_consolidated_retain(tdict_consolidated *record);

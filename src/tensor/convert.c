@@ -87,13 +87,13 @@ static bool write_float(tdict_dtype dtype, double value, void *element) {
   return true;
 }
 
-/* Writes an integer. Signed and unsigned elements are the low bytes of the same 64-bit pattern. */
+/* Writes an integer. The low bytes of a 64-bit number are the element, whether the type is signed or not. */
 static bool write_integer(bool is_signed, unsigned bits, double value, void *element) {
   double high = 1;
   for (unsigned i = is_signed ? 1 : 0; i < bits; i++) high *= 2;
   double low = is_signed ? -high : 0;
-  /* Values above low - 1 truncate to low. With 64 bits, the double low - 1 equals low, and no double is between the two
-   * numbers. */
+  /* Values above low - 1 truncate to low. For int64, the double low - 1 equals low, so the condition also accepts low
+   * itself. */
   if (!((value >= low || value > low - 1) && value < high)) return false;
   uint64_t wide = is_signed ? (uint64_t)(int64_t)value : value <= 0 ? 0 : (uint64_t)value;
   uint8_t narrow8 = (uint8_t)wide;

@@ -1,6 +1,6 @@
-/* Converts elements through numbers of 64 bits: integers through int64_t, floats through double. Each conversion
- * therefore takes two steps, and no pair of dtypes needs a separate function. See convert_simple.h for ownership and
- * threads. */
+/* Converts elements in two steps, so that no pair of dtypes needs a separate function. The first step reads integers as
+ * int64_t and floats as double. The second step writes these numbers as elements of the other dtype. See
+ * convert_simple.h for ownership and threads. */
 #include "tensor/convert_simple.h"
 
 #include <string.h>
@@ -128,8 +128,8 @@ static size_t truncate_reals(tdict_dtype to, const double *in, size_t count, int
   const bool is_signed = (to & 0xffu) == CODE_INT;
   const double end = (double)((uint64_t)1 << (bits - 1)) * (is_signed ? 1 : 2); /* one more than the highest value */
   const double low = is_signed ? -end : 0;
-  /* Numbers above low - 1 truncate to low. For 64 bits, low - 1 rounds to low, which is accepted, too. A comparison
-   * with NaN is false. */
+  /* Numbers above low - 1 truncate to low. For int64, low - 1 rounds to low, so the condition also accepts low itself.
+   * A comparison with NaN is false. */
   size_t i = 0;
   for (; i < count && (in[i] >= low || in[i] > low - 1) && in[i] < end; i++)
     out[i] = in[i] < 0x1p63 ? (int64_t)in[i] : (int64_t)(uint64_t)in[i];
@@ -137,8 +137,9 @@ static size_t truncate_reals(tdict_dtype to, const double *in, size_t count, int
 }
 
 /* Converts integers to double for a destination of dtype `to`. If the destination is narrower than a double, rounding
- * twice could give a wrong result. For such a destination, the integer is rounded to odd. The last bit of the double is
- * then 1 if any lower bit of the integer is 1. Rounding this double gives the same result as rounding the integer. */
+ * twice could give a wrong result. For such a destination, an integer of more than 53 bits is rounded to odd: if one of
+ * its 11 low bits is 1, the next bit becomes 1, and the 11 bits become 0. Rounding the resulting double gives the same
+ * number as rounding the integer. */
 static void widen_integers(tdict_dtype to, tdict_dtype from, const int64_t *in, size_t count, double *out) {
   for (size_t i = 0; i < count; i++) {
     const bool is_negative = from != TDICT_U64 && in[i] < 0;

@@ -1,4 +1,4 @@
-/* Converts elements between any two supported dtypes, without vector instructions. Keeps no state. Thread-safe. */
+/* Converts elements to another dtype, without vector instructions. Keeps no state. Thread-safe. */
 #ifndef TDICT_TENSOR_CONVERT_SIMPLE_H
 #define TDICT_TENSOR_CONVERT_SIMPLE_H
 
@@ -6,7 +6,8 @@
 
 #include "tdict/values.h"
 
-/* Returns true if tdict_convert_simple() supports the pair. Both dtypes must be known and have one lane. */
+/* Returns true if tdict_convert_simple() supports the pair: both dtypes are known and have one lane, and a complex
+ * dtype is converted only to a complex dtype. */
 bool tdict_convert_supports(tdict_dtype to, tdict_dtype from);
 /* Converts `count` elements, which are adjacent in both arrays. The addresses need not be aligned. The arrays must not
  * overlap. Returns `count` if all elements were converted. If `to` is an integer dtype that cannot hold an element,

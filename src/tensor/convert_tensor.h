@@ -5,14 +5,15 @@
 
 #include "tensor/tensor.h"
 
-/* Checks that the elements of `from` can be converted to `to`: both dtypes are supported, and the tensor is in host
- * memory. Returns TDICT_EDTYPE, TDICT_ENOTSUP or TDICT_EWRONGDEVICE. The error message begins with `what`. */
+/* Checks that the elements of `from` can be converted to `to`. Returns TDICT_EDTYPE if `to` is unknown, TDICT_ENOTSUP
+ * if the pair of dtypes is not supported, and TDICT_EWRONGDEVICE if the tensor is on a device. The error message begins
+ * with `what`. */
 tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_tensor *from, tdict_error *err);
 /* Checks that converted elements can be written to `memory`. NULL means plain host memory. Returns TDICT_EWRONGDEVICE
  * if `memory` is on a device. */
 tdict_status tdict_convert_check_memory(const char *what, const tdict_memory *memory, tdict_error *err);
 /* Converts all elements of `src` to the dtype of `dst`, and returns the errors of tdict_convert(). The error messages
- * begin with `what`. */
+ * begin with `what`. If the dtypes are equal, the message about lost bytes begins with "copy". */
 tdict_status tdict_convert_tensor(const char *what, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 
 #endif

@@ -16,12 +16,13 @@ tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, doub
  * TDICT_EWRONGDEVICE for device memory that belongs to no context. Returns TDICT_ENOTSUP for a device tensor if the
  * bytes of the element are not all equal. */
 tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err);
-/* Fills the tensor with the element. The caller must have called tdict_element_check(). Waits until no transfer uses
- * the storage and the work recorded by tdict_record_stream() is done. Returns TDICT_EDEVICE if the driver failed. */
+/* Fills the tensor with the element. The caller must have called tdict_element_check(). First waits until no transfer
+ * uses the storage and the work recorded by tdict_record_stream() is done. If the driver fails, returns its error, such
+ * as TDICT_EDEVICE. */
 tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err);
 /* Copies `part` to the start of `row` and fills the rest of `row` with the element. Both tensors have the same number
  * of dimensions. No dimension of `part` may be larger than the same dimension of `row`. Returns the errors of
- * tdict_tensor_copy() and tdict_element_check(). */
+ * tdict_tensor_copy(), tdict_element_check() and tdict_element_fill(). */
 tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
                                tdict_error *err);
 /* Reads the real and the imaginary part of one element. NaN and infinities are kept. Integers of 64 bits are rounded to

@@ -40,8 +40,8 @@ typedef struct tdict_pair {
 void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int64_t *dst_strides,
                      const int64_t *src_strides, size_t item_bytes);
 /* The part of two tensors that a walk visits: the bytes [begin, end), counted in C order. `dst` and `src` are the
- * addresses of their first elements. Offsets are added to the addresses as numbers, so the addresses may be NULL or
- * device addresses. `end` may be larger than the number of bytes; the walk then ends at the last byte. */
+ * addresses of the first elements of the tensors. Offsets are added to the addresses as numbers, so the addresses may
+ * be NULL or device addresses. `end` may be larger than the number of bytes; the walk then ends at the last byte. */
 typedef struct tdict_pair_part {
   void *dst;
   const void *src;

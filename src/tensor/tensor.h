@@ -46,21 +46,22 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset);
 /* Adds `more` references to the slab. */
 void tdict_slab_count(tdict_slab *slab, int64_t more);
-/* Adds a view to a slab of views. Uses data, dtype, ndim, shape and strides (NULL: C order) of `view`, which must have
- * been checked. Retains `storage`.
- * The caller owns one reference to the tensor. No other thread may use the slab yet. Cannot fail. */
+/* Adds a view to a slab of views. Uses data, dtype, ndim, shape and strides (NULL: C order) of `view`. The caller must
+ * have checked these fields. The slab retains `storage`. The caller owns one reference to the tensor. No other thread
+ * may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
 /* Drops `count` references at once. Frees the slab with the last reference. */
 void tdict_slab_release(tdict_slab *slab, int64_t count);
 
 /* Creates a single tensor over an existing storage. The tensor retains the storage. Uses data, dtype, ndim, shape and
- * strides (NULL: C order) of `view`, which must have been checked. Returns TDICT_ENOMEM if host memory is exhausted. */
+ * strides (NULL: C order) of `view`. The caller must have checked these fields. Returns TDICT_ENOMEM if host memory is
+ * exhausted. */
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err);
 /* Creates a host tensor in C order over an unloaded storage. The first element begins `offset` bytes after the start of
- * the storage. The tensor retains the storage. Uses dtype, ndim and shape of `layout`. The elements cannot be accessed
- * until a transfer has read them. Returns TDICT_ESHAPE if the elements reach outside the storage, TDICT_ENOMEM, and the
- * errors of tdict_layout_check(). */
+ * the storage. The tensor retains the storage. Uses dtype, ndim and shape of `layout`. Only transfers can read the
+ * elements. Returns TDICT_ESHAPE if the elements reach outside the storage, TDICT_ENOMEM if host memory is exhausted,
+ * and the errors of tdict_layout_check(). */
 tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_desc *layout, size_t offset,
                                    tdict_tensor **out, tdict_error *err);
 /* Chooses the memory for a new tensor that is made from `like`. If `given` is not NULL, sets *out to `given`.
@@ -70,8 +71,8 @@ tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *li
                                         tdict_memory **out, tdict_error *err);
 /* Returns the bytes that the tensor's elements cover, as offsets in its storage. */
 tdict_extent tdict_tensor_extent(const tdict_tensor *t);
-/* Returns true if some of the tensor's bytes are lost: a transfer into these bytes failed, and the bytes have not been
- * written since. */
+/* Returns true if some of the tensor's bytes are lost. Like tdict_storage_is_lost(), can return true for bytes that are
+ * not lost. */
 bool tdict_tensor_check_lost(const tdict_tensor *t);
 /* Returns the same result as tdict_tensor_check_lost(). Checks the storage's flag first, which is nearly always
  * false. */
@@ -88,8 +89,7 @@ void tdict_tensor_regain_lost(const tdict_tensor *t);
 static inline void tdict_tensor_regain(const tdict_tensor *t) {
   if (tdict_storage_has_lost(t->storage)) tdict_tensor_regain_lost(t);
 }
-/* Waits until no transfer writes the storage. If `to_write` is true, also waits until no transfer reads the storage and
- * until the work recorded by tdict_record_stream() is done. */
+/* Waits like tdict_storage_wait(). Usually the storage is idle, and the function returns at once. */
 static inline void tdict_tensor_await(const tdict_tensor *t, bool to_write) {
   if (!tdict_storage_is_idle(t->storage)) tdict_storage_wait(t->storage, to_write);
 }

@@ -1,4 +1,4 @@
-/* Declares the functions of the option check_sources. They hash the sources before and after the copies. The transfer
+/* Declares the functions of the option check_sources, which hash the sources before and after the copies. The transfer
  * owns the hashes. Thread rule: the thread that launches the transfer calls tdict_check_sources_before(). The thread
  * that ends the transfer calls tdict_check_sources_after(). */
 #ifndef TDICT_TRANSFER_CHECK_SOURCES_H
@@ -11,7 +11,8 @@ tdict_status tdict_check_sources_prepare(tdict_future *transfer, tdict_error *er
 /* Hashes every source whose bytes are in host memory. Call when the transfer is launched, because earlier transfers may
  * write the sources before the launch. */
 void tdict_check_sources_before(tdict_future *transfer);
-/* Hashes the sources again, and fails the transfer with TDICT_ECHANGED if a hash has changed. */
+/* Hashes the sources again, and fails the transfer with TDICT_ECHANGED if a hash has changed. Does nothing if the
+ * transfer has failed already. */
 void tdict_check_sources_after(tdict_future *transfer);
 
 #endif

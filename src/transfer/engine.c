@@ -78,7 +78,7 @@ void tdict_engine_end_job(tdict_engine *e, tdict_engine_job *job) {
   pthread_mutex_unlock(&e->lock);
 }
 
-#define MAX_SPARE_BYTES ((size_t)32 << 20) /* enough for about 300,000 leaves; a larger plan is freed */
+#define MAX_SPARE_BYTES ((size_t)32 << 20) /* enough for about 350,000 leaves; a larger plan is freed */
 
 void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {
   pthread_mutex_lock(&e->lock);
@@ -101,13 +101,25 @@ void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
   tdict_plan_reset(plan);
 }
 
+/* The caller holds ring_lock. Returns NULL if the GPU has no ring. */
+static tdict_ring *find_ring(const tdict_engine *e, const tdict_gpu *gpu) {
+  for (int i = 0; i < e->num_rings; i++)
+    if (e->rings[i]->gpu == gpu) return e->rings[i];
+  return NULL;
+}
+
+bool tdict_engine_has_ring(tdict_engine *engine, const tdict_gpu *gpu) {
+  pthread_mutex_lock(&engine->ring_lock);
+  const bool found = find_ring(engine, gpu) != NULL;
+  pthread_mutex_unlock(&engine->ring_lock);
+  return found;
+}
+
 tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out, tdict_error *err) {
   /* Hold the lock while a ring is created, so that two workers do not create two rings of one GPU. */
-  tdict_ring *ring = NULL;
   tdict_status status = TDICT_OK;
   pthread_mutex_lock(&e->ring_lock);
-  for (int i = 0; i < e->num_rings && !ring; i++)
-    if (e->rings[i]->gpu == gpu) ring = e->rings[i];
+  tdict_ring *ring = find_ring(e, gpu);
   if (!ring) {
     status = e->num_rings == TDICT_MAX_RINGS
                  ? tdict_fail(err, TDICT_ENOMEM, "staging: rings for at most %d devices", TDICT_MAX_RINGS)
@@ -120,10 +132,9 @@ tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out
 }
 
 int tdict_engine_pin_way(tdict_engine *e, const tdict_gpu *gpu) {
-  int way = 0;
   pthread_mutex_lock(&e->ring_lock);
-  for (int i = 0; i < e->num_rings; i++)
-    if (e->rings[i]->gpu == gpu) way = e->rings[i]->pages.data ? (int)e->rings[i]->pages.way : -1;
+  const tdict_ring *ring = find_ring(e, gpu);
+  const int way = !ring ? 0 : ring->pages.data ? (int)ring->pages.way : -1;
   pthread_mutex_unlock(&e->ring_lock);
   return way;
 }

@@ -89,7 +89,8 @@ static void give_tails(tdict_future *t) {
   }
 }
 
-/* After a failure, marks the bytes of the destinations as lost. After a success, marks them as valid. */
+/* After a failure, marks the bytes of the destinations as lost. After a success, removes these bytes from the lost
+ * bytes. */
 static void update_lost_bytes(const tdict_future *t) {
   const bool lost = t->error.status != 0;
   bool has_lost_bytes = lost;
@@ -114,8 +115,8 @@ static void release_slab(releasing *r) {
 }
 
 /* Removes the mark of a source and releases the source. `early` is true if the transfer still runs. If `early` is true
- * and the program owns the memory, keeps the source and returns false. The program's release callback must not be
- * called while the transfer runs. */
+ * and the program owns the memory, keeps the source and returns false, because the program's release callback must not
+ * be called while the transfer runs. */
 static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;

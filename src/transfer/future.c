@@ -93,8 +93,8 @@ static tdict_status queue_tail_waits(tdict_future *f, tdict_gpu *gpu, tdict_cu_s
   return status;
 }
 
-/* Waits until all copies are queued. Returns false if a stream cannot wait for all copies; the caller then waits for
- * the end. */
+/* Waits until all copies are queued. Returns false if a stream cannot wait for all copies. The host must then wait for
+ * the end of the transfer. */
 static bool wait_until_queued(tdict_future *f) {
   tdict_transfer_wait(f, &f->queued, INT64_MAX);
   return !atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) && !tdict_transfer_has_failed(f);
@@ -112,7 +112,8 @@ bool tdict_transfer_wait_on_stream(tdict_fence *fence, void *device, void *strea
   return waits;
 }
 
-/* Makes a stream of the program wait for the tail events. Call as queue_tail_waits(), but outside of a scope. */
+/* Makes a stream of the program wait for the tail events. The caller holds error_lock, and the outcome is not final
+ * yet. */
 static tdict_status queue_waits_of(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_gpu *stream_gpu; /* made current, because handle 0 means the legacy stream of the current device */
   tdict_gpu_scope scope;

@@ -1,7 +1,7 @@
-/* Runs the hooks of objects before the copies of a transfer begin. A step is a tdict_object_step: it says which hooks
- * of an object run. The plan owns the steps. While hooks run, only one thread accesses a step. Thread rule: the
- * starting thread calls tdict_hooks_prepare() and tdict_hooks_run(). Hooks run on pool threads, or on the starting
- * thread if on_caller is set. */
+/* Runs the hooks of objects before the copies of a transfer begin. A step, a tdict_object_step, says which hooks of an
+ * object run. The plan owns the steps. While hooks run, only one thread accesses a step. Thread rule: the starting
+ * thread calls tdict_hooks_prepare() and tdict_hooks_run(). Hooks run on pool threads, or on the starting thread if
+ * on_caller is set. */
 #ifndef TDICT_TRANSFER_HOOKS_H
 #define TDICT_TRANSFER_HOOKS_H
 

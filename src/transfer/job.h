@@ -1,9 +1,8 @@
 /* Defines the struct of a transfer: its plan, its settings, its order among transfers, its first error and its
- * references. The program sees this struct as the future of the transfer. Storages see this struct as a fence. Fields
- * are grouped by the file that uses the fields. See order.h for the order, run/worker.h for the work, and finish.h for
- * the end of a transfer.
- * Thread rule: only the starting thread uses the fields until the transfer begins. After that, the comments of the
- * fields name the guards. */
+ * references. The program sees this struct as the future of the transfer. Storages see this struct as a fence. See
+ * order.h for the order, run/worker.h for the work, and finish.h for the end of a transfer. Thread rule: only the
+ * starting thread uses the fields until the hooks or the copies begin. After that, the comments of the fields name the
+ * guards. */
 #ifndef TDICT_TRANSFER_JOB_H
 #define TDICT_TRANSFER_JOB_H
 
@@ -23,7 +22,7 @@ typedef struct tdict_worker {
   int64_t copy_ns, wait_ns, cpu_ns;
 } tdict_worker;
 
-/* An edge of the order: `waiting` must not begin before `awaited` has ended. */
+/* An edge of the order: the copies of `waiting` must not begin before `awaited` has ended. */
 typedef struct tdict_dependent {
   tdict_future *waiting; /* not retained: this transfer cannot end while its num_pending is above 0 */
   tdict_future *awaited;
@@ -61,7 +60,7 @@ struct tdict_future {
   const tdict_tree *source; /* borrowed until the starting call returns; error paths are looked up in this tree if
                              * `mirror` and `result` are NULL */
 
-  /* Settings. They do not change after the transfer begins. */
+  /* Settings, which do not change after the transfer has begun */
   int32_t mode;
   tdict_tuning_row row;      /* chunk sizes, threads and slots */
   tdict_stream_kind stores;  /* store instructions with which host threads copy */
@@ -166,8 +165,9 @@ static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
 }
 /* Returns true if the latch is open. A forked child may call this function. */
 bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
-/* Waits for a latch of the transfer until a deadline, and returns true if the latch is open. A pool thread runs other
- * tasks meanwhile, because the work that opens the latch may be queued after the task of the waiting thread. */
+/* Waits for a latch of the transfer until a deadline, and returns true if the latch is open. In a forked child, does
+ * not wait. A pool thread runs other tasks meanwhile, because the work that opens the latch may be queued after the
+ * task of the waiting thread. */
 bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
 /* Makes a stream of the gpu `device` wait for the transfer, as tdict_fence_ops.wait_on_stream does. Waits until all
  * copies are queued. future.c defines this function. */

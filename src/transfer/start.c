@@ -203,6 +203,50 @@ static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *e
   return TDICT_OK;
 }
 
+/* The allocation of the arena by a thread of the pool. */
+typedef struct arena_task {
+  tdict_task task; /* the first member, because the pool passes a pointer to `task` */
+  const starter *starter;
+  tdict_future *transfer;
+  tdict_latch is_done;
+  tdict_status status;
+  tdict_error err;
+} arena_task;
+
+static void run_arena_task(tdict_task *task) {
+  arena_task *a = (arena_task *)task;
+  a->status = make_arena(a->starter, a->transfer, &a->err);
+  tdict_latch_down(&a->is_done);
+}
+
+/* Returns true if the transfer is the first large transfer that needs the ring of its GPU, and allocates a result. */
+static bool is_first_use_of_ring(const starter *s, const tdict_future *t) {
+  if (!t->gpu || s->start->dst || t->plan.line_bytes < s->engine->config.staging_bytes) return false;
+  if (tdict_pool_is_worker(s->engine->config.pool) || tdict_engine_has_ring(s->engine, t->gpu)) return false;
+  for (uint32_t i = 0; i < t->plan.num_items; i++)
+    if (t->plan.items[i].way == TDICT_WAY_STAGE_IN || t->plan.items[i].way == TDICT_WAY_STAGE_OUT) return true;
+  return false;
+}
+
+/* Allocates the arena on a thread of the pool, and meanwhile creates the ring. Both take about 10 ms for a result of
+ * 8 GB. Later, the workers would create the ring with one thread, since all threads of the pool would wait for the ring.
+ * Ignores a failure to create the ring, because the workers try again and report the error. */
+static tdict_status make_arena_and_ring(const starter *s, tdict_future *t, tdict_error *err) {
+  tdict_pool *pool = s->engine->config.pool;
+  arena_task a = {.task = {.run = run_arena_task}, .starter = s, .transfer = t};
+  tdict_gpu_scope scope;
+  tdict_ring *ring;
+  tdict_latch_init(&a.is_done, 1);
+  tdict_pool_submit(pool, &a.task);
+  if (tdict_gpu_enter(t->gpu, &scope, NULL) == TDICT_OK) (void)!tdict_engine_ring(s->engine, t->gpu, &ring, NULL);
+  tdict_gpu_leave(t->gpu, &scope);
+  if (tdict_pool_remove(pool, &a.task)) run_arena_task(&a.task);
+  tdict_latch_wait(&a.is_done, INT64_MAX);
+  tdict_latch_destroy(&a.is_done);
+  if (a.status != TDICT_OK && err) *err = a.err;
+  return a.status;
+}
+
 static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *err) {
   const tdict_start *start = s->start;
   tdict_status status;
@@ -262,7 +306,7 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
     t->result = tdict_retain(s->start->src);
     return TDICT_OK;
   }
-  tdict_status status = make_arena(s, t, err);
+  tdict_status status = is_first_use_of_ring(s, t) ? make_arena_and_ring(s, t, err) : make_arena(s, t, err);
   if (status == TDICT_OK && !builds_during_copies(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
@@ -324,7 +368,8 @@ static void choose_work(starter *s) {
                                                    .num_slots = s->engine->num_slots,
                                                    .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
-                                                   .caller_waits = start->caller_waits});
+                                                   .caller_waits = start->caller_waits,
+                                                   .reads_files = start->reads_files});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
   if (others > 0) tdict_pool_wake(s->engine->config.pool, others);

@@ -28,6 +28,12 @@ function(tdict_add_python test script device)
 endfunction()
 if(NOT TDICT_SANITIZE)
   tdict_add_python(beside_dlpack dlpack.py host)
+  # scripts/setup ci installs Debian's PyTorch for the CPU, which only the system's Python finds.
+  if(EXISTS /usr/bin/python3)
+    add_test(NAME beside_dlpack_torch COMMAND /usr/bin/python3 -B ${PROJECT_SOURCE_DIR}/tests/beside/dlpack.py
+      $<TARGET_FILE:tdict> torch)
+    set_tests_properties(beside_dlpack_torch PROPERTIES LABELS "interop;host" SKIP_RETURN_CODE 77 TIMEOUT 300)
+  endif()
   tdict_add_python(beside_arrow arrow.py sim 100)
   if(TDICT_IO)
     tdict_add_python(beside_safetensors safetensors.py host)

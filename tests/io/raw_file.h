@@ -76,18 +76,24 @@ static inline void raw_file_free(raw_file *f) {
   free(f);
 }
 
-/* Compares a tensor with `count` rows of the file from row `first`; count -1: the whole tensor. */
+/* `count` rows from row `first`; count -1: the whole tensor. */
+typedef struct raw_rows {
+  int64_t first, count;
+} raw_rows;
+static const raw_rows all_rows = {0, -1};
+
+/* Compares a tensor with rows of the file. */
 static inline void raw_check_tensor(tdict_context *c, const raw_file *f, const raw_tensor *t, const tdict_tensor *got,
-                                    tdict_device device, int64_t first, int64_t count) {
-  const bool is_whole = count < 0;
+                                    raw_rows rows) {
+  const bool is_whole = rows.count < 0;
   const size_t row = is_whole || !t->shape[0] ? 0 : t->bytes / (size_t)t->shape[0];
-  const size_t bytes = is_whole ? t->bytes : row * (size_t)count;
+  const size_t bytes = is_whole ? t->bytes : row * (size_t)rows.count;
   unsigned char *found = malloc(bytes + 1);
-  assert_true(tdict_device_equal(tdict_tensor_device(got), device));
+  const tdict_device device = tdict_tensor_device(got);
   assert_int_equal(tdict_tensor_dtype(got), t->dtype);
   assert_int_equal(tdict_tensor_ndim(got), t->ndim);
   for (int i = 0; i < t->ndim; i++)
-    assert_int_equal(tdict_tensor_shape(got)[i], i == 0 && !is_whole ? count : t->shape[i]);
+    assert_int_equal(tdict_tensor_shape(got)[i], i == 0 && !is_whole ? rows.count : t->shape[i]);
   assert_int_equal(tdict_tensor_bytes(got), bytes);
   if (device.type == TDICT_DEVICE_CPU) {
     if (bytes) memcpy(found, tdict_tensor_const_data(got), bytes);
@@ -96,7 +102,7 @@ static inline void raw_check_tensor(tdict_context *c, const raw_file *f, const r
     raw_read(raw, found, tdict_tensor_const_data(got), bytes);
     raw_close(raw);
   }
-  assert_memory_equal(found, f->bytes + t->offset + (is_whole ? 0 : row * (size_t)first), bytes);
+  assert_memory_equal(found, f->bytes + t->offset + (is_whole ? 0 : row * (size_t)rows.first), bytes);
   free(found);
 }
 /* Compares all tensors of a tree with the file. */
@@ -106,7 +112,8 @@ static inline void raw_check(tdict_context *c, const raw_file *f, const tdict_tr
   for (int i = 0; i < f->count; i++) {
     tdict_tensor *got = NULL;
     td_ok(tdict_get(tree, f->tensors[i].name, &got, err));
-    raw_check_tensor(c, f, &f->tensors[i], got, device, first, count);
+    assert_true(tdict_device_equal(tdict_tensor_device(got), device));
+    raw_check_tensor(c, f, &f->tensors[i], got, (raw_rows){first, count});
   }
 }
 

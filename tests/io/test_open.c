@@ -2,9 +2,8 @@
 #include "random_tree.h"
 
 #include <errno.h>
-#include <jansson.h>
 
-#include "support/fail_alloc.h"
+#include "fail_json.h" /* __wrap_json_loadb */
 
 /* The tensors of golden/all.safetensors, which safetensors 0.8 wrote: name, dtype, offset after the header, shape. */
 typedef struct golden {
@@ -278,38 +277,6 @@ CASE(open_maps_sparse_files) {
   assert_int_equal(x[0] | x[4999999999] | x[4400000000], 0);
   tdict_release(tree);
   folder_remove(&f);
-}
-
-/* jansson 2.14 ignores a failed allocation while it reads a string. So its own allocations succeed here, and the calls
- * to jansson fail as a whole. */
-static int64_t allocs_left = -1; /* successful allocations until the failure; below 0: none fails */
-static bool has_failed;
-json_t *__real_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error);
-json_t *__wrap_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error);
-json_t *__wrap_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error) {
-  if (allocs_left < 0) return __real_json_loadb(text, bytes, flags, error);
-  const int64_t seen = td_allocs_seen();
-  has_failed = td_fail_alloc_stop() || has_failed;
-  if (!has_failed && seen == allocs_left) {
-    memset(error, 0, sizeof *error);
-    error->text[sizeof error->text - 1] = json_error_out_of_memory;
-    has_failed = true;
-    return NULL;
-  }
-  json_t *made = __real_json_loadb(text, bytes, flags, error);
-  allocs_left -= seen + 1; /* the call counts as one allocation */
-  if (!has_failed) td_fail_alloc(allocs_left, false);
-  return made;
-}
-static void begin_failing(int64_t n) {
-  allocs_left = n;
-  has_failed = false;
-  td_fail_alloc(n, false);
-}
-static bool end_failing(void) {
-  has_failed = td_fail_alloc_stop() || has_failed;
-  allocs_left = -1;
-  return has_failed;
 }
 
 CASE(open_and_save_survive_enomem) {

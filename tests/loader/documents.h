@@ -40,26 +40,20 @@ static inline int64_t documents_sample_length(void *self, int64_t index) {
 
 static inline tdict_status documents_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
   documents *d = self;
-  const int64_t length[] = {d->lengths[index] + d->longer_by};
+  const int64_t length = d->lengths[index] + d->longer_by;
   tdict_tree *td = NULL;
-  tdict_tensor *tokens = NULL, *id = NULL;
-  tdict_status status = tdict_create(d->batched ? 1 : 0, length, &td, err);
-  if (status == TDICT_OK) status = tdict_tensor_empty(TDICT_I64, 1, length, NULL, &tokens, err);
-  if (status == TDICT_OK) status = tdict_set(td, "tokens", tokens, err);
-  for (int64_t k = 0; status == TDICT_OK && k < length[0]; k++)
-    ((int64_t *)tdict_tensor_data(tokens))[k] = index * 1000 + k;
-  if (status == TDICT_OK && !d->batched) {
-    status = tdict_tensor_empty(TDICT_I64, 0, NULL, NULL, &id, err);
-    if (status == TDICT_OK) *(int64_t *)tdict_tensor_data(id) = index;
-    if (status == TDICT_OK) status = tdict_set(td, "id", id, err);
-  }
-  tdict_tensor_release(tokens);
-  tdict_tensor_release(id);
-  if (status == TDICT_OK)
-    *out = td;
-  else
+  tdict_status status = tdict_create(d->batched ? 1 : 0, &length, &td, err);
+  if (status == TDICT_OK) status = add_leaf(td, "tokens", TDICT_I64, &length, err);
+  if (status == TDICT_OK && !d->batched) status = add_leaf(td, "id", TDICT_I64, NULL, err);
+  if (status != TDICT_OK) {
     tdict_release(td);
-  return status;
+    return status;
+  }
+  int64_t *tokens = (int64_t *)tdict_data(td, "tokens");
+  for (int64_t k = 0; k < length; k++) tokens[k] = index * 1000 + k;
+  if (!d->batched) *(int64_t *)tdict_data(td, "id") = index;
+  *out = td;
+  return TDICT_OK;
 }
 
 static inline tdict_dataset documents_dataset(documents *d) {

@@ -86,30 +86,31 @@ static inline tdict_status numbers_fetch_batch(void *self, const int64_t *indice
   for (int64_t i = 0; i < count && status == TDICT_OK; i++) status = numbers_fetch(self, indices[i], batch, i, err);
   return status;
 }
+/* Adds a leaf to a sample: a vector, or a single element if `length` is NULL. */
+static inline tdict_status add_leaf(tdict_tree *td, const char *path, tdict_dtype dtype, const int64_t *length,
+                                    tdict_error *err) {
+  tdict_tensor *t = NULL;
+  tdict_status status = tdict_tensor_empty(dtype, length ? 1 : 0, length, NULL, &t, err);
+  if (status == TDICT_OK) status = tdict_set(td, path, t, err);
+  tdict_tensor_release(t);
+  return status;
+}
 static inline tdict_status numbers_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
-  static const int64_t shape[] = {X_COUNT};
+  static const int64_t length = X_COUNT;
   tdict_status status = numbers_enter(self, index, err);
   tdict_tree *td = NULL;
-  tdict_tensor *t = NULL;
   if (status == TDICT_OK) status = tdict_create(0, NULL, &td, err);
-  if (status == TDICT_OK) status = tdict_tensor_empty(TDICT_I64, 0, NULL, NULL, &t, err);
-  if (status == TDICT_OK) {
-    *(int64_t *)tdict_tensor_data(t) = index;
-    status = tdict_set(td, "id", t, err);
-    tdict_tensor_release(t);
-    t = NULL;
-  }
-  if (status == TDICT_OK) status = tdict_tensor_empty(TDICT_F32, 1, shape, NULL, &t, err);
-  if (status == TDICT_OK) {
-    for (int i = 0; i < X_COUNT; i++) ((float *)tdict_tensor_data(t))[i] = number_of(index, i);
-    status = tdict_set(td, "deep.x", t, err);
-    tdict_tensor_release(t);
-  }
-  if (status == TDICT_OK)
-    *out = td;
-  else
+  if (status == TDICT_OK) status = add_leaf(td, "id", TDICT_I64, NULL, err);
+  if (status == TDICT_OK) status = add_leaf(td, "deep.x", TDICT_F32, &length, err);
+  if (status != TDICT_OK) {
     tdict_release(td);
-  return status;
+    return status;
+  }
+  *(int64_t *)tdict_data(td, "id") = index;
+  float *x = (float *)tdict_data(td, "deep.x");
+  for (int i = 0; i < X_COUNT; i++) x[i] = number_of(index, i);
+  *out = td;
+  return TDICT_OK;
 }
 
 static inline tdict_dataset dataset_of(numbers *n) {

@@ -17,14 +17,17 @@ static tdict_loader_options by_tokens(void) {
   return o;
 }
 
-/* A sampler of all documents with the order of the loader. */
-static tdict_sampler *sampler_like(const tdict_loader_options *o, int64_t count) {
+/* Returns the naive division of an epoch of all documents, in the order of the loader. */
+static const division *divide_epoch(const documents *d, int64_t epoch, const tdict_loader_options *o) {
+  static division v;
   tdict_sampler *s = NULL;
   tdict_sampler_options so = tdict_sampler_options_default();
   so.kind = o->shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL;
   so.seed = o->seed;
-  td_ok(tdict_sampler_create(count, &so, &s, err));
-  return s;
+  td_ok(tdict_sampler_create(d->count, &so, &s, err));
+  divide(&v, d, s, epoch, o);
+  tdict_sampler_release(s);
+  return &v;
 }
 
 /* Takes an epoch, and compares each batch with the naive division. */
@@ -42,6 +45,13 @@ static void check_epoch(const yard *y, tdict_loader *l, const documents *d, cons
   }
 }
 
+/* The epoch has ended: the next call returns no batch. */
+static void check_end(tdict_loader *l) {
+  tdict_tree *batch = NULL;
+  td_ok(tdict_loader_next(l, NULL, &batch, err));
+  assert_null(batch);
+}
+
 DEVICE_CASE(loader_packs_up_to_max_tokens) {
   yard y = open_yard();
   documents d;
@@ -53,22 +63,17 @@ DEVICE_CASE(loader_packs_up_to_max_tokens) {
     if (round & 4) o.batch_size = 3, o.max_tokens = LONGEST;
     tdict_dataset set = documents_dataset(&d);
     tdict_loader *l = open_loader(&y, &set, &o);
-    tdict_sampler *all = sampler_like(&o, DOCUMENTS);
-    static division v;
     for (int64_t epoch = 0; epoch < 3; epoch++) {
-      tdict_tree *batch = NULL;
       tdict_batch_info info = tdict_batch_info_default();
-      divide(&v, &d, all, epoch, &o);
-      if (epoch == 0) assert_int_equal(tdict_loader_length(l), v.num_batches);
-      check_epoch(&y, l, &d, &v);
+      const division *v = divide_epoch(&d, epoch, &o);
+      if (epoch == 0) assert_int_equal(tdict_loader_length(l), v->num_batches);
+      check_epoch(&y, l, &d, v);
       td_ok(tdict_loader_get_batch_info(l, &info, err));
       assert_int_equal(info.epoch, epoch);
-      td_ok(tdict_loader_next(l, NULL, &batch, err));
-      assert_null(batch);
+      check_end(l);
       td_ok(tdict_loader_get_batch_info(l, &info, err)); /* no batch, no numbers */
       assert_int_equal(info.num_samples + info.num_tokens + info.max_seqlen + info.epoch + info.batch, 0);
     }
-    tdict_sampler_release(all);
     tdict_loader_destroy(l);
   }
   close_yard(&y);
@@ -84,6 +89,13 @@ static int64_t take_ids(const yard *y, tdict_loader *l, int64_t *ids) {
   return (int64_t)(bytes / sizeof *ids);
 }
 
+/* Takes an epoch of `batches` batches to its end. */
+static void take_epoch(const yard *y, tdict_loader *l, int64_t batches) {
+  int64_t ids[DOCUMENTS];
+  for (int64_t b = 0; b < batches; b++) assert_true(take_ids(y, l, ids) > 0);
+  check_end(l);
+}
+
 /* Rank r takes the batches r, r + world_size, ... of the division of all samples. */
 CASE(loader_deals_batches_to_ranks) {
   yard y = open_yard();
@@ -93,10 +105,8 @@ CASE(loader_deals_batches_to_ranks) {
   for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
     for (int drop = 0; drop < 2; drop++) {
       tdict_loader_options o = by_tokens();
-      tdict_sampler *all = sampler_like(&o, DOCUMENTS);
-      static division v;
-      divide(&v, &d, all, 0, &o);
-      int64_t world = worlds[w], wanted = v.num_batches / world + (!drop && v.num_batches % world ? 1 : 0);
+      const division *v = divide_epoch(&d, 0, &o);
+      int64_t world = worlds[w], wanted = v->num_batches / world + (!drop && v->num_batches % world ? 1 : 0);
       for (int64_t rank = 0; rank < world; rank += 1 + world / 8) {
         tdict_sampler *mine = NULL;
         tdict_sampler_options so = tdict_sampler_options_default();
@@ -110,16 +120,14 @@ CASE(loader_deals_batches_to_ranks) {
         tdict_loader *l = open_loader(&y, &set, &o);
         assert_int_equal(tdict_loader_length(l), wanted);
         for (int64_t k = 0; k < wanted; k++) {
-          int64_t ids[DOCUMENTS], b = (k * world + rank) % v.num_batches, count = take_ids(&y, l, ids);
-          assert_int_equal(count, v.begins[b + 1] - v.begins[b]);
-          for (int64_t i = 0; i < count; i++) assert_int_equal(ids[i], v.order[v.begins[b] + i]);
+          int64_t ids[DOCUMENTS], b = (k * world + rank) % v->num_batches, count = take_ids(&y, l, ids);
+          assert_int_equal(count, v->begins[b + 1] - v->begins[b]);
+          for (int64_t i = 0; i < count; i++) assert_int_equal(ids[i], v->order[v->begins[b] + i]);
         }
-        int64_t none[DOCUMENTS];
-        assert_int_equal(take_ids(&y, l, none), -1);
+        check_end(l);
         tdict_loader_destroy(l);
         tdict_sampler_release(mine);
       }
-      tdict_sampler_release(all);
     }
   }
   close_yard(&y);
@@ -183,22 +191,20 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
   o.pad_value = -1;
   tdict_dataset set = documents_dataset(&d);
   tdict_loader *l = open_loader(&y, &set, &o);
-  tdict_sampler *all = sampler_like(&o, DOCUMENTS);
-  static division v;
   static int64_t tokens[1000];
   static unsigned char mask[1000];
-  divide(&v, &d, all, 0, &o);
-  for (int64_t b = 0; b < v.num_batches; b++) {
+  const division *v = divide_epoch(&d, 0, &o);
+  for (int64_t b = 0; b < v->num_batches; b++) {
     tdict_tree *batch = NULL;
     tdict_batch_info info = tdict_batch_info_default();
     td_ok(tdict_loader_next(l, NULL, &batch, err));
-    int64_t count = v.begins[b + 1] - v.begins[b], longest = tdict_batch_size(batch)[1], sum = 0;
+    int64_t count = v->begins[b + 1] - v->begins[b], longest = tdict_batch_size(batch)[1], sum = 0;
     assert_int_equal(tdict_batch_size(batch)[0], count);
     assert_true(count * longest <= o.max_tokens);
     assert_int_equal(read_leaf(&y, batch, "tokens", tokens, sizeof tokens), (size_t)(count * longest) * 8);
     assert_int_equal(read_leaf(&y, batch, "masks.tokens", mask, sizeof mask), (size_t)(count * longest));
     for (int64_t i = 0; i < count; i++) {
-      int64_t id = v.order[v.begins[b] + i];
+      int64_t id = v->order[v->begins[b] + i];
       sum += d.lengths[id];
       for (int64_t k = 0; k < longest; k++) {
         assert_int_equal(mask[i * longest + k], k < d.lengths[id]);
@@ -210,7 +216,6 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
     assert_int_equal(info.max_seqlen, longest);
     tdict_release(batch);
   }
-  tdict_sampler_release(all);
   tdict_loader_destroy(l);
   close_yard(&y);
 }
@@ -227,15 +232,13 @@ CASE(loader_drops_a_short_last_token_batch) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tdict_loader_options o = by_tokens();
     tdict_loader *l = NULL;
-    int64_t ids[DOCUMENTS];
     o.drop_last = true;
     o.max_tokens = cases[i].max_tokens;
     o.batch_size = cases[i].batch_size;
     tdict_dataset set = documents_dataset(&d);
     l = open_loader(&y, &set, &o);
     assert_int_equal(tdict_loader_length(l), cases[i].wanted);
-    for (int64_t b = 0; b < cases[i].wanted; b++) assert_true(take_ids(&y, l, ids) > 0);
-    assert_int_equal(take_ids(&y, l, ids), -1);
+    take_epoch(&y, l, cases[i].wanted);
     tdict_loader_destroy(l);
     l = NULL;
     o.endless = true;
@@ -397,9 +400,8 @@ CASE(loader_divides_without_its_lock) {
   tdict_loader *l = open_loader(&y, &set, &o);
   pthread_mutex_lock(&d.gate);
   atomic_store(&d.waits, true);
-  int64_t batches = tdict_loader_length(l), ids[DOCUMENTS];
-  for (int64_t b = 0; b < batches; b++) assert_true(take_ids(&y, l, ids) > 0);
-  assert_int_equal(take_ids(&y, l, ids), -1);
+  int64_t ids[DOCUMENTS];
+  take_epoch(&y, l, tdict_loader_length(l));
   for (int i = 0; i < 50000 && !atomic_load(&d.at_gate); i++) usleep(100);
   assert_true(atomic_load(&d.at_gate));
   tdict_loader_stats stats = tdict_loader_stats_default();
@@ -429,15 +431,9 @@ CASE(loader_token_batches_follow_the_length) {
     set.length_varies = true;
     tdict_loader *l = open_loader(&y, &set, &o);
     for (int64_t epoch = 0; epoch < 5; epoch++) {
-      static division v;
-      tdict_tree *batch = NULL;
       d.count = lengths[epoch];
-      tdict_sampler *all = sampler_like(&o, d.count);
-      divide(&v, &d, all, epoch, &o);
-      check_epoch(&y, l, &d, &v);
-      td_ok(tdict_loader_next(l, NULL, &batch, err));
-      assert_null(batch);
-      tdict_sampler_release(all);
+      check_epoch(&y, l, &d, divide_epoch(&d, epoch, &o));
+      check_end(l);
     }
     /* A restart in the middle of an epoch, and a state of an epoch with another length. */
     int64_t ids[DOCUMENTS], first[DOCUMENTS];
@@ -447,11 +443,7 @@ CASE(loader_token_batches_follow_the_length) {
     int64_t count = take_ids(&y, l, first);
     d.count = 80;
     td_ok(tdict_loader_restart(l, err));
-    tdict_sampler *all = sampler_like(&o, 80);
-    static division v;
-    divide(&v, &d, all, 6, &o);
-    check_epoch(&y, l, &d, &v);
-    tdict_sampler_release(all);
+    check_epoch(&y, l, &d, divide_epoch(&d, 6, &o));
     td_ok(tdict_loader_set_state(l, &s, err));
     assert_int_equal(take_ids(&y, l, ids), count);
     assert_memory_equal(ids, first, (size_t)count * sizeof *ids);

@@ -127,28 +127,17 @@ static inline void rig_shares(const tdict_tree *a, const tdict_tree *b, bool wan
     assert_int_equal(tdict_tensor_shares_storage(help_get(a, paths[i]), help_get(b, paths[i])), wanted);
 }
 
-/* Runs `call` again and again, with a later allocation failing each time, until it succeeds. A failed call must
- * return ENOMEM and leave `td` unchanged. */
-#define RIG_WITHOUT_MEMORY(td, call)               \
-  do {                                             \
-    char *before_ = help_snapshot(td);             \
-    for (int64_t n_ = 0;; n_++) {                  \
-      tdict_error error_ = {0}, *err = &error_;    \
-      td_fail_alloc(n_, false);                    \
-      tdict_status got_ = (call);                  \
-      bool hit_ = td_fail_alloc_stop();            \
-      if (!hit_) {                                 \
-        assert_int_equal(got_, TDICT_OK);          \
-        assert_true(n_ > 0);                       \
-        break;                                     \
-      }                                            \
-      assert_int_equal(got_, TDICT_ENOMEM);        \
-      assert_int_equal(err->status, TDICT_ENOMEM); \
-      char *after_ = help_snapshot(td);            \
-      assert_string_equal(before_, after_);        \
-      free(after_);                                \
-    }                                              \
-    free(before_);                                 \
+static inline void rig_check_snapshot(const tdict_tree *td, const char *before) {
+  char *after = help_snapshot(td);
+  assert_string_equal(before, after);
+  free(after);
+}
+/* As TD_WITHOUT_MEMORY(). A failed call must leave `td` unchanged. */
+#define RIG_WITHOUT_MEMORY(td, call)                               \
+  do {                                                             \
+    char *before_ = help_snapshot(td);                             \
+    TD_WITHOUT_MEMORY_THEN(call, rig_check_snapshot(td, before_)); \
+    free(before_);                                                 \
   } while (0)
 
 #endif

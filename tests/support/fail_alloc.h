@@ -14,4 +14,24 @@ bool td_fail_alloc_stop(void);
 /* Returns the number of allocations of this thread since td_fail_alloc(). */
 int64_t td_allocs_seen(void);
 
+/* Runs `call`, which names `err` for its error, again and again, with a later allocation failing each time, until the
+ * call succeeds. A failed call must return ENOMEM. Runs `check` after each failure. */
+#define TD_WITHOUT_MEMORY_THEN(call, check)        \
+  do {                                             \
+    for (int64_t n_ = 0;; n_++) {                  \
+      tdict_error error_ = {0}, *err = &error_;    \
+      td_fail_alloc(n_, false);                    \
+      const tdict_status got_ = (call);            \
+      if (!td_fail_alloc_stop()) {                 \
+        assert_int_equal(got_, TDICT_OK);          \
+        assert_true(n_ > 0);                       \
+        break;                                     \
+      }                                            \
+      assert_int_equal(got_, TDICT_ENOMEM);        \
+      assert_int_equal(err->status, TDICT_ENOMEM); \
+      check;                                       \
+    }                                              \
+  } while (0)
+#define TD_WITHOUT_MEMORY(call) TD_WITHOUT_MEMORY_THEN(call, (void)0)
+
 #endif

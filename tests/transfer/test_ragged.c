@@ -200,9 +200,9 @@ DEVICE_CASE(ragged_transfer_survives_enomem) {
   o.num_threads = 0; /* this thread makes all allocations */
   tdict_tree *warm = to_device(&w, src, w.device);
   tdict_release(warm);
-  WITHOUT_MEMORY(tdict_to_device(w.c, src, w.device, &o, &there, err));
+  TD_WITHOUT_MEMORY(tdict_to_device(w.c, src, w.device, &o, &there, err));
   rows_check_at(&w, &r, there, "n.x");
-  WITHOUT_MEMORY(tdict_transfer_into(w.c, there, value, &o, err));
+  TD_WITHOUT_MEMORY(tdict_transfer_into(w.c, there, value, &o, err));
   rows_check_at(&w, &fresh, there, "n.x");
   tdict_release(there);
   tdict_release(value);

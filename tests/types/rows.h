@@ -176,21 +176,4 @@ static inline void rows_check_and_release(const world *w, rows *want, tdict_tree
 }
 #define MEMORY(w) ((w).gpu ? (w).memory : NULL)
 
-/* Repeats a call, with a later allocation failing each time, until the call succeeds. A failed call must return ENOMEM. */
-#define WITHOUT_MEMORY(call)                       \
-  do {                                             \
-    for (int64_t n_ = 0;; n_++) {                  \
-      tdict_error error_ = {0}, *err = &error_;    \
-      td_fail_alloc(n_, false);                    \
-      const tdict_status got_ = (call);            \
-      if (!td_fail_alloc_stop()) {                 \
-        assert_int_equal(got_, TDICT_OK);          \
-        assert_true(n_ > 0);                       \
-        break;                                     \
-      }                                            \
-      assert_int_equal(got_, TDICT_ENOMEM);        \
-      assert_int_equal(err->status, TDICT_ENOMEM); \
-    }                                              \
-  } while (0)
-
 #endif

@@ -250,10 +250,10 @@ CASE(ragged_survives_enomem) {
   tdict_tensor *each[3], *row = NULL;
   for (int k = 0; k < 3; k++) each[k] = rows_tensor(&r, k, NULL);
   tdict_ragged *leaf = NULL, *again = NULL;
-  WITHOUT_MEMORY(tdict_ragged_from_rows(each, 3, NULL, &leaf, err));
-  WITHOUT_MEMORY(tdict_ragged_create(tdict_ragged_values(leaf), (tdict_tensor *)(uintptr_t)tdict_ragged_offsets(leaf),
-                                     &again, err));
-  WITHOUT_MEMORY(tdict_ragged_row(again, 0, &row, err));
+  TD_WITHOUT_MEMORY(tdict_ragged_from_rows(each, 3, NULL, &leaf, err));
+  TD_WITHOUT_MEMORY(tdict_ragged_create(tdict_ragged_values(leaf),
+                                        (tdict_tensor *)(uintptr_t)tdict_ragged_offsets(leaf), &again, err));
+  TD_WITHOUT_MEMORY(tdict_ragged_row(again, 0, &row, err));
   tdict_tensor_release(row);
   tdict_ragged_release(leaf);
   tdict_ragged_release(again);

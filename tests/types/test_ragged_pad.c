@@ -177,8 +177,8 @@ CASE(ragged_padded_survives_enomem) {
   tdict_ragged *leaf = NULL;
   for (int kind = 0; kind < 4; kind++) {
     tdict_tensor *lengths = lengths_of(&r, 3, kind, NULL);
-    WITHOUT_MEMORY(tdict_ragged_from_padded(padded, lengths, NULL, &leaf, err));
-    WITHOUT_MEMORY(tdict_ragged_to_padded(leaf, 0, NULL, &out, &mask, err));
+    TD_WITHOUT_MEMORY(tdict_ragged_from_padded(padded, lengths, NULL, &leaf, err));
+    TD_WITHOUT_MEMORY(tdict_ragged_to_padded(leaf, 0, NULL, &out, &mask, err));
     tdict_tensor_release(out);
     tdict_tensor_release(mask);
     tdict_ragged_release(leaf);

@@ -34,7 +34,7 @@ CASE(ragged_set_and_get) {
   help_unchanged(td, before);
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "locked", tdict_set_ragged(td, "n.x", leaf, err));
-  WITHOUT_MEMORY(tdict_set_ragged(plain, "c", wrong, err));
+  TD_WITHOUT_MEMORY(tdict_set_ragged(plain, "c", wrong, err));
   tdict_ragged_release(wrong);
   tdict_release(plain);
   rows_check_and_release(&w, &r, td);
@@ -182,7 +182,7 @@ CASE(ragged_cat_refuses) {
   const tdict_tree *both[] = {a, b}, *same[] = {a, a};
   td_fails(TDICT_ESHAPE, "tensor 1 has shape", tdict_cat(both, 2, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.x");
-  WITHOUT_MEMORY(tdict_cat(same, 2, NULL, &out, err));
+  TD_WITHOUT_MEMORY(tdict_cat(same, 2, NULL, &out, err));
   tdict_release(out);
   rows_check_and_release(&w, &wide, b);
   rows_check_and_release(&w, &r, a);
@@ -228,7 +228,7 @@ DEVICE_CASE(ragged_stack_makes_leaves) {
     assert_int_equal(tdict_batch_size(out)[0], 5);
     tdict_release(out);
     if (!w.gpu) {
-      WITHOUT_MEMORY(tdict_stack(items, 5, &o, &out, err));
+      TD_WITHOUT_MEMORY(tdict_stack(items, 5, &o, &out, err));
       tdict_release(out);
     }
     for (int i = 0; i < 5; i++) tdict_release(samples[i]);
@@ -367,9 +367,9 @@ DEVICE_CASE(ragged_clone_and_compare) {
   td_ok(tdict_clone_deep(td, NULL, &host, err));
   if (!w.gpu) {
     tdict_tree *again = NULL;
-    WITHOUT_MEMORY(tdict_clone_deep(td, NULL, &again, err));
+    TD_WITHOUT_MEMORY(tdict_clone_deep(td, NULL, &again, err));
     rows_check_and_release(&w, &r, again);
-    WITHOUT_MEMORY(tdict_compare(td, host, NULL, &found, err));
+    TD_WITHOUT_MEMORY(tdict_compare(td, host, NULL, &found, err));
   }
   tdict_release(host);
   tdict_release(changed);
@@ -394,7 +394,7 @@ CASE(ragged_values_are_converted) {
     for (int64_t k = 0; k < r.length[i] * 2; k++) assert_true(data[at++] == (double)r.value[i][k]);
   }
   tdict_release(out);
-  WITHOUT_MEMORY(tdict_to_dtype(td, TDICT_F64, NULL, &out, err));
+  TD_WITHOUT_MEMORY(tdict_to_dtype(td, TDICT_F64, NULL, &out, err));
   tdict_release(out);
   td_ok(tdict_to_dtype(td, TDICT_F32, NULL, &out, err)); /* nothing changes in the leaf */
   assert_ptr_equal(tdict_ragged_values(rows_get(out, "n.x")), tdict_ragged_values(rows_get(td, "n.x")));

@@ -249,13 +249,13 @@ CASE(ragged_operations_survive_enomem) {
   rows r = rows_of(2, COUNTS(3, 0, 2, 1)), fresh = rows_of(2, COUNTS(3, 0, 2, 1));
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
   const int64_t list[] = {3, 0};
-  WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_AT(2)), &out, err));
+  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_AT(2)), &out, err));
   tdict_release(out);
-  WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), &out, err));
+  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), &out, err));
   tdict_release(out);
-  WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 2)), &out, err));
+  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 2)), &out, err));
   tdict_release(out);
-  WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -2)), &out, err));
+  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -2)), &out, err));
   tdict_release(out);
   for (int64_t n = 0, done = 0; !done; n++) { /* nothing is written before everything was checked */
     tdict_error error, *err = &error;
@@ -266,7 +266,7 @@ CASE(ragged_operations_survive_enomem) {
     rows_check_at(&w, done ? &fresh : &r, td, "n.x");
   }
   td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), &out, err));
-  WITHOUT_MEMORY(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), out, err));
+  TD_WITHOUT_MEMORY(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), out, err));
   tdict_release(out);
   tdict_release(value);
   rows_free(&r);

@@ -93,9 +93,7 @@ static tdict_status read_metadata(tdict_contents *c, const char *file, json_t *m
   return TDICT_OK;
 }
 
-static tdict_status read_dtype(const tdict_json_place *place, const json_t *value, tdict_dtype *out, tdict_error *err) {
-  const char *name = tdict_json_text(value);
-  if (!name) return tdict_json_fail(place, err, "no text 'dtype'");
+static tdict_status find_dtype(const tdict_json_place *place, const char *name, tdict_dtype *out, tdict_error *err) {
   const tdict_safetensors_dtype *found = tdict_safetensors_find(name);
   if (found && found->dtype) {
     *out = found->dtype;
@@ -105,19 +103,75 @@ static tdict_status read_dtype(const tdict_json_place *place, const json_t *valu
                          place->key, name, found ? "is not supported by this library" : "is unknown");
 }
 
-/* Reads one tensor. The span begins at the end of the header; the caller adds the length of the header. */
-static tdict_status read_tensor(tdict_contents *c, size_t file, const char *name, json_t *value, tdict_error *err) {
-  const tdict_json_place place = {c, c->files[file].path, "tensor", name};
+/* What the header says of a tensor. */
+typedef struct entry {
+  char dtype[32];
   tdict_sizes shape, span;
+} entry;
+
+/* Skips white space and a mark. Returns false if another text follows. */
+static bool skip_mark(const char **at, const char *mark) {
+  const char *from = *at + strspn(*at, " \t\n\r");
+  const size_t length = strlen(mark);
+  if (strncmp(from, mark, length) != 0) return false;
+  *at = from + length;
+  return true;
+}
+
+/* Reads a JSON array of short integers without signs. */
+static bool read_usual_sizes(const char **at, int most, tdict_sizes *out) {
+  out->count = 0;
+  if (!skip_mark(at, "[")) return false;
+  while (!skip_mark(at, "]")) {
+    if (out->count && !skip_mark(at, ",")) return false;
+    int64_t size = 0;
+    const char *from = *at + strspn(*at, " \t\n\r"), *begin = from;
+    while (*from >= '0' && *from <= '9' && from - begin < 18) size = 10 * size + (*from++ - '0');
+    if (from == begin || out->count == most) return false;
+    out->at[out->count++] = size;
+    *at = from;
+  }
+  return true;
+}
+
+/* Reads an entry whose members are in the order of the package safetensors. jansson needs most of the time of a large
+ * header, so only other entries are parsed with jansson. `at` is valid JSON. Returns false for another entry. */
+static bool read_usual_entry(const char *at, entry *out) {
+  if (!skip_mark(&at, "{") || !skip_mark(&at, "\"dtype\"") || !skip_mark(&at, ":") || !skip_mark(&at, "\""))
+    return false;
+  const size_t length = strcspn(at, "\"\\");
+  if (length >= sizeof out->dtype) return false;
+  memcpy(out->dtype, at, length);
+  out->dtype[length] = 0;
+  at += length;
+  return skip_mark(&at, "\"") && skip_mark(&at, ",") && skip_mark(&at, "\"shape\"") && skip_mark(&at, ":") &&
+         read_usual_sizes(&at, TDICT_MAX_NDIM, &out->shape) && skip_mark(&at, ",") &&
+         skip_mark(&at, "\"data_offsets\"") && skip_mark(&at, ":") && read_usual_sizes(&at, 2, &out->span) &&
+         skip_mark(&at, "}");
+}
+
+/* Reads an entry in any form. */
+static tdict_status read_entry(const tdict_json_place *place, const json_t *value, entry *out, tdict_error *err) {
+  if (!json_is_object(value)) return tdict_json_fail(place, err, "no JSON object");
+  const char *dtype = tdict_json_text(json_object_get(value, "dtype"));
+  if (!dtype) return tdict_json_fail(place, err, "no text 'dtype'");
+  snprintf(out->dtype, sizeof out->dtype, "%s", dtype); /* a longer name is unknown, too */
+  tdict_status status =
+      tdict_json_sizes(place, "shape", json_object_get(value, "shape"), TDICT_MAX_NDIM, &out->shape, err);
+  if (status == TDICT_OK)
+    status = tdict_json_sizes(place, "data_offsets", json_object_get(value, "data_offsets"), 2, &out->span, err);
+  return status;
+}
+
+/* Adds an item. Its span begins at the end of the header; the caller adds the length of the header. `name` lives as long
+ * as the contents. */
+static tdict_status add_tensor(tdict_contents *c, size_t file, const char *name, const entry *from, tdict_error *err) {
+  const tdict_json_place place = {c, c->files[file].path, "tensor", name};
+  const tdict_sizes shape = from->shape, span = from->span;
   tdict_layout_size size;
-  tdict_item item = {.kind = TDICT_ITEM_TENSOR};
+  tdict_item item = {.kind = TDICT_ITEM_TENSOR, .path = name};
   void *sizes = NULL;
-  if (!json_is_object(value)) return tdict_json_fail(&place, err, "no JSON object");
-  tdict_status status = read_dtype(&place, json_object_get(value, "dtype"), &item.dtype, err);
-  if (status == TDICT_OK)
-    status = tdict_json_sizes(&place, "shape", json_object_get(value, "shape"), TDICT_MAX_NDIM, &shape, err);
-  if (status == TDICT_OK)
-    status = tdict_json_sizes(&place, "data_offsets", json_object_get(value, "data_offsets"), 2, &span, err);
+  tdict_status status = find_dtype(&place, from->dtype, &item.dtype, err);
   if (status != TDICT_OK) return status;
   if (span.count != 2) return tdict_json_fail(&place, err, "data_offsets has %d numbers, wanted 2", (int)span.count);
   if (tdict_layout_check(c->what, item.dtype, shape.count, shape.at, &size, NULL) != TDICT_OK)
@@ -126,7 +180,6 @@ static tdict_status read_tensor(tdict_contents *c, size_t file, const char *name
     return tdict_json_fail(&place, err, "data_offsets are %" PRId64 " to %" PRId64 ", but the shape needs %zu bytes",
                            span.at[0], span.at[1], size.bytes);
   status = tdict_contents_alloc(c, (size_t)shape.count * sizeof *shape.at, &sizes, err);
-  if (status == TDICT_OK) status = tdict_contents_copy_text(c, name, strlen(name), &item.path, err);
   if (status != TDICT_OK) return status;
   if (shape.count) memcpy(sizes, shape.at, (size_t)shape.count * sizeof *shape.at);
   item.ndim = shape.count;
@@ -141,16 +194,33 @@ static int compare_spans(const void *a, const void *b) {
   return x->span.bytes < y->span.bytes ? -1 : x->span.bytes > y->span.bytes;
 }
 
+static int compare_names(const void *a, const void *b) {
+  return strcmp((*(const tdict_item *const *)a)->path, (*(const tdict_item *const *)b)->path);
+}
+
+/* Returns a sorted list of the items from `first` on, or NULL if memory is exhausted. The caller frees the list. */
+static const tdict_item **sort_items(const tdict_contents *c, size_t first,
+                                     int (*compare)(const void *a, const void *b)) {
+  const size_t count = c->num_items - first;
+  const tdict_item **sorted = malloc((count + 1) * sizeof *sorted);
+  if (!sorted) return NULL;
+  for (size_t i = 0; i < count; i++) sorted[i] = &c->items[first + i];
+  qsort((void *)sorted, count, sizeof *sorted, compare);
+  return sorted;
+}
+
+static tdict_status fail_memory(const tdict_contents *c, size_t file, size_t count, tdict_error *err) {
+  return tdict_fail_file(err, TDICT_ENOMEM, c->files[file].path, "%s: no host memory for %zu keys", c->what, count);
+}
+
 /* Checks that the tensors cover the bytes after the header without holes and overlaps. */
 static tdict_status check_spans(const tdict_contents *c, size_t file, size_t first, uint64_t data, tdict_error *err) {
   const size_t count = c->num_items - first;
   const tdict_source_file *f = &c->files[file];
-  const tdict_item **sorted = malloc((count + 1) * sizeof *sorted);
+  const tdict_item **sorted = sort_items(c, first, compare_spans);
   uint64_t end = 0;
   tdict_status status = TDICT_OK;
-  if (!sorted) return tdict_fail_file(err, TDICT_ENOMEM, f->path, "%s: no host memory for %zu keys", c->what, count);
-  for (size_t i = 0; i < count; i++) sorted[i] = &c->items[first + i];
-  qsort(sorted, count, sizeof *sorted, compare_spans);
+  if (!sorted) return fail_memory(c, file, count, err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     const tdict_item *item = sorted[i];
     const tdict_json_place place = {c, f->path, "tensor", item->path};
@@ -166,16 +236,83 @@ static tdict_status check_spans(const tdict_contents *c, size_t file, size_t fir
                          data + end, f->bytes);
 }
 
-static tdict_status read_entries(tdict_contents *c, size_t file, json_t *header, const char **structure,
-                                 tdict_error *err) {
-  const char *key;
-  json_t *value;
+/* Checks that all names differ. */
+static tdict_status check_names(const tdict_contents *c, size_t file, size_t first, tdict_error *err) {
+  const size_t count = c->num_items - first;
+  const tdict_item **sorted = sort_items(c, first, compare_names);
   tdict_status status = TDICT_OK;
-  *structure = NULL;
-  json_object_foreach(header, key, value) {
-    status = strcmp(key, "__metadata__") == 0 ? read_metadata(c, c->files[file].path, value, structure, err)
-                                              : read_tensor(c, file, key, value, err);
-    if (status != TDICT_OK) break;
+  if (!sorted) return fail_memory(c, file, count, err);
+  for (size_t i = 1; i < count && status == TDICT_OK; i++)
+    if (strcmp(sorted[i - 1]->path, sorted[i]->path) == 0)
+      status = tdict_fail_file(err, TDICT_EFORMAT, c->files[file].path, "%s: two tensors have the name '%.80s'",
+                               c->what, sorted[i]->path);
+  free((void *)sorted);
+  return status;
+}
+
+/* A header whose text is valid, while its members are read. */
+typedef struct header {
+  tdict_contents *contents;
+  size_t file;
+  const char *text;
+  const char **structure; /* receives TensorDict's entry */
+} header;
+
+/* Returns the place of a part of the header, for messages. */
+static tdict_json_source locate(const header *h, tdict_json_slice part) {
+  return (tdict_json_source){h->contents, h->contents->files[h->file].path, "the header",
+                             TDICT_SAFETENSORS_PREFIX + (uint64_t)(part.text - h->text)};
+}
+
+/* Copies a name to the contents, without its quotes and escapes. */
+static tdict_status copy_name(const header *h, tdict_json_slice key, const char **out, tdict_error *err) {
+  tdict_contents *c = h->contents;
+  const tdict_json_source source = locate(h, key);
+  json_t *decoded;
+  if (!memchr(key.text, '\\', key.length)) return tdict_contents_copy_text(c, key.text + 1, key.length - 2, out, err);
+  tdict_status status = tdict_json_parse(&source, key, &decoded, err);
+  if (status != TDICT_OK) return status;
+  if (tdict_json_text(decoded))
+    status = tdict_contents_copy_text(c, json_string_value(decoded), json_string_length(decoded), out, err);
+  else
+    status = tdict_fail_file(err, TDICT_EFORMAT, source.file, "%s: the key at byte %" PRIu64 " has a 0 byte", c->what,
+                             source.offset);
+  json_decref(decoded);
+  return status;
+}
+
+/* Reads a member of the header: a tensor or the metadata. */
+static tdict_status read_member(const header *h, const char *name, bool is_metadata, tdict_json_slice value,
+                                tdict_error *err) {
+  const tdict_json_source source = locate(h, value);
+  const tdict_json_place place = {h->contents, source.file, "tensor", name};
+  entry found;
+  json_t *json;
+  if (!is_metadata && read_usual_entry(value.text, &found)) return add_tensor(h->contents, h->file, name, &found, err);
+  tdict_status status = tdict_json_parse(&source, value, &json, err);
+  if (status != TDICT_OK) return status;
+  status = is_metadata ? read_metadata(h->contents, source.file, json, h->structure, err)
+                       : read_entry(&place, json, &found, err);
+  if (status == TDICT_OK && !is_metadata) status = add_tensor(h->contents, h->file, name, &found, err);
+  json_decref(json);
+  return status;
+}
+
+static tdict_status read_members(const header *h, tdict_error *err) {
+  tdict_json_slice key, value;
+  tdict_status status = TDICT_OK;
+  bool has_metadata = false;
+  *h->structure = NULL;
+  for (const char *at = h->text + 1; status == TDICT_OK && tdict_json_next_member(&at, &key, &value);) {
+    const char *name = NULL;
+    status = copy_name(h, key, &name, err);
+    if (status != TDICT_OK) return status;
+    const bool is_metadata = strcmp(name, "__metadata__") == 0;
+    if (is_metadata && has_metadata)
+      return tdict_fail_file(err, TDICT_EFORMAT, h->contents->files[h->file].path,
+                             "%s: the header has two entries '__metadata__'", h->contents->what);
+    has_metadata = has_metadata || is_metadata;
+    status = read_member(h, name, is_metadata, value, err);
   }
   return status;
 }
@@ -185,7 +322,6 @@ tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const
   const char *path = contents->files[file].path;
   const tdict_json_source source = {contents, path, "the header", TDICT_SAFETENSORS_PREFIX};
   uint64_t length;
-  json_t *header = NULL;
   tdict_status status = read_length(contents, file, &length, err);
   if (status != TDICT_OK) return status;
   char *text = malloc((size_t)length);
@@ -196,10 +332,10 @@ tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const
   if (status == TDICT_OK && text[0] != '{')
     status = tdict_fail_file(err, TDICT_EFORMAT, path, "%s: at byte %d: 0x%02x, a header begins with '{'",
                              contents->what, TDICT_SAFETENSORS_PREFIX, (unsigned char)text[0]);
-  if (status == TDICT_OK) status = tdict_json_read(&source, text, (size_t)length, &header, err);
+  if (status == TDICT_OK) status = tdict_json_check(&source, (tdict_json_slice){text, (size_t)length}, err);
+  if (status == TDICT_OK) status = read_members(&(header){contents, file, text, structure}, err);
   free(text);
-  if (status == TDICT_OK) status = read_entries(contents, file, header, structure, err);
-  json_decref(header);
+  if (status == TDICT_OK) status = check_names(contents, file, first, err);
   const uint64_t data = TDICT_SAFETENSORS_PREFIX + length;
   if (status == TDICT_OK) status = check_spans(contents, file, first, data, err);
   for (size_t i = first; i < contents->num_items && status == TDICT_OK; i++) contents->items[i].span.offset += data;

@@ -94,7 +94,8 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
  * `from` instead, and both trees must have the same keys. */
 typedef struct writer {
   const tdict_index_plan *plan;
-  const tdict_pick *pick; /* the plan's selection, for objects of built-in types; NULL: a pick cannot describe it */
+  const tdict_pick *pick; /* the plan's selection, for objects of built-in types; NULL: a pick cannot describe this
+                           * selection */
   const tdict_tree *to, *from;
   bool reads_index;
   tdict_cursor cursor; /* walks `from`; a frame's mark is the node of `to` at the same path */

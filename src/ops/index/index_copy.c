@@ -153,8 +153,8 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ten
   if (plan->num_gathers) {
     tdict_tensor_await(t, writes_indexed);
     tdict_tensor_await(other, !writes_indexed);
-    /* After a failed transfer only some positions may be lost. Copy each position separately: each copy checks the
-     * bytes that are read, and removes the written bytes from the lost bytes. */
+    /* A failed transfer can lose only some of the positions. Copy each position separately: each copy checks the bytes
+     * that are read, and removes the written bytes from the lost bytes. */
     const bool lost = tdict_tensor_is_lost(t) || tdict_tensor_is_lost(other);
     return tdict_is_on_host(t) && tdict_is_on_host(other) && !lost
                ? gather_on_host(plan, t, other, writes_indexed, err)

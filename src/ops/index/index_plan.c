@@ -1,5 +1,5 @@
 /* Translates an index into a plan, and describes the result of a plan for a tensor. A plan owns its lists of positions.
- * Thread rule: used by one thread at a time. */
+ * Thread rule: see index_plan.h. */
 #include "ops/index/index_plan.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Translates an index into a plan for the first dimensions of tensors. The caller owns the plan, and the plan owns its
- * lists of positions. Thread rule: used by one thread at a time. */
+ * lists of positions. Thread rule: one thread at a time uses a plan. */
 #ifndef TDICT_OPS_INDEX_INDEX_PLAN_H
 #define TDICT_OPS_INDEX_INDEX_PLAN_H
 
@@ -24,13 +24,15 @@ typedef struct tdict_index_plan {
 } tdict_index_plan;
 
 /* Makes the plan of an index for `ndim` dimensions of sizes `shape`. Reset the plan with tdict_index_plan_reset() if
- * the call succeeds. Returns the errors of tdict_index_get() that concern an item of the index or a mask. Also returns
- * TDICT_EOVERFLOW if a list has too many positions, and TDICT_ENOMEM. */
+ * the call succeeds. Returns TDICT_EINVAL for an invalid index, for a position outside its dimension, and for a mask
+ * whose bytes are lost. Returns TDICT_EDTYPE, TDICT_ESHAPE or TDICT_EWRONGDEVICE for a mask of a wrong dtype, shape or
+ * device. Also returns TDICT_ESHAPE if lists and masks have different numbers of positions. Returns TDICT_EOVERFLOW if
+ * a list has too many positions, and TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err);
 void tdict_index_plan_reset(tdict_index_plan *plan);
-/* Describes the result for tensor `t`: a view, or a new tensor if the index has lists or masks. Returns
- * TDICT_ENOTSUP for lists and masks if `t` is on a device. */
+/* Describes the result for tensor `t`: a view, or a new tensor if the index has lists or masks. Returns TDICT_ENOTSUP
+ * for lists and masks if `t` is on a device, and TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions. */
 tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict_tensor *t, tdict_made *made,
                                        tdict_error *err);
 /* Waits for transfers that write `t`. Returns TDICT_EINVAL if a transfer into a selected element failed, or if `t` is

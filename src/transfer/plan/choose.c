@@ -4,6 +4,9 @@
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
 /* in larger transfers, the time to wake a waiting caller is negligible */
 #define SPIN_MAX_BYTES ((size_t)80 << 20)
+/* The threads of a larger transfer that reads files. One thread reads 8 GB/s from the page cache, and eight threads read
+ * 54 GB/s, which is just the speed of a link of PCIe 5. More threads are needed than for copies from memory. */
+enum { FILE_WORKERS = 16 };
 
 /* Returns the bytes of pinned leaves that tdict_plan_pack() will probably send through slots. The result is only an
  * estimate, because leaves have no addresses yet. */
@@ -71,7 +74,8 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   /* Memory bandwidth limits copies within the host. One more thread gains little, so one processor is left for the
    * program. */
   bool spares_cpu = find_direction(r->plan) == TDICT_TUNING_HOST;
-  int chosen = at_most(c->row.workers, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
+  const bool needs_more = r->reads_files && bytes > SPIN_MAX_BYTES && c->row.workers < FILE_WORKERS;
+  int chosen = at_most(needs_more ? FILE_WORKERS : c->row.workers, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
   c->num_workers = single_threaded || r->num_threads == 0 ? 1 : r->num_threads > 0 ? r->num_threads : chosen;
   c->num_workers = at_most(c->num_workers, threads + (caller_helps ? 1 : 0));
   c->on_caller = r->num_threads == 0 || (r->caller_waits && single_threaded) || caller_helps || on_worker;

@@ -26,7 +26,7 @@ typedef struct collector {
                               * earlier leaves of its storage */
   int misses;                /* number of consecutive attempts of the fast path that found no uniform leaf */
   const tdict_storage *last; /* the storage that is_pinned() checked last. last_gpu and last_pinned are the GPU and the
-                              * result */
+                              * result of this check */
   tdict_gpu *last_gpu;
   bool last_pinned;
   tdict_device found_device; /* the device that was looked up last. found_gpu is its GPU, or NULL before the first

@@ -27,7 +27,7 @@ typedef struct tdict_plan_request {
 } tdict_plan_request;
 
 /* Reads the tree into a plan. Each leaf that must be copied becomes an item with its way. A consolidated tree becomes
- * one item. An error names the path of its leaf. After a failure, the plan is empty. */
+ * one item. err->path names the entry that caused the error. After a failure, the plan is empty. */
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err);
 

@@ -21,8 +21,8 @@ static inline bool is_plain(const tdict_tensor *t) {
 bool tdict_uniform_is_plain(const tdict_tensor *t) { return is_plain(t); }
 
 /* Returns true for a leaf in ordinary memory, and for a small pinned leaf that is packed into slots. The caller checks
- * that no other tensor uses the storage. One driver copy can cover several leaves only if the leaves have one storage.
- * Packing a small pinned leaf therefore splits no larger copy. */
+ * that no other tensor uses the storage. A driver copy covers several leaves only if the leaves have one storage. This
+ * leaf is alone in its storage, so packing the leaf splits no larger copy. */
 static inline bool uses_slots(const tdict_uniform *m, const tdict_storage *s) {
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED | TDICT_STORAGE_UNLOADED))) return true;
   return m->packs_pinned && s->bytes < TDICT_SMALL_DIRECT_BYTES && !tdict_storage_is_unloaded(s);

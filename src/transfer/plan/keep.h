@@ -7,9 +7,9 @@
 
 typedef struct tdict_keep tdict_keep;
 
-/* Reads `count` patterns. The texts are borrowed for the call. Returns TDICT_EINVAL if a pattern is malformed;
- * err->path is then the pattern. Returns TDICT_ENOMEM if host memory is exhausted. `what` is the name of the public
- * call. */
+/* Reads `count` patterns. The texts are borrowed for the call. Returns TDICT_EINVAL if `patterns` or a pattern is NULL,
+ * or if a pattern is malformed. For a malformed pattern, err->path is the pattern. Returns TDICT_ENOMEM if host memory
+ * is exhausted. `what` is the name of the public call. */
 tdict_status tdict_keep_create(const char *what, const char *const *patterns, size_t count, tdict_keep **out,
                                tdict_error *err);
 /* Frees the patterns. NULL is allowed. */

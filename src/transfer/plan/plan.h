@@ -3,8 +3,9 @@
  *
  * The plan lays out all leaves to copy one after another, in tree order. This layout is called the line. `offset` is
  * the offset of a leaf on the line, a multiple of 256. The storage of a new result has the layout of the line. A chunk
- * is an interval of the line whose leaves have the same way and GPU. A plan belongs to its transfer. Thread rule: one
- * thread makes a plan. After that, a worker changes only its own chunks and the sources and marks of their items. */
+ * is an interval of the line whose leaves have the same way and GPU. A plan belongs to its transfer. Thread rule: the
+ * starting thread and its helper threads make a plan. After that, a worker changes only its own chunks and the sources
+ * and marks of their items. */
 #ifndef TDICT_TRANSFER_PLAN_PLAN_H
 #define TDICT_TRANSFER_PLAN_PLAN_H
 
@@ -32,7 +33,7 @@ typedef enum tdict_way {
 
 /* A leaf to copy, or the storage of a consolidated tree. */
 typedef struct tdict_item {
-  tdict_tensor *src;    /* retained */
+  tdict_tensor *src;    /* retained, except if the plan's `borrows` is true; NULL after an early release */
   tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
   const char *src_data; /* address of the first element; stored here so that workers need not read the tensor */
   char *dst_data;       /* first element */
@@ -108,14 +109,14 @@ typedef struct tdict_plan {
   bool borrows; /* sources are not retained: the caller keeps the tree alive */
 } tdict_plan;
 
-/* If an item has no `dst`, sets its destination address to its offset in `arena`. */
+/* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
  * for each small run would take longer. Call after tdict_plan_place(). */
 void tdict_plan_pack(tdict_plan *plan);
-/* Cuts the line into chunks. A chunk that is copied through slots has at most chunk_bytes. Among consecutive items with
- * the same way and GPU, the sizes of these chunks grow from first_bytes to chunk_bytes, and shrink again towards the
- * end. Both limits must be multiples of 256. Errors: TDICT_ENOMEM. */
+/* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. Among
+ * consecutive items with the same way and GPU, the sizes of these chunks grow from first_bytes to chunk_bytes, and
+ * shrink again towards the end. Both limits must be multiples of 256. Errors: TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
  * its leaves have the same distances in the source and in the destination as on the line. A chunk of direct copies

@@ -175,7 +175,7 @@ static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result,
 }
 
 /* Makes the result of a consolidated tree consolidated. If the tree has no leaves, the result shares the source's
- * storage. */
+ * record. */
 static tdict_status keep_consolidated(const builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
   const tdict_consolidated *whole = b->plan->whole;
   if (whole) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);

@@ -25,7 +25,8 @@ typedef enum tdict_tuning_direction {
 typedef struct tdict_tuning_row {
   size_t up_to_bytes; /* SIZE_MAX in the last row */
   size_t chunk_bytes; /* maximum number of bytes of a chunk, a multiple of 256. Reduced to the slot size if slots are
-                       * smaller */
+                       * smaller. Raised if an _async call copies on its own thread and would need more slots than the
+                       * ring has */
   size_t first_bytes; /* bytes of the first chunks, a multiple of 256 and at most chunk_bytes. Later chunks grow to
                        * chunk_bytes */
   int32_t workers;    /* number of threads, at least 1. Includes the caller if the caller works */

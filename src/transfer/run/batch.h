@@ -44,8 +44,8 @@ static inline bool tdict_batch_accepts(const tdict_batch *batch, const tdict_gpu
   return batch->gpu == gpu && batch->kind == kind;
 }
 /* Adds the copy of a slot to the batch, and queues the batch if no more copies may be gathered. `item` is the first
- * item of the slot's chunk. Returns TDICT_EDEVICE or TDICT_ELOST if queueing failed. The transfer has then failed, and
- * no copy of the batch is in flight. */
+ * item of the slot's chunk. If queueing fails, fails the transfer, waits for the copies of the batch that are in
+ * flight, and returns the driver's error: TDICT_EDEVICE, TDICT_ELOST or TDICT_ENOMEM. */
 tdict_status tdict_batch_post(tdict_future *transfer, tdict_batch_stream *stream, tdict_slot *slot,
                               const tdict_cu_line *line, uint32_t item, tdict_error *err);
 /* Returns true if no copy waits in the batch. */

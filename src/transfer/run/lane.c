@@ -289,8 +289,7 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) 
   return status;
 }
 
-/* Returns to the ring, as busy slots, the slots that a copy still reads. A thread that needs a slot then need not wait
- * until another thread resumes the lane. */
+/* Keeps the flights whose slots must still be copied to the host, and the flights without a slot. */
 void tdict_lane_pause(tdict_lane *lane) {
   int kept = 0;
   for (int i = 0; i < lane->count; i++) {

@@ -1,6 +1,6 @@
 /* Declares lanes. A lane is the stream of one thread on one GPU, with the copies in flight, oldest first. The lane owns
  * the slots that the lane holds. A function that fails returns TDICT_EDEVICE, TDICT_ELOST or TDICT_ENOMEM. Thread rule:
- * one thread uses a lane, and is inside the GPU's scope while the lane is open and not paused. */
+ * one thread at a time uses a lane. This thread is inside the GPU's scope while the lane is open and not paused. */
 #ifndef TDICT_TRANSFER_RUN_LANE_H
 #define TDICT_TRANSFER_RUN_LANE_H
 
@@ -29,13 +29,14 @@ typedef struct tdict_lane {
   size_t unrecorded_bytes;
   tdict_slot *spare;
   bool begun;                /* true: the stream already waits for the transfer's wait events and uses */
-  bool has_untracked_copies; /* copies may be in flight on the stream that no flight of this lane tracks */
+  bool has_untracked_copies; /* true: copies that no flight of this lane tracks may be in flight on the stream */
 } tdict_lane;
 
 /* Opens the lane on a GPU: enters a scope of the GPU and takes a stream. */
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
-/* Makes the stream wait for the transfer's wait events and uses. Call only if a copy follows: streams are pooled, and a
- * queued wait would delay the stream's next user. */
+/* Makes the stream wait for the transfer's wait events and uses. If the stream cannot wait for a use, the calling
+ * thread waits. Call only if a copy follows: streams are pooled, and a queued wait would delay the stream's next
+ * user. */
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err);
 /* Waits for all copies, then closes the lane. If `abandon` is true, slots are not copied to the host. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
@@ -53,8 +54,8 @@ void tdict_lane_hand_over(tdict_lane *lane);
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err);
 /* Keeps a slot without a copy as the lane's spare. If the lane already has a spare, returns the slot to the ring. */
 void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
-/* Returns the spare and the slots of finished copies to the ring. Stops at the first unfinished copy. Waits only for a
- * copy whose event cannot be queried. */
+/* Returns the spare and the slots of finished copies to the ring. Stops at the first unfinished copy. If the oldest
+ * copy waits in the batch, first queues the batch. Waits only for a copy whose event cannot be queried. */
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
 /* Adds a flight to the lane. The lane must have fewer than TDICT_LANE_DEPTH flights. */
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
@@ -71,8 +72,9 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err);
 /* Records the worker's tail event after the last copy. A stream that waits for the transfer waits for this event.
  * Returns false on failure. */
 bool tdict_lane_record_tail(tdict_lane *lane);
-/* Pauses the lane, so that another thread can resume the lane. Returns the slots that copies still
- * read to the ring as busy slots, so that other threads need not wait until the lane is resumed. */
+/* Pauses the lane, so that another thread can resume the lane. Returns the slots that copies to the device still read
+ * to the ring, so that other threads need not wait until the lane is resumed. The ring reuses such a slot only after
+ * the slot's event is complete. */
 void tdict_lane_pause(tdict_lane *lane);
 /* Resumes a paused lane on the calling thread. */
 void tdict_lane_resume(tdict_lane *lane);

@@ -75,7 +75,7 @@ static tdict_status read_rect(void *user, const tdict_rect *rect, tdict_error *e
   return status;
 }
 
-/* Copies a piece that is strided on one side, or reads a piece of an unloaded storage. Only reading can fail. */
+/* Copies a strided piece, or reads a piece of an unloaded storage. Only reading can fail. */
 static tdict_status copy_rows(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part,
                               tdict_error *err) {
   tdict_storage *s = item->src->storage;

@@ -96,7 +96,7 @@ static tdict_slot *pop_idle(tdict_ring *ring) {
 }
 
 /* Moves busy slots whose copies have ended to the idle list, until more than keep_free slots are idle. If the driver
- * cannot query an event, waits for the event. The caller holds the lock. Errors: TDICT_EDEVICE, TDICT_ELOST. */
+ * cannot query an event, waits for the event. The caller holds the lock. Returns the errors of tdict_ring_take(). */
 static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&ring->lock));
   tdict_slot *before = NULL, *next;

@@ -16,9 +16,10 @@ void tdict_work_with_others(tdict_worker *worker);
 typedef struct tdict_deferred_tail tdict_deferred_tail;
 bool tdict_deferred_tail_create(tdict_future *transfer); /* returns false if memory is exhausted; the deferred tail is
                                                           * freed with the transfer */
-/* Does the work of a worker on the starting thread, and returns when the last copy is queued. The deferred tail then
- * waits for the copies. A pool thread runs the deferred tail, unless a thread that waits for the transfer runs the
- * deferred tail first. Call tdict_deferred_tail_create() before, so that no allocation can fail after copies are
+/* Does the work of a worker on the starting thread, and returns when the last copy is queued. If bytes are copied
+ * through slots to the host, returns when all copies of this worker have ended. The deferred tail then waits for the
+ * copies and ends the worker. A pool thread runs the deferred tail, unless a thread that waits for the transfer runs
+ * the deferred tail first. Call tdict_deferred_tail_create() before, so that no allocation can fail after copies are
  * queued. */
 void tdict_work_and_return(tdict_worker *worker);
 /* Runs the deferred tail on this thread, if the transfer has a deferred tail that no other thread has begun to run. */

@@ -11,7 +11,7 @@ typedef enum tdict_range {
   TDICT_RANGE_SUBMIT,
   TDICT_RANGE_WAIT,
   TDICT_RANGE_HOOK,
-  TDICT_RANGE_TRANSFER, /* on a thread: the whole transfer; on a stream: one copy */
+  TDICT_RANGE_TRANSFER, /* on a thread: the whole transfer; on a stream: copies that were queued together */
   TDICT_RANGE_FETCH,    /* a loader fetches and collates a batch, and starts its transfer */
   TDICT_RANGE_READY,    /* not a kind of work: the number of batches that a loader holds ready */
   TDICT_NUM_RANGES

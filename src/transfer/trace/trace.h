@@ -1,5 +1,5 @@
 /* Records what transfers do and when. A recording consists of slices. A slice is an interval of time in which a thread
- * did one kind of work, or a stream made a copy. A recording is reference counted. The engine holds the last recording.
+ * did one kind of work, or a stream made copies. A recording is reference counted. The engine holds the last recording.
  * Each transfer that began during a recording holds that recording until the transfer ends. A recording owns its slices
  * and their driver events, and retains the GPUs.
  *
@@ -72,8 +72,8 @@ static inline int64_t tdict_phase_end(const tdict_traced *traced, tdict_range ra
 
 typedef struct tdict_slice tdict_slice;
 /* Opens a slice on a stream before copies are queued. After the copies are queued, tdict_trace_close() ends the slice.
- * Returns NULL if the recording is full or an event fails. The transfer must be recorded. The caller must be inside a
- * scope of the GPU. */
+ * Returns NULL if the recording is off or full, or if the driver cannot record the times. The transfer must be
+ * recorded. The caller must be inside a scope of the GPU. */
 tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes);
 void tdict_trace_close(tdict_slice *slice, tdict_gpu *gpu);
 

@@ -57,12 +57,17 @@ static inline void hand_add(hand *parent, hand *child) {
   parent->schemas[i] = &child->schema;
   parent->arrays[i] = &child->array;
 }
+/* Adds a field of numbers, of the length of its parent. */
+static inline void hand_numbers(hand *parent, hand *field, const char *format, const char *name, const void *valid,
+                                const void *elements) {
+  hand_make(field, format, name, parent->array.length, 2);
+  hand_buffers(field, valid, elements, NULL);
+  hand_add(parent, field);
+}
 /* A struct with one field of numbers. */
 static inline void hand_one(hand *root, hand *field, const char *format, int64_t length, const void *elements) {
   hand_make(root, "+s", "", length, 1);
-  hand_make(field, format, "x", length, 2);
-  hand_buffers(field, NULL, elements, NULL);
-  hand_add(root, field);
+  hand_numbers(root, field, format, "x", NULL, elements);
 }
 
 static inline bool hand_bit(const void *bits, int64_t i) { return ((const uint8_t *)bits)[i / 8] >> i % 8 & 1; }

@@ -103,10 +103,8 @@ GPU_CASE(arrow_import_device_fills_and_masks) {
   }
   hand root, x, y;
   hand_one(&root, &x, "i", 4, tdict_tensor_const_data(parts[0]));
-  hand_make(&y, "i", "y", 4, 2);
-  hand_buffers(&y, tdict_tensor_const_data(parts[1]), tdict_tensor_const_data(parts[0]), NULL);
+  hand_numbers(&root, &y, "i", "y", tdict_tensor_const_data(parts[1]), tdict_tensor_const_data(parts[0]));
   y.array.null_count = -1;
-  hand_add(&root, &y);
   struct ArrowDeviceArray array = {.array = root.array, .device_id = 0, .device_type = td_device().type};
   tdict_tree *tree = NULL;
   td_fails(TDICT_EINVAL, "1 of 4 rows are null",

@@ -103,23 +103,4 @@ static inline tdict_tensor *small_tensor(tdict_dtype dtype, int64_t count, uint6
   return naive_tensor(dtype, 1, &count, seed);
 }
 
-/* Runs `call` again and again, with a later allocation failing each time, until it succeeds. After each failure runs
- * `unchanged`. */
-#define WITHOUT_MEMORY(call, unchanged)            \
-  do {                                             \
-    for (int64_t n_ = 0;; n_++) {                  \
-      tdict_error error_ = {0}, *err = &error_;    \
-      td_fail_alloc(n_, false);                    \
-      tdict_status got_ = (call);                  \
-      if (!td_fail_alloc_stop()) {                 \
-        assert_int_equal(got_, TDICT_OK);          \
-        assert_true(n_ > 0);                       \
-        break;                                     \
-      }                                            \
-      assert_int_equal(got_, TDICT_ENOMEM);        \
-      assert_int_equal(err->status, TDICT_ENOMEM); \
-      unchanged;                                   \
-    }                                              \
-  } while (0)
-
 #endif

@@ -159,8 +159,8 @@ CASE(dlpack_export_survives_enomem) {
   tdict_tensor *t = counted_tensor(bytes, 8, 0, &released);
   struct DLManagedTensorVersioned *m = NULL;
   struct DLManagedTensor *old = NULL;
-  WITHOUT_MEMORY(tdict_dlpack_export(NULL, t, NULL, &m, err), assert_null(m));
-  WITHOUT_MEMORY(tdict_dlpack_export_legacy(NULL, t, NULL, &old, err), assert_null(old));
+  TD_WITHOUT_MEMORY_THEN(tdict_dlpack_export(NULL, t, NULL, &m, err), assert_null(m));
+  TD_WITHOUT_MEMORY_THEN(tdict_dlpack_export_legacy(NULL, t, NULL, &old, err), assert_null(old));
   tdict_tensor_release(t);
   delete_versioned_of(m);
   assert_int_equal(atomic_load(&released), 0);
@@ -303,7 +303,8 @@ CASE(dlpack_export_tree_survives_enomem) {
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   make_counted(&c);
-  WITHOUT_MEMORY(tdict_dlpack_export_tree(NULL, c.tree, NULL, &entries, &count, err), nothing_released(&c, entries));
+  TD_WITHOUT_MEMORY_THEN(tdict_dlpack_export_tree(NULL, c.tree, NULL, &entries, &count, err),
+                         nothing_released(&c, entries));
   tdict_release(c.tree);
   nothing_released(&c, NULL);
   tdict_dlpack_release_entries(entries, count);

@@ -209,7 +209,7 @@ CASE(dlpack_import_survives_enomem) {
     produce_bytes(&p, bytes, 8);
     p.versioned.flags = TDICT_DL_READ_ONLY;
     struct DLManagedTensorVersioned *m = give_versioned(&p);
-    WITHOUT_MEMORY(tdict_dlpack_import(NULL, &m, &o, &t, err), untouched(m, &p));
+    TD_WITHOUT_MEMORY_THEN(tdict_dlpack_import(NULL, &m, &o, &t, err), untouched(m, &p));
     assert_memory_equal(tdict_tensor_const_data(t), bytes, 8);
     tdict_tensor_release(t);
     assert_int_equal(times_deleted(&p), 1);
@@ -320,7 +320,7 @@ CASE(dlpack_import_tree_survives_enomem) {
   make_batch(&b);
   o.copy_read_only = true;
   b.made[2].versioned.flags = TDICT_DL_READ_ONLY;
-  WITHOUT_MEMORY(tdict_dlpack_import_tree(NULL, b.entries, COUNT, &o, &tree, err), owned_and_no_tree(&b, tree));
+  TD_WITHOUT_MEMORY_THEN(tdict_dlpack_import_tree(NULL, b.entries, COUNT, &o, &tree, err), owned_and_no_tree(&b, tree));
   for (int i = 0; i < COUNT; i++) {
     assert_memory_equal(tdict_data(tree, names[i]), b.bytes[i], 4);
     assert_int_equal(times_deleted(&b.made[i]), i == 2); /* that one was copied */

@@ -96,7 +96,7 @@ CASE(dlpack_export_tree_of_objects) {
   set_pair(tree, "n.p\\.q", 4);
   set_pair(tree, "n.r", 6);
   set_away(tree, "n.z", small_tensor(TDICT_U8, 2, 2));
-  WITHOUT_MEMORY(tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err), assert_null(entries));
+  TD_WITHOUT_MEMORY_THEN(tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err), assert_null(entries));
   assert_int_equal(count, 6);
   tdict_release(tree);
   for (int i = 0; i < 6; i++) {

@@ -2,6 +2,13 @@
  * Kernels wait at a gate, so "too early" cannot be missed. */
 #include "streams.h"
 
+/* The export of `c` returns only after the stopped stream has gone on. */
+static void check_export_waits(const place *w, call *c, stopped *at) {
+  start_waiting(c, run_export);
+  go_on(w, at);
+  finish_waiting(c);
+}
+
 SIM_CASE(dlpack_consumer_waits_for_transfers) {
   place w = place_open(2);
   tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
@@ -83,9 +90,7 @@ SIM_CASE(dlpack_export_without_a_stream_waits) {
   tdict_dlpack_export_options o = consumer_on(&unordered);
   td_ok(tdict_dlpack_export(NULL, c.tensor, &o, &m, err));
   delete_versioned_of(m);
-  start_waiting(&c, run_export);
-  go_on(&w, &at);
-  finish_waiting(&c);
+  check_export_waits(&w, &c, &at);
   assert_true(has_number(&w, c.tensor, number_of_leaf(8, 3)));
   delete_versioned_of(c.managed);
   finish_copy(f);
@@ -118,9 +123,7 @@ SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
   blocking b = {&w, src, dst, &at.s};
   assert_int_equal(pthread_create(&thread, NULL, copy_blocking, &b), 0);
   td_rest();
-  start_waiting(&c, run_export);
-  go_on(&w, &at);
-  finish_waiting(&c);
+  check_export_waits(&w, &c, &at);
   pthread_join(thread, NULL);
   assert_true(has_number(&w, c.tensor, number_of_leaf(8, 0)));
   delete_versioned_of(c.managed);
@@ -181,9 +184,7 @@ SIM_CASE(dlpack_export_of_host_memory_waits) {
   td_ok(tdict_dlpack_export(w.c, c.tensor, &o, &c.managed, err));
   assert_int_equal(versioned_of(c.managed)->tensor.device.type, TDICT_DL_CUDA_HOST);
   delete_versioned_of(c.managed);
-  start_waiting(&c, run_export);
-  go_on(&w, &at);
-  finish_waiting(&c);
+  check_export_waits(&w, &c, &at);
   finish_copy(f);
   delete_versioned_of(c.managed);
   /* a transfer writes: both wait */
@@ -191,9 +192,7 @@ SIM_CASE(dlpack_export_of_host_memory_waits) {
   stop_stream(&w, &at, leaf_of(dev, "a"));
   f = stopped_copy(&w, dev, host, &at);
   c.export_options.read_only = true;
-  start_waiting(&c, run_export);
-  go_on(&w, &at);
-  finish_waiting(&c);
+  check_export_waits(&w, &c, &at);
   assert_true(has_number(&w, c.tensor, number_of_leaf(9, 0)));
   delete_versioned_of(c.managed);
   finish_copy(f);

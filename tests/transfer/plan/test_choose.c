@@ -6,13 +6,16 @@
 #include "transfer/wrap.h"
 
 /* A plan of so many bytes that is never carried out. */
-static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
+static tdict_choice choose_for(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits, bool files) {
   tdict_plan plan = {.line_bytes = bytes, .total_bytes = bytes};
   plan.way_bytes[by] = bytes;
   const tdict_engine *e = tdict_context_engine(w->c);
   tdict_choice_request r = {
-      &plan, e->config.pool, &e->tuning, e->slot_bytes, e->num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN, waits};
+      &plan, e->config.pool, &e->tuning, e->slot_bytes, e->num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN, waits, files};
   return tdict_choose(&r);
+}
+static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
+  return choose_for(w, by, bytes, asked, waits, false);
 }
 
 GPU_CASE(choose_keeps_to_what_was_asked) {
@@ -53,6 +56,27 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
     assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).num_workers, 7);
     assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, 8, waits).num_workers, 8); /* as asked */
     assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).num_workers, 8);
+  }
+  close_world(&w);
+}
+
+/* Reading files takes more threads than copying, up to the number of processors. */
+GPU_CASE(choose_more_threads_for_files) {
+  tdict_context_options o = tdict_context_options_default();
+  o.num_threads = 20;
+  world w = world_over(td_context(&o));
+  const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
+  for (size_t cpus = 6; cpus <= 20; cpus += 7) { /* the pool need not run on so many processors */
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (size_t n = 0; n < cpus; n++) CPU_SET(n, &set);
+    (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
+    const int wanted = cpus < 16 ? (int)cpus : 16;
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, true).num_workers, wanted);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, true, true).num_workers, wanted);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, 3, false, true).num_workers, 3);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, true).num_workers,
+                     choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).num_workers);
   }
   close_world(&w);
 }
