@@ -232,6 +232,93 @@ SHORT = {  # every program with a record, at its shortest
     "doctor": "doctor --device cpu",
     "loader": "loader --work samples --samples 8 --batch 4 --workers 0 --device cpu --seconds 0.01",
 }
+HAS_FILES = b"  load  " in subprocess.run([PROGRAM, "--help"], capture_output=True, check=False).stdout  # TDICT_IO
+if HAS_FILES:
+    SHORT["load"] = "load --device sim --folder . --work even --divide 100000 --repeat 1 --contexts 1"
+
+
+@unittest.skipUnless(HAS_FILES, "the library is built without TDICT_IO")
+class Loads(Case):
+    WORDS = "load --device sim --folder . --small --repeat 2 --contexts 2"
+
+    def test_every_work_has_its_rows(self):
+        record = json.loads(self.expect(f"{self.WORDS} --json -", 0, "").stdout)
+        rows = {row["row"]: row for row in record["rows"]}
+        wanted = {f"{work}, {row}" for work in ("even", "mixed", "many") for row in ("first call", "steady", "open", "line")}
+        wanted |= {"save, tdict", "save, plain write"}
+        wanted |= {f"save_async, {row}" for row in ("device, first", "device", "host, first", "host")}
+        self.assertLessEqual(wanted, set(rows))
+        self.assertEqual("cold, tdict" in rows, not record["is_tmpfs"])
+        self.assertTrue(record["simulated"])
+        for name, count in (("first call", 2), ("steady", 2)):
+            self.assertEqual(len(rows[f"mixed, {name}"]["library"]["seconds"]), count)
+            self.assertIn("host_bytes", rows[f"mixed, {name}"]["memory"])
+        self.assertEqual(record["verified_bytes"], sum(rows[name]["total_bytes"] for name in (
+            "even, steady", "mixed, steady", "many, steady", *["save, tdict"] * 3)))
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def make(self, work, divide):
+        self.expect(f"load --device sim --folder . --make --work {work} --divide {divide}", 0, "tensors")
+        return self.folder / f"tdict-load-{work}.safetensors"
+
+    def test_files_are_safetensors(self):
+        for work, count, least, most in (("even", 256, 33552, 33560), ("mixed", 290, 8, 98304), ("many", 18000, 8, 3000)):
+            content = self.make(work, 1000).read_bytes()
+            length = int.from_bytes(content[:8], "little")
+            begin, end = 8 + length, 0
+            entries = json.loads(content[8:begin])
+            self.assertEqual((len(entries), begin % 8), (count, 0))
+            sizes = []
+            for entry in entries.values():
+                low, high = entry["data_offsets"]
+                self.assertEqual((low, entry["shape"]), (end, [(high - low) // {"F32": 4, "BF16": 2}[entry["dtype"]]]))
+                end = high
+                sizes.append(high - low)
+            self.assertEqual(len(content), begin + end)
+            self.assertTrue(least <= min(sizes) and max(sizes) <= most, (work, min(sizes), max(sizes)))
+            for at in range(begin, len(content), 8 * 9973):
+                word = (at // 8 + 1) * 0x9E3779B97F4A7C15 % 2**64
+                self.assertEqual(int.from_bytes(content[at:at + 8], "little"), word)
+
+    def test_a_file_that_is_there_is_used_and_stays(self):
+        path = self.make("even", 100000)
+        before = path.stat()
+        words = "load --device sim --folder . --work even --repeat 1 --contexts 1 --divide"
+        self.expect(f"{words} 100000", 0, "verified: ")
+        self.assertEqual(path.stat().st_mtime_ns, before.st_mtime_ns)
+        self.expect(f"{words} 1000", 1, f"has {before.st_size} bytes, wanted")
+        self.assertEqual(path.stat().st_size, before.st_size)
+
+    def test_a_wrong_byte_is_found(self):
+        path = self.make("mixed", 10000)
+        with open(path, "r+b") as file:
+            file.seek(-3, os.SEEK_END)
+            byte = file.read(1)[0]
+            file.seek(-3, os.SEEK_END)
+            file.write(bytes([byte ^ 1]))
+        self.expect("load --device sim --folder . --work mixed --repeat 1 --divide 10000", 3,
+                    '"norm" differs from the file at byte 0')
+
+    def test_wrong_use(self):
+        for words, text in (("--work even,odd", "--work: 'odd' is not even, mixed, many, cold or save"),
+                            ("--divide 0", "--divide: '0' is no number from 1"),
+                            ("--contexts 0", "--contexts: '0' is no number from 1")):
+            self.expect(f"load {words}", 2, text)
+        self.expect("load --device sim --folder ./absent", 1, "cannot be created")
+
+    def test_comparison_names_what_it_cannot_measure(self):
+        (self.folder / "out").mkdir()
+        done = subprocess.run([sys.executable, "-B", ROOT / "bench/compare-load", "--program", PROGRAM, "--device", "sim",
+                               "--folders", "out", "--works", "even", "--alone", "save", "--peers", "absent", "--small",
+                               "--rounds", "2", "--repeat", "2", "--out", "record.json"], cwd=self.folder, capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for text in ("even in out, line ", "\ntdict ", "absent               not measured: load.py: error: argument way", "host memory of a load: ",
+                     "save, plain write ", "of the best plain way"):
+            self.assertIn(text, done.stdout)
+        record = json.loads((self.folder / "record.json").read_text())
+        self.assertEqual([len(record["files"][0]["sides"]["tdict"]), len(record["alone"])], [2, 1])
+        self.assertEqual(list((self.folder / "out").iterdir()), [])
 
 
 class Files(Case):

@@ -27,6 +27,36 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_describe(const tdict_tree *tree, FI
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return The length of the full text without the final 0, as snprintf does. */
 TDICT_API size_t tdict_describe_format(const tdict_tree *tree, char *buffer, size_t bytes);
+
+/** The numbers of a summary. */
+typedef struct tdict_tensor_summary {
+  size_t struct_size;
+  int64_t num_elements; /**< number of elements; each lane counts */
+  int64_t num_nans;     /**< number of elements that are NaN, or have a NaN part */
+  int64_t num_true;     /**< number of true elements of a bool tensor; 0 for other dtypes */
+  /** Numbers of the elements that are not NaN. 0 if there is no such element, and for bool and complex. The mean of inf
+   *  and -inf is NaN. */
+  double min, max, mean;
+  /** Exact minimum and maximum of an integer dtype; 0 for other dtypes. For #TDICT_U64, the uint64_t number converted
+   *  to int64_t. */
+  int64_t min_integer, max_integer;
+} tdict_tensor_summary;
+static inline tdict_tensor_summary tdict_tensor_summary_default(void) {
+  tdict_tensor_summary s;
+  memset(&s, 0, sizeof s);
+  s.struct_size = sizeof s;
+  return s;
+}
+/** @brief Computes the numbers of the summary of one tensor. Waits as tdict_describe() does.
+ *  @param[in,out] out  Initialized by tdict_tensor_summary_default(). At most out->struct_size bytes are written, on
+ *                      success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a wrong `struct_size`, or a transfer into the tensor has failed;
+ *          #TDICT_EWRONGDEVICE the tensor is not in host memory; #TDICT_ENOTSUP the elements are not loaded from a file
+ *          yet.
+ *  @note Cost: one read of each element. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_get_summary(const tdict_tensor *tensor, tdict_tensor_summary *out,
+                                                                tdict_error *err);
+
 /** @brief Writes the text to the standard error output. For calls from a debugger, such as `call tdict_dump(tree)`.
  *
  *  A debugger may have stopped the other threads of the process. The call therefore waits for no transfer and takes no

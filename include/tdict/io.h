@@ -24,6 +24,21 @@
  * compressed entries are refused by name. The formats have no batch sizes. They hold all dtypes of tdict except bf16,
  * 8-bit floats and dtypes with several lanes. The checksums of a .npz file are written, but not checked.
  *
+ * TensorDict. TensorDict 0.15 has three formats of its own: a directory with one file for each tensor (MEMMAP), an
+ * archive of such a directory (TDZ), and a consolidated file. All three hold the dtypes of tdict, batch sizes, nested
+ * trees, text, numbers and JSON, and columns of values. TensorDict cannot read 8-bit floats in these formats. A key
+ * `a/b` has the file `a%2Fb.memmap`, so no key leaves the directory. Symbolic links in a directory are refused.
+ * Pickles, and compressed entries of archives, are refused by name. NaN and infinity in values are refused, too.
+ *
+ * Lazy stacks of these formats return as a tree with the children "0", "1" and so on, and tdict_lazy_stack_from_tree()
+ * makes a stack of this tree. The trees above the stack lose their batch dimensions from the dimension of the stack on.
+ * Tensorclasses return as trees. The names of dimensions are ignored.
+ *
+ * Leaves of tdict in TensorDict's formats. A ragged leaf is a jagged tensor in a consolidated file. In a directory, the
+ * leaf is a folder with the tensors `values` and `offsets` and a mark. A leaf without batch dimensions is a tensor with
+ * a mark. TensorDict ignores the marks. A consolidated file holds the values of a tree first, then the tensors, then
+ * the trees, so the order of keys can change.
+ *
  * Thread rule: any thread may call any function. A tree that is written must not change during the call. */
 #ifndef TDICT_IO_H
 #define TDICT_IO_H
@@ -59,7 +74,7 @@ static inline tdict_open_options tdict_open_options_default(void) {
   return o;
 }
 
-/** @brief Opens a file, or the shards of an index, as a tree of read-only tensors. Copies no elements.
+/** @brief Opens a file, a directory, or the shards of an index, as a tree of read-only tensors. Copies no elements.
  *
  *  The files are mapped read-only. Each tensor is a view of the mapping of its file. The mapping ends when the last
  *  tensor of the file is released. Keys are in the order of TensorDict's entry, else in the order of the file's header
@@ -68,13 +83,18 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *
  *  A mapping has a risk. If another program shortens or overwrites the file, the elements change, or reading them ends
  *  the program with SIGBUS. tdict_save() never does this, because it replaces a file as a whole.
- *  @param[in]  path     A safetensors file, a .npy or .npz file, an index (a name that ends with ".json"), or a folder
- *                       with a file `model.safetensors.index.json`. Shards must lie in the folder of the index.
+ *  A directory may have any number of files, because a file is closed as soon as it is mapped. The limit of the system
+ *  for mappings is about 65,000 files.
+ *  @param[in]  path     A safetensors file, a .npy or .npz file, a .tdz archive or a consolidated file. The contents of
+ *                       the file decide, and not its name. Also an index (a name that ends with ".json"), a folder with
+ *                       a file `model.safetensors.index.json`, or a folder with a file `meta.json` (MEMMAP). Shards
+ *                       must lie in the folder of the index.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EIO a file cannot be opened, read or mapped, and err->native is the errno; #TDICT_EFORMAT
- *          a file is no regular file, or breaks a rule of its format; #TDICT_ENOTSUP a dtype or a version of
- *          TensorDict's entry that this library does not know, or a header of more than 100,000,000 bytes;
+ *          a file is no regular file, or breaks a rule of its format; #TDICT_ENOTSUP a pickle, a
+ *          compressed entry, a dtype or a version of a format that this library does not know, or a header of more than
+ *          100,000,000 bytes;
  *          #TDICT_ENOTFOUND a selected key is not in the file; #TDICT_EEXIST two entries get the same path;
  *          #TDICT_ETYPE a path leads through a tensor; #TDICT_ESHAPE a tensor does not begin with the batch size of its
  *          tree; #TDICT_EINVAL a NULL pointer, an invalid prefix or a wrong option; #TDICT_ENOMEM. In errors of a file,
@@ -190,12 +210,12 @@ typedef enum tdict_snapshot {
 /** Options of tdict_save() and tdict_save_async(). */
 typedef struct tdict_save_options {
   size_t struct_size;
-  /** Writes shards of at most this number of bytes of elements, and an index. A larger tensor has a shard of its own. 0
-   *  (default): writes one file. */
+  /** Writes shards of at most this number of bytes of elements, and an index. A larger tensor has a shard of its own.
+   *  Only for safetensors. 0 (default): writes one file. */
   uint64_t max_shard_bytes;
   /** true: leaves out TensorDict's entry. The batch sizes are then not saved, and text, numbers, ragged leaves and
-   *  empty trees are refused. Leaves without batch dimensions become ordinary tensors. false (default): writes the
-   *  entry. */
+   *  empty trees are refused. Leaves without batch dimensions become ordinary tensors. Other formats ignore the option.
+   *  false (default): writes the entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
   /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such
@@ -212,11 +232,11 @@ static inline tdict_save_options tdict_save_options_default(void) {
   return o;
 }
 
-/** @brief Writes a tree to a safetensors file, or to shards with an index.
+/** @brief Writes a tree to a file, to shards with an index, or to a directory.
  *
- *  The same tree always gives the same bytes. Tensors are in the order of the package safetensors 0.8: by dtype, the
- *  largest elements first, then by name. The first element has an offset that is a multiple of 8. Tensors that are not
- *  in C order are converted piece by piece, in a buffer of 1 MiB.
+ *  The same tree always gives the same bytes. In a safetensors file, tensors are in the order of the package
+ *  safetensors 0.8: by dtype, the largest elements first, then by name. The first element has an offset that is a
+ *  multiple of 8. Tensors that are not in C order are converted piece by piece, in a buffer of 1 MiB.
  *
  *  One file. The call writes a new file, `.NAME.<16 hexadecimal digits>.tmp`, in the same folder. Then the call flushes
  *  the file to the disk, renames the file to @p path, and flushes the folder. A reader sees the old file or the new
@@ -227,6 +247,11 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *  Shards. @p path must end with ".safetensors.index.json". The shards are beside the index, and their names begin with
  *  the name of the index without this ending. Each save uses new names, and the index is replaced last. Shards of an
  *  earlier save stay, so that trees and readers that use them still work. If the call fails, it removes the new shards.
+ *  Directory (MEMMAP). The call writes a new directory beside @p path, and then exchanges the names of both directories
+ *  by one system call. An old directory is replaced only if it is empty or has a file meta.json. Trees that were opened
+ *  from the old directory stay valid. A directory reserves the keys `shape`, `device` and `_type`. A consolidated file
+ *  reserves the keys `cls`, `non_tensors`, `leaves`, `cls_metadata` and `size` of trees and columns, and keys of other
+ *  leaves that begin with "<NJT".
  *  @param[in] context  Needed if a tensor is on a device. Threads of the context write large pieces of the tensors in
  *                      parallel. The bytes of device tensors go through the staging ring, and need no other host
  *                      memory. NULL is allowed for trees in host memory: the calling thread then writes.
@@ -244,6 +269,53 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *  @note Cost: one write of all elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);
+
+/** Options of tdict_append(). */
+typedef struct tdict_append_options {
+  size_t struct_size;
+  /** true: the call does not wait until the bytes are on the disk. Small appends are then faster, but after a power
+   *  failure the directory can be damaged. false (default): waits. */
+  bool without_flush;
+} tdict_append_options;
+static inline tdict_append_options tdict_append_options_default(void) {
+  tdict_append_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  return o;
+}
+
+/** @brief Appends rows to a memory-mapped directory of TensorDict, along the first batch dimension.
+ *
+ *  The rows must have the keys, dtypes and shapes of the saved tree. Only the first batch dimension may differ. A value
+ *  for the whole tree stays as it is, and the rows must have the same value. Columns of values, ragged leaves, leaves
+ *  without batch dimensions, lazy stacks and tensorclasses cannot grow. All checks come before the first write.
+ *
+ *  The call works like append_memmap() of TensorDict 0.15. Rows are written after the saved elements of each file. Then
+ *  each folder gets a file `.meta.json.append.tmp` with the new number of rows, the root first. Then these files
+ *  replace the files `meta.json`, the root first. Trees that were opened before the call keep their number of rows, and
+ *  stay valid.
+ *
+ *  Interrupted appends. A process that is killed can leave files `.meta.json.append.tmp`. The next call for the
+ *  directory repairs the directory first, with TensorDict's rule. If the root has such a file, no meta.json was
+ *  replaced, and the files are removed. Otherwise the files replace the files `meta.json` beside them, which ends the
+ *  append. Until the repair, tdict_open() can return #TDICT_ESHAPE, because trees have different numbers of rows.
+ *  Elements of a file after the shape of its leaf are always ignored.
+ *  @param[in] context  Needed if a tensor of @p rows is on a device. The call then first copies @p rows to host memory.
+ *  @param[in] path     The directory. Only one process may append at a time. A second process that appends with tdict
+ *  gets
+ *                      #TDICT_EIO with EWOULDBLOCK.
+ *  @param[in] rows     Borrowed for the call. The call waits for transfers that write the tensors.
+ *  @param[in] options  NULL for the defaults.
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND @p rows and the saved tree have different keys; #TDICT_ETYPE, #TDICT_EDTYPE or
+ *          #TDICT_ESHAPE an entry has another kind, dtype or shape than the saved entry; #TDICT_EINVAL a value differs;
+ *          #TDICT_ENOTSUP a saved entry cannot grow; #TDICT_EOVERFLOW too many rows; the errors of tdict_open() for the
+ *          directory; #TDICT_EIO a system call failed; #TDICT_EINVAL also for a NULL pointer, a wrong option, no
+ *          context although a tensor is on a device, or a transfer into a tensor that failed; the errors of
+ *          tdict_to_device(); #TDICT_ENOMEM. After an error, the directory has its old rows. In errors of the rows,
+ *          err->path is the path of the entry. In other errors, err->path is a file.
+ *  @note Cost: reads each meta.json, writes the rows, and flushes each file. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_append(tdict_context *context, const char *path, const tdict_tree *rows,
+                                                    const tdict_append_options *options, tdict_error *err);
 
 TDICT_END_DECLS
 #endif

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/options.h"
 #include "tdict/debug.h"
 #include "tensor/element.h"
 #include "tensor/layout.h"
@@ -96,7 +98,7 @@ static void format_summary(const summary *s, char text[TDICT_PRINT_ABOUT_BYTES])
 }
 
 /* Summarizes a tensor whose elements may be read. */
-static void summarize(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]) {
+static summary compute_summary(const tdict_tensor *t) {
   const tdict_dtype lane = (t->dtype & 0xffffu) | 1u << 16;
   const int64_t *strides = tdict_tensor_dims_strides(t);
   summary s = {.dtype = lane, .kind = kind_of(lane)};
@@ -104,6 +106,11 @@ static void summarize(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES])
   tdict_pair_init(&pair, t->ndim, t->dims, strides, strides, tdict_dtype_bytes(t->dtype));
   const tdict_pair_part whole = {t->data, t->data, 0, tdict_tensor_nbytes(t)};
   (void)!tdict_pair_walk(&pair, &whole, add_rect, &s, NULL);
+  return s;
+}
+
+static void summarize(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]) {
+  const summary s = compute_summary(t);
   format_summary(&s, text);
 }
 
@@ -153,6 +160,46 @@ tdict_status tdict_describe(const tdict_tree *tree, FILE *file, tdict_error *err
 
 size_t tdict_describe_format(const tdict_tree *tree, char *buffer, size_t bytes) {
   return tdict_print_to_buffer(tree, &waiting, buffer, bytes);
+}
+
+/* Checks that the elements may be read, after transfers that write the tensor. */
+static tdict_status check_readable(const tdict_tensor *t, tdict_error *err) {
+  char device[40];
+  if (t->storage->device.type != TDICT_DEVICE_CPU)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "summary: the tensor is on %s, wanted host memory",
+                      tdict_device_format(t->storage->device, device, sizeof device));
+  if (tdict_storage_is_unloaded(t->storage))
+    return tdict_fail(err, TDICT_ENOTSUP, "summary: the elements are not loaded from a file yet");
+  if (t->numel && !tdict_tensor_const_data(t))
+    return tdict_fail(err, TDICT_EINVAL, "summary: a transfer into the tensor has failed");
+  return TDICT_OK;
+}
+
+/* Sets the minimum, maximum and mean of a summary of numbers. */
+static void set_range(const summary *s, tdict_tensor_summary *out) {
+  out->min = (double)s->low;
+  out->max = (double)s->high;
+  out->mean = (double)(s->sum / (long double)s->num_numbers);
+  if (s->kind != KIND_INTEGER) return;
+  /* A negative long double has no uint64_t value, and a large uint64_t has no int64_t value. */
+  out->min_integer = s->low < 0 ? (int64_t)s->low : (int64_t)(uint64_t)s->low;
+  out->max_integer = s->high < 0 ? (int64_t)s->high : (int64_t)(uint64_t)s->high;
+}
+
+tdict_status tdict_tensor_get_summary(const tdict_tensor *tensor, tdict_tensor_summary *out, tdict_error *err) {
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "summary: %s is NULL", tensor ? "out" : "tensor");
+  tdict_tensor_summary found = tdict_tensor_summary_default();
+  tdict_status status = tdict_options_check_size(out, sizeof found, "summary", err);
+  if (status == TDICT_OK) status = check_readable(tensor, err);
+  if (status != TDICT_OK) return status;
+  if (tensor->numel) {
+    const summary s = compute_summary(tensor);
+    found.num_elements = s.num_numbers + s.num_nans;
+    found.num_nans = s.num_nans;
+    if (s.kind == KIND_BOOL) found.num_true = s.num_true;
+    if (s.num_numbers && (s.kind == KIND_INTEGER || s.kind == KIND_FLOAT)) set_range(&s, &found);
+  }
+  return tdict_options_write(out, &found, sizeof found, "summary", err);
 }
 
 void tdict_dump(const tdict_tree *tree) {

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "io/below.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"
 
@@ -39,12 +40,13 @@ static tdict_status fail_memory(const tdict_contents *c, size_t bytes, tdict_err
 }
 
 void tdict_contents_init(tdict_contents *contents, const char *what, const char *path) {
-  *contents = (tdict_contents){.what = what, .path = path};
+  *contents = (tdict_contents){.what = what, .path = path, .root = -1};
 }
 
 void tdict_contents_close(tdict_contents *contents) {
   for (size_t i = 0; i < contents->num_files; i++)
     if (contents->files[i].fd >= 0) close(contents->files[i].fd);
+  if (contents->root >= 0) close(contents->root);
   free(contents->files);
   free(contents->items);
   while (contents->blocks) {
@@ -85,33 +87,93 @@ tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text
   return TDICT_OK;
 }
 
+static tdict_status fail_native(const tdict_contents *c, const char *path, const char *verb, tdict_error *err) {
+  const int code = errno;
+  tdict_fail_native(err, TDICT_EIO, code, "%s: the file cannot be %s: %s", c->what, verb, strerror(code));
+  return tdict_error_at(err, TDICT_EIO, path);
+}
+
+/* Adds a file whose texts belong to the contents. */
+static tdict_status append_file(tdict_contents *c, const tdict_source_file *file, tdict_error *err) {
+  if (c->num_files == c->cap_files) {
+    const size_t cap = c->cap_files ? 2 * c->cap_files : FIRST_FILES;
+    tdict_source_file *grown = realloc(c->files, cap * sizeof *grown);
+    if (!grown) return fail_memory(c, cap * sizeof *grown, err);
+    c->files = grown;
+    c->cap_files = cap;
+  }
+  c->files[c->num_files++] = *file;
+  return TDICT_OK;
+}
+
 tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const char *path, tdict_error *err) {
   struct stat info;
   tdict_source_file file = {.fd = fd};
-  tdict_status status = TDICT_OK;
-  if (fstat(fd, &info) != 0) {
-    const int code = errno;
-    tdict_fail_native(err, TDICT_EIO, code, "%s: the file cannot be inspected: %s", contents->what, strerror(code));
-    status = tdict_error_at(err, TDICT_EIO, path);
-  }
+  tdict_status status = fstat(fd, &info) == 0 ? TDICT_OK : fail_native(contents, path, "inspected", err);
   if (status == TDICT_OK) status = tdict_contents_copy_text(contents, path, strlen(path), &file.path, err);
-  if (status == TDICT_OK && contents->num_files == contents->cap_files) {
-    const size_t cap = contents->cap_files ? 2 * contents->cap_files : FIRST_FILES;
-    tdict_source_file *grown = realloc(contents->files, cap * sizeof *grown);
-    if (grown) {
-      contents->files = grown;
-      contents->cap_files = cap;
-    } else {
-      status = fail_memory(contents, cap * sizeof *grown, err);
-    }
+  if (status == TDICT_OK) {
+    file.bytes = (uint64_t)info.st_size;
+    status = append_file(contents, &file, err);
   }
-  if (status != TDICT_OK) {
-    close(fd);
-    return status;
-  }
-  file.bytes = (uint64_t)info.st_size;
-  contents->files[contents->num_files++] = file;
+  if (status != TDICT_OK) close(fd);
+  return status;
+}
+
+void tdict_contents_set_root(tdict_contents *contents, int fd) { contents->root = fd; }
+
+/* Makes the path of a file below the root, for messages. */
+static tdict_status name_file(tdict_contents *c, const char *below, const char **out, tdict_error *err) {
+  const size_t length = strlen(c->path), bytes = length + strlen(below) + 2;
+  const char *slash = length && c->path[length - 1] == '/' ? "" : "/";
+  void *path = NULL;
+  tdict_status status = tdict_contents_alloc(c, bytes, &path, err);
+  if (status != TDICT_OK) return status;
+  snprintf(path, bytes, "%s%s%s", c->path, slash, below);
+  *out = path;
   return TDICT_OK;
+}
+
+tdict_status tdict_contents_add_below(tdict_contents *contents, const char *below, tdict_error *err) {
+  struct stat info;
+  int fd;
+  tdict_source_file file = {.fd = -1};
+  tdict_status status = name_file(contents, below, &file.path, err);
+  if (status == TDICT_OK) status = tdict_contents_copy_text(contents, below, strlen(below), &file.below, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_below_open(contents->what, contents->root, below, &fd, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, file.path);
+  status = fstat(fd, &info) == 0 ? TDICT_OK : fail_native(contents, file.path, "inspected", err);
+  close(fd);
+  if (status != TDICT_OK) return status;
+  file.bytes = (uint64_t)info.st_size;
+  return append_file(contents, &file, err);
+}
+
+tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t file, int *fd, tdict_error *err) {
+  const tdict_source_file *f = &contents->files[file];
+  struct stat info;
+  int opened;
+  if (f->fd >= 0) {
+    *fd = f->fd;
+    return TDICT_OK;
+  }
+  tdict_status status = tdict_below_open(contents->what, contents->root, f->below, &opened, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, f->path);
+  if (fstat(opened, &info) != 0)
+    status = fail_native(contents, f->path, "inspected", err);
+  else if ((uint64_t)info.st_size < f->bytes)
+    status = tdict_fail_file(err, TDICT_EIO, f->path,
+                             "%s: the file has %" PRIu64 " bytes, wanted %" PRIu64 ": the file was shortened",
+                             contents->what, (uint64_t)info.st_size, f->bytes);
+  if (status == TDICT_OK)
+    *fd = opened;
+  else
+    close(opened);
+  return status;
+}
+
+void tdict_contents_close_file(const tdict_contents *contents, size_t file, int fd) {
+  if (contents->files[file].fd < 0) close(fd);
 }
 
 tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item, tdict_error *err) {
@@ -126,25 +188,34 @@ tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item
   return TDICT_OK;
 }
 
-tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span, void *to, tdict_error *err) {
-  const tdict_source_file *file = &contents->files[span.file];
+static tdict_status read_span(const tdict_contents *c, tdict_span span, int fd, void *to, tdict_error *err) {
+  const tdict_source_file *file = &c->files[span.file];
   uint64_t done = 0;
   while (done < span.bytes) {
-    ssize_t count = pread(file->fd, (char *)to + done, (size_t)(span.bytes - done), (off_t)(span.offset + done));
+    ssize_t count = pread(fd, (char *)to + done, (size_t)(span.bytes - done), (off_t)(span.offset + done));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       const int code = errno;
-      tdict_fail_native(err, TDICT_EIO, code, "%s: byte %" PRIu64 " cannot be read: %s", contents->what,
-                        span.offset + done, strerror(code));
+      tdict_fail_native(err, TDICT_EIO, code, "%s: byte %" PRIu64 " cannot be read: %s", c->what, span.offset + done,
+                        strerror(code));
       return tdict_error_at(err, TDICT_EIO, file->path);
     }
     if (count == 0)
       return tdict_fail_file(err, TDICT_EIO, file->path,
                              "%s: the file ends at byte %" PRIu64 ", wanted %" PRIu64 " bytes: the file was shortened",
-                             contents->what, span.offset + done, file->bytes);
+                             c->what, span.offset + done, file->bytes);
     done += (uint64_t)count;
   }
   return TDICT_OK;
+}
+
+tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span, void *to, tdict_error *err) {
+  int fd;
+  tdict_status status = tdict_contents_open_file(contents, span.file, &fd, err);
+  if (status != TDICT_OK) return status;
+  status = read_span(contents, span, fd, to, err);
+  tdict_contents_close_file(contents, span.file, fd);
+  return status;
 }
 
 /* Moves the key of an error to the message, and the file to err->path. */

@@ -49,13 +49,17 @@ static inline bool tdict_item_has_tensor(const tdict_item *item) {
 
 typedef struct tdict_source_file {
   const char *path; /* for messages */
-  int fd;           /* -1: moved to a storage, see unloaded.h */
-  uint64_t bytes;   /* size of the file when the file was opened */
+  /* -1: the file is opened when its bytes are needed, by tdict_contents_open_file(); or the descriptor was moved to a
+   * storage, see unloaded.h */
+  int fd;
+  const char *below; /* the path below contents->root of a file that is opened when needed, see below.h; else NULL */
+  uint64_t bytes;    /* size of the file when the file was added */
 } tdict_source_file;
 
 typedef struct tdict_contents {
   const char *what; /* the name of the public call, for messages; static */
   const char *path; /* the path that the program gave; borrowed */
+  int root;         /* descriptor of the folder of the files that are opened when needed; -1: none */
   tdict_source_file *files;
   size_t num_files, cap_files;
   tdict_item *items;
@@ -74,6 +78,16 @@ tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text
                                       tdict_error *err);
 /* Adds a file, and takes the descriptor also if the call fails. Copies `path`. */
 tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const char *path, tdict_error *err);
+/* Sets the folder for tdict_contents_add_below(), and takes the descriptor. The contents must have no folder yet. */
+void tdict_contents_set_root(tdict_contents *contents, int fd);
+/* Adds a file below contents->root, and closes the file again, so that a folder of many files needs few descriptors.
+ * Copies `below`. Returns the errors of tdict_below_open(), with the whole path in err->path. */
+tdict_status tdict_contents_add_below(tdict_contents *contents, const char *below, tdict_error *err);
+/* Returns a descriptor of file number `file`. The caller passes the descriptor to tdict_contents_close_file(). Several
+ * threads may call the function for the same contents. Returns TDICT_EIO if the file was removed or has become shorter
+ * since it was added, and the errors of tdict_below_open(). */
+tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t file, int *fd, tdict_error *err);
+void tdict_contents_close_file(const tdict_contents *contents, size_t file, int fd);
 /* Adds an item. The pointers of the item must live as long as the contents. */
 tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item, tdict_error *err);
 /* Reads bytes of a file to memory. If the file has become shorter, returns TDICT_EIO. */

@@ -1,6 +1,8 @@
 /* Finds the format of a path, and reads the description of the files. Owns nothing. Thread-safe. */
 #include "io/format.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -8,7 +10,8 @@
 #include "base/file.h"
 #include "io/numpy/numpy.h"
 #include "io/safetensors/safetensors.h"
-#include "io/zip/zip.h"
+#include "io/tensordict/archive.h"
+#include "io/tensordict/tensordict.h"
 
 static const char index_name[] = "model.safetensors.index.json";
 
@@ -17,45 +20,107 @@ static bool ends_with(const char *text, const char *end) {
   return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-/* Returns true if the path names an index, and sets *index to the path of the index. */
-static tdict_status find_index(tdict_contents *c, const char **index, tdict_error *err) {
-  struct stat info;
+static tdict_status make_path(tdict_contents *c, const char *name, const char **out, tdict_error *err) {
+  const size_t bytes = strlen(c->path) + strlen(name) + 2;
   void *path = NULL;
-  *index = NULL;
-  if (stat(c->path, &info) == 0 && S_ISDIR(info.st_mode)) {
-    const size_t bytes = strlen(c->path) + sizeof index_name + 1;
-    tdict_status status = tdict_contents_alloc(c, bytes, &path, err);
-    if (status != TDICT_OK) return status;
-    snprintf(path, bytes, "%s/%s", c->path, index_name);
-    *index = path;
-    if (stat(path, &info) == 0) return TDICT_OK;
-    return tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the folder has no file %s", c->what, index_name);
-  }
-  if (ends_with(c->path, ".json")) *index = c->path;
-  return TDICT_OK;
+  tdict_status status = tdict_contents_alloc(c, bytes, &path, err);
+  if (status == TDICT_OK) snprintf(path, bytes, "%s/%s", c->path, name);
+  *out = path;
+  return status;
 }
 
-/* Adds the file at the path, and reads the description of the format that its first bytes show. */
-static tdict_status read_file(tdict_contents *c, const char **structure, tdict_error *err) {
+/* Reads a folder: the shards of an index, or a directory of TensorDict. */
+static tdict_status read_folder(tdict_contents *c, const tdict_open_options *o, const char **structure, bool *has_paths,
+                                tdict_error *err) {
+  struct stat info;
+  const char *index, *meta;
+  tdict_status status = make_path(c, index_name, &index, err);
+  if (status == TDICT_OK) status = make_path(c, "meta.json", &meta, err);
+  if (status != TDICT_OK) return status;
+  if (stat(index, &info) == 0) return tdict_shards_read(c, index, o, structure, err);
+  if (stat(meta, &info) != 0)
+    return tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the folder has no file %s and no file meta.json", c->what,
+                           index_name);
+  const int fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    const int code = errno;
+    tdict_fail_native(err, TDICT_EIO, code, "%s: the folder cannot be opened: %s", c->what, strerror(code));
+    return tdict_error_at(err, TDICT_EIO, c->path);
+  }
+  *has_paths = true;
+  return tdict_memmap_read(c, fd, o, err);
+}
+
+static tdict_status fail_pickle(const tdict_contents *c, const char *what, tdict_error *err) {
+  return tdict_fail_file(err, TDICT_ENOTSUP, c->path, "%s: the file is %s; this library does not read pickles", c->what,
+                         what);
+}
+
+/* Returns true if the first entry of a zip file is the pickle of torch.save. */
+static bool is_torch_file(const tdict_contents *c) {
+  enum { HEADER = 30, LENGTH = 26 };
+  unsigned char header[HEADER];
+  char name[256];
+  if (c->files[0].bytes < HEADER || tdict_contents_read(c, (tdict_span){0, 0, sizeof header}, header, NULL) != TDICT_OK)
+    return false;
+  const size_t length = header[LENGTH] | (size_t)header[LENGTH + 1] << 8;
+  if (length >= sizeof name || length > c->files[0].bytes - HEADER ||
+      tdict_contents_read(c, (tdict_span){0, HEADER, length}, name, NULL) != TDICT_OK)
+    return false;
+  name[length] = 0;
+  return ends_with(name, "/data.pkl");
+}
+
+static tdict_status read_zip(tdict_contents *c, const tdict_open_options *o, bool *has_paths, tdict_error *err) {
+  tdict_zip zip;
+  if (is_torch_file(c)) return fail_pickle(c, "a zip file of torch.save, which has a pickle", err);
+  tdict_status status = tdict_zip_read(c, 0, &zip, err);
+  if (status != TDICT_OK) return status;
+  *has_paths = tdict_archive_is(&zip);
+  return *has_paths ? tdict_archive_read(c, &zip, o, err) : tdict_npz_read(c, &zip, err);
+}
+
+/* Returns true if a file begins as a pickle of protocol 2 to 5, for example of an old torch.save. */
+static bool is_pickle(const tdict_contents *c) {
+  unsigned char start[3];
+  return c->files[0].bytes >= sizeof start &&
+         tdict_contents_read(c, (tdict_span){0, 0, sizeof start}, start, NULL) == TDICT_OK && start[0] == 0x80 &&
+         start[1] >= 2 && start[1] <= 5 && start[2] != 0;
+}
+
+/* Adds the file at the path, and reads the description of the format that its bytes show. */
+static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, const char **structure, bool *has_paths,
+                              tdict_error *err) {
   int fd;
   tdict_status status = tdict_file_open_to_read(c->what, c->path, &fd, err);
   if (status == TDICT_OK) status = tdict_contents_add_file(c, fd, c->path, err);
   if (status != TDICT_OK) return status;
+  /* The end comes first: the elements at the start of a consolidated file can look like another format. */
+  if (tdict_consolidated_is(c, 0)) {
+    *has_paths = true;
+    return tdict_consolidated_read(c, 0, o, err);
+  }
   /* NumPy gives the name arr_0 to the first array without a name, too. */
   if (tdict_npy_is_npy(c, 0)) return tdict_npy_read(c, (tdict_span){0, 0, c->files[0].bytes}, "arr_0", err);
-  if (tdict_zip_is_zip(c, 0)) return tdict_npz_read(c, 0, err);
-  return tdict_safetensors_read(c, 0, structure, err);
+  if (tdict_zip_is_zip(c, 0)) return read_zip(c, o, has_paths, err);
+  status = tdict_safetensors_read(c, 0, structure, err);
+  return status == TDICT_EFORMAT && is_pickle(c) ? fail_pickle(c, "a pickle", err) : status;
 }
 
 /* Reads the description of all files. Sets the paths of the items, or their names if the option `flat` is set. */
 static tdict_status read_description(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
-  const char *index, *structure = NULL;
-  tdict_status status = find_index(c, &index, err);
-  if (status != TDICT_OK) return status;
-  status = index ? tdict_shards_read(c, index, o, &structure, err) : read_file(c, &structure, err);
-  if (status == TDICT_OK && !o->flat)
-    status = structure ? tdict_structure_read(c, structure, err) : tdict_contents_nest(c, err);
-  return status;
+  const char *structure = NULL;
+  bool has_paths = false; /* the reader has set paths and not names */
+  struct stat info;
+  tdict_status status;
+  if (stat(c->path, &info) == 0 && S_ISDIR(info.st_mode))
+    status = read_folder(c, o, &structure, &has_paths, err);
+  else if (ends_with(c->path, ".json"))
+    status = tdict_shards_read(c, c->path, o, &structure, err);
+  else
+    status = read_file(c, o, &structure, &has_paths, err);
+  if (status != TDICT_OK || o->flat || has_paths) return status;
+  return structure ? tdict_structure_read(c, structure, err) : tdict_contents_nest(c, err);
 }
 
 tdict_status tdict_format_read(tdict_contents *contents, const tdict_open_options *options, tdict_error *err) {

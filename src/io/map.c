@@ -31,20 +31,26 @@ static tdict_status fail_memory(const tdict_contents *c, const char *path, tdict
 }
 
 /* Maps a whole file read-only. The storage unmaps the file. */
-static tdict_status map_file(const tdict_contents *c, const tdict_source_file *file, tdict_storage **out,
-                             tdict_error *err) {
+static tdict_status map_file(const tdict_contents *c, size_t number, tdict_storage **out, tdict_error *err) {
+  const tdict_source_file *file = &c->files[number];
+  int fd;
+  tdict_status status = tdict_contents_open_file(c, number, &fd, err);
+  if (status != TDICT_OK) return status;
   mapping *m = malloc(sizeof *m);
+  if (m) {
+    m->bytes = (size_t)file->bytes;
+    m->address = mmap(NULL, m->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  }
+  const int code = errno;
+  tdict_contents_close_file(c, number, fd);
   if (!m) return fail_memory(c, file->path, err);
-  m->bytes = (size_t)file->bytes;
-  m->address = mmap(NULL, m->bytes, PROT_READ, MAP_PRIVATE, file->fd, 0);
   if (m->address == MAP_FAILED) {
-    const int code = errno;
     free(m);
     tdict_fail_native(err, code == ENOMEM ? TDICT_ENOMEM : TDICT_EIO, code, "%s: the file cannot be mapped: %s",
                       c->what, strerror(code));
     return tdict_error_at(err, code == ENOMEM ? TDICT_ENOMEM : TDICT_EIO, file->path);
   }
-  tdict_status status = tdict_storage_wrap(m->address, m->bytes, tdict_cpu(), TDICT_STORAGE_READ_ONLY, out, err);
+  status = tdict_storage_wrap(m->address, m->bytes, tdict_cpu(), TDICT_STORAGE_READ_ONLY, out, err);
   if (status != TDICT_OK) {
     unmap(m);
     return tdict_error_at(err, status, file->path);
@@ -112,12 +118,12 @@ tdict_status tdict_item_read(const tdict_contents *contents, const tdict_item *i
 }
 
 /* Maps the file and creates the slab of its tensors. */
-static tdict_status open_group(const tdict_contents *c, const tdict_source_file *file, group *g, tdict_error *err) {
+static tdict_status open_group(const tdict_contents *c, size_t file, group *g, tdict_error *err) {
   tdict_storage *storage = NULL;
   tdict_status status = g->num_tensors ? map_file(c, file, &storage, err) : TDICT_OK;
   if (status != TDICT_OK || !storage) return status;
   if (tdict_slab_create(g->num_tensors, g->num_dims, storage, &g->slab, NULL) != TDICT_OK)
-    status = fail_memory(c, file->path, err);
+    status = fail_memory(c, c->files[file].path, err);
   tdict_storage_release(storage);
   return status;
 }
@@ -130,7 +136,7 @@ static tdict_status map_items(const tdict_contents *c, group *groups, tdict_tens
     groups[item->span.file].num_tensors++;
     groups[item->span.file].num_dims += (size_t)item->ndim;
   }
-  for (size_t f = 0; f < c->num_files && status == TDICT_OK; f++) status = open_group(c, &c->files[f], &groups[f], err);
+  for (size_t f = 0; f < c->num_files && status == TDICT_OK; f++) status = open_group(c, f, &groups[f], err);
   for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &c->items[i];
     if (!tdict_item_has_tensor(item) || !is_mapped(item)) continue;

@@ -7,6 +7,8 @@
 #include "base/options.h"
 #include "io/numpy/numpy.h"
 #include "io/safetensors/safetensors.h"
+#include "io/tensordict/archive.h"
+#include "io/tensordict/tensordict.h"
 #include "ops/visit.h"
 #include "tdict/ragged.h"
 #include "tdict/transfer.h"
@@ -32,6 +34,18 @@ static tdict_status note_place(void *user, const tdict_entry *entry, tdict_error
 tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *out, tdict_error *err) {
   *out = (tdict_save_places){.num_tensors = 0};
   return tdict_walk(tree, note_place, out, err);
+}
+
+tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
+                                  tdict_error *err) {
+  tdict_save_places places;
+  tdict_status status = tdict_save_find_places(tree, &places, err);
+  if (status != TDICT_OK) return status;
+  if (places.has_device && !context)
+    return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", what);
+  if (places.has_device) return tdict_to_device(context, tree, tdict_cpu(), NULL, out, err);
+  *out = tdict_retain(tree);
+  return TDICT_OK;
 }
 
 /* Returns true if the writer of the format can write tensors on devices. */
@@ -77,9 +91,18 @@ static int32_t format_of_path(const char *path) {
 }
 
 static tdict_status write_tree(const tdict_save_request *request, tdict_error *err) {
+  if (request->options->max_shard_bytes && request->options->format != TDICT_FORMAT_SAFETENSORS)
+    return tdict_fail(err, TDICT_EINVAL, "%s: max_shard_bytes is set, but only safetensors files have shards",
+                      request->what);
   switch (request->options->format) {
   case TDICT_FORMAT_SAFETENSORS:
     return tdict_safetensors_save(request, err);
+  case TDICT_FORMAT_MEMMAP:
+    return tdict_memmap_save(request, err);
+  case TDICT_FORMAT_CONSOLIDATED:
+    return tdict_consolidated_save(request, err);
+  case TDICT_FORMAT_TDZ:
+    return tdict_archive_save(request, err);
   case TDICT_FORMAT_NPY:
     return tdict_npy_save(request, err);
   case TDICT_FORMAT_NPZ:

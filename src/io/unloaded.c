@@ -3,12 +3,14 @@
 #include "io/unloaded.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "io/below.h"
 #include "io/map.h"
 #include "tensor/tensor.h"
 
@@ -30,13 +32,21 @@ struct tdict_load_progress {
   _Atomic(bool) is_cancelled; /* a call returned false */
 };
 
+/* The folder of files that are opened for each read, so that a folder of many files needs one descriptor. */
+typedef struct source_folder {
+  _Atomic(int32_t) refs;
+  int fd;
+} source_folder;
+
 /* The file of an unloaded storage. */
 typedef struct source {
   tdict_load_progress *progress; /* NULL: the program wants no progress */
   const char *what;              /* static */
   uint64_t bytes;                /* size of the file when the file was opened */
-  int fd;
-  char path[];
+  int fd;                        /* -1: the file is opened for each read */
+  source_folder *folder;         /* if `fd` is -1; else NULL */
+  const char *below;             /* the path of the file below the folder */
+  char path[];                   /* then the text of `below` */
 } source;
 
 tdict_status tdict_load_progress_create(const char *what, bool (*report)(void *user, uint64_t done, uint64_t total),
@@ -103,21 +113,40 @@ static tdict_status fail_read(const source *s, uint64_t offset, int code, tdict_
                     s->what, dots, path, offset, s->bytes);
 }
 
+static void release_folder(source_folder *folder) {
+  if (!folder || atomic_fetch_sub(&folder->refs, 1) > 1) return;
+  close(folder->fd);
+  free(folder);
+}
+
+static void close_after_read(const source *s, int fd) {
+  if (s->fd < 0) close(fd);
+}
+
 static tdict_status read_source(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err) {
   const source *s = user;
+  int fd = s->fd;
   if (s->progress && atomic_load(&s->progress->is_cancelled)) return fail_cancelled(s->progress, err);
+  tdict_status status = fd >= 0 ? TDICT_OK : tdict_below_open(s->what, s->folder->fd, s->below, &fd, err);
+  if (status != TDICT_OK) return status;
   for (*done = 0; *done < bytes;) {
-    const ssize_t count = pread(s->fd, (char *)dst + *done, bytes - *done, (off_t)(offset + *done));
+    const ssize_t count = pread(fd, (char *)dst + *done, bytes - *done, (off_t)(offset + *done));
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return fail_read(s, offset + *done, count ? errno : 0, err);
+    if (count <= 0) {
+      const int code = count ? errno : 0;
+      close_after_read(s, fd);
+      return fail_read(s, offset + *done, code, err);
+    }
     *done += (size_t)count;
   }
+  close_after_read(s, fd);
   return s->progress ? report_progress(s->progress, bytes, err) : TDICT_OK;
 }
 
 static void release_source(void *user) {
   source *s = user;
-  close(s->fd);
+  if (s->fd >= 0) close(s->fd);
+  release_folder(s->folder);
   tdict_load_progress_release(s->progress);
   free(s);
 }
@@ -126,22 +155,52 @@ static tdict_status fail_memory(const tdict_contents *c, const char *path, tdict
   return tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for the tensors of the file", c->what);
 }
 
+/* What the storages of one load share. */
+typedef struct shared_parts {
+  tdict_load_progress *progress; /* NULL: the program wants no progress */
+  source_folder *folder;         /* NULL: all files are open */
+} shared_parts;
+
 /* Creates the storage of a file and moves the descriptor to the storage. */
-static tdict_status create_storage(const tdict_contents *c, tdict_source_file *file, tdict_load_progress *progress,
+static tdict_status create_storage(const tdict_contents *c, tdict_source_file *file, const shared_parts *shared,
                                    tdict_storage **out, tdict_error *err) {
-  source *s = malloc(sizeof *s + strlen(file->path) + 1);
+  const size_t path = strlen(file->path) + 1, below = file->below ? strlen(file->below) + 1 : 0;
+  source *s = malloc(sizeof *s + path + below);
   if (!s) return fail_memory(c, file->path, err);
-  *s = (source){.progress = progress, .what = c->what, .bytes = file->bytes, .fd = file->fd};
-  memcpy(s->path, file->path, strlen(file->path) + 1);
+  *s = (source){.progress = shared->progress, .what = c->what, .bytes = file->bytes, .fd = file->fd};
+  memcpy(s->path, file->path, path);
+  if (file->below) {
+    s->below = memcpy(s->path + path, file->below, below);
+    s->folder = shared->folder;
+  }
   const tdict_storage_reader reader = {read_source, release_source, s};
   tdict_status status = tdict_storage_create_unloaded(&reader, (size_t)file->bytes, out, err);
   if (status != TDICT_OK) {
     free(s);
     return tdict_error_at(err, status, file->path);
   }
-  if (progress) atomic_fetch_add_explicit(&progress->refs, 1, memory_order_relaxed);
+  if (s->progress) atomic_fetch_add_explicit(&s->progress->refs, 1, memory_order_relaxed);
+  if (s->folder) atomic_fetch_add_explicit(&s->folder->refs, 1, memory_order_relaxed);
   file->fd = -1;
   return TDICT_OK;
+}
+
+/* Returns a new reference to the folder of the contents, or NULL if all files are open. */
+static tdict_status share_folder(const tdict_contents *c, source_folder **out, tdict_error *err) {
+  *out = NULL;
+  if (c->root < 0) return TDICT_OK;
+  source_folder *folder = malloc(sizeof *folder);
+  if (!folder) return fail_memory(c, c->path, err);
+  atomic_init(&folder->refs, 1);
+  folder->fd = fcntl(c->root, F_DUPFD_CLOEXEC, 0);
+  if (folder->fd >= 0) {
+    *out = folder;
+    return TDICT_OK;
+  }
+  const int code = errno;
+  free(folder);
+  tdict_fail_native(err, TDICT_EIO, code, "%s: the folder cannot be kept open: %s", c->what, strerror(code));
+  return tdict_error_at(err, TDICT_EIO, c->path);
 }
 
 /* Subtracts the first offset from all. Unsigned, because the offsets of a broken file may overflow;
@@ -175,7 +234,7 @@ static tdict_status read_early(const tdict_contents *c, bool has_row_range, tdic
   return status;
 }
 
-static tdict_status make_leaves(tdict_contents *c, tdict_load_progress *progress, tdict_storage **storages,
+static tdict_status make_leaves(tdict_contents *c, const shared_parts *shared, tdict_storage **storages,
                                 tdict_tensor **leaves, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
@@ -183,7 +242,7 @@ static tdict_status make_leaves(tdict_contents *c, tdict_load_progress *progress
     if (!tdict_item_has_tensor(item) || leaves[i]) continue;
     tdict_source_file *file = &c->files[item->span.file];
     tdict_storage **storage = &storages[item->span.file];
-    if (!*storage) status = create_storage(c, file, progress, storage, err);
+    if (!*storage) status = create_storage(c, file, shared, storage, err);
     if (status != TDICT_OK) break;
     const tdict_tensor_desc layout = {.dtype = item->dtype, .ndim = item->ndim, .shape = item->shape};
     status = tdict_tensor_unloaded(*storage, &layout, (size_t)item->span.offset, &leaves[i], err);
@@ -196,10 +255,13 @@ tdict_status tdict_unloaded_leaves(tdict_contents *contents, tdict_load_progress
                                    tdict_tensor **leaves, tdict_error *err) {
   for (size_t i = 0; i < contents->num_items; i++) leaves[i] = NULL;
   tdict_storage **storages = calloc(contents->num_files + 1, sizeof *storages);
+  shared_parts shared = {.progress = progress};
   if (!storages) return fail_memory(contents, contents->path, err);
   /* make_leaves() moves the descriptors, so it comes last. */
   tdict_status status = read_early(contents, has_row_range, leaves, err);
-  if (status == TDICT_OK) status = make_leaves(contents, progress, storages, leaves, err);
+  if (status == TDICT_OK) status = share_folder(contents, &shared.folder, err);
+  if (status == TDICT_OK) status = make_leaves(contents, &shared, storages, leaves, err);
+  release_folder(shared.folder);
   for (size_t f = 0; f < contents->num_files; f++) tdict_storage_release(storages[f]);
   free((void *)storages);
   for (size_t i = 0; i < contents->num_items && status != TDICT_OK; i++) {

@@ -13,8 +13,8 @@ typedef struct tdict_start {
                                    * device */
   tdict_transfer_options options; /* all fields are set */
   bool caller_waits;              /* true if the public call blocks until the transfer has ended */
-  bool copies;                    /* true: leaves that are in place already are copied, too */
   bool reads_files;               /* true if the tensors of the source are unloaded tensors over files */
+  bool copies;                    /* true: leaves that are in place already are copied, too */
   bool pin;                       /* true for tdict_pin_memory(): the result has the same tree device as the source, and
                                    * a leaf on a GPU is an error */
 } tdict_start;

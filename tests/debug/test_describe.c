@@ -136,6 +136,62 @@ CASE(describe_strided) {
   }
 }
 
+static tdict_tensor_summary summary_of(tdict_tensor *t) {
+  tdict_tensor_summary s = tdict_tensor_summary_default();
+  td_ok(tdict_tensor_get_summary(t, &s, err));
+  tdict_tensor_release(t);
+  return s;
+}
+
+CASE(summary_has_the_numbers) {
+  tdict_tensor_summary s = summary_of(OF(TDICT_I64, int64_t, INT64_MIN, INT64_MAX, 1));
+  assert_true(s.min_integer == INT64_MIN && s.max_integer == INT64_MAX && s.num_elements == 3 && s.mean == 0);
+  s = summary_of(OF(TDICT_U64, uint64_t, UINT64_MAX, UINT64_MAX - 1));
+  assert_true((uint64_t)s.max_integer == UINT64_MAX && (uint64_t)s.min_integer == UINT64_MAX - 1);
+  s = summary_of(OF(TDICT_F32, float, -1.5f, NAN, 4, NAN));
+  assert_true(s.min == -1.5 && s.max == 4 && s.mean == 1.25 && s.num_nans == 2 && s.num_elements == 4);
+  assert_true(!s.num_true && !s.min_integer && !s.max_integer);
+  s = summary_of(OF(TDICT_F32, float, NAN));
+  assert_true(s.min == 0 && s.max == 0 && s.mean == 0 && s.num_nans == 1);
+  s = summary_of(OF(TDICT_F64, double, INFINITY, -INFINITY));
+  assert_true(s.min == -INFINITY && s.max == INFINITY && isnan(s.mean));
+  s = summary_of(OF(TDICT_BOOL, uint8_t, 1, 0, 1));
+  assert_true(s.num_true == 2 && s.num_elements == 3 && s.max == 0);
+  const double numbers[4] = {1, NAN, 2, 3};
+  s = summary_of(tensor_of(TDICT_C128, 2, numbers));
+  assert_true(s.num_nans == 1 && s.num_elements == 2 && s.max == 0);
+  const float four[4] = {1, 2, 3, 4};
+  s = summary_of(tensor_of(TDICT_DTYPE(2, 32, 4), 1, four));
+  assert_true(s.num_elements == 4 && s.mean == 2.5);
+  s = summary_of(tensor_of(TDICT_F32, 0, NULL));
+  assert_true(s.num_elements == 0 && s.num_nans == 0);
+}
+
+GPU_CASE(summary_refuses) {
+  tdict_context *c = td_context(NULL);
+  tdict_tree *td = help_tree_without_batch(), *moved = NULL;
+  tdict_tensor *t = OF(TDICT_F32, float, 1), *far = NULL;
+  tdict_tensor_summary s = tdict_tensor_summary_default();
+  td_fails(TDICT_EINVAL, "summary: tensor is NULL", tdict_tensor_get_summary(NULL, &s, err));
+  td_fails(TDICT_EINVAL, "summary: out is NULL", tdict_tensor_get_summary(t, NULL, err));
+  s.struct_size = 0;
+  td_fails(TDICT_EINVAL, "struct_size", tdict_tensor_get_summary(t, &s, err));
+  /* A program that knows fewer members gets these members only. */
+  s = tdict_tensor_summary_default();
+  s.struct_size = offsetof(tdict_tensor_summary, num_nans);
+  s.num_nans = 77;
+  td_ok(tdict_tensor_get_summary(t, &s, err));
+  assert_true(s.num_elements == 1 && s.num_nans == 77);
+  td_ok(tdict_set(td, "x", t, err));
+  td_ok(tdict_to_device(c, td, td_device(), NULL, &moved, err));
+  td_ok(tdict_get(moved, "x", &far, err));
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_tensor_get_summary(far, &s, err));
+  tdict_tensor_release(t);
+  tdict_release(moved);
+  tdict_release(td);
+  tdict_context_destroy(c);
+}
+
 static size_t print_hook(const void *self, char *buffer, size_t bytes) {
   return (size_t)snprintf(buffer, bytes, "%s", (const char *)self);
 }
@@ -301,6 +357,8 @@ CASE(describe_lost) {
   tdict_tensor *t = OF(TDICT_F32, float, 1);
   td_ok(tdict_set(td, "x", t, err));
   tdict_tensor_lose(t); /* as after a transfer into the tensor that failed */
+  tdict_tensor_summary s = tdict_tensor_summary_default();
+  td_fails(TDICT_EINVAL, "a transfer into the tensor has failed", tdict_tensor_get_summary(t, &s, err));
   char *text = describe(td);
   assert_non_null(strstr(text, " cpu not read: a transfer into the tensor has failed\n"));
   free(text);

@@ -132,7 +132,7 @@ def main():
     report = source.Report("selftest")
     with tempfile.TemporaryDirectory() as name:
         copy = pathlib.Path(name) / "copy"
-        for part in ("include", "src", "tests", "examples", "docs"):
+        for part in ("include", "src", "tests", "tools", "examples", "docs"):
             shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for page in root.glob("*.md"):
             shutil.copy(page, copy)

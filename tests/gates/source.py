@@ -80,6 +80,8 @@ def case_entries(root):
     for file in files(root, "tests/test_*.c", "tests/*/**/test_*.c", "tests/hpp/test_*.cpp"):
         for kind, case in re.findall(r"^([A-Z_]*CASE)\(([a-z0-9_]+)\)", file.read_text(), re.M):
             names |= {f"{case}@{device}" for device in DEVICES.get(kind, [])} or {case}
+    for file in files(root, "tests/tool/test_*.py"):
+        names |= set(re.findall(r"^def (tool_[a-z0-9_]+)\(", file.read_text(), re.M))
     return names
 
 

@@ -44,6 +44,16 @@ static void use_debug(void) {
   TRUE(tdict_describe_format(tree, NULL, 0) == strlen("tree batch=[]\n0 tensors, 0 bytes\n"));
   if (file) OK(tdict_describe(tree, file, &last_error));
   if (file) fclose(file);
+  {
+    const float numbers[2] = {1, 2};
+    const int64_t count = 2;
+    tdict_tensor *tensor = NULL;
+    tdict_tensor_summary summary = tdict_tensor_summary_default();
+    OK(tdict_tensor_from_array(TDICT_F32, 1, &count, numbers, &tensor, &last_error));
+    OK(tdict_tensor_get_summary(tensor, &summary, &last_error));
+    TRUE(summary.mean == 1.5 && summary.num_elements == 2);
+    tdict_tensor_release(tensor);
+  }
   tdict_dump(NULL);
   tdict_release(tree);
 }

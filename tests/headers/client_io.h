@@ -71,6 +71,33 @@ static void use_load(const char *path, const tdict_open_options *names) {
   tdict_context_destroy(context);
 }
 
+static void use_append(const char *path) {
+  const int64_t rows = 2;
+  const float values[] = {1, 2};
+  tdict_tree *tree = NULL, *back = NULL;
+  tdict_tensor *tensor = NULL;
+  tdict_save_options save = tdict_save_options_default();
+  tdict_append_options o = tdict_append_options_default();
+  char file[64];
+  save.format = TDICT_FORMAT_MEMMAP;
+  TRUE(!o.without_flush);
+  OK(tdict_create(1, &rows, &tree, &last_error));
+  OK(tdict_tensor_from_array(TDICT_F32, 1, &rows, values, &tensor, &last_error));
+  OK(tdict_set(tree, "x", tensor, &last_error));
+  OK(tdict_save(NULL, path, tree, &save, &last_error));
+  OK(tdict_append(NULL, path, tree, &o, &last_error));
+  OK(tdict_open(path, NULL, &back, &last_error));
+  TRUE(tdict_batch_size(back)[0] == 4);
+  tdict_release(back);
+  tdict_release(tree);
+  tdict_tensor_release(tensor);
+  snprintf(file, sizeof file, "%s/x.memmap", path);
+  TRUE(remove(file) == 0);
+  snprintf(file, sizeof file, "%s/meta.json", path);
+  TRUE(remove(file) == 0);
+  TRUE(remove(path) == 0);
+}
+
 static void use_io(void) {
 #ifdef __cplusplus
   const char *path = "client_cxx.safetensors";
@@ -102,6 +129,7 @@ static void use_io(void) {
   tdict_release(tree);
   tdict_tensor_release(tensor);
   TRUE(remove(path) == 0);
+  use_append(path);
 }
 #else
 static void use_io(void) {}

@@ -1,6 +1,7 @@
-# The files that other packages wrote, and jansson.
+# The files that other packages wrote, and jansson in the test programs in which its calls can fail.
 if(TDICT_IO)
-  target_link_libraries(test_io_open PRIVATE ${tdict_json_static})
-  target_link_libraries(test_io_load_failures PRIVATE ${tdict_json_static})
-  target_compile_definitions(test_io_open PRIVATE GOLDEN_FOLDER="${PROJECT_SOURCE_DIR}/tests/io/golden")
+  foreach(name open load_failures memmap consolidated_file tdz append)
+    target_link_libraries(test_io_${name} PRIVATE ${tdict_json_static})
+    target_compile_definitions(test_io_${name} PRIVATE GOLDEN_FOLDER="${PROJECT_SOURCE_DIR}/tests/io/golden")
+  endforeach()
 endif()

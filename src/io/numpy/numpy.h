@@ -6,6 +6,7 @@
 #include "io/contents.h"
 #include "io/request.h"
 #include "io/text.h"
+#include "io/zip/zip.h"
 
 /* Returns true if file number `file` begins as a .npy file. A file that cannot be read is no such file. */
 bool tdict_npy_is_npy(const tdict_contents *contents, size_t file);
@@ -13,9 +14,9 @@ bool tdict_npy_is_npy(const tdict_contents *contents, size_t file);
  * long as the contents. Returns TDICT_EFORMAT if the header breaks a rule or the span has another size than the array;
  * TDICT_ENOTSUP with the name of a type that tdict does not have, or that needs pickle; TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_npy_read(tdict_contents *contents, tdict_span span, const char *name, tdict_error *err);
-/* Adds an item for each array of the zip file number `file`. The name is the name of the entry without ".npy". Returns
- * the errors of tdict_npy_read() and tdict_zip_read(), and TDICT_ENOTSUP if an entry is compressed. */
-tdict_status tdict_npz_read(tdict_contents *contents, size_t file, tdict_error *err);
+/* Adds an item for each array of a zip file. The name is the name of the entry without ".npy". Returns the errors of
+ * tdict_npy_read(), and TDICT_ENOTSUP if an entry is compressed. */
+tdict_status tdict_npz_read(tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
 
 /* Adds the header of a file of a tensor. Returns false if NumPy has no name for the dtype. */
 bool tdict_npy_add_header(tdict_io_text *text, const tdict_tensor *tensor);

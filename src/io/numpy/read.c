@@ -228,16 +228,15 @@ tdict_status tdict_npy_read(tdict_contents *contents, tdict_span span, const cha
   return status;
 }
 
-tdict_status tdict_npz_read(tdict_contents *contents, size_t file, tdict_error *err) {
+tdict_status tdict_npz_read(tdict_contents *contents, const tdict_zip *zip, tdict_error *err) {
   static const char end[] = ".npy";
-  tdict_zip zip;
-  tdict_status status = tdict_zip_read(contents, file, &zip, err);
-  for (size_t i = 0; status == TDICT_OK && i < zip.count; i++) {
-    const tdict_zip_entry *entry = &zip.entries[i];
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; status == TDICT_OK && i < zip->count; i++) {
+    const tdict_zip_entry *entry = &zip->entries[i];
     const size_t length = strlen(entry->name);
     const char *name = NULL;
     if (length <= sizeof end - 1 || strcmp(entry->name + length - (sizeof end - 1), end) != 0)
-      return tdict_fail_file(err, TDICT_EFORMAT, contents->files[file].path,
+      return tdict_fail_file(err, TDICT_EFORMAT, contents->files[entry->span.file].path,
                              "%s: entry '%.120s' of the zip file is no array: its name does not end with .npy",
                              contents->what, entry->name);
     status = tdict_zip_check_stored(contents, entry, err);

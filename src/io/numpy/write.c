@@ -147,7 +147,8 @@ static void reset(arrays *all) {
   free(all->at);
 }
 
-static tdict_status write_npy(const arrays *all, tdict_output *to, tdict_error *err) {
+static tdict_status write_npy(void *user, tdict_output *to, tdict_error *err) {
+  const arrays *all = user;
   tdict_io_text header = {0};
   tdict_npy_add_header(&header, all->at[0].tensor);
   tdict_status status = header.has_failed
@@ -185,7 +186,8 @@ static tdict_status write_entry(const array *from, tdict_zip_writer *zip, const 
   return status;
 }
 
-static tdict_status write_npz(const arrays *all, tdict_output *to, tdict_error *err) {
+static tdict_status write_npz(void *user, tdict_output *to, tdict_error *err) {
+  const arrays *all = user;
   tdict_zip_writer zip = {.to = to};
   tdict_crc_tables tables;
   tdict_status status = TDICT_OK;
@@ -196,29 +198,6 @@ static tdict_status write_npz(const arrays *all, tdict_output *to, tdict_error *
   return status;
 }
 
-/* Writes one file with `write`, and gives it its name. */
-static tdict_status replace_file(const arrays *all,
-                                 tdict_status (*write)(const arrays *all, tdict_output *to, tdict_error *err),
-                                 tdict_error *err) {
-  tdict_folder folder;
-  tdict_output to;
-  bool is_named = false;
-  tdict_status status = tdict_folder_open(&folder, all->request->what, all->request->path, err);
-  if (status != TDICT_OK) return status;
-  folder.is_cancelled = all->request->is_cancelled;
-  status = tdict_output_create_temporary(&to, &folder, err);
-  if (status == TDICT_OK) {
-    status = write(all, &to, err);
-    if (status == TDICT_OK) status = tdict_output_close(&to, err);
-    if (status == TDICT_OK)
-      status = tdict_output_replace(&to, &is_named, err);
-    else
-      tdict_output_discard(&to);
-  }
-  tdict_folder_close(&folder);
-  return status;
-}
-
 tdict_status tdict_npy_save(const tdict_save_request *request, tdict_error *err) {
   arrays all = {.request = request};
   tdict_status status = tdict_walk(request->tree, visit, &all, err);
@@ -226,7 +205,7 @@ tdict_status tdict_npy_save(const tdict_save_request *request, tdict_error *err)
     status = tdict_fail_file(err, TDICT_ENOTSUP, request->path,
                              "%s: the tree has %zu tensors, but a .npy file holds one; write a .npz file",
                              request->what, all.count);
-  if (status == TDICT_OK) status = replace_file(&all, write_npy, err);
+  if (status == TDICT_OK) status = tdict_output_file(request, write_npy, &all, err);
   reset(&all);
   return status;
 }
@@ -235,7 +214,7 @@ tdict_status tdict_npz_save(const tdict_save_request *request, tdict_error *err)
   arrays all = {.request = request};
   tdict_status status = tdict_walk(request->tree, visit, &all, err);
   if (status == TDICT_OK) status = check_names(&all, err);
-  if (status == TDICT_OK) status = replace_file(&all, write_npz, err);
+  if (status == TDICT_OK) status = tdict_output_file(request, write_npz, &all, err);
   reset(&all);
   return status;
 }

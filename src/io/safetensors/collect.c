@@ -1,13 +1,11 @@
 /* Collects the tensors of a tree that is written, and writes TensorDict's entry. See safetensors.h for ownership and
  * threads. */
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "io/json_read.h"
+#include "io/json_value.h"
 #include "io/safetensors/safetensors.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"
@@ -63,64 +61,20 @@ static tdict_status add_tensor(collector *c, const tdict_tensor *tensor, const c
   return TDICT_OK;
 }
 
-/* Writes the JSON of a real. jansson writes a decimal point in every locale. */
-static tdict_status add_real(collector *c, double real, tdict_error *err) {
-  char text[64];
-  if (!isfinite(real)) return fail_here(c, "a real that is not finite has no JSON", err);
-  json_t *json = json_real(real);
-  if (!json) return fail_memory(c, err);
-  const size_t length = json_dumpb(json, text, sizeof text, JSON_ENCODE_ANY);
-  json_decref(json);
-  if (length == 0 || length > sizeof text) return fail_memory(c, err);
-  tdict_io_text_add(&c->out->structure, text, length);
-  return TDICT_OK;
-}
-
-/* Writes a JSON text that tdict_open() can read. */
-static tdict_status add_json(collector *c, const tdict_value *value, tdict_error *err) {
-  json_error_t why;
-  json_t *json =
-      json_loadb(value->text, value->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
-  if (!json && tdict_json_lacks_memory(&why)) return fail_memory(c, err);
-  if (!json)
-    return fail_here(c, "a JSON text with duplicate keys or a number beyond 64 bits cannot be read again", err);
-  json_decref(json);
-  tdict_io_text_add(&c->out->structure, value->text, value->length);
-  return TDICT_OK;
-}
-
 static tdict_status add_value(collector *c, const tdict_value *value, tdict_error *err) {
-  tdict_io_text *text = &c->out->structure;
-  switch (value->kind) {
-  case TDICT_VALUE_BOOL:
-    tdict_io_text_add_string(text, value->integer ? "true" : "false");
-    return TDICT_OK;
-  case TDICT_VALUE_INTEGER:
-    tdict_io_text_format(text, "%" PRId64, value->integer);
-    return TDICT_OK;
-  case TDICT_VALUE_REAL:
-    return add_real(c, value->real, err);
-  case TDICT_VALUE_TEXT:
-    tdict_io_text_add_json(text, value->text, value->length);
-    return TDICT_OK;
-  case TDICT_VALUE_JSON:
-    return add_json(c, value, err);
-  default:
-    tdict_io_text_add_string(text, "null");
-    return TDICT_OK;
-  }
+  const char *why;
+  tdict_status status = tdict_value_to_json(&c->out->structure, value, &why);
+  if (status == TDICT_ENOTSUP) return fail_here(c, why, err);
+  return status == TDICT_OK ? TDICT_OK : fail_memory(c, err);
 }
 
 static tdict_status collect_values(collector *c, const tdict_nontensor *values, tdict_error *err) {
   const int64_t *shape;
   const int ndim = tdict_nontensor_shape(values, &shape);
   tdict_io_text *text = &c->out->structure;
-  int64_t count = 1;
+  const int64_t count = tdict_nontensor_count(values);
   tdict_value value;
   tdict_status status = TDICT_OK;
-  for (int d = 0; d < ndim; d++)
-    if (shape[d] == 0) count = 0; /* the product of the other sizes may overflow */
-  for (int d = 0; d < ndim && count; d++) count *= shape[d];
   if (c->without_structure) return fail_here(c, "values need TensorDict's entry", err);
   tdict_io_text_add_string(text, "{\"non_tensor\":");
   if (ndim) tdict_io_text_add(text, "[", 1);

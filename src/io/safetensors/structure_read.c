@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "io/json_read.h"
+#include "io/json_value.h"
 #include "io/safetensors/safetensors.h"
 
 enum { VERSION = 1 };
@@ -53,46 +53,6 @@ static tdict_status add_tensor(reader *r, const json_t *name, tdict_item_kind ki
   return status == TDICT_OK ? tdict_contents_add(r->contents, &item, err) : status;
 }
 
-/* Writes a JSON array or object as text that lives as long as the contents. */
-static tdict_status dump(reader *r, const json_t *json, tdict_value *out, tdict_error *err) {
-  const size_t length = json_dumpb(json, NULL, 0, JSON_COMPACT);
-  void *text = NULL;
-  if (length == 0) return fail_memory(r, err);
-  tdict_status status = tdict_contents_alloc(r->contents, length + 1, &text, err);
-  if (status != TDICT_OK) return status;
-  if (json_dumpb(json, text, length, JSON_COMPACT) != length) return fail_memory(r, err);
-  ((char *)text)[length] = 0;
-  *out = (tdict_value){.kind = TDICT_VALUE_JSON, .text = text, .length = length};
-  return TDICT_OK;
-}
-
-static tdict_status read_value(reader *r, const json_t *json, tdict_value *out, tdict_error *err) {
-  *out = (tdict_value){.kind = TDICT_VALUE_NULL};
-  switch (json_typeof(json)) {
-  case JSON_TRUE:
-  case JSON_FALSE:
-    out->kind = TDICT_VALUE_BOOL;
-    out->integer = json_is_true(json);
-    return TDICT_OK;
-  case JSON_INTEGER:
-    out->kind = TDICT_VALUE_INTEGER;
-    out->integer = json_integer_value(json);
-    return TDICT_OK;
-  case JSON_REAL:
-    out->kind = TDICT_VALUE_REAL;
-    out->real = json_real_value(json);
-    return TDICT_OK;
-  case JSON_STRING:
-    out->kind = TDICT_VALUE_TEXT;
-    out->length = json_string_length(json);
-    return tdict_contents_copy_text(r->contents, json_string_value(json), out->length, &out->text, err);
-  case JSON_NULL:
-    return TDICT_OK;
-  default:
-    return dump(r, json, out, err);
-  }
-}
-
 /* Reads the shape of a column, and checks it against the number of values. */
 static tdict_status read_column(reader *r, const json_t *entry, const json_t *values, tdict_item *item,
                                 tdict_error *err) {
@@ -130,7 +90,7 @@ static tdict_status add_values(reader *r, const json_t *entry, const json_t *jso
   if (status == TDICT_OK)
     status = tdict_contents_alloc(r->contents, item.num_values * sizeof(tdict_value), &values, err);
   for (size_t i = 0; i < item.num_values && status == TDICT_OK; i++)
-    status = read_value(r, mark ? json_array_get(json, i) : json, (tdict_value *)values + i, err);
+    status = tdict_value_from_json(r->contents, mark ? json_array_get(json, i) : json, (tdict_value *)values + i, err);
   if (status == TDICT_OK) status = tdict_contents_copy_text(r->contents, path_of(r), r->path.length, &item.path, err);
   item.values = values;
   return status == TDICT_OK ? tdict_contents_add(r->contents, &item, err) : status;

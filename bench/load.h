@@ -1,0 +1,48 @@
+/* The parts of the scenario load that load.c and load_save.c share. The job owns the place and the record's rows.
+ * Thread rule: one thread. Functions that return false have printed an error. */
+#ifndef TDICT_BENCH_LOAD_H
+#define TDICT_BENCH_LOAD_H
+
+#include "load_files.h"
+#include "options.h"
+#include "table.h"
+
+enum { LOAD_WORKS = 5, LOAD_COLD = 3, LOAD_SAVE = 4 }; /* even, mixed, many, cold, save */
+
+typedef struct load_options {
+  common_options common;
+  const char *folder;
+  bool works[LOAD_WORKS]; /* the works to measure */
+  bool makes;             /* --make: only writes the files */
+  int64_t divide;         /* 0: each file has at most about 4 MB */
+  int64_t contexts;
+} load_options;
+
+/* A row of the table. */
+typedef struct load_row {
+  char name[48];
+  bench_samples samples;
+} load_row;
+
+typedef struct load_job {
+  load_options options;
+  bench_place place;
+  bench_sink sink;
+  json_t *rows;
+  uint64_t verified_bytes;
+  int verified_files;
+  double left; /* largest part of the file that was in the page cache before a cold read; -1: unknown */
+} load_job;
+
+bool load_open_context(load_job *job); /* opens job->place; only the library pins and allocates */
+/* Names the rows "WORK, NAME" and allocates their samples. */
+bool load_open_rows(load_row *rows, int count, int capacity, const char *const *names, const char *work);
+void load_close_rows(load_row *rows, int count);
+/* Prints a row and adds it to the record, if the row has samples. `bytes`: 0 if the row has no rate. `line`: NULL if the
+ * row is not compared with the line. `more`: further results or NULL; the record takes the reference. */
+void load_put_row(load_job *job, const load_row *row, uint64_t bytes, const bench_samples *line, json_t *more);
+
+extern const int64_t load_save_bytes;
+int load_run_save(load_job *job); /* the work `save`; returns an exit code */
+
+#endif

@@ -1,0 +1,205 @@
+/* Writes the rows of an append, and ends or undoes interrupted appends. See append.h for ownership and threads. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "io/below.h"
+#include "io/output.h"
+#include "io/tensordict/append.h"
+
+static const char meta_name[] = "meta.json", temporary_name[] = ".meta.json.append.tmp";
+
+static tdict_status fail_io(const tdict_contents *c, const char *name, const char *verb, tdict_error *err) {
+  const int code = errno;
+  tdict_fail_native(err, TDICT_EIO, code, "%s: %.150s cannot be %s: %s", c->what, name, verb, strerror(code));
+  return tdict_error_at(err, TDICT_EIO, c->path);
+}
+
+/* Opens the folder of a path below the root as a folder of output.h. *name becomes the last name of the path. The path of
+ * a folder ends with a slash, and *name becomes "". */
+static tdict_status open_folder(const tdict_contents *c, const char *path, tdict_folder *out, const char **name,
+                                tdict_error *err) {
+  char folder[4096];
+  const char *slash = strrchr(path, '/');
+  const size_t length = slash ? (size_t)(slash - path) : 0;
+  *out = (tdict_folder){.what = c->what, .path = c->path, .name = "", .fd = -1};
+  *name = slash ? slash + 1 : path;
+  if (length >= sizeof folder) {
+    errno = ENAMETOOLONG;
+    return fail_io(c, path, "opened", err);
+  }
+  memcpy(folder, path, length);
+  folder[length] = 0;
+  tdict_status status = tdict_below_open_folder(c->what, c->root, folder, &out->fd, err);
+  return status == TDICT_OK ? TDICT_OK : tdict_error_at(err, status, c->path);
+}
+
+/* Waits until the names in a folder are on the disk. */
+static tdict_status flush_folder(const tdict_td_append *a, const tdict_folder *folder, tdict_error *err) {
+  return a->flushes ? tdict_folder_flush(folder, err) : TDICT_OK;
+}
+
+static tdict_status open_leaf(const tdict_td_append *a, tdict_td_grown *leaf, const tdict_folder *folder,
+                              const char *name, int *out, tdict_error *err) {
+  struct stat info;
+  const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | (leaf->is_new ? O_CREAT | O_EXCL : 0);
+  const int fd = openat(folder->fd, name, flags, 0666);
+  if (fd < 0) return fail_io(&a->contents, leaf->path, "opened", err);
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size >= leaf->offset) {
+    leaf->is_changed = true;
+    *out = fd;
+    return TDICT_OK;
+  }
+  close(fd);
+  return tdict_fail_file(err, TDICT_EIO, a->contents.path, "%s: %.150s was changed during the call", a->contents.what,
+                         leaf->path);
+}
+
+/* Writes the rows of a leaf after its saved elements. */
+static tdict_status write_leaf(const tdict_td_append *a, tdict_td_grown *leaf, tdict_error *err) {
+  tdict_folder folder;
+  const char *name;
+  tdict_status status = open_folder(&a->contents, leaf->path, &folder, &name, err);
+  if (status != TDICT_OK) return status;
+  tdict_output to = {.folder = &folder, .offset = leaf->offset};
+  status = open_leaf(a, leaf, &folder, name, &to.fd, err);
+  if (status == TDICT_OK) {
+    status = tdict_output_write_tensor(&to, leaf->rows, leaf->name, err);
+    if (status == TDICT_OK && a->flushes) status = tdict_output_close(&to, err);
+    if (to.fd >= 0 && close(to.fd) != 0 && status == TDICT_OK)
+      status = fail_io(&a->contents, leaf->path, "closed", err);
+  }
+  if (status == TDICT_OK && leaf->is_new) status = flush_folder(a, &folder, err);
+  tdict_folder_close(&folder);
+  return status;
+}
+
+/* Writes a text to a new file in a folder. */
+static tdict_status write_text(const tdict_td_append *a, const char *folder_path, const char *text, size_t length,
+                               tdict_error *err) {
+  tdict_folder folder;
+  tdict_output to;
+  const char *name;
+  tdict_status status = open_folder(&a->contents, folder_path, &folder, &name, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_output_create(&to, &folder, temporary_name, err);
+  if (status == TDICT_OK) {
+    status = tdict_output_write(&to, text, length, err);
+    if (status == TDICT_OK) status = tdict_output_close(&to, err);
+    if (status != TDICT_OK) tdict_output_discard(&to);
+    if (status == TDICT_OK) status = flush_folder(a, &folder, err);
+  }
+  tdict_folder_close(&folder);
+  return status;
+}
+
+/* Renames the temporary file of a folder to meta.json. Sets *is_renamed also if the folder then cannot be flushed. */
+static tdict_status rename_meta(const tdict_td_append *a, const char *folder_path, bool *is_renamed, tdict_error *err) {
+  tdict_folder folder;
+  const char *name;
+  *is_renamed = false;
+  tdict_status status = open_folder(&a->contents, folder_path, &folder, &name, err);
+  if (status != TDICT_OK) return status;
+  *is_renamed = renameat(folder.fd, temporary_name, folder.fd, meta_name) == 0;
+  status = *is_renamed ? flush_folder(a, &folder, err) : fail_io(&a->contents, temporary_name, "renamed", err);
+  tdict_folder_close(&folder);
+  return status;
+}
+
+static void remove_temporary(const tdict_contents *c, const char *folder_path) {
+  tdict_folder folder;
+  const char *name;
+  if (open_folder(c, folder_path, &folder, &name, NULL) != TDICT_OK) return;
+  unlinkat(folder.fd, temporary_name, 0);
+  tdict_folder_close(&folder);
+}
+
+/* Gives the files of the leaves their old sizes. */
+static void shrink_leaves(tdict_td_append *a) {
+  for (size_t i = 0; i < a->num_leaves; i++) {
+    tdict_td_grown *leaf = &a->leaves[i];
+    tdict_folder folder;
+    const char *name;
+    if (!leaf->is_changed || open_folder(&a->contents, leaf->path, &folder, &name, NULL) != TDICT_OK) continue;
+    const int fd = leaf->is_new ? -1 : openat(folder.fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (leaf->is_new) unlinkat(folder.fd, name, 0);
+    if (fd >= 0) {
+      /* The sizes only save space, since readers ignore bytes after the shape. */
+      (void)!ftruncate(fd, (off_t)leaf->old_bytes);
+      close(fd);
+    }
+    tdict_folder_close(&folder);
+  }
+}
+
+/* Removes the temporary files, the root's last, and puts the old texts back. A process that is killed while texts are put
+ * back leaves trees with different numbers of rows, which readers refuse. */
+static void undo(tdict_td_append *a, size_t num_temporary, size_t num_renamed) {
+  bool is_renamed;
+  for (size_t i = num_temporary; i > num_renamed; i--) remove_temporary(&a->contents, a->metas[i - 1].folder);
+  for (size_t i = num_renamed; i > 0; i--) {
+    const tdict_td_new_meta *meta = &a->metas[i - 1];
+    if (write_text(a, meta->folder, meta->old_text, meta->old_length, NULL) == TDICT_OK &&
+        rename_meta(a, meta->folder, &is_renamed, NULL) != TDICT_OK && !is_renamed)
+      remove_temporary(&a->contents, meta->folder);
+  }
+  shrink_leaves(a);
+}
+
+tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err) {
+  size_t num_temporary = 0, num_renamed = 0;
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < append->num_leaves && status == TDICT_OK; i++)
+    status = write_leaf(append, &append->leaves[i], err);
+  while (num_temporary < append->num_metas && status == TDICT_OK) {
+    const tdict_td_new_meta *meta = &append->metas[num_temporary++]; /* counts also if the call fails */
+    status = write_text(append, meta->folder, meta->text, meta->length, err);
+  }
+  while (num_renamed < append->num_metas && status == TDICT_OK) {
+    bool is_renamed;
+    status = rename_meta(append, append->metas[num_renamed].folder, &is_renamed, err);
+    num_renamed += is_renamed;
+  }
+  if (status != TDICT_OK) undo(append, num_temporary, num_renamed);
+  return status;
+}
+
+/* Ends or undoes the append in the folder `fd` and in the folders below. Takes the descriptor. */
+static tdict_status recover_folder(const tdict_contents *c, int fd, bool ends, int depth, tdict_error *err) {
+  DIR *folder = fdopendir(fd);
+  struct dirent *entry;
+  tdict_status status = TDICT_OK;
+  if (!folder) {
+    status = fail_io(c, "a folder", "read", err);
+    close(fd);
+    return status;
+  }
+  while (status == TDICT_OK && (entry = readdir(folder)) != NULL) {
+    if (entry->d_name[0] == '.' && (!entry->d_name[1] || strcmp(entry->d_name, "..") == 0)) continue;
+    if (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) continue;
+    const int child = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (child < 0) continue; /* no folder */
+    if (depth < TDICT_IO_MAX_DEPTH)
+      status = recover_folder(c, child, ends, depth + 1, err);
+    else
+      close(child);
+  }
+  /* The folders below first: the temporary file of the root decides, so it is removed last. */
+  if (status == TDICT_OK &&
+      (ends ? renameat(fd, temporary_name, fd, meta_name) : unlinkat(fd, temporary_name, 0)) != 0 && errno != ENOENT)
+    status = fail_io(c, temporary_name, ends ? "renamed" : "removed", err);
+  closedir(folder);
+  return status;
+}
+
+tdict_status tdict_td_recover(const tdict_contents *contents, tdict_error *err) {
+  struct stat info;
+  const int fd = openat(contents->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return fail_io(contents, "the directory", "opened", err);
+  const bool ends = fstatat(fd, temporary_name, &info, AT_SYMLINK_NOFOLLOW) != 0;
+  return recover_folder(contents, fd, ends, 0, err);
+}

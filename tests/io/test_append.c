@@ -1,0 +1,324 @@
+/* Tests tdict_append(): rows of random numbers, checks before the first write, failing system calls, killed processes,
+ * TensorDict's rule of recovery. See faults.h. */
+#include <sys/file.h>
+
+#include "directory.h"
+#include "fail_json.h"
+#include "faults.h"
+#include "random_tree.h"
+
+/* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
+ * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite __wrap_json_loadb */
+
+static void add(dice *d, tdict_tree *tree, const char *path, tdict_dtype dtype, int64_t rows, int64_t columns) {
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_empty(dtype, TDICT_SHAPE(rows, columns), NULL, &t, err));
+  td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), roll(d, 1u << 30));
+  td_ok(tdict_set(tree, path, t, err));
+  tdict_tensor_release(t);
+}
+/* Makes a tree of random rows with three levels, odd keys, an empty leaf and a value. */
+static tdict_tree *make_rows(dice *d, int64_t rows) {
+  tdict_tree *tree = NULL, *child = NULL;
+  td_ok(tdict_create(1, &rows, &tree, err));
+  td_ok(tdict_create(1, &rows, &child, err));
+  add(d, tree, "x", TDICT_F32, rows, 3);
+  td_ok(tdict_set_tree(tree, "n", child, err));
+  tdict_release(child);
+  child = NULL;
+  add(d, tree, "n.a/b c", TDICT_I8, rows, 1);
+  td_ok(tdict_set_text(tree, "n.s", "é", err));
+  td_ok(tdict_create(1, &rows, &child, err));
+  td_ok(tdict_set_tree(tree, "n.deep", child, err));
+  tdict_release(child);
+  add(d, tree, "n.deep.z", TDICT_C64, rows, 2);
+  add(d, tree, "empty", TDICT_U16, rows, 0);
+  return tree;
+}
+static void save(const folder *f, const tdict_tree *tree) {
+  const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
+  td_ok(tdict_save(NULL, in(f, "x"), tree, &o, err));
+}
+/* Checks that the directory has the rows of `count` trees. */
+static bool holds(const folder *f, tdict_tree *const *parts, size_t count) {
+  tdict_tree *found = NULL, *wanted = NULL;
+  td_ok(tdict_open(in(f, "x"), NULL, &found, err));
+  td_ok(tdict_cat((const tdict_tree *const *)parts, count, NULL, &wanted, err));
+  const bool same = tdict_batch_size(found)[0] == tdict_batch_size(wanted)[0];
+  if (same) same_trees(found, wanted);
+  tdict_release(found);
+  tdict_release(wanted);
+  return same;
+}
+/* Returns the number of temporary files in the directory. */
+static int count_temporary(const folder *f) {
+  static const char *const folders[] = {"x", "x/n", "x/n/deep"};
+  int count = 0;
+  for (int i = 0; i < 3; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "%s/.meta.json.append.tmp", folders[i]);
+    count += access(in(f, name), F_OK) == 0;
+  }
+  return count;
+}
+static void release_all(tdict_tree **trees, int count) {
+  for (int i = 0; i < count; i++) tdict_release(trees[i]);
+}
+
+CASE(append_adds_rows) {
+  folder f = folder_create();
+  dice d = {3};
+  static const int64_t rows[] = {0, 2, 0, 3, 1, 40};
+  tdict_tree *parts[6], *old = NULL;
+  for (int i = 0; i < 6; i++) parts[i] = make_rows(&d, rows[i]);
+  save(&f, parts[0]);
+  td_ok(tdict_open(in(&f, "x"), NULL, &old, err));
+  for (size_t i = 1; i < 6; i++) {
+    tdict_append_options o = tdict_append_options_default();
+    o.without_flush = i % 2;
+    td_ok(tdict_append(NULL, in(&f, "x"), parts[i], &o, err));
+    assert_true(holds(&f, parts, i + 1));
+    assert_int_equal(count_temporary(&f), 0);
+  }
+  same_trees(old, parts[0]); /* a tree keeps its number of rows */
+  tdict_release(old);
+  release_all(parts, 6);
+  remove_all(f.path);
+}
+
+/* Bytes after the saved rows do not count. */
+CASE(append_ignores_bytes_after_the_rows) {
+  folder f = folder_create();
+  dice d = {5};
+  tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)};
+  save(&f, parts[0]);
+  FILE *file = fopen(in(&f, "x/x.memmap"), "ab");
+  fputs("rows of an append that was killed", file);
+  fclose(file);
+  td_ok(tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
+  assert_true(holds(&f, parts, 2));
+  release_all(parts, 2);
+  remove_all(f.path);
+}
+
+static void refuse_rows(const folder *f, const tdict_tree *rows, tdict_status status, const char *text,
+                        const char *path) {
+  td_fails(status, text, tdict_append(NULL, in(f, "x"), rows, NULL, err));
+  if (path) assert_string_equal(td_last_error.path, path);
+}
+
+CASE(append_checks_everything_before_the_first_write) {
+  folder f = folder_create();
+  dice d = {7};
+  tdict_tree *parts[] = {make_rows(&d, 2)}, *rows;
+  const int64_t wide[] = {2, 1};
+  save(&f, parts[0]);
+  rows = make_rows(&d, 3);
+  add(&d, rows, "n.deep.z", TDICT_C64, 3, 3);
+  refuse_rows(&f, rows, TDICT_ESHAPE, "another shape than the saved rows", "n.deep.z");
+  add(&d, rows, "n.deep.z", TDICT_F64, 3, 2);
+  refuse_rows(&f, rows, TDICT_EDTYPE, "another dtype", "n.deep.z");
+  td_ok(tdict_set_text(rows, "n.deep.z", "x", err));
+  refuse_rows(&f, rows, TDICT_ETYPE, "the saved entry is a tensor", "n.deep.z");
+  td_ok(tdict_delete(rows, "n.deep.z", err));
+  refuse_rows(&f, rows, TDICT_ENOTFOUND, "the rows do not have this key", "n.deep.z");
+  add(&d, rows, "n.deep.z", TDICT_C64, 3, 2);
+  add(&d, rows, "n.deep.y", TDICT_C64, 3, 2);
+  refuse_rows(&f, rows, TDICT_ENOTFOUND, "the rows have a key that the saved tree does not have", "n.deep");
+  td_ok(tdict_delete(rows, "n.deep.y", err));
+  td_ok(tdict_set_text(rows, "n.s", "e", err));
+  refuse_rows(&f, rows, TDICT_EINVAL, "the saved value stays as it is", "n.s");
+  add(&d, rows, "n.s", TDICT_C64, 3, 2);
+  refuse_rows(&f, rows, TDICT_ETYPE, "the saved entry is a value", "n.s");
+  tdict_release(rows);
+  rows = NULL;
+  td_ok(tdict_create(0, NULL, &rows, err));
+  refuse_rows(&f, rows, TDICT_ESHAPE, "rows need a first batch dimension", "");
+  tdict_release(rows);
+  rows = NULL;
+  td_ok(tdict_create(2, wide, &rows, err));
+  refuse_rows(&f, rows, TDICT_ESHAPE, "the batch sizes differ beyond the first dimension", "");
+  td_fails(TDICT_EINVAL, "rows is NULL", tdict_append(NULL, in(&f, "x"), NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "path is NULL", tdict_append(NULL, NULL, rows, NULL, err));
+  td_fails(TDICT_EIO, "cannot be opened", tdict_append(NULL, in(&f, "absent"), rows, NULL, err));
+  td_fails(TDICT_EFORMAT, "no directory", tdict_append(NULL, in(&f, "x/x.memmap"), rows, NULL, err));
+  td_fails(TDICT_EFORMAT, "no meta.json", tdict_append(NULL, f.path, rows, NULL, err));
+  td_fails(TDICT_ENOTSUP, "cannot grow", tdict_append(NULL, golden("lazy"), rows, NULL, err));
+  tdict_release(rows);
+  assert_true(holds(&f, parts, 1));
+  release_all(parts, 1);
+  remove_all(f.path);
+}
+
+/* A column, a ragged leaf and a leaf without batch dimensions cannot grow. */
+CASE(append_refuses_leaves_that_cannot_grow) {
+  folder f = folder_create();
+  dice d = {7};
+  static const char *const texts[] = {"a", "b"};
+  for (int kind = 0; kind < 3; kind++) {
+    const int64_t two = 2;
+    tdict_tree *tree = NULL;
+    tdict_tensor *t = random_tensor(&d, TDICT_F32, 1, &two);
+    td_ok(tdict_create(1, &two, &tree, err));
+    if (kind == 0) td_ok(tdict_set_texts(tree, "k", texts, 2, err));
+    if (kind == 1) add_random_ragged(&d, tree, "k");
+    if (kind == 2) td_ok(tdict_set_unbatched(tree, "k", t, err));
+    save(&f, tree);
+    td_fails(kind == 2 ? TDICT_ENOTSUP : TDICT_ETYPE, "cannot grow", tdict_append(NULL, in(&f, "x"), tree, NULL, err));
+    assert_string_equal(td_last_error.path, "k");
+    tdict_tensor_release(t);
+    tdict_release(tree);
+  }
+  remove_all(f.path);
+}
+
+CASE(append_refuses_a_second_writer) {
+  folder f = folder_create();
+  dice d = {8};
+  tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 1)};
+  save(&f, parts[0]);
+  const int fd = open(in(&f, "x"), O_RDONLY | O_DIRECTORY);
+  assert_int_equal(flock(fd, LOCK_EX), 0);
+  td_fails(TDICT_EIO, "another process appends", tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
+  assert_int_equal(td_last_error.native, EWOULDBLOCK);
+  close(fd);
+  td_ok(tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
+  release_all(parts, 2);
+  remove_all(f.path);
+}
+
+/* Each system call fails in turn: the directory has its old rows, and no other files. */
+CASE(append_that_fails_leaves_the_old_rows) {
+  folder f = folder_create();
+  dice d = {9};
+  tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)};
+  bool done = false;
+  for (int n = 0; !done; n++) {
+    tdict_error error;
+    save(&f, parts[0]);
+    begin_faults(FAULT_FAIL, n);
+    const tdict_status status = tdict_append(NULL, in(&f, "x"), parts[1], NULL, &error);
+    done = calls <= n;
+    begin_faults(FAULT_NONE, -1);
+    assert_true(status == TDICT_OK || status == TDICT_EIO);
+    if (!holds(&f, parts, status == TDICT_OK ? 2 : 1)) fail_msg("call %d: other rows", n);
+    assert_int_equal(count_temporary(&f), 0);
+    assert_true(!done || status == TDICT_OK);
+  }
+  release_all(parts, 2);
+  remove_all(f.path);
+}
+
+/* The process is killed at each system call in turn: the next append repairs the directory. */
+static void kill_at_each_call(fault kind) {
+  folder f = folder_create();
+  dice d = {10};
+  tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *none = make_rows(&d, 0);
+  bool done = false, saw[2] = {false, false}, saw_temporary = false;
+  for (int n = 0; !done; n++) {
+    int state;
+    save(&f, parts[0]);
+    const pid_t child = fork();
+    if (child == 0) {
+      begin_faults(kind, n);
+      _exit(tdict_append(NULL, in(&f, "x"), parts[1], NULL, NULL) == TDICT_OK ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &state, 0), child);
+    done = WIFEXITED(state) && WEXITSTATUS(state) == 0;
+    saw_temporary |= count_temporary(&f) > 0;
+    td_ok(tdict_append(NULL, in(&f, "x"), none, NULL, err));
+    const bool is_new = holds(&f, parts, 2);
+    if (!is_new) assert_true(holds(&f, parts, 1));
+    assert_int_equal(count_temporary(&f), 0);
+    saw[is_new] = true;
+  }
+  assert_true(saw[0] && saw[1] && saw_temporary);
+  tdict_release(none);
+  release_all(parts, 2);
+  remove_all(f.path);
+}
+CASE(append_that_is_killed_before_a_call_is_repaired) { kill_at_each_call(FAULT_KILL_BEFORE); }
+CASE(append_that_is_killed_after_a_call_is_repaired) { kill_at_each_call(FAULT_KILL_AFTER); }
+
+/* The states that TensorDict's text describes, made by hand. */
+CASE(append_recovers_by_the_rule_of_tensordict) {
+  folder f = folder_create();
+  dice d = {11};
+  tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *none = make_rows(&d, 0), *broken = NULL;
+  /* The root has a temporary file: the append is undone, also if the file is not complete. */
+  save(&f, parts[0]);
+  write_text_below(&f, "x/.meta.json.append.tmp", "{\"sha");
+  write_text_below(&f, "x/n/.meta.json.append.tmp", "");
+  td_ok(tdict_append(NULL, in(&f, "x"), none, NULL, err));
+  assert_true(holds(&f, parts, 1));
+  assert_int_equal(count_temporary(&f), 0);
+  /* The root has none, but folders below have: the append is ended. */
+  td_ok(tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
+  assert_int_equal(rename(in(&f, "x/n/meta.json"), in(&f, "x/n/.meta.json.append.tmp")), 0);
+  assert_int_equal(rename(in(&f, "x/n/deep/meta.json"), in(&f, "x/n/deep/.meta.json.append.tmp")), 0);
+  const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
+  td_ok(tdict_save(NULL, in(&f, "old"), parts[0], &o, err));
+  assert_int_equal(rename(in(&f, "old/n/meta.json"), in(&f, "x/n/meta.json")), 0);
+  assert_int_equal(rename(in(&f, "old/n/deep/meta.json"), in(&f, "x/n/deep/meta.json")), 0);
+  td_fails(TDICT_ESHAPE, "n", tdict_open(in(&f, "x"), NULL, &broken, err));
+  td_ok(tdict_append(NULL, in(&f, "x"), none, NULL, err));
+  assert_true(holds(&f, parts, 2));
+  assert_int_equal(count_temporary(&f), 0);
+  tdict_release(none);
+  release_all(parts, 2);
+  remove_all(f.path);
+}
+
+/* Neither rows nor files of an append leave the directory through a link. */
+CASE(append_follows_no_links) {
+  folder f = folder_create();
+  dice d = {12};
+  tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)};
+  save(&f, parts[0]);
+  assert_int_equal(rename(in(&f, "x/x.memmap"), in(&f, "outside")), 0);
+  assert_int_equal(symlink("../outside", in(&f, "x/x.memmap")), 0);
+  td_fails(TDICT_EFORMAT, "a symbolic link", tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
+  assert_int_equal(unlink(in(&f, "x/x.memmap")), 0);
+  assert_int_equal(rename(in(&f, "outside"), in(&f, "x/x.memmap")), 0);
+  assert_int_equal(rename(in(&f, "x/n"), in(&f, "n")), 0);
+  assert_int_equal(symlink("../n", in(&f, "x/n")), 0);
+  td_fails(TDICT_EFORMAT, "leads through a symbolic link", tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
+  release_all(parts, 2);
+  remove_all(f.path);
+}
+
+CASE(append_survives_enomem) {
+  folder f = folder_create();
+  dice d = {13};
+  tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 1)};
+  bool failed = true;
+  for (int64_t n = 0; failed; n++) {
+    tdict_error error;
+    save(&f, parts[0]);
+    begin_failing(n);
+    const tdict_status status = tdict_append(NULL, in(&f, "x"), parts[1], NULL, &error);
+    failed = end_failing();
+    if (status != (failed ? TDICT_ENOMEM : TDICT_OK))
+      fail_msg("allocation %d: %d %d %s", (int)n, status, failed, error.message);
+    assert_true(holds(&f, parts, failed ? 1 : 2));
+  }
+  release_all(parts, 2);
+  remove_all(f.path);
+}
+
+/* Rows on a device are copied to the host first. */
+GPU_CASE(append_copies_device_rows) {
+  folder f = folder_create();
+  dice d = {14};
+  tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *moved = NULL;
+  tdict_context *context = td_context(NULL);
+  td_ok(tdict_to_device(context, parts[1], td_device(), NULL, &moved, err));
+  save(&f, parts[0]);
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_append(NULL, in(&f, "x"), moved, NULL, err));
+  td_ok(tdict_append(context, in(&f, "x"), moved, NULL, err));
+  assert_true(holds(&f, parts, 2));
+  tdict_release(moved);
+  tdict_context_destroy(context);
+  release_all(parts, 2);
+  remove_all(f.path);
+}

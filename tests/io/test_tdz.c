@@ -1,0 +1,146 @@
+/* Tests TensorDict's archive .tdz: the golden archive, random trees, alignment, attacks. */
+#include "archive.h"
+#include "directory.h"
+#include "random_tree.h"
+
+CASE(tdz_reads_an_archive_of_the_package) {
+  tdict_tree *tree = NULL, *folder_tree = NULL;
+  td_ok(tdict_open(golden("archive.tdz"), NULL, &tree, err));
+  td_ok(tdict_open(golden("memmap"), NULL, &folder_tree, err));
+  same_trees(tree, folder_tree);
+  tdict_release(tree);
+  tdict_release(folder_tree);
+}
+
+CASE(tdz_returns_random_trees) {
+  folder f = folder_create();
+  dice d = {13};
+  for (int i = 0; i < 150; i++) {
+    const int64_t batch[] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
+    tdict_tree *back = NULL, *tree = random_tree(&d, (int)roll(&d, 3), batch, 0);
+    td_ok(tdict_save(NULL, in(&f, "x.tdz"), tree, NULL, err));
+    td_ok(tdict_open(in(&f, "x.tdz"), NULL, &back, err));
+    same_trees(back, tree);
+    tdict_release(back);
+    tdict_release(tree);
+  }
+  folder_remove(&f);
+}
+
+static uint64_t number(const unsigned char *at, int bytes) {
+  uint64_t value = 0;
+  for (int i = bytes - 1; i >= 0; i--) value = value << 8 | at[i];
+  return value;
+}
+
+/* meta.json comes first in each folder, then files by name, then folders; the elements begin at multiples of 64. */
+CASE(tdz_aligns_elements_and_orders_entries) {
+  folder f = folder_create();
+  static const char *const keys[] = {"b", "a-b.x", "a.z", "A", "a.y", "a.b.c"};
+  static const char *const wanted[] = {"meta.json",  "A.memmap",      "b.memmap",     "a/meta.json",   "a/y.memmap",
+                                       "a/z.memmap", "a/b/meta.json", "a/b/c.memmap", "a-b/meta.json", "a-b/x.memmap"};
+  tdict_tree *tree = NULL;
+  size_t count, at = 0;
+  td_ok(tdict_create(0, NULL, &tree, err));
+  for (size_t i = 0; i < 6; i++) {
+    tdict_tensor *t = NULL;
+    const float value = (float)i;
+    td_ok(tdict_tensor_from_array(TDICT_F32, 0, NULL, &value, &t, err));
+    td_ok(tdict_set(tree, keys[i], t, err));
+    tdict_tensor_release(t);
+  }
+  td_ok(tdict_save(NULL, in(&f, "x.tdz"), tree, NULL, err));
+  unsigned char *bytes = read_bytes(in(&f, "x.tdz"), &count);
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    assert_int_equal(number(bytes + at, 4), 0x04034b50);
+    assert_int_equal(number(bytes + at + 8, 2), 0); /* stored */
+    const size_t name = number(bytes + at + 26, 2), extra = number(bytes + at + 28, 2), data = at + 30 + name + extra;
+    assert_int_equal(name, strlen(wanted[i]));
+    assert_memory_equal(bytes + at + 30, wanted[i], name);
+    uint64_t size = number(bytes + at + 18, 4);
+    const unsigned char *block = bytes + at + 30 + name;
+    for (const unsigned char *end = block + extra; block < end; block += 4 + number(block + 2, 2))
+      if (number(block, 2) == 1 && size == 0xffffffff) size = number(block + 4, 8);
+    assert_int_equal(number(bytes + at + 14, 4), slow_crc(bytes + data, size));
+    if (strstr(wanted[i], ".memmap")) assert_int_equal(data % 64, 0);
+    at = data + size;
+  }
+  assert_int_equal(number(bytes + at, 4), 0x02014b50);
+  free(bytes);
+  tdict_release(tree);
+  folder_remove(&f);
+}
+
+/* An archive of another zip tool has elements at any position. */
+CASE(tdz_copies_elements_that_are_not_aligned) {
+  folder f = folder_create();
+  static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");
+  static const int32_t values[] = {5, -7};
+  for (size_t shift = 0; shift < 4; shift++) {
+    image m = {.count = 0};
+    tdict_tree *tree = NULL;
+    tdict_tensor *x = NULL;
+    char name[] = "aaaa";
+    name[shift] = 0;
+    if (shift) put_entry(&m, name, "", 0);
+    put_entry(&m, "meta.json", meta, sizeof meta - 1);
+    put_entry(&m, "x.memmap", values, sizeof values);
+    put_directory(&m);
+    write_bytes(in(&f, "x"), m.bytes, m.count);
+    td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
+    td_ok(tdict_get(tree, "x", &x, err));
+    assert_memory_equal(tdict_tensor_const_data(x), values, sizeof values);
+    tdict_release(tree);
+  }
+  folder_remove(&f);
+}
+
+typedef struct attack {
+  const char *meta;
+  tdict_status status;
+  const char *text;
+} attack;
+static const attack attacks[] = {
+    {"[]", TDICT_EFORMAT, "no JSON object"},
+    {TD_META("\"x\":" TD_LEAF("torch.int32", "[3]") ",", "[]"), TDICT_EFORMAT,
+     "the file has 8 bytes, but the shape needs 12"},
+    {TD_META("\"y\":" TD_LEAF("torch.int32", "[2]") ",", "[]"), TDICT_EFORMAT, "the file 'y.memmap' is missing"},
+    {TD_META("\"../x\":" TD_LEAF("torch.int32", "[2]") ",", "[]"), TDICT_EFORMAT, "the file '../x.memmap' is missing"},
+    {TD_META("\"..\":{\"type\":\"TensorDict\"},", "[]"), TDICT_EFORMAT, "the file '%2E%2E/meta.json' is missing"},
+    {TD_META("\"p\":{\"type\":\"NonTensorData\"},", "[]"), TDICT_ENOTSUP, "the data is in other.pickle, a pickle"},
+    {TD_META("\"d\":{\"type\":\"TensorDict\"},", "[]"), TDICT_EFORMAT, "not JSON at byte"},
+};
+
+CASE(tdz_refuses_broken_archives) {
+  folder f = folder_create();
+  static const char value[] = "{\"_type\":\"<class 'tensordict.tensorclass.NonTensorData'>\"}";
+  for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
+    image m = {.count = 0};
+    put_entry(&m, "meta.json", attacks[i].meta, strlen(attacks[i].meta));
+    put_entry(&m, "x.memmap", "12345678", 8);
+    put_entry(&m, "p/meta.json", value, sizeof value - 1);
+    put_entry(&m, "p/other.pickle", "\x80\x04.", 3);
+    put_entry(&m, "d/meta.json", "{{", 2);
+    put_directory(&m);
+    write_bytes(in(&f, "x"), m.bytes, m.count);
+    refuse(in(&f, "x"), attacks[i].status, attacks[i].text);
+  }
+  /* A compressed leaf is refused by name. */
+  image m = {.count = 0};
+  static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");
+  put_entry(&m, "meta.json", meta, sizeof meta - 1);
+  put_entry(&m, "x.memmap", "12345678", 8);
+  set(&m, m.local[1] + 8, 8, 2);
+  put_directory(&m);
+  write_bytes(in(&f, "x"), m.bytes, m.count);
+  refuse(in(&f, "x"), TDICT_ENOTSUP, "deflate");
+  /* Neither a file of torch.save nor a pickle is read. */
+  m = (image){.count = 0};
+  put_entry(&m, "model/data.pkl", "\x80\x02.", 3);
+  put_directory(&m);
+  write_bytes(in(&f, "x"), m.bytes, m.count);
+  refuse(in(&f, "x"), TDICT_ENOTSUP, "the file is a zip file of torch.save, which has a pickle");
+  write_bytes(in(&f, "x"), "\x80\x04\x95\x01\x00\x00\x00\x00\x00\x00\x00N.", 13);
+  refuse(in(&f, "x"), TDICT_ENOTSUP, "the file is a pickle; this library does not read pickles");
+  folder_remove(&f);
+}

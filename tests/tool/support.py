@@ -1,0 +1,81 @@
+"""What the tests of the program tdict share: a writer of safetensors files that does not use tdict, and a runner."""
+
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2,
+         "U8": 1, "BOOL": 1, "C64": 8}
+CODES = {"F64": "d", "F32": "f", "F16": "e", "I64": "q", "I32": "i", "I16": "h", "I8": "b", "U64": "Q", "U32": "I", "U16": "H", "U8": "B",
+         "BOOL": "?"}
+program = None  # the path of tdict
+
+
+def pack(dtype, numbers):
+    return struct.pack(f"<{len(numbers)}{CODES[dtype]}", *numbers)
+
+
+def write_file(path, tensors, root=None):
+    """Writes {name: (dtype, shape, bytes)}. `root` is the root of TensorDict's entry."""
+    header, offset = {}, 0
+    if root:
+        header["__metadata__"] = {"tensordict": json.dumps({"version": 1, "root": root})}
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
+
+
+def read_file(path):
+    """Returns {name: (dtype, shape, bytes)}, and the metadata."""
+    with open(path, "rb") as file:
+        data = file.read()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    metadata = header.pop("__metadata__", {})
+    body = data[8 + length:]
+    return {name: (t["dtype"], t["shape"], body[slice(*t["data_offsets"])]) for name, t in header.items()}, metadata
+
+
+def random_bytes(dtype, count):
+    if dtype == "BOOL":
+        return bytes(random.randrange(2) for _ in range(count))
+    return random.randbytes(count * SIZES[dtype])
+
+
+def run(*arguments, status=0, stderr="", text=True):
+    """Runs tdict, checks its exit status and its standard error output, and returns its output. If `stderr` is not "", it
+    must be a part of the error output."""
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=text, stdin=subprocess.DEVNULL)
+    error = done.stderr if text else done.stderr.decode()
+    assert done.returncode == status, f"{arguments}: exit status {done.returncode}, wanted {status}: {error}"
+    assert stderr in error if stderr else not error, f"{arguments}: wanted the error {stderr!r}, found {error!r}"
+    return done.stdout
+
+
+def run_json(*arguments, **wanted):
+    return json.loads(run(*arguments, "--json", **wanted))
+
+
+def equal(found, wanted):
+    assert found == wanted, f"found\n{found}\nwanted\n{wanted}"
+
+
+def main(cases):
+    """Runs the case that the command line names, in an empty folder: CASE PROGRAM"""
+    global program
+    program = os.path.abspath(sys.argv[2])
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    random.seed(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        cases[sys.argv[1]]()
+        os.chdir("/")

@@ -1,0 +1,159 @@
+/* tdict convert: reads files and writes them in another format, or with other keys. Thread rule: the main thread, and on
+ * a terminal a thread that shows the progress. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "progress.h"
+#include "tool.h"
+
+typedef struct options {
+  tool_input input;
+  tdict_save_options save;
+  const char **keys; /* of --keys; owned */
+  size_t num_keys;
+} options;
+
+/* Shows how many bytes the process has written, because tdict_save() does not report its progress. */
+typedef struct watcher {
+  uint64_t total, written_before;
+  _Atomic(bool) is_done; /* set by the main thread */
+  pthread_t thread;
+  bool is_running;
+} watcher;
+
+/* Returns the number of bytes that the process has passed to write calls, or 0 if unknown. */
+static uint64_t count_written_bytes(void) {
+  unsigned long long bytes = 0;
+  char line[80];
+  FILE *file = fopen("/proc/self/io", "re");
+  if (!file) return 0;
+  while (fgets(line, sizeof line, file))
+    if (sscanf(line, "wchar: %llu", &bytes) == 1) break;
+  fclose(file);
+  return bytes;
+}
+
+static void *watch(void *user) {
+  watcher *w = user;
+  const struct timespec pause = {.tv_nsec = 100000000};
+  progress p = progress_start("convert", w->total);
+  while (!atomic_load(&w->is_done)) {
+    nanosleep(&pause, NULL);
+    progress_show(&p, count_written_bytes() - w->written_before);
+  }
+  progress_end(&p);
+  return NULL;
+}
+
+static void watcher_start(watcher *w, uint64_t total) {
+  w->total = total;
+  w->written_before = count_written_bytes();
+  w->is_running = isatty(STDERR_FILENO) && pthread_create(&w->thread, NULL, watch, w) == 0;
+}
+
+static void watcher_end(watcher *w) {
+  atomic_store(&w->is_done, true);
+  if (w->is_running) pthread_join(w->thread, NULL);
+}
+
+static const struct {
+  const char *name;
+  tdict_file_format format;
+} formats[] = {{"auto", TDICT_FORMAT_AUTO},     {"safetensors", TDICT_FORMAT_SAFETENSORS},
+               {"memmap", TDICT_FORMAT_MEMMAP}, {"consolidated", TDICT_FORMAT_CONSOLIDATED},
+               {"tdz", TDICT_FORMAT_TDZ},       {"npy", TDICT_FORMAT_NPY},
+               {"npz", TDICT_FORMAT_NPZ}};
+
+static tdict_file_format parse_format(struct argp_state *state, const char *text) {
+  for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+    if (strcmp(text, formats[i].name) == 0) return formats[i].format;
+  argp_error(state, "--format: '%s' is unknown, wanted auto, safetensors, memmap, consolidated, tdz, npy or npz", text);
+  return TDICT_FORMAT_AUTO;
+}
+
+static void add_key(options *o, const char *key) {
+  const char **keys = realloc(o->keys, (o->num_keys + 1) * sizeof *keys);
+  if (!keys) exit(tool_fail_memory());
+  o->keys = keys;
+  o->keys[o->num_keys++] = key;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  options *o = state->input;
+  switch (key) {
+  case 'f':
+    o->save.format = (int32_t)parse_format(state, arg);
+    return 0;
+  case 'b':
+    o->save.max_shard_bytes = tool_parse_bytes(state, "--shard-bytes", arg);
+    if (!o->save.max_shard_bytes) argp_error(state, "--shard-bytes: wanted 1 or more");
+    return 0;
+  case 'k':
+    add_key(o, arg);
+    return 0;
+  case 's':
+    o->input.open.strip_prefix = arg;
+    return 0;
+  case 'a':
+    o->input.open.add_prefix = arg;
+    return 0;
+  case 'F':
+    o->input.open.flat = true;
+    return 0;
+  case 'p':
+    o->save.without_structure = true;
+    return 0;
+  default:
+    return tool_parse_nothing(key, arg, state);
+  }
+}
+
+static int convert(options *o) {
+  const char *in = o->input.arguments[0], *out = o->input.arguments[1];
+  tdict_tree *tree = tool_open(in, &o->input.open);
+  tdict_error err;
+  if (!tree) return TOOL_FAILED;
+  watcher w = {0};
+  watcher_start(&w, tdict_bytes(tree));
+  const tdict_status status = tdict_save(NULL, out, tree, &o->save, &err);
+  watcher_end(&w);
+  tdict_release(tree);
+  return status == TDICT_OK ? TOOL_OK : tool_fail(out, &err);
+}
+
+static int run(int argc, char **argv) {
+  static const struct argp_option table[] = {
+      {"format", 'f', "FORMAT", 0,
+       "safetensors, memmap, consolidated, tdz, npy, npz, or auto (default): the end of OUT names the format", 0},
+      {"shard-bytes", 'b', "N", 0,
+       "write shards of at most N bytes and an index; OUT ends with .safetensors.index.json", 0},
+      {"keys", 'k', "KEY", 0, "convert only this entry, with all entries below it; may be repeated", 0},
+      {"strip-prefix", 's', "PATH", 0, "remove this path from the start of keys", 0},
+      {"add-prefix", 'a', "PATH", 0, "add this path before all keys, after --strip-prefix", 0},
+      {"flat", 'F', NULL, 0, "read each tensor as one key of the root, with the name in the file as its key", 0},
+      {"plain", 'p', NULL, 0, "leave out TensorDict's entry, which holds batch sizes, text and numbers", 0},
+      {0}};
+  static const struct argp argp = {table,
+                                   parse,
+                                   "IN OUT",
+                                   "Writes the entries of the file or folder IN to OUT. OUT is replaced as a whole.\v"
+                                   "N may end with K, M or G for KiB, MiB or GiB. If the command fails, OUT is "
+                                   "unchanged.\n\nExit status: 0 success, 1 failure, 2 wrong usage.",
+                                   tool_input_child,
+                                   NULL,
+                                   NULL};
+  options o = {.input = {tdict_open_options_default(), {"IN", "OUT"}, {NULL}}, .save = tdict_save_options_default()};
+  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  o.input.open.keys = o.keys;
+  o.input.open.num_keys = o.num_keys;
+  const int status = convert(&o);
+  free(o.keys);
+  return status;
+}
+
+const tool_command tool_convert = {"convert", "writes files in another format, or with other keys", run, TOOL_FAILED};
