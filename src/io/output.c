@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "io/request.h"
 
 /* MOST_BYTES: of one write, so that a save can be cancelled soon */
 enum { MOST_BYTES = 64 << 20, MOST_TRIES = 100, MOST_NAME = 200 };
@@ -178,13 +179,14 @@ tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error
   return tdict_folder_flush(folder, err);
 }
 
-tdict_status tdict_output_file(const char *what, const char *path, tdict_output_writer write, void *user,
+tdict_status tdict_output_file(const tdict_save_request *request, tdict_output_writer write, void *user,
                                tdict_error *err) {
   tdict_folder folder;
   tdict_output to;
   bool is_named = false;
-  tdict_status status = tdict_folder_open(&folder, what, path, err);
+  tdict_status status = tdict_folder_open(&folder, request->what, request->path, err);
   if (status != TDICT_OK) return status;
+  folder.is_cancelled = request->is_cancelled;
   status = tdict_output_create_temporary(&to, &folder, err);
   if (status == TDICT_OK) {
     status = write(user, &to, err);

@@ -83,10 +83,10 @@ tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error
 tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err);
 /* Writes a temporary name, ".NAME.<16 digits>.tmp", for a file beside the file `base`. */
 void tdict_output_name_temporary(char name[TDICT_OUTPUT_NAME_BYTES], const char *base);
-/* Writes a new file with `write`, and gives the file the name `path`. On failure, an old file at the path is unchanged,
+/* Writes a new file with `write`, and gives the file the name request->path. On failure, an old file at the path is unchanged,
  * and the new file is removed. Returns the errors of `write` and of the functions above. */
 typedef tdict_status (*tdict_output_writer)(void *user, tdict_output *to, tdict_error *err);
-tdict_status tdict_output_file(const char *what, const char *path, tdict_output_writer write, void *user,
+tdict_status tdict_output_file(const struct tdict_save_request *request, tdict_output_writer write, void *user,
                                tdict_error *err);
 /* Returns a number that differs in each call, also in other processes with high probability. */
 uint64_t tdict_output_unique(void);

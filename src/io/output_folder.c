@@ -137,6 +137,7 @@ tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_ou
   if (status == TDICT_OK && out->replaces) status = try_exchange(out, options->allows_gap, err);
   if (status == TDICT_OK) {
     out->root = (tdict_folder){.what = options->what, .path = path, .name = out->name, .fd = -1};
+    out->root.is_cancelled = options->is_cancelled;
     out->root.fd = openat(out->parent.fd, out->name, DIRECTORY_FLAGS);
     if (out->root.fd < 0) status = fail_io(out, "opened", errno, err);
   }
@@ -145,7 +146,7 @@ tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_ou
 }
 
 tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err) {
-  *out = (tdict_folder){.what = in->what, .path = in->path, .fd = -1};
+  *out = (tdict_folder){.what = in->what, .path = in->path, .fd = -1, .is_cancelled = in->is_cancelled};
   if (mkdirat(in->fd, name, 0777) != 0) {
     if (errno != EEXIST) return tdict_folder_fail(in, "directory", "created", errno, err);
     tdict_fail(err, TDICT_EEXIST, "%s: the name '%.150s' exists already", in->what, name);
@@ -205,8 +206,9 @@ static tdict_status remove_old(const tdict_output_folder *f, tdict_error *err) {
 }
 
 tdict_status tdict_output_folder_replace(tdict_output_folder *f, tdict_error *err) {
-  tdict_status status = TDICT_OK;
-  if (f->replaces && fchmod(f->root.fd, f->old_mode) != 0) status = fail_io(f, "given its permissions", errno, err);
+  tdict_status status = tdict_folder_check_cancelled(&f->root, err);
+  if (status == TDICT_OK && f->replaces && fchmod(f->root.fd, f->old_mode) != 0)
+    status = fail_io(f, "given its permissions", errno, err);
   if (status == TDICT_OK) status = flush(&f->root, err);
   tdict_folder_close(&f->root);
   const int code = status == TDICT_OK ? swap(f) : 0;

@@ -22,7 +22,8 @@ typedef struct tdict_output_folder_options {
   /* The name of a file that each directory of the format has, for example "meta.json". An existing directory is
    * replaced only if the directory is empty or has a regular file with this name. */
   const char *mark;
-  bool allows_gap; /* see tdict_save_options */
+  bool allows_gap;                   /* see tdict_save_options */
+  const _Atomic(bool) *is_cancelled; /* see tdict_folder */
 } tdict_output_folder_options;
 
 /* The address of the struct must not change, because `parent` points to `target`. */
@@ -51,7 +52,7 @@ tdict_status tdict_output_folder_leave(tdict_folder *folder, tdict_error *err);
  * directories below must be left. Symbolic links in the old directory are removed, and not followed. Releases `folder`
  * also on failure. On failure, the old directory has its name, and the new directory is removed. There are two
  * exceptions, in which the new directory is in place and the message says so: the old directory cannot be removed, or the
- * parent folder cannot be flushed after a rename without an exchange. Returns TDICT_EIO. */
+ * parent folder cannot be flushed after a rename without an exchange. Returns TDICT_EIO or TDICT_ECANCELLED. */
 tdict_status tdict_output_folder_replace(tdict_output_folder *folder, tdict_error *err);
 /* Closes and removes the new directory with all files. */
 void tdict_output_folder_discard(tdict_output_folder *folder);

@@ -26,7 +26,7 @@ static void remove_all(const folder *f) {
 }
 
 static tdict_output_folder_options options_of(const char *path, bool allows_gap) {
-  return (tdict_output_folder_options){"test", path, "meta.json", allows_gap};
+  return (tdict_output_folder_options){.what = "test", .path = path, .mark = "meta.json", .allows_gap = allows_gap};
 }
 static tdict_status write_one(const tdict_folder *to, const char *name, const char *text, tdict_error *error) {
   tdict_output file;
@@ -121,6 +121,29 @@ CASE(output_folder_follows_no_links_when_it_removes) {
   td_ok(save(in(&f, "t"), "new", false, err));
   assert_true(is_saved(&f, "new") && has_text(&f, "outside/kept", "kept"));
   assert_int_equal(folder_count(&f, NULL), 2);
+  remove_all(&f);
+}
+
+CASE(output_folder_can_be_cancelled) {
+  folder f = folder_create();
+  _Atomic(bool) is_cancelled = true;
+  char path[PATH_BYTES];
+  tdict_output_folder_options o = options_of(path, false);
+  tdict_output_folder new;
+  tdict_folder child;
+  snprintf(path, sizeof path, "%s", in(&f, "t"));
+  o.is_cancelled = &is_cancelled;
+  td_ok(save(in(&f, "t"), "old", false, err));
+  for (int step = 0; step < 2; step++) {
+    td_ok(tdict_output_folder_create(&new, &o, err));
+    td_ok(tdict_output_folder_enter(&new.root, "child", &child, err));
+    if (step == 0) td_fails(TDICT_ECANCELLED, "cancelled", write_one(&child, "x", "new", err));
+    td_ok(tdict_output_folder_leave(&child, err));
+    if (step == 0) tdict_output_folder_discard(&new);
+    if (step == 1) td_fails(TDICT_ECANCELLED, "cancelled", tdict_output_folder_replace(&new, err));
+    assert_true(is_saved(&f, "old"));
+    assert_int_equal(folder_count(&f, NULL), 1);
+  }
   remove_all(&f);
 }
 

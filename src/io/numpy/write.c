@@ -205,7 +205,7 @@ tdict_status tdict_npy_save(const tdict_save_request *request, tdict_error *err)
     status = tdict_fail_file(err, TDICT_ENOTSUP, request->path,
                              "%s: the tree has %zu tensors, but a .npy file holds one; write a .npz file",
                              request->what, all.count);
-  if (status == TDICT_OK) status = tdict_output_file(request->what, request->path, write_npy, &all, err);
+  if (status == TDICT_OK) status = tdict_output_file(request, write_npy, &all, err);
   reset(&all);
   return status;
 }
@@ -214,7 +214,7 @@ tdict_status tdict_npz_save(const tdict_save_request *request, tdict_error *err)
   arrays all = {.request = request};
   tdict_status status = tdict_walk(request->tree, visit, &all, err);
   if (status == TDICT_OK) status = check_names(&all, err);
-  if (status == TDICT_OK) status = tdict_output_file(request->what, request->path, write_npz, &all, err);
+  if (status == TDICT_OK) status = tdict_output_file(request, write_npz, &all, err);
   reset(&all);
   return status;
 }

@@ -48,7 +48,7 @@ tdict_status tdict_archive_save(const tdict_save_request *request, tdict_error *
   tdict_td_new_files files = {0};
   tdict_contents_init(&files.contents, request->what, request->path);
   tdict_status status = tdict_td_collect(&files, request->tree, err);
-  if (status == TDICT_OK) status = tdict_output_file(request->what, request->path, write_files, &files, err);
+  if (status == TDICT_OK) status = tdict_output_file(request, write_files, &files, err);
   tdict_td_new_files_reset(&files);
   return status;
 }

@@ -281,7 +281,7 @@ tdict_status tdict_consolidated_save(const tdict_save_request *request, tdict_er
   writer w = {0};
   tdict_contents_init(&w.contents, request->what, request->path);
   tdict_status status = describe(&w, request->tree, err);
-  if (status == TDICT_OK) status = tdict_output_file(request->what, request->path, write_file, &w, err);
+  if (status == TDICT_OK) status = tdict_output_file(request, write_file, &w, err);
   free(w.leaves);
   tdict_io_text_reset(&w.json);
   tdict_io_text_reset(&w.path);

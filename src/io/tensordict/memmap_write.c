@@ -93,8 +93,11 @@ static tdict_status check_names(const tdict_td_new_files *files, tdict_error *er
 }
 
 tdict_status tdict_memmap_save(const tdict_save_request *request, tdict_error *err) {
-  const tdict_output_folder_options options = {
-      .what = request->what, .path = request->path, .mark = "meta.json", .allows_gap = request->options->allows_gap};
+  const tdict_output_folder_options options = {.what = request->what,
+                                               .path = request->path,
+                                               .mark = "meta.json",
+                                               .allows_gap = request->options->allows_gap,
+                                               .is_cancelled = request->is_cancelled};
   tdict_td_new_files files = {0};
   tdict_output_folder folder;
   tdict_contents_init(&files.contents, request->what, request->path);
