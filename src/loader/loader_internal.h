@@ -83,9 +83,10 @@ struct tdict_loader {
   tdict_loader_worker *workers;
   tdict_loader_slot *slots;
 
-  /* The consumer changes `epoch` under `lock`, while no slot is in use and no batch may begin. The consumer and a
-   * worker with a BUSY slot read `epoch` without the lock. Exception: if max_tokens is set, the consumer changes
-   * num_batches under the lock when the consumer takes a batch. No worker reads num_batches without the lock. */
+  /* The consumer changes `epoch` under `lock`, while no slot is in use and no batch may begin. The consumer, a worker
+   * with a BUSY slot and a worker that makes a plan read `epoch` without the lock. Exception: if max_tokens is set, the
+   * consumer changes num_batches under the lock when the consumer takes a batch. No worker reads num_batches without
+   * the lock. */
   tdict_loader_epoch epoch;
 
   pthread_mutex_t send_lock; /* guards: num_sent; held by the one worker that sends; taken before `lock` */
@@ -95,7 +96,8 @@ struct tdict_loader {
                                                        * num_calls */
   tdict_fence *in_flight[TDICT_LOADER_MAX_IN_FLIGHT]; /* retained: the latest transfers; NULL: none */
   pthread_cond_t can_begin;                           /* signalled if a batch may begin or the loader stops */
-  pthread_cond_t batch_done;                          /* signalled if a slot became READY or a plan was made; uses the monotonic clock */
+  pthread_cond_t batch_done;                          /* signalled if a slot became READY or a plan was made; uses
+                                                       * the monotonic clock */
   pthread_cond_t can_fetch;                           /* signalled if num_fetched changed and the dataset is in_order */
   int64_t num_begun, num_taken;                       /* numbers of batches since the last tdict_loader_seek() */
   int64_t num_fetched;                                /* ticket of the batch that an in_order dataset fetches next */

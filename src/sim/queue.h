@@ -118,7 +118,8 @@ struct tdict_cu_context {
   tdict_sim_driver *driver;
   int32_t ordinal;
   int64_t context_refs;
-  tdict_cu fault; /* sticky: the first error of queued work; returned by later calls that use streams or allocate memory */
+  /* Sticky: the first error of queued work. Later calls that use streams or allocate memory return this error. */
+  tdict_cu fault;
   tdict_sim_space space;
   tdict_sim_stream legacy, per_thread;
   tdict_sim_stream *streams; /* all streams of the device, including legacy and per_thread */
