@@ -23,7 +23,7 @@ struct tdict_gpu {
   int ordinal;
   tdict_cu_context context;
   tdict_cu_pool pool;
-  tdict_cu_stream alloc_stream, free_stream; /* two streams, so that an allocation never waits for a free */
+  tdict_cu_stream alloc_stream, free_stream; /* two streams, so that an allocation need not wait for frees */
   size_t cache_bytes;                        /* limit of freed memory that is kept for reuse */
   tdict_block_cache kept;
   char name[64];
