@@ -193,7 +193,8 @@ tdict_status tdict_loader_finish_previous(tdict_loader *loader, tdict_error *err
 
 /* dataset.c */
 
-/* Copies a dataset by its struct_size. Returns TDICT_EINVAL if the dataset has no function that fetches samples. */
+/* Copies a dataset by its struct_size. Returns TDICT_EINVAL if the dataset has no function that fetches samples, and
+ * the errors of tdict_options_read(). */
 tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, tdict_error *err);
 
 #endif

@@ -39,7 +39,8 @@ typedef struct tdict_segment {
 tdict_status tdict_segment_create(const tdict_tree_schema *schema, const tdict_segment_layout *wanted,
                                   tdict_segment **out, tdict_error *err);
 /* Checks and maps a segment that another process sent. Takes over `fd`, and closes `fd` on failure. Sets *schema to a
- * new reference to the schema of the segment. Returns TDICT_EFORMAT, TDICT_ENOTSUP, TDICT_ENOMEM or TDICT_EIO. */
+ * new reference to the schema of the segment. Returns TDICT_EFORMAT, TDICT_ENOTSUP, TDICT_EOVERFLOW, TDICT_ENOMEM or
+ * TDICT_EIO. */
 tdict_status tdict_segment_open(int fd, tdict_segment_kind kind, tdict_segment **out, tdict_tree_schema **schema,
                                 tdict_error *err);
 /* Drops a reference. NULL is allowed. */

@@ -41,7 +41,8 @@ static inline tdict_object_method tdict_pick_method(const tdict_pick *pick) {
 }
 /* Writes to *out the leaf that a pick selects in an object of a built-in type: a tensor or a box, with a new reference.
  * If the object has no batch dimensions, *out is the box itself. If `pick` is NULL and the object has batch dimensions,
- * returns TDICT_ENOTSUP, because no pick describes the operation. Also returns the errors of the type. */
+ * returns TDICT_ENOTSUP, because no pick describes the operation. Also returns TDICT_ENOTSUP if the type lacks a
+ * function for the pick, TDICT_ENOMEM, and the errors of the type. */
 tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *what, tdict_leaf *out,
                             tdict_error *err);
 /* A stack or cat of the objects at one path of several trees. */
@@ -102,7 +103,7 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdic
 /* Undoes tdict_objects_flatten(): if `like` has an object at the path of a tree of `made`, replaces this tree by an
  * object made from the tree. The nodes of `made` must not be shared, and must have the slots of `like`. If a flattened
  * tree has lost all its leaves, its slot becomes 0. If a flattened tree has lost only some leaves, returns
- * TDICT_EINVAL. */
+ * TDICT_EINVAL. Also returns TDICT_EHOOK, TDICT_ENOMEM and the errors of the hook. */
 tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
 
 /* Pairs of flattened objects. The elements of one object are written to the other object. A first walk checks the trees
