@@ -20,7 +20,7 @@ tdict_status tdict_file_open_in(const char *what, int folder, const char *name, 
  * The caller closes the stream with fclose(). */
 tdict_status tdict_file_stream_to_read(const char *what, const char *path, FILE **out, tdict_error *err);
 /* Opens a stdio stream for writing. Creates the file, or empties an existing file. The file must be a regular file or a
- * character device such as /dev/null. Returns the errors of tdict_file_open_to_read(). */
+ * character device such as /dev/null. Returns the errors of tdict_file_open_to_read(), but TDICT_EIO for a folder. */
 tdict_status tdict_file_stream_to_write(const char *what, const char *path, FILE **out, tdict_error *err);
 
 #endif

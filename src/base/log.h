@@ -1,5 +1,6 @@
 /* Passes messages to the log function of the program. A log is reference-counted, since futures and device memory can
- * outlive the context. Thread rule: safe from any thread. A log holds no lock while it calls the program's function. */
+ * outlive the context. Thread rule: safe from any thread. A log has no lock, but a caller of tdict_log_write() can hold
+ * locks of its own. */
 #ifndef TDICT_BASE_LOG_H
 #define TDICT_BASE_LOG_H
 

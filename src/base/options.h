@@ -6,7 +6,7 @@
 
 #include "tdict/status.h"
 
-/* Copies the program's struct `given` over the struct `known`, which holds the defaults. If `given` is NULL, copies
+/* Copies the program's struct `given` over the struct `known`, which holds the defaults. If `given` is NULL, changes
  * nothing. `known_size` is the size of the struct in this library. If `given` is shorter, the fields after its end keep
  * their defaults. If `given` is longer, the unknown bytes must be zero. Sets known->struct_size to `known_size`. `what`
  * names the struct in the message. Returns the errors of tdict_options_check_size(). Returns TDICT_ENOTSUP if an

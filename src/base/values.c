@@ -90,8 +90,8 @@ static const struct {
                     {"sim", TDICT_DEVICE_SIM, true}};
 #define NUM_DEVICE_TYPES (sizeof device_types / sizeof *device_types)
 
-/* Parses the part of a device text after the name, such as ":12". Returns 0 if this part is empty, and -1 if it is not
- * an index of at most three digits. */
+/* Parses the part of a device text after the name, such as ":12". Returns 0 if this part is empty. Returns -1 if this
+ * part is not a colon and one to three digits. */
 static int parse_device_index(const char *text) {
   if (!*text) return 0;
   if (*text++ != ':' || !*text || strlen(text) > 4) return -1;

@@ -1,6 +1,6 @@
-/* Declares the list of freed device blocks that a gpu keeps for later allocations of about the same size. Taking a
- * block from the list needs no driver call. The gpu owns the list, frees its blocks and reuses their events. Thread
- * rule: safe from any thread. */
+/* Declares the list of freed device blocks that a gpu keeps for later allocations of about the same size. To take a
+ * block from the list, the only driver calls are queries of events. The gpu owns the list, frees its blocks and reuses
+ * their events. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_BLOCK_CACHE_H
 #define TDICT_DEVICE_BLOCK_CACHE_H
 

@@ -1,5 +1,5 @@
-/* Implements the public calls that return memories, create memories, trim caches and read counts. The functions own
- * nothing. Thread rule: see tdict/context.h. */
+/* Implements the public calls that return the default device and memories, create memories, trim caches and read
+ * counts. The functions own nothing. Thread rule: see tdict/context.h. */
 #include "base/device.h"
 #include "base/error.h"
 #include "base/options.h"

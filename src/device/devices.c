@@ -111,8 +111,8 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
 }
 
 /* Creates the pool of pinned memory. The default device's driver pins the pages for all devices of this driver. If the
- * default device is the cpu, another device pins the pages. If no device can be opened, every allocation from the pool
- * fails. */
+ * default device is the cpu, the driver of cuda:0 pins the pages, or without CUDA the driver of sim:0. If this device
+ * cannot be opened, every allocation from the pool fails. */
 static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;

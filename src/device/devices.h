@@ -24,7 +24,7 @@ typedef struct tdict_devices_config {
   const char *sysfs;    /* root of sysfs, where NUMA nodes are looked up; NULL: no lookup. Must outlive the devices */
 } tdict_devices_config;
 /* Opens the drivers and the default device. Returns TDICT_ENODEVICE if the default device is absent. Other errors:
- * TDICT_EINVAL, TDICT_ENOMEM, TDICT_EDEVICE. */
+ * TDICT_EINVAL, TDICT_ENOTSUP, TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err);
 void tdict_devices_destroy(tdict_devices *devices);
 /* Returns the default device. If the default device is not a cuda device, writes the reason to *why. `why` may be
@@ -32,7 +32,7 @@ void tdict_devices_destroy(tdict_devices *devices);
 tdict_device tdict_devices_default(const tdict_devices *devices, tdict_error *why);
 /* Returns the gpu of a device, borrowed. The first call opens the gpu. TDICT_DEVICE_AUTO means the default device.
  * Returns TDICT_ENODEVICE if the device is absent; the message gives the reason. Returns TDICT_EINVAL if the device is
- * the cpu. Other errors: TDICT_EFORKED, TDICT_ENOMEM, TDICT_EDEVICE. */
+ * the cpu. Other errors: TDICT_EFORKED, TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdict_gpu **out, tdict_error *err);
 /* Returns the memory of a device: borrowed, never NULL. Every allocation from the memory of an absent device fails. */
 tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);
@@ -44,8 +44,7 @@ bool tdict_devices_own_memory(const tdict_devices *devices, tdict_memory *memory
 bool tdict_devices_own_storage(const tdict_devices *devices, const tdict_storage *storage);
 /* Returns TDICT_EFORKED in a forked child of the process that created the devices. `what` begins the message. */
 tdict_status tdict_devices_check_fork(const tdict_devices *devices, const char *what, tdict_error *err);
-/* Returns TDICT_ENODEVICE and the reason if pinned memory is unavailable because no device can read it. `what` begins
- * the message. */
+/* Returns TDICT_ENODEVICE and the reason if no device can read pinned memory. `what` begins the message. */
 tdict_status tdict_devices_can_pin(const tdict_devices *devices, const char *what, tdict_error *err);
 /* The values with which tdict_stream_check() compares a stream. A transfer has a copy of this struct, so the transfer
  * can check a stream after the context is destroyed. */

@@ -156,8 +156,8 @@ typedef struct tdict_driver_ops {
   tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s); /* (ctx) */
   tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes,
                          tdict_cu_stream s); /* (ctx) */
-  /* (ctx) Queues up to TDICT_CU_MOST_LINES copies in order. On failure some of the copies may be queued. `s` must not
-   * be the legacy stream. TDICT_CU_NOT_SUPPORTED: the driver has no such call. */
+  /* (ctx) Queues up to TDICT_CU_MOST_LINES copies, which can run in any order. On failure some of the copies may be
+   * queued. `s` must not be the legacy stream. TDICT_CU_NOT_SUPPORTED: the driver has no such call. */
   tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                tdict_cu_stream s);
 
@@ -198,7 +198,8 @@ static inline tdict_driver *tdict_driver_innermost(tdict_driver *d) {
 }
 
 /* Opens libcuda.so.1. *out holds one reference. Returns TDICT_ENODEVICE if the library is missing, is older than CUDA
- * 12.0, or has no device; the message gives the reason. Returns TDICT_ENOMEM if host memory is exhausted. */
+ * 12.0, lacks an entry, cannot be initialized, or has no device; the message gives the reason. Returns TDICT_ENOMEM if
+ * host memory is exhausted. */
 tdict_status tdict_driver_cuda_open(tdict_driver **out, tdict_error *err);
 
 #endif

@@ -23,7 +23,7 @@ struct tdict_gpu {
   int ordinal;
   tdict_cu_context context;
   tdict_cu_pool pool;
-  tdict_cu_stream alloc_stream, free_stream; /* two streams, so that an allocation never waits for a free */
+  tdict_cu_stream alloc_stream, free_stream; /* two streams, so that an allocation need not wait for frees */
   size_t cache_bytes;                        /* limit of freed memory that is kept for reuse */
   tdict_block_cache kept;
   char name[64];
@@ -64,7 +64,7 @@ typedef struct tdict_gpu_scope {
 /* Makes the gpu's context current on this thread and sets the thread's capture mode to relaxed. tdict_gpu_leave()
  * restores both, and does nothing if tdict_gpu_enter() failed. Scopes may be nested. Every function below marked
  * "inside a scope" must be called between tdict_gpu_enter() and tdict_gpu_leave(). Returns TDICT_ELOST if the device is
- * lost. Other errors: TDICT_EFORKED, TDICT_EDEVICE. */
+ * lost, TDICT_EFORKED in a forked child, and the errors of tdict_gpu_check(). */
 tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err);
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
 /* Converts a driver's code to a status. The error names `call` and the code. Returns TDICT_OK for TDICT_CU_SUCCESS,
@@ -106,14 +106,15 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);
 void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
 /* Queues the copy of a rectangle. Pitches may be negative. The host memory of the rectangle should be pinned. One
- * driver call cannot copy host memory of two registrations, so the function splits the copy at the boundary. Boundaries
- * are multiples of TDICT_PINNED_GRAIN. Call inside a scope. Returns an error of tdict_gpu_check(). After a failure some
- * rows may be queued. */
+ * driver call cannot copy host memory of two registrations, so the function splits the copy at the end of a
+ * registration. The function splits only at multiples of TDICT_PINNED_GRAIN. Call inside a scope. Returns an error of
+ * tdict_gpu_check(). After a failure some rows may be queued. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
-/* Queues up to TDICT_CU_MOST_LINES contiguous copies between host and device. Uses one driver call if the driver
- * supports batches, because the gaps between copies are then shorter. Call inside a scope. Returns the
- * errors of tdict_gpu_queue_rect(). */
+/* Queues up to TDICT_CU_MOST_LINES contiguous copies between host and device, which can run in any order. Uses one
+ * driver call if the driver supports batches and the host memory of each copy is in one registration. The gaps between
+ * copies are then shorter. `stream` must not be the legacy stream. Call inside a scope. Returns the errors of
+ * tdict_gpu_queue_rect(). */
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err);
 /* Queues the copy of a rectangle from memory of `from`, another gpu of the same driver, to memory of `gpu`. The driver

@@ -109,6 +109,7 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
   if (ordered && busy) ordered = tdict_gpu_take_event(gpu, out, NULL) == TDICT_OK;
   if (*out && gpu->driver->ops->event_record(gpu->driver, *out, gpu->free_stream) != TDICT_CU_SUCCESS) {
     tdict_gpu_give_event(gpu, *out);
+    *out = NULL; /* otherwise the caller gives the event a second time */
     ordered = false;
   }
   tdict_gpu_leave(gpu, &scope);
@@ -190,9 +191,10 @@ static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, con
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
-/* Returns how many of the `bytes` bytes at a host address one copy can cover. Returns the bytes up to the end of the
- * registration that contains the address. If the memory is not registered, returns `bytes`. If the query fails, returns
- * the bytes up to the next address where a registration may end. */
+/* Returns how many of the `bytes` bytes at a host address one copy can cover: at most the bytes up to the end of the
+ * registration that contains the address. If the memory is not registered, or the registration ends at no multiple of
+ * TDICT_PINNED_GRAIN, returns `bytes`. If the query fails, returns the bytes up to the next multiple of
+ * TDICT_PINNED_GRAIN. */
 static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) {
   uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
   tdict_cu_pointer p = {0};

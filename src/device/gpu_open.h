@@ -6,7 +6,7 @@
 
 /* Opens the gpu `ordinal` of a driver, and retains the driver. The gpu keeps at most cache_bytes of freed memory for
  * reuse. *out holds one reference. Returns TDICT_ENODEVICE if the driver has no such device, or if the device has no
- * memory pools. Other errors: TDICT_EDEVICE, TDICT_ENOMEM. */
+ * memory pools. Other errors: TDICT_EDEVICE, TDICT_ELOST, TDICT_ENOMEM. */
 tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err);
 
 #endif

@@ -11,7 +11,7 @@
 
 typedef enum tdict_placement_kind {
   TDICT_PLACEMENT_ONE_NODE,  /* the machine has one node, or sysfs does not list nodes */
-  TDICT_PLACEMENT_UNKNOWN,   /* sysfs does not give the gpu's node */
+  TDICT_PLACEMENT_UNKNOWN,   /* sysfs does not give the gpu's node, or the node's processors */
   TDICT_PLACEMENT_ELSEWHERE, /* the process may use none of the node's processors */
   TDICT_PLACEMENT_NODE       /* bind workers to `cpus` */
 } tdict_placement_kind;

@@ -79,8 +79,8 @@ typedef struct batch_writer {
   tdict_row_stores stores;
 } batch_writer;
 
-/* Writes one window. Non-temporal stores must cover whole cache lines. Tokens are therefore first widened into a small
- * buffer. */
+/* Writes one window. Non-temporal stores should write whole cache lines, so for these stores the tokens are first
+ * widened into a small buffer. */
 static bool write_tokens(const token_source *s, const tdict_token_file *file, int64_t begin, char *dst,
                          tdict_stream_kind stores) {
   enum { BUFFER_TOKENS = 256 };

@@ -61,8 +61,9 @@ static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int
 }
 
 /* Waits until the transfer of a READY slot has ended, and returns TDICT_ETIMEDOUT after the deadline. The slot is not
- * freed, so the call can be repeated. deliver_tree() reports a failed transfer later. The caller holds the lock. The
- * function releases the lock while waiting, because no worker accesses a READY slot. */
+ * freed, so the call can be repeated. If there is no transfer or no deadline, returns at once. deliver_tree() reports a
+ * failed transfer later. The caller holds the lock. The function releases the lock while waiting. No worker accesses a
+ * READY slot, so the slot does not change. */
 static tdict_status wait_for_device(tdict_loader *l, const tdict_loader_slot *slot, int64_t deadline,
                                     tdict_error *err) {
   if (!slot->future || deadline == INT64_MAX) return TDICT_OK;
@@ -118,7 +119,8 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
   pthread_cond_signal(&l->can_begin);
 }
 
-/* Counts an error and copies it to `err`. If continue_on_error is false, every later call returns the error. */
+/* Counts an error and copies it to `err`. If continue_on_error is false, every later call returns the error, until
+ * tdict_loader_seek(). */
 static tdict_status record_failure(tdict_loader *l, const tdict_error *error, tdict_error *err) {
   if (err) *err = *error;
   pthread_mutex_lock(&l->lock);
@@ -152,8 +154,9 @@ static int64_t get_deadline(const tdict_loader *l) {
   return l->options.timeout_ns ? tdict_deadline_ns(l->options.timeout_ns) : INT64_MAX;
 }
 
-/* Waits for the next batch and takes the batch. First begins the next epoch if the previous epoch has ended. If
- * `waits_on_host` is true, also waits until the batch has arrived on the device. */
+/* Waits for the next batch and takes the batch. First begins the next epoch if the length of the dataset varies and the
+ * previous epoch has ended. If `waits_on_host` is true and a time limit is set, also waits until the batch has arrived
+ * on the device. */
 static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_loader_slot *out, tdict_error *err) {
   tdict_status status = tdict_loader_begin_epoch(l, err);
   if (status != TDICT_OK) return status;
@@ -176,8 +179,9 @@ static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_lo
   return status;
 }
 
-/* Returns TDICT_EWRONGDEVICE if the batches do not arrive on the stream's device. Call before a batch is taken, so that
- * no batch is lost. Pinned batches on the cpu accept the streams of the GPU that pins them. */
+/* Returns TDICT_EWRONGDEVICE if the batches do not arrive on the stream's device, and the errors of
+ * tdict_stream_open(). Call before a batch is taken, so that no batch is lost. Pinned batches on the cpu accept the
+ * streams of the GPU that pins them. */
 static tdict_status check_consumer_stream(const tdict_loader *l, tdict_stream s, tdict_error *err) {
   tdict_gpu *gpu;
   char have[32], want[32];

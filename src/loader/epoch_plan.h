@@ -1,6 +1,6 @@
 /* Divides an epoch into batches that have at most max_tokens tokens. A plan depends on the sampler, the epoch, the
- * limits and the lengths of the samples, but not on the workers.
- * Ownership: the plan owns its ranges. Thread rule: one thread at a time may use a plan. */
+ * limits and the lengths of the samples, but not on the workers. Ownership: the plan owns its ranges. Thread rule: the
+ * functions take no lock. The loader's lock guards the loader's plan. */
 #ifndef TDICT_LOADER_EPOCH_PLAN_H
 #define TDICT_LOADER_EPOCH_PLAN_H
 
@@ -22,8 +22,8 @@ typedef struct tdict_epoch_plan {
 /* The limits of the batches. */
 typedef struct tdict_batch_limits {
   int64_t batch_size, max_tokens;
-  bool counts_padding; /* true: a batch has (number of samples) * (largest length) tokens; false: a batch has as many
-                        * tokens as its samples */
+  bool counts_padding; /* true: a batch has (number of samples) * (largest length) tokens; false: the number of
+                        * tokens is the sum of the lengths */
   bool drop_last;
 } tdict_batch_limits;
 

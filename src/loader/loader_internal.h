@@ -83,8 +83,10 @@ struct tdict_loader {
   tdict_loader_worker *workers;
   tdict_loader_slot *slots;
 
-  /* The consumer changes `epoch` under `lock`, while no slot is in use and no batch may begin. The consumer and a
-   * worker with a BUSY slot read `epoch` without the lock. */
+  /* The consumer changes `epoch` under `lock`, while no slot is in use and no batch may begin. The consumer, a worker
+   * with a BUSY slot and a worker that makes a plan read `epoch` without the lock. Exception: if max_tokens is set, the
+   * consumer changes num_batches under the lock when the consumer takes a batch. No worker reads num_batches without
+   * the lock. */
   tdict_loader_epoch epoch;
 
   pthread_mutex_t send_lock; /* guards: num_sent; held by the one worker that sends; taken before `lock` */
@@ -94,7 +96,8 @@ struct tdict_loader {
                                                        * num_calls */
   tdict_fence *in_flight[TDICT_LOADER_MAX_IN_FLIGHT]; /* retained: the latest transfers; NULL: none */
   pthread_cond_t can_begin;                           /* signalled if a batch may begin or the loader stops */
-  pthread_cond_t batch_done;                          /* signalled if a slot became READY; uses the monotonic clock */
+  pthread_cond_t batch_done;                          /* signalled if a slot became READY or a plan was made; uses
+                                                       * the monotonic clock */
   pthread_cond_t can_fetch;                           /* signalled if num_fetched changed and the dataset is in_order */
   int64_t num_begun, num_taken;                       /* numbers of batches since the last tdict_loader_seek() */
   int64_t num_fetched;                                /* ticket of the batch that an in_order dataset fetches next */
@@ -112,7 +115,7 @@ struct tdict_loader {
   /* true: the length of the dataset varies, and the last slot of the epoch has begun or no epoch has begun. No batch
    * begins until tdict_loader_begin_epoch() */
   bool awaits_epoch;
-  tdict_error failure; /* the error that every later call returns; status 0: no failure */
+  tdict_error failure; /* the error that tdict_loader_next() returns until tdict_loader_seek(); status 0: none */
   tdict_loader_stats stats;
   int64_t ready_sum, num_calls;
 
@@ -190,7 +193,8 @@ tdict_status tdict_loader_finish_previous(tdict_loader *loader, tdict_error *err
 
 /* dataset.c */
 
-/* Copies a dataset by its struct_size. Returns TDICT_EINVAL if the dataset has no function that fetches samples. */
+/* Copies a dataset by its struct_size. Returns TDICT_EINVAL if the dataset has no function that fetches samples, and
+ * the errors of tdict_options_read(). */
 tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, tdict_error *err);
 
 #endif

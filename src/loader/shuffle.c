@@ -1,8 +1,8 @@
 /* Computes random permutations without a table, by a Feistel network over the cells of a rectangle. The rectangle has
  * at least as many cells as the range [0, count), and less than one row more. A result outside the range is permuted
- * again, until the result is inside the range. The results are therefore a permutation of the range. This method is
- * called cycle walking (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). The functions own no data.
- * Thread rule: thread-safe. */
+ * again, until the result is inside the range. Because the network permutes the cells, the results are a permutation of
+ * the range. This method is called cycle walking (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+ * The functions own no data. Thread rule: thread-safe. */
 #include "loader/shuffle.h"
 
 enum { ROUNDS = 8 };

@@ -17,7 +17,8 @@ typedef struct tdict_token_file {
 } tdict_token_file;
 
 /* Opens and maps a file. `format` is a tdict_token_format. Returns TDICT_EIO if the file cannot be read. Returns
- * TDICT_EFORMAT if the size or the header of the file is wrong. In both cases err->path is `path`. */
+ * TDICT_EFORMAT if the size or the header is wrong, or the file is not a regular file. In both cases err->path is
+ * `path`. */
 tdict_status tdict_token_file_open(tdict_token_file *out, const char *path, int32_t format, tdict_error *err);
 /* Unmaps the file. A second call does nothing. */
 void tdict_token_file_close(tdict_token_file *file);

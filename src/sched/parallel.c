@@ -1,5 +1,5 @@
-/* Implements the parallel loop. The caller and the helper tasks on the pool claim a few indices at a time. The loop and
- * its helper tasks live on the caller's stack. Thread rule: see pool.h. */
+/* Implements the parallel loop. The caller and the helper tasks on the pool claim ranges of indices. The loop and its
+ * helper tasks live on the caller's stack. Thread rule: see pool.h. */
 #include <stdatomic.h>
 
 #include "sched/latch.h"

@@ -53,7 +53,8 @@ bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 bool tdict_pool_is_worker(const tdict_pool *pool);
 
 /* Runs one queued task on the calling thread while the thread waits for `owner`. Runs only a task whose may_wait is
- * false, or a task of `owner`. Returns false if no such task is queued. */
+ * false, or a task of `owner`. If `owner` is NULL, runs only a task whose may_wait is false. Returns false if no such
+ * task is queued. */
 bool tdict_pool_help(tdict_pool *pool, const void *owner);
 /* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread, or NULL if no pointer was
  * stored. */
@@ -62,8 +63,8 @@ void *tdict_pool_thread_data(void);
 void tdict_pool_set_thread_data(void *note);
 
 /* Calls fn(user, i) for each i in [0, count) and returns after all calls have returned. Uses the calling thread and at
- * most num_helpers threads of the pool. Uses at most 64 helpers. On a thread of the pool, or if `pool` is NULL, the
- * caller makes all calls. */
+ * most num_helpers other threads, never more than 64. The other threads are threads of the pool, or threads in
+ * tdict_pool_help(). On a thread of the pool, or if `pool` is NULL, the caller makes all calls. */
 void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i), void *user);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct parser {
   uint8_t batch_ndim[TDICT_SCHEMA_MAX_DEPTH + 1];         /* numbers of batch dimensions of the open trees */
   int64_t parents[TDICT_SCHEMA_MAX_DEPTH + 1];            /* entries of the open trees, as indices; -1: the root */
   /* The batch size of the innermost open tree. The batch sizes of all open trees above are prefixes of this array.
-   * While a tensor is read, the other sizes of the tensor follow. */
+   * While a tensor is read, the sizes of the tensor after the batch dimensions follow. */
   int64_t shape[TDICT_MAX_NDIM];
 } parser;
 
@@ -212,8 +212,8 @@ static int compare_keys(const void *a, const void *b) {
   return strcmp(x->key, y->key);
 }
 
-/* Returns TDICT_EFORMAT if a tree has the same key twice. Sorts the entries instead of hashing the keys, since an
- * attacker could choose keys with equal hashes. */
+/* Returns TDICT_EFORMAT if a tree has the same key twice, and TDICT_ENOMEM if host memory is exhausted. Sorts the
+ * entries instead of hashing the keys, since an attacker could choose keys with equal hashes. */
 static tdict_status check_unique_keys(const tdict_tree_schema *s, tdict_error *err) {
   if (s->num_entries < 2) return TDICT_OK;
   const tdict_schema_entry **sorted = malloc(s->num_entries * sizeof *sorted);

@@ -16,7 +16,7 @@ typedef struct tdict_message {
 } tdict_message;
 
 /* Sends a message. The receiver gets copies of the descriptors. The error's message begins with `what`. Returns
- * TDICT_EIO. */
+ * TDICT_EIO if the socket refuses the message. */
 tdict_status tdict_message_send(const char *what, int socket, const tdict_message *message, tdict_error *err);
 /* Waits for a message and receives the message. out->kind and out->num_fds are the wanted kind and number of
  * descriptors. The caller owns the new descriptors, which are closed on exec. A wrong message is consumed, and its

@@ -6,7 +6,7 @@
  * a multiple of 4096 bytes. Another process may write all bytes of a segment at any time. The head is therefore read
  * only once, before the segment is mapped.
  *
- * Thread rule: counting is thread-safe. One thread at a time calls the other functions for one segment. */
+ * Thread rule: thread-safe. Only the thread that uses a ring writes the field `gpu` of its segment. */
 #ifndef TDICT_SHARE_SEGMENT_H
 #define TDICT_SHARE_SEGMENT_H
 
@@ -34,16 +34,18 @@ typedef struct tdict_segment {
 } tdict_segment;
 
 /* Creates and maps a segment for trees of `schema`. The caller sets kind, num_slots and max_workers of `wanted`.
- * Returns TDICT_ENOTSUP for an object, TDICT_EOVERFLOW, TDICT_ENOMEM, and TDICT_EIO for another error of the system. */
+ * Returns TDICT_ENOTSUP for an object, TDICT_EOVERFLOW if the size overflows, TDICT_ENOMEM, and TDICT_EIO if a system
+ * call fails for a reason other than memory. */
 tdict_status tdict_segment_create(const tdict_tree_schema *schema, const tdict_segment_layout *wanted,
                                   tdict_segment **out, tdict_error *err);
 /* Checks and maps a segment that another process sent. Takes over `fd`, and closes `fd` on failure. Sets *schema to a
- * new reference to the schema of the segment. Returns TDICT_EFORMAT, TDICT_ENOTSUP, TDICT_ENOMEM or TDICT_EIO. */
+ * new reference to the schema of the segment. Returns TDICT_EFORMAT, TDICT_ENOTSUP, TDICT_EOVERFLOW, TDICT_ENOMEM or
+ * TDICT_EIO. */
 tdict_status tdict_segment_open(int fd, tdict_segment_kind kind, tdict_segment **out, tdict_tree_schema **schema,
                                 tdict_error *err);
 /* Drops a reference. NULL is allowed. */
 void tdict_segment_release(tdict_segment *segment);
-/* Makes the tree of a slot, which retains the segment. Returns TDICT_ENOMEM. */
+/* Makes the tree of a slot. The tree retains the segment. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_segment_make_tree(tdict_segment *segment, const tdict_tree_schema *schema, uint32_t slot,
                                      tdict_tree **out, tdict_error *err);
 /* Returns the segment of a tree that tdict_segment_make_tree() made, borrowed; NULL for other trees. */

@@ -13,12 +13,12 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
  * negative or not finite, or the latency is negative. */
 tdict_status tdict_driver_sim_check(const tdict_sim_options *options, tdict_error *err);
 /* Holds, steps or resumes the queues of all devices of the driver, as tdict/sim.h describes. A step counts copies,
- * fills and launched functions. Event records, waits and frees need no step: they finish as soon as they reach the head
- * of their stream, even while the queues are stopped. An allocation is not queued. Among the operations that can run
- * now, a step runs the operation that was queued first. Each device has one engine for copies to the device, one for
- * copies to the host, and one for all other work. A hold returns when no bytes are being copied. A hold does not wait
- * for a launched function that is running. The next step or resume lets that function finish. A step also waits until
- * the function returns. */
+ * fills and launched functions. Event records, waits and frees need no step, even while the queues are stopped. A
+ * record or free finishes when it reaches the head of its stream. A wait at the head finishes when its event is done.
+ * An allocation is not queued. Among the operations that can run now, a step runs the operation that was queued first.
+ * Each device has one engine for copies to the device, one for copies to the host, and one for all other work. A hold
+ * returns when no bytes are being copied. A hold does not wait for a launched function that is running. The next step
+ * or resume lets that function finish. A step also waits until the function returns. */
 void tdict_driver_sim_hold(tdict_driver *base);
 tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_error *err);
 void tdict_driver_sim_resume(tdict_driver *base);

@@ -1,9 +1,9 @@
 /* Declares sorted tables of address ranges, the memory of a simulated device, and its pools.
  *
  * A device's memory is one mapping of twice its size. The first half is protected, and its addresses are the device
- * addresses. The second half holds the bytes. Host code that accesses a device address therefore causes a segmentation
- * fault. A space owns its mapping and its table of live ranges. Thread rule: the functions take no lock. The caller
- * holds the driver's lock, which guards all data. */
+ * addresses. Host code that accesses a device address causes a segmentation fault. The second half holds the bytes. A
+ * space owns its mapping and its table of live ranges. Thread rule: the functions take no lock. The caller holds the
+ * driver's lock, which guards all data. */
 #ifndef TDICT_SIM_MEMORY_H
 #define TDICT_SIM_MEMORY_H
 
@@ -72,7 +72,7 @@ struct tdict_cu_pool {
   uint32_t allowed_peers; /* bit n: copies on device n may access this pool's memory */
   bool destroyed;         /* true: the struct is freed together with the pool's last allocation */
   uint64_t reuse[3];      /* values of the three REUSE attributes, which have no effect */
-  uint64_t threshold;     /* maximum number of freed bytes that the pool keeps reserved */
+  uint64_t threshold;     /* while `reserved` exceeds this number of bytes, freed bytes go back to the space */
   size_t reserved, used;  /* bytes */
 };
 enum { TDICT_SIM_POOL_MAGIC = 0x736d706c };

@@ -118,7 +118,8 @@ struct tdict_cu_context {
   tdict_sim_driver *driver;
   int32_t ordinal;
   int64_t context_refs;
-  tdict_cu fault; /* sticky: the first error of queued work. Every later call returns this error */
+  /* Sticky: the first error of queued work. Later calls that use streams or allocate memory return this error. */
+  tdict_cu fault;
   tdict_sim_space space;
   tdict_sim_stream legacy, per_thread;
   tdict_sim_stream *streams; /* all streams of the device, including legacy and per_thread */
@@ -135,7 +136,7 @@ struct tdict_sim_driver {
   tdict_forkmark *mark;     /* retained; constant. Stored here because tdict_sim_launch() has no context parameter */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */
   pthread_mutex_t lock;     /* guards all later fields and everything that these fields point to */
-  pthread_cond_t changed;   /* signalled when an operation is done, or when a count or flag below changes */
+  pthread_cond_t changed;   /* signalled when an operation is done, and when a step or a hold ends */
   int64_t num_waiting;      /* number of threads that wait for `changed` */
   bool held, stepping, closing;
   uint64_t hold_number; /* number of holds so far */
@@ -168,9 +169,9 @@ tdict_sim_op *tdict_sim_op_new(tdict_sim_op_kind kind);
 tdict_sim_op *tdict_sim_op_retain(tdict_sim_op *op);
 void tdict_sim_op_release(tdict_sim_op *op); /* NULL is allowed */
 
-/* Queues an operation on a stream. First queues the waits for the legacy stream that CUDA's rules require. The caller
- * keeps its reference. Returns OUT_OF_MEMORY if the operation is not queued. Some waits may then be queued, which is
- * harmless. */
+/* Queues an operation on a stream. First queues the waits between the legacy stream and blocking streams that CUDA's
+ * rules require. The caller keeps its reference. Returns OUT_OF_MEMORY if the operation is not queued. Some waits may
+ * then be queued, which is harmless. */
 tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op);
 /* Waits until the operation is done. */
 void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op);

@@ -1,5 +1,5 @@
-/* Moves the items of a lazy stack to a device in one transfer. A temporary tree holds the items as children while the
- * transfer starts. Thread rule: as in tdict/lazy_stack.h. */
+/* Moves the items of a lazy stack to a device in one transfer. During the call, a temporary tree holds the items as
+ * children. Thread rule: as in tdict/lazy_stack.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ tdict_status tdict_lazy_stack_to_device(tdict_context *context, const tdict_lazy
   return status;
 }
 
-/* Finds the child of key number `i` of a tree. The key must be the number `i` as decimal text. */
+/* Finds the child at key number `i` of a tree. The key must be the number `i` as decimal text. */
 static tdict_status get_child(const char *what, const tdict_tree *tree, size_t i, tdict_tree **out, tdict_error *err) {
   char key[KEY_BYTES];
   tdict_entry entry;

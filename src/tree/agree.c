@@ -114,7 +114,8 @@ static tdict_status check_fits_any_batch_size(const tdict_demand *demand, const 
 
 /* Checks one node against the demand. For `in_place`, see tdict_agree_below(). */
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
-  /* If no leaf of the tree has batch dimensions, the batch size can be changed, so such a tree passes. */
+  /* If the tree holds neither a tensor nor an object with batch dimensions, its batch size can be changed, so the tree
+   * passes. */
   if (!batch_sizes_agree(demand, node->batch_ndim, node->batch_size)) {
     tdict_status status = check_fits_any_batch_size(demand, node, err);
     if (status != TDICT_OK) return status;
@@ -150,8 +151,8 @@ bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node) {
 }
 
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
-  /* If the leading dimensions differ, the tree holds no tensor, so the additional dimensions of the tree are
-   * dropped. */
+  /* If the leading dimensions differ, the tree holds no leaf with batch dimensions, so the additional dimensions of the
+   * tree are dropped. */
   if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
     node->batch_ndim = demand->batch_ndim;
   for (int i = 0; i < demand->batch_ndim; i++) node->batch_size[i] = demand->batch_size[i];

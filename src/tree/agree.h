@@ -48,11 +48,11 @@ tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *
 tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const char *path, tdict_error *err);
 /* Returns TDICT_ESHAPE for an object that does not fit the batch size of `td`. The message has the sizes of both. */
 tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);
-/* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in tdict_agree_leaf(). A
- * tree passes if the dimensions that both batch sizes have are equal. A tree also passes if the tree holds neither a
- * tensor nor an object with batch dimensions. If `in_place` is true, the caller changes the devices of the trees.
- * Otherwise a tree must not have another device. If `in_place` is true and a locked tree does not meet the demand,
- * returns TDICT_ELOCKED. Returns TDICT_ENOMEM if memory is exhausted. */
+/* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in tdict_agree_leaf().
+ * Returns TDICT_ESHAPE if a tree and the demand differ in a dimension that both have, and the tree holds a tensor or an
+ * object with batch dimensions. If `in_place` is false, returns TDICT_EWRONGDEVICE for a tree with another device. If
+ * `in_place` is true, the caller changes the devices of the trees. In this case, returns TDICT_ELOCKED for a locked
+ * tree that does not meet the demand. Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
 /* Returns true if the batch size or device of the node does not meet the demand. */
 bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
@@ -61,8 +61,8 @@ bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
  * tree, because this call cannot fail or undo changes. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
 /* Writes to *out the tree to store for `child`. If `child` meets the demand, sets *out to `child` and adds a reference.
- * Otherwise sets *out to a copy of all nodes of `child`, changed to meet the demand. The copy shares all tensors.
- * Returns the errors of tdict_agree_below(). */
+ * Otherwise sets *out to a copy of all nodes of `child`, changed to meet the demand. The copy shares all tensors and
+ * objects. Returns TDICT_ESHAPE, TDICT_EWRONGDEVICE or TDICT_ENOMEM. */
 tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err);
 /* Returns TDICT_EINVAL if `node` is `child` or is below `child`, else TDICT_OK. Returns TDICT_ENOMEM if memory is
  * exhausted. */

@@ -117,7 +117,7 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
 /* Completes the error of a failed hook and returns the status of the error. A number that is not a tdict_status becomes
  * TDICT_EHOOK. TDICT_OK, which means that the hook returned no object, also becomes TDICT_EHOOK. If the hook filled no
- * error, fills in a message. */
+ * error, or an error with another status, writes an error with the status. */
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* Creates a tree from a schema. Checks all fields first, then makes one storage and one slab of tensors. Then adds the
- * tensors to a new tree, which no other thread has yet. The tree owns the tensors, and the tensors own the storage.
- * Thread rule: thread-safe, since only new trees are written. */
+/* Creates a tree from a schema. First checks the shapes and dtypes of all fields. Then makes one storage and one slab
+ * of tensors, and adds the tensors to a new tree. Adding a tensor checks its path. The tree owns the tensors, and the
+ * tensors own the storage. Thread rule: thread-safe, since only new trees are written. */
 #include <string.h>
 
 #include "base/error.h"

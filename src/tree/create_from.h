@@ -14,7 +14,7 @@ tdict_status tdict_field_check(const char *caller, const char *path, int ndim, c
 tdict_status tdict_create_unset(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
                                 tdict_memory *memory, tdict_tree **out, tdict_error *err);
 /* Checks the dtype and the shape of each field with the batch size [count]. Does not check that the paths are valid and
- * different. Allocates nothing. Returns the errors of tdict_create_from() for these checks. */
+ * different. Allocates nothing. Returns TDICT_EINVAL, TDICT_EDTYPE or TDICT_EOVERFLOW. */
 tdict_status tdict_schema_check(const tdict_schema *schema, int64_t count, tdict_error *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* Implements the cursor, which walks a tree with one frame per level. The first 24 frames are part of the cursor.
- * Frames of deeper levels are on the heap, so usual trees need no allocation. The function that initializes the cursor
- * owns the cursor. Thread rule: see cursor.h. */
+/* Implements the cursor, which walks a tree with one frame per level. The cursor contains 24 frames. A walk of more
+ * levels moves the frames to the heap, so usual trees need no allocation for frames. The function that initializes the
+ * cursor owns the cursor. Thread rule: see cursor.h. */
 #include "tree/cursor.h"
 
 #include <stdlib.h>

@@ -74,7 +74,7 @@ static inline uint64_t tdict_hash_mix(uint64_t hash, uint64_t first, uint64_t la
 /* The next two functions handle long names for the functions below. They take no tdict_name pointer, so that the caller
  * can keep its tdict_name in registers. */
 uint32_t tdict_name_hash_long(const char *text, size_t length);
-/* Reads a key like tdict_name_read(). If the function cannot read the key, the name has length 0. */
+/* Reads a key like tdict_name_read(). If the key has a backslash, the name has length 0. */
 tdict_name tdict_name_read_long(const char *text, const char *end);
 
 /* Sets the words of a name from its text and length. */
@@ -99,7 +99,7 @@ static inline tdict_name tdict_name_of(const char *text, size_t length) {
 }
 
 /* Reads the key at `text` up to a dot or the end of the path. Returns false if the key is empty or has a backslash.
- * tdict_path_next() reads such keys. */
+ * tdict_path_next() handles such keys. */
 static inline bool tdict_name_read(tdict_name *name, const char *text, const char *end) {
   size_t left = (size_t)(end - text), length = left;
   uint64_t first = left >= TDICT_WORD_BYTES ? tdict_word_load(text) : tdict_word_load_part(text, left);

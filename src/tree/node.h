@@ -68,10 +68,11 @@ static inline bool tdict_node_shares_leaves(const tdict_tree *td) {
 /* Returns TDICT_EINVAL if `batch_ndim` and `batch_size` are not a valid batch size. The message begins with `what`. */
 tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err);
 /* Makes a node with the batch size, device and key table of `like`. Its leaves are empty, for the caller to fill in.
- * The node is not locked. Returns TDICT_ENOMEM. */
+ * The node is not locked. Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
 /* Makes a node like tdict_node_create_like() that holds the leaves of `like`, except trees. Sets *trees to true if
- * `like` holds trees, else to false. The slots of trees are empty, for the caller to fill in. Returns TDICT_ENOMEM. */
+ * `like` holds trees, else to false. The slots of trees are empty, for the caller to fill in. Returns TDICT_ENOMEM if
+ * memory is exhausted. */
 tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
 /* Makes a node without keys, with the batch size and device of `like`. The node is not locked. Returns NULL if memory
  * is exhausted. */

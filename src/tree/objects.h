@@ -8,8 +8,8 @@
 #include "tensor/affine.h"
 #include "tree/cursor.h"
 
-/* Determines how an operation handles an object that has the hook for the operation. Other objects are handled as
- * tensors. */
+/* Determines how an operation handles objects. CLONE, INDEX and STACK name a hook: the operation calls this hook, and
+ * flattens objects whose type lacks the hook. INDEX and STACK do not flatten objects of built-in types. */
 typedef enum tdict_object_method {
   TDICT_OBJECT_AS_TENSORS, /* all objects are flattened, except objects of built-in types */
   TDICT_OBJECT_ELEMENTS,   /* all objects with elements are flattened, built-in types by their function `elements` */
@@ -41,7 +41,8 @@ static inline tdict_object_method tdict_pick_method(const tdict_pick *pick) {
 }
 /* Writes to *out the leaf that a pick selects in an object of a built-in type: a tensor or a box, with a new reference.
  * If the object has no batch dimensions, *out is the box itself. If `pick` is NULL and the object has batch dimensions,
- * returns TDICT_ENOTSUP, because no pick describes the operation. Also returns the errors of the type. */
+ * returns TDICT_ENOTSUP, because no pick describes the operation. Also returns TDICT_ENOTSUP if the type lacks a
+ * function for the pick, TDICT_ENOMEM, and the errors of the type. */
 tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *what, tdict_leaf *out,
                             tdict_error *err);
 /* A stack or cat of the objects at one path of several trees. */
@@ -60,8 +61,8 @@ tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_j
                             tdict_error *err);
 /* Checks a write in place from `from`, an object of a built-in type whose elements cannot be written. Returns TDICT_OK
  * if the object `to` can stay unchanged. A write of all elements (`is_whole` is true) needs two equal objects. A write
- * of some elements needs two equal objects without batch dimensions. Otherwise returns TDICT_ENOTSUP, or TDICT_ETYPE if
- * `to` is not an object of the type. */
+ * of some elements needs two equal objects without batch dimensions. Otherwise returns TDICT_ENOTSUP or the error of
+ * the type, or TDICT_ETYPE if `to` is not an object of the type. */
 tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err);
 
 /* Sets an object as tdict_set_object() does. Messages begin with `what`. */
@@ -77,7 +78,8 @@ tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err);
 
-/* Determines how objects are flattened to trees. The tensors must begin with `batch_size`. */
+/* Determines how objects are flattened to trees. The tensors of an object of the program must begin with
+ * `batch_size`. */
 typedef struct tdict_flatten_rule {
   const char *what;
   /* if tensors_first is false, objects that have the hook of this method are not flattened */
@@ -87,11 +89,11 @@ typedef struct tdict_flatten_rule {
   int batch_ndim;
   const int64_t *batch_size;
   const char *above; /* path of the tree, for messages; NULL: none */
-  bool keeps_bare;   /* true: objects whose type has no `flatten` are not flattened; false: they are an error */
+  bool keeps_bare;   /* true: objects without `flatten` stay objects; false: flattening them fails */
 } tdict_flatten_rule;
 /* Flattens an object to a tree that shares the tensors of the object. Returns TDICT_ENOTSUP if the type has no flatten,
  * and TDICT_EHOOK if the flattened tree holds an object. Returns TDICT_ESHAPE if a tensor does not begin with the batch
- * size. Also returns the error of the hook. err->path begins with `path`. */
+ * size. Also returns TDICT_ENOMEM and the error of the hook. err->path begins with `path`. */
 tdict_status tdict_box_flatten(const tdict_flatten_rule *opening, const tdict_box *box, const char *path,
                                tdict_tree **out, tdict_error *err);
 /* Copies the nodes of a tree and flattens its objects. The copy is not locked. Returns the errors of
@@ -101,7 +103,7 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdic
 /* Undoes tdict_objects_flatten(): if `like` has an object at the path of a tree of `made`, replaces this tree by an
  * object made from the tree. The nodes of `made` must not be shared, and must have the slots of `like`. If a flattened
  * tree has lost all its leaves, its slot becomes 0. If a flattened tree has lost only some leaves, returns
- * TDICT_EINVAL. */
+ * TDICT_EINVAL. Also returns TDICT_EHOOK, TDICT_ENOMEM and the errors of the hook. */
 tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
 
 /* Pairs of flattened objects. The elements of one object are written to the other object. A first walk checks the trees
@@ -121,8 +123,8 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_r
 /* Adds the pair of the elements of an object of a built-in type. leaves[0] is the object to write. The pick selects the
  * elements that become `to`. The new elements in leaves[1] become `from`. leaves[1] is an object of the same type with
  * as many elements, or the leaf of one element. The path of the object is rule->above. Returns TDICT_ENOTSUP if the
- * type has no `pair` or `pick` is NULL, and TDICT_ETYPE for objects of two types. Also returns TDICT_ENOMEM and the
- * errors of the type. */
+ * type has no `pair`, if `pick` is NULL, or if the pick selects a part of an element. Returns TDICT_ETYPE for objects
+ * of two types. Also returns TDICT_ENOMEM and the errors of the type. */
 tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *rule,
                                           const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err);
 /* If `last` is true, returns the pair that was added last. Otherwise returns the next pair of the second walk. */

@@ -1,5 +1,5 @@
-/* Reads paths key by key, escapes keys and joins them. A reader owns at most one buffer. Thread rule: thread-safe for
- * different readers and buffers. */
+/* Reads paths key by key, escapes keys and joins them. A reader owns at most one buffer on the heap. Thread rule:
+ * thread-safe for different readers and buffers. */
 #include "tree/path.h"
 
 #include <stdlib.h>

@@ -42,8 +42,9 @@ tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const ch
     place->slot = tdict_keys_find_name(place->node->keys, &place->path.name);
     if (place->path.last) return TDICT_OK;
     tdict_leaf leaf = tdict_place_leaf(place);
-    /* The path continues, but there is no tree at this key. If the path is invalid, return that error first.
-     * Otherwise return the error for a tensor or object at this key. */
+    /* The path continues, but there is no tree at this key. If the rest of the path is invalid, return that error. If a
+     * tensor or object is at this key, return the error for this leaf. Otherwise the key is missing, and `node` is the
+     * deepest node that exists. */
     if (!tdict_leaf_tree(leaf)) {
       status = tdict_path_check_rest(&place->path, err);
       if (status == TDICT_OK && leaf) status = fail_through_leaf(place, leaf, err);

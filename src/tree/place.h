@@ -44,13 +44,13 @@ static inline tdict_leaf tdict_place_leaf(const tdict_place *place) {
 /* Returns TDICT_ELOCKED if the node is locked. */
 tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err);
 /* Sets the leaf at the place and creates the missing nodes on the path. The tree adds a reference to the leaf. *old is
- * the replaced leaf, which the caller owns, or 0 if no leaf was replaced. Returns TDICT_ENOMEM; the tree is then
- * unchanged. */
+ * the replaced leaf, which the caller owns, or 0 if no leaf was replaced. If memory is exhausted, returns TDICT_ENOMEM
+ * and leaves the tree unchanged. */
 tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *old, tdict_error *err);
 /* Sets the leaf like tdict_place_put(), and releases the replaced leaf. The release comes last, because the release can
  * run a callback that reads the tree. */
 tdict_status tdict_place_set(tdict_place *place, tdict_leaf leaf, tdict_error *err);
-/* Sets the tensor of a field at a path that no earlier field of the same table uses. The tree adds a reference to the
+/* Sets the tensor of a field at a path that no earlier field of the schema uses. The tree adds a reference to the
  * tensor. The shape is not checked. Returns TDICT_EEXIST if the path holds a tensor, and TDICT_ETYPE if one path leads
  * through the tensor of another path. Also returns the errors of tdict_place_find() and tdict_place_put(). */
 tdict_status tdict_place_add(tdict_tree *td, const char *path, tdict_tensor *tensor, const char *what,

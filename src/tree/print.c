@@ -1,5 +1,5 @@
-/* Prints a tree in columns, with one line for each of the first 100 keys. Only the function `describe` of the rule
- * reads elements. Borrows the tree and changes nothing. Thread rule: as in tdict/tree.h. */
+/* Prints a tree in columns, with one line for each of the first 100 keys. Only the function `describe` of the rule and
+ * the hooks of objects can read elements. Borrows the tree and changes nothing. Thread rule: as in tdict/tree.h. */
 #include "tree/print.h"
 
 #include <errno.h>

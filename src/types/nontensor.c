@@ -181,8 +181,8 @@ static tdict_status arrange_values(const void *self, const tdict_arrangement *to
   return status;
 }
 
-/* The state of a join. Values are read in C order of the result. The search for the part that holds a value therefore
- * begins at the part of the previous value. */
+/* The state of a join. Values are read in C order of the result, so the next value is usually in the part of the
+ * previous value or in the next part. The search for the part of a value begins at the part of the previous value. */
 typedef struct joiner {
   const tdict_nontensor *const *parts;
   int dim;

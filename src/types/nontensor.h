@@ -12,7 +12,8 @@ extern const tdict_builtin tdict_nontensor_builtin;
 typedef void (*tdict_value_source)(void *user, int64_t k, tdict_value *out);
 /* Makes an object of the values that `read` returns for k = 0, 1, 2 and so on. Reads each value twice. The values must
  * be valid. If successive values have the same text at the same address, the object holds the text once. Returns
- * TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions, TDICT_EOVERFLOW or TDICT_ENOMEM. */
+ * TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions, TDICT_EOVERFLOW if the size overflows, and TDICT_ENOMEM if host
+ * memory is exhausted. */
 tdict_status tdict_nontensor_create(int ndim, const int64_t *shape, tdict_value_source read, void *user,
                                     tdict_nontensor **out, tdict_error *err);
 

@@ -17,10 +17,10 @@ struct tdict_ragged {
 static inline int64_t tdict_ragged_length(const tdict_ragged *r, int64_t row) { return r->at[row + 1] - r->at[row]; }
 
 /* Creates a leaf without tensors. The caller writes `at`, where at[0] is 0 already, and then sets both tensors. Returns
- * TDICT_ENOMEM. */
+ * TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_ragged_new(const char *what, int64_t num_rows, tdict_ragged **out, tdict_error *err);
 /* Creates the tensor of the offsets from `at`, in `memory`. Returns TDICT_EOVERFLOW if `dtype` is int32 and cannot hold
- * the last offset, and the errors of tdict_tensor_empty(). */
+ * the last offset. Also returns the errors of tdict_tensor_empty() and tdict_tensor_clone(). */
 tdict_status tdict_ragged_make_offsets(const tdict_ragged *r, const char *what, tdict_dtype dtype, tdict_memory *memory,
                                        tdict_tensor **out, tdict_error *err);
 /* Creates both tensors of a leaf whose `at` is complete. `values` gets the dtype of `like`. Dimension 0 of `values` has
@@ -40,7 +40,8 @@ tdict_tensor *tdict_ragged_part(tdict_temp *temp, const tdict_tensor *values, in
 /* Reads a tensor of int64 or int32, on any device. `out` has room for all elements of the tensor. Returns the errors of
  * tdict_tensor_clone(). */
 tdict_status tdict_ragged_read_integers(const tdict_tensor *tensor, int64_t *out, tdict_error *err);
-/* Reads the options of the caller. Returns TDICT_EDTYPE for offsets that are neither int64 nor int32. */
+/* Reads the options of the caller. Returns TDICT_EDTYPE for offsets that are neither int64 nor int32, and the errors of
+ * tdict_options_read(). */
 tdict_status tdict_ragged_read_options(const char *what, const tdict_ragged_options *options, tdict_ragged_options *out,
                                        tdict_error *err);
 

@@ -45,8 +45,8 @@ static tdict_status flatten_elements(const void *self, tdict_tree **out, tdict_e
   return make_tree(((const tdict_ragged *)self)->values, NULL, out, err);
 }
 
-/* Returns an error if the shapes, dtypes or devices of the tensors do not fit the rows of `r`. Does not read the
- * offsets, because a transfer might still be writing the offsets. */
+/* Returns an error if the number of values, the shape or dtype of the offsets, or the devices do not fit `r`. Does not
+ * read the offsets, because a transfer might still be writing the offsets. */
 static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor *values, const tdict_tensor *offsets,
                                       tdict_error *err) {
   char found[96], wanted[32];
@@ -63,8 +63,8 @@ static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor 
                     tdict_device_format(offsets->storage->device, wanted, sizeof wanted));
 }
 
-/* Makes a leaf with the tensors of `tree` and the row lengths of `self`. If `tree` has no offsets, uses the tensor of
- * `self`. */
+/* Makes a leaf with the tensors of `tree` and the row lengths of `self`. If `tree` has no offsets, the new leaf shares
+ * the offsets of `self`. */
 static tdict_status unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
   const tdict_ragged *old = self;
   tdict_tensor *values, *offsets = old->offsets;

@@ -44,7 +44,7 @@ tdict_status tdict_arrow_column_open(const tdict_arrow_importer *m, const struct
 /* Opens elements of child `i`. Returns the errors of tdict_arrow_column_open(). */
 tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict_arrow_column *c, int64_t i,
                                       tdict_arrow_range range, tdict_arrow_column *out, tdict_error *err);
-/* Returns buffer `i`, or NULL if the column has no elements. */
+/* Returns buffer `i`, or NULL if the column has no array or the array has no such buffer. */
 const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i);
 /* Finds the nulls of a column. `above` has one byte for each element: 0 if a parent of the element is null, else 1.
  * NULL: no parent is null. *out receives one byte for each element of the column, 0 for a null, and the caller frees
@@ -80,7 +80,7 @@ tdict_status tdict_arrow_import_list(tdict_arrow_importer *m, const tdict_arrow_
 tdict_status tdict_arrow_import_text(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
                                      tdict_tree *tree, const char *key, tdict_error *err);
 
-/* Reads the options of the caller. Returns TDICT_EINVAL for unknown values. */
+/* Reads the options of the caller. Returns TDICT_EINVAL for invalid values, and the errors of tdict_options_read(). */
 tdict_status tdict_arrow_read_options(const char *what, const tdict_arrow_import_options *options,
                                       tdict_arrow_import_options *out, tdict_error *err);
 /* Imports an array. The caller sets what, options, device, flags and memory. Takes over the array on success. If

@@ -25,8 +25,9 @@ typedef struct tdict_arrow_type {
   int32_t num_buffers;
 } tdict_arrow_type;
 
-/* Reads the type of a schema. Returns TDICT_ENOTSUP for other types of Arrow; the message then names the type. Returns
- * TDICT_EFORMAT for a string that is no format of Arrow. The message begins with `what`. */
+/* Reads the type of a schema. Returns TDICT_ENOTSUP for a dictionary-encoded array, and for an Arrow type that a tree
+ * cannot hold; the message gives the reason. Returns TDICT_EFORMAT if the format is NULL, or is no format of Arrow. The
+ * message begins with `what`. */
 tdict_status tdict_arrow_type_read(const char *what, const struct ArrowSchema *schema, tdict_arrow_type *out,
                                    tdict_error *err);
 /* Returns the format of a number or bool, or NULL if Arrow has no such type. */

@@ -1,5 +1,4 @@
-/* Declares the structs of DLPack 1.3 under other names, with the same layout. Programs may include DLPack's own header,
- * of any version, next to tdict/dlpack.h. The library therefore does not include that header.
+/* Declares the structs of DLPack 1.3 under other names, with the same layout. The build needs no DLPack header.
  * tests/interop/check_dlpack_header.c compares these declarations with DLPack's header. The owner of a managed tensor
  * calls its deleter once. Thread rule: plain data. */
 #ifndef TDICT_INTEROP_DLPACK_ABI_H

@@ -26,11 +26,11 @@ tdict_status tdict_dlpack_stream_open(tdict_context *context, const tdict_stream
 tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *stream, const tdict_storage *storage,
                                        tdict_error *err);
 
-/* Orders the consumer after the transfers that write the bytes of `count` storages, and after fillers. If `to_write` is
- * true, also orders the consumer after transfers that read the bytes and after recorded uses, except for read-only
- * storages. The stream waits for work on device memory. The host waits for work on host memory, and for all work if
- * there is no stream. If `is_unordered` is true, neither waits for work on device memory. Returns TDICT_ENOMEM or an
- * error of the driver. */
+/* Orders the consumer after the transfers that write the bytes of `count` storages, and after the fillers of the
+ * storages, see tdict_storage_add_filler(). If `to_write` is true, also orders the consumer after transfers that read
+ * the bytes and after recorded uses, except for read-only storages. The stream waits for work on device memory. The
+ * host waits for work on host memory, and for all work if there is no stream. If `is_unordered` is true, neither waits
+ * for work on device memory. Returns TDICT_ENOMEM or an error of the driver. */
 tdict_status tdict_dlpack_order_consumer(const tdict_dlpack_stream *consumer, tdict_storage *const *storages,
                                          size_t count, bool to_write, tdict_error *err);
 /* Records the work that is now queued on the consumer's stream as a use. Storages on the GPU and pinned storages are
