@@ -230,6 +230,8 @@ tdict_status tdict_segment_open(int fd, tdict_segment_kind kind, tdict_segment *
   tdict_status status = check_file(fd, kind, &layout, err);
   if (status == TDICT_OK) status = read_schema(fd, &layout, &read, err);
   if (status == TDICT_OK) status = check_schema(read, &layout, err);
+  if (status == TDICT_EOVERFLOW)
+    status = tdict_fail(err, TDICT_EFORMAT, "%s: the trees of the schema do not fit 63 bits", what);
   if (status == TDICT_OK) status = make_segment(fd, &layout, out, err);
   if (status != TDICT_OK) {
     tdict_tree_schema_release(read);

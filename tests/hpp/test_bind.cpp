@@ -85,12 +85,28 @@ GPU_CASE(hpp_bound_struct_is_an_object) {
 
   tdict::tree moved = context.to_device(tree, td_device());
   CHECK(tdict_device_equal(tdict::get_object<pair>(moved, "pair")->b.device(), td_device()));
+  CHECK(tdict_is_pinned(moved.raw())); /* no tensor is in host memory */
   tdict::tree back = context.to_device(moved, tdict_cpu());
   same_bytes(tdict::get_object<pair>(back, "pair")->b, b);
 
   tdict::tree row = tree.index(TDICT_INDEX(TDICT_AT(3)));
   assert_memory_equal(tdict_tensor_const_data(tdict::get_object<pair>(row, "pair")->b.raw()), b.data<int64_t>() + 3,
                       sizeof(int64_t));
+}
+
+/* A struct whose second tensor is missing. */
+GPU_CASE(hpp_bound_struct_may_be_incomplete) {
+  tdict::context context(td_context(NULL));
+  pair p = tdict::make<pair>({ROWS});
+  tdict::tree tree = tdict::tree::create({ROWS});
+  const size_t bytes = p.a.bytes();
+  p.b = tdict::tensor();
+  tdict::set_object(tree, "pair", std::move(p));
+  assert_int_equal(tree.bytes(), bytes);
+  CHECK(!tdict_is_pinned(tree.raw()));
+  tdict::tree pinned = context.pin_memory(tree);
+  const pair *q = tdict::get_object<pair>(pinned, "pair");
+  CHECK(q->a.is_pinned() && !q->b && tdict_is_pinned(pinned.raw()));
 }
 
 CASE(hpp_bound_objects_refuse) {

@@ -128,6 +128,7 @@ template <class S> struct hooks {
     tdict_status status = TDICT_OK;
     for (const member<S> &m : binding<S>::members()) {
       tdict_tensor *pinned = nullptr;
+      if (!(of(self)->*m.field)) continue; /* the member stays empty */
       status = tdict_hook_pin(hook, (of(self)->*m.field).raw(), &pinned, &failure);
       if (status != TDICT_OK) break;
       (made->*m.field).reset(pinned);
@@ -135,8 +136,10 @@ template <class S> struct hooks {
     return put(made, status, failure, out, err);
   }
   static bool is_pinned(const void *self) {
-    for (const member<S> &m : binding<S>::members())
-      if (!(of(self)->*m.field).is_pinned()) return false;
+    for (const member<S> &m : binding<S>::members()) {
+      const tensor &t = of(self)->*m.field;
+      if (t && t.device().type == TDICT_DEVICE_CPU && !t.is_pinned()) return false;
+    }
     return true;
   }
   static tdict_status flatten(const void *self, tdict_tree **out, tdict_error *err) {
@@ -164,7 +167,8 @@ template <class S> struct hooks {
   }
   static std::size_t bytes(const void *self) {
     std::size_t total = 0;
-    for (const member<S> &m : binding<S>::members()) total += (of(self)->*m.field).bytes();
+    for (const member<S> &m : binding<S>::members())
+      if (of(self)->*m.field) total += (of(self)->*m.field).bytes();
     return total;
   }
   static tdict_type make() noexcept {
