@@ -52,13 +52,15 @@ static void write_again(const tdict_tree *tree, tdict_file_format format) {
   tdict_difference difference;
   tdict_save_options o = tdict_save_options_default();
   tdict_compare_options c = tdict_compare_options_default();
+  tdict_open_options opened = tdict_open_options_default();
+  opened.check_crc = true;
   o.format = (int32_t)format;
   c.nan_equal = true;
   tdict_status status = tdict_save(NULL, saved, tree, &o, &error);
   demand(status == TDICT_OK || status == TDICT_ENOTSUP || status == TDICT_EEXIST, error.message);
   if (status != TDICT_OK) return;
   written++;
-  demand(tdict_open(saved, NULL, &back, &error) == TDICT_OK, error.message);
+  demand(tdict_open(saved, &opened, &back, &error) == TDICT_OK, error.message);
   if (format == TDICT_FORMAT_NPY) { /* the file has no name of the array */
     demand(tdict_bytes(back) == tdict_bytes(tree), "another number of bytes");
   } else {
@@ -68,11 +70,12 @@ static void write_again(const tdict_tree *tree, tdict_file_format format) {
   tdict_release(back);
 }
 
-/* Opens the input, with nested or with flat names. */
-static tdict_status open_input(bool flat, tdict_tree **out) {
+/* Opens the input, with nested or with flat names, and with or without a check of the checksums. */
+static tdict_status open_input(bool flat, bool check_crc, tdict_tree **out) {
   tdict_error error = {0};
   tdict_open_options o = tdict_open_options_default();
   o.flat = flat;
+  o.check_crc = check_crc;
   tdict_status status = tdict_open(input, &o, out, &error);
   if (status == TDICT_OK) return status;
   demand(!*out && error.message[0], "no message");
@@ -82,11 +85,13 @@ static tdict_status open_input(bool flat, tdict_tree **out) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
-  tdict_tree *tree = NULL, *flat = NULL;
+  tdict_tree *tree = NULL, *flat = NULL, *checked = NULL;
   if (!folder[0]) begin();
   put_input(bytes, count);
-  const bool is_flat = open_input(true, &flat) == TDICT_OK;
-  if (open_input(false, &tree) == TDICT_OK) {
+  const bool is_flat = open_input(true, false, &flat) == TDICT_OK;
+  const bool is_checked = open_input(true, true, &checked) == TDICT_OK;
+  demand(is_flat || !is_checked, "the check accepts more");
+  if (open_input(false, false, &tree) == TDICT_OK) {
     accepted++;
     demand(is_flat && tdict_num_leaves(tree) == tdict_num_leaves(flat), "flat names give other leaves");
     write_again(tree, TDICT_FORMAT_NPZ);
@@ -96,5 +101,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   }
   tdict_release(tree);
   tdict_release(flat);
+  tdict_release(checked);
   return 0;
 }
