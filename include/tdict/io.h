@@ -67,9 +67,9 @@ typedef struct tdict_open_options {
   /** true: shards that are symbolic links are opened, for example in the cache of huggingface_hub. Such links can lead
    *  out of the folder. false (default): links are refused. The given path itself may always be a link. */
   bool follows_links;
-  /** true: reads all bytes of a .npz or .tdz file, and compares the checksum (CRC-32) of each entry. The call then takes
-   *  as long as reading the whole file, also if `keys` selects a part. Other formats have no checksums and ignore the
-   *  option. false (default): checksums are not compared. */
+  /** true: reads all bytes of a .npz or .tdz file, and compares the checksum (CRC-32) of each entry. The whole file is
+   *  read, also if `keys` selects a part. Other formats have no checksums and ignore the option. false (default):
+   *  checksums are not compared. */
   bool check_crc;
 } tdict_open_options;
 static inline tdict_open_options tdict_open_options_default(void) {
