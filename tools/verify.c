@@ -1,4 +1,5 @@
-/* tdict verify: opens files, which checks every rule of the format, and reads all elements. Thread rule: one thread. */
+/* tdict verify: opens files, which checks every rule of the format and the checksums of archives, and reads all
+ * elements. Thread rule: one thread. */
 #include <inttypes.h>
 #include <unistd.h>
 
@@ -47,16 +48,18 @@ static int verify(const char *path, const tdict_tree *tree, const leaf_list *lis
 }
 
 static int run(int argc, char **argv) {
-  static const struct argp argp = {NULL,
-                                   tool_parse_nothing,
-                                   "PATH",
-                                   "Checks the file or folder PATH: opens the files, checks every rule of the format, "
-                                   "reads all elements, and prints the numbers of tensors, values and bytes.\v"
-                                   "Exit status: 0 no errors, 1 a file is bad or cannot be read, 2 wrong usage.",
-                                   tool_input_child,
-                                   NULL,
-                                   NULL};
+  static const struct argp argp = {
+      NULL,
+      tool_parse_nothing,
+      "PATH",
+      "Checks the file or folder PATH: opens the files, checks every rule of the format "
+      "and the checksums of .npz and .tdz files, reads all elements, and prints the numbers of tensors, values and bytes.\v"
+      "Exit status: 0 no errors, 1 a file is bad or cannot be read, 2 wrong usage.",
+      tool_input_child,
+      NULL,
+      NULL};
   tool_input input = {tdict_open_options_default(), {"PATH"}, {NULL}};
+  input.open.check_crc = true;
   argp_parse(&argp, argc, argv, 0, NULL, &input);
   const char *path = input.arguments[0];
   tdict_tree *tree = tool_open(path, &input.open);

@@ -22,7 +22,8 @@
  * file of .npy files. The name of an entry without ".npy" is the name of a tensor, and a dot in the name separates two
  * keys. Arrays that are big-endian or in Fortran order are converted. Records, texts, dates, objects of Python and
  * compressed entries are refused by name. The formats have no batch sizes. They hold all dtypes of tdict except bf16,
- * 8-bit floats and dtypes with several lanes. The checksums of a .npz file are written, but not checked.
+ * 8-bit floats and dtypes with several lanes. The checksums of a .npz file are written. They are compared only if the
+ * option `check_crc` is set.
  *
  * TensorDict. TensorDict 0.15 has three formats of its own: a directory with one file for each tensor (MEMMAP), an
  * archive of such a directory (TDZ), and a consolidated file. All three hold the dtypes of tdict, batch sizes, nested
@@ -66,6 +67,10 @@ typedef struct tdict_open_options {
   /** true: shards that are symbolic links are opened, for example in the cache of huggingface_hub. Such links can lead
    *  out of the folder. false (default): links are refused. The given path itself may always be a link. */
   bool follows_links;
+  /** true: reads all bytes of a .npz or .tdz file, and compares the checksum (CRC-32) of each entry. The whole file is
+   *  read, also if `keys` selects a part. Other formats have no checksums and ignore the option. false (default):
+   *  checksums are not compared. */
+  bool check_crc;
 } tdict_open_options;
 static inline tdict_open_options tdict_open_options_default(void) {
   tdict_open_options o;
@@ -92,7 +97,8 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EIO a file cannot be opened, read or mapped, and err->native is the errno; #TDICT_EFORMAT
- *          a file is no regular file, or breaks a rule of its format; #TDICT_ENOTSUP a pickle, a
+ *          a file is no regular file, or breaks a rule of its format, or has a wrong checksum (option
+ *          `check_crc`); #TDICT_ENOTSUP a pickle, a
  *          compressed entry, a dtype or a version of a format that this library does not know, or a header of more than
  *          100,000,000 bytes;
  *          #TDICT_ENOTFOUND a selected key is not in the file; #TDICT_EEXIST two entries get the same path;
@@ -100,7 +106,7 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *          tree; #TDICT_EINVAL a NULL pointer, an invalid prefix or a wrong option; #TDICT_ENOMEM. In errors of a file,
  *          err->path is the file. The message has the position of the wrong byte, or the key of the wrong entry.
  *  @note Cost: O(bytes of the headers), and O(entries * selected keys). Headers are checked completely. Elements are
- *        not read. The result can be the source of a dataset (tdict/dataset.h). */
+ *        not read, except with `check_crc`. The result can be the source of a dataset (tdict/dataset.h). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_open(const char *path, const tdict_open_options *options, tdict_tree **out,
                                                   tdict_error *err);
 

@@ -37,8 +37,8 @@ static tdict_status check_name(const tdict_contents *c, const tdict_item *item, 
   const char *file = c->files[item->span.file].path;
   if (is_bad || !item->path[0])
     return tdict_fail_file(err, TDICT_EFORMAT, file,
-                           "%s: the name '%.80s' has an empty key; the option `flat` accepts each name but ''", c->what,
-                           item->path);
+                           "%s: the name '%.80s' has an empty key; the option `flat` accepts all names except ''",
+                           c->what, item->path);
   if (depth <= TDICT_IO_MAX_DEPTH) return TDICT_OK;
   return tdict_fail_file(err, TDICT_EFORMAT, file,
                          "%s: the name '%.60s' has %zu keys, wanted at most %d; the option `flat` accepts the name",
@@ -145,6 +145,10 @@ static tdict_status rename_items(tdict_contents *c, const tdict_open_options *o,
                !has_other_leaf(c, i, strip)) {
       continue; /* all leaves of a tree above the prefix move to the root */
     }
+    if (o->flat && !is_root && !item.path[0] && !(o->add_prefix && o->add_prefix[0]))
+      return tdict_fail_file(err, TDICT_EFORMAT, c->files[item.span.file].path,
+                             "%s: the name '%.80s' gives an empty key; the option `add_prefix` accepts the name",
+                             c->what, c->items[i].path);
     if (!is_root) status = join(c, o, item.path, &item.path, err);
     c->items[kept++] = item;
   }

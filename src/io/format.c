@@ -75,6 +75,8 @@ static tdict_status read_zip(tdict_contents *c, const tdict_open_options *o, boo
   tdict_zip zip;
   if (is_torch_file(c)) return fail_pickle(c, "a zip file of torch.save, which has a pickle", err);
   tdict_status status = tdict_zip_read(c, 0, &zip, err);
+  /* A damaged header should be reported as a wrong checksum, so the check comes first. */
+  if (status == TDICT_OK && o->check_crc) status = tdict_zip_check(c, &zip, err);
   if (status != TDICT_OK) return status;
   *has_paths = tdict_archive_is(&zip);
   return *has_paths ? tdict_archive_read(c, &zip, o, err) : tdict_npz_read(c, &zip, err);

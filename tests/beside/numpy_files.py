@@ -18,7 +18,6 @@ except ImportError as missing:
 
 TYPES = "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split()
 SHAPES = [(), (0,), (3,), (2, 0, 4), (2, 3), (1, 1, 5), (7, 2, 3)]
-FORMAT_NPY, FORMAT_NPZ = 5, 6
 
 
 class Error(ctypes.Structure):
@@ -26,14 +25,13 @@ class Error(ctypes.Structure):
 
 
 class SaveOptions(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("max_shard_bytes", ctypes.c_uint64), ("without_structure", ctypes.c_bool),
-                ("format", ctypes.c_int32)]
+    _fields_ = [("struct_size", ctypes.c_size_t), ("max_shard_bytes", ctypes.c_uint64), ("without_structure", ctypes.c_bool)]
 
 
 class OpenOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("keys", ctypes.c_void_p), ("num_keys", ctypes.c_size_t),
                 ("strip_prefix", ctypes.c_char_p), ("add_prefix", ctypes.c_char_p), ("flat", ctypes.c_bool),
-                ("follows_links", ctypes.c_bool)]
+                ("follows_links", ctypes.c_bool), ("check_crc", ctypes.c_bool)]
 
 
 class Tdict:
@@ -45,11 +43,11 @@ class Tdict:
         if getattr(self.c, name)(*arguments, ctypes.byref(self.error)) != 0:
             raise RuntimeError(f"{self.error.path.decode()}: {self.error.message.decode()}")
 
-    def rewrite(self, source, target, form=0, flat=False):
-        """Opens a file and saves the tree to another file."""
+    def rewrite(self, source, target, flat=False, plain=False, shard_bytes=0):
+        """Opens a file and saves the tree to another file. `plain` leaves out TensorDict's entry."""
         tree = ctypes.c_void_p()
-        opened = OpenOptions(struct_size=ctypes.sizeof(OpenOptions), flat=flat)
-        given = SaveOptions(struct_size=ctypes.sizeof(SaveOptions), format=form)
+        opened = OpenOptions(struct_size=ctypes.sizeof(OpenOptions), flat=flat, check_crc=True)
+        given = SaveOptions(struct_size=ctypes.sizeof(SaveOptions), max_shard_bytes=shard_bytes, without_structure=plain)
         self.call("tdict_open", source.encode(), ctypes.byref(opened), ctypes.byref(tree))
         try:
             self.call("tdict_save", None, target.encode(), tree, ctypes.byref(given))

@@ -119,6 +119,7 @@ static void use_io(void) {
   TRUE(save.max_shard_bytes == 0 && !save.without_structure);
   OK(tdict_save(NULL, path, tree, &save, &last_error));
   TRUE(!open_options.keys && !open_options.num_keys && !open_options.flat && !open_options.follows_links);
+  TRUE(!open_options.check_crc);
   open_options.strip_prefix = "a";
   open_options.add_prefix = "c";
   OK(tdict_open(path, &open_options, &back, &last_error));

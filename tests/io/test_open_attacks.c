@@ -179,6 +179,31 @@ CASE(open_refuses_deep_nesting) {
   folder_remove(&f);
 }
 
+/* Flat names accept dots anywhere, but a key is never empty. */
+CASE(open_refuses_empty_flat_names) {
+  folder f = folder_create();
+  static const char entry[] = "{\"%s\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}";
+  static const char *const names[] = {"", "m."};
+  tdict_open_options o = tdict_open_options_default();
+  o.flat = true;
+  o.strip_prefix = "m";
+  for (int i = 0; i < 2; i++) {
+    char header[128];
+    tdict_tree *tree = NULL;
+    snprintf(header, sizeof header, entry, names[i]);
+    write_safetensors(in(&f, "x"), header, strlen(header), 0);
+    td_fails(TDICT_EFORMAT, "gives an empty key", tdict_open(in(&f, "x"), &o, &tree, err));
+    assert_null(tree);
+    assert_string_equal(td_last_error.path, in(&f, "x"));
+    o.add_prefix = "p";
+    td_ok(tdict_open(in(&f, "x"), &o, &tree, err));
+    assert_string_equal(tdict_key_at(tree, 0), "p.");
+    tdict_release(tree);
+    o.add_prefix = NULL;
+  }
+  folder_remove(&f);
+}
+
 CASE(open_refuses_other_files) {
   folder f = folder_create();
   tdict_tree *tree = NULL;

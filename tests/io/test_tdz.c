@@ -1,4 +1,4 @@
-/* Tests TensorDict's archive .tdz: the golden archive, random trees, alignment, attacks. */
+/* Tests TensorDict's archive .tdz: the golden archive, random trees, alignment, attacks, and checksums of zip files. */
 #include "archive.h"
 #include "directory.h"
 #include "random_tree.h"
@@ -143,4 +143,110 @@ CASE(tdz_refuses_broken_archives) {
   write_bytes(in(&f, "x"), "\x80\x04\x95\x01\x00\x00\x00\x00\x00\x00\x00N.", 13);
   refuse(in(&f, "x"), TDICT_ENOTSUP, "the file is a pickle; this library does not read pickles");
   folder_remove(&f);
+}
+
+/* Opens and loads a file with and without the checksums. `entry` is the name of the damaged entry; NULL: no entry. */
+static void check_file(tdict_context *c, const char *path, tdict_open_options o, const char *entry) {
+  tdict_tree *tree = NULL;
+  tdict_load_options load = tdict_load_options_default();
+  char text[128] = "";
+  load.open = &o;
+  o.check_crc = false;
+  td_ok(tdict_open(path, &o, &tree, err));
+  tdict_release(tree);
+  tree = NULL;
+  o.check_crc = true;
+  if (entry) {
+    snprintf(text, sizeof text, "entry '%s': the checksum of the bytes is ", entry);
+    td_fails(TDICT_EFORMAT, text, tdict_open(path, &o, &tree, err));
+    assert_string_equal(td_last_error.path, path);
+    td_fails(TDICT_EFORMAT, text, tdict_load(c, path, tdict_cpu(), &load, &tree, err));
+    assert_null(tree);
+    return;
+  }
+  td_ok(tdict_open(path, &o, &tree, err));
+  tdict_release(tree);
+  td_ok(tdict_load(c, path, tdict_cpu(), &load, &tree, err));
+  tdict_release(tree);
+}
+
+CASE(zip_checksums_are_compared_on_demand) {
+  folder f = folder_create();
+  tdict_context *c = td_context(NULL);
+  tdict_open_options o = tdict_open_options_default();
+  static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");
+  static const char literal[] = "{'descr': '|u1', 'fortran_order': False, 'shape': (9,)}\n";
+  static const char *const keys[] = {"a"};
+  unsigned char array[128];
+  const size_t array_bytes = make_npy(array, literal, "123456789", 9);
+  image td = {.count = 0}, np = {.count = 0};
+  put_entry(&td, "meta.json", meta, sizeof meta - 1);
+  put_entry(&td, "x.memmap", "12345678", 8);
+  put_entry(&td, "other/", "", 0);
+  put_directory(&td);
+  put_entry(&np, "a.npy", array, array_bytes);
+  put_entry(&np, "n/b.npy", array, array_bytes);
+  put_directory(&np);
+  for (size_t i = 0; i < 8; i++) {
+    image m = td;
+    write_bytes(in(&f, "x"), m.bytes, m.count);
+    check_file(c, in(&f, "x"), o, NULL);
+    m.bytes[m.data[1] + i] ^= (unsigned char)(1 << i);
+    write_bytes(in(&f, "x"), m.bytes, m.count);
+    check_file(c, in(&f, "x"), o, "x.memmap");
+    m = np;
+    write_bytes(in(&f, "x"), m.bytes, m.count);
+    check_file(c, in(&f, "x"), o, NULL);
+    m.bytes[m.data[1] + array_bytes - 1 - i] ^= (unsigned char)(1 << i);
+    write_bytes(in(&f, "x"), m.bytes, m.count);
+    check_file(c, in(&f, "x"), o, "n/b.npy");
+    o.keys = keys; /* entries that are not selected are checked, too */
+    o.num_keys = 1;
+    check_file(c, in(&f, "x"), o, "n/b.npy");
+    o = tdict_open_options_default();
+  }
+  /* The checksum is wrong, and not the bytes. A compressed entry that is not used is not checked. */
+  image m = td;
+  set(&m, m.central[0] + 16, 1, 4);
+  write_bytes(in(&f, "x"), m.bytes, m.count);
+  check_file(c, in(&f, "x"), o, "meta.json");
+  m = td;
+  set(&m, m.local[2] + 8, 8, 2);
+  set(&m, m.central[2] + 10, 8, 2);
+  set(&m, m.central[2] + 16, 1, 4);
+  write_bytes(in(&f, "x"), m.bytes, m.count);
+  check_file(c, in(&f, "x"), o, NULL);
+  tdict_context_destroy(c);
+  folder_remove(&f);
+}
+
+/* Entries of more than one buffer. The other formats have no checksums. */
+CASE(zip_checksums_cover_large_entries) {
+  enum { FLOATS = 700001 };
+  folder f = folder_create();
+  tdict_context *c = td_context(NULL);
+  dice d = {77};
+  static const char *const names[] = {"x.npz", "x.tdz", "x.safetensors", "x.npy", "x/"};
+  static const char *const entries[] = {"x.npy", "x.memmap", NULL, NULL, NULL};
+  const int64_t shape[] = {FLOATS};
+  tdict_tensor *t = random_tensor(&d, TDICT_F32, 1, shape);
+  tdict_tree *tree = NULL;
+  td_ok(tdict_create(0, NULL, &tree, err));
+  td_ok(tdict_set(tree, "x", t, err));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const char *path = in(&f, names[i]);
+    size_t count;
+    td_ok(tdict_save(NULL, path, tree, NULL, err));
+    check_file(c, path, tdict_open_options_default(), NULL);
+    if (i == 4) continue;
+    unsigned char *bytes = read_bytes(path, &count);
+    bytes[count / 2 + roll(&d, (uint32_t)count / 3)] ^= 4; /* not in a header */
+    write_bytes(path, bytes, count);
+    free(bytes);
+    check_file(c, path, tdict_open_options_default(), entries[i]);
+  }
+  tdict_release(tree);
+  tdict_tensor_release(t);
+  tdict_context_destroy(c);
+  remove_all(f.path);
 }

@@ -292,24 +292,34 @@ tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_
                          contents->what, entry->name, name, entry->method);
 }
 
-tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip_entry *entry, tdict_error *err) {
-  const char *path = contents->files[entry->span.file].path;
-  tdict_crc_tables tables;
+/* Reads all bytes of an entry through a buffer of CHECK_BYTES bytes, and compares the checksum. */
+static tdict_status check_entry(const tdict_contents *contents, const tdict_zip_entry *entry,
+                                const tdict_crc_tables *tables, void *buffer, tdict_error *err) {
   uint32_t crc = 0;
-  void *buffer = malloc(CHECK_BYTES);
-  tdict_status status = TDICT_OK;
-  if (!buffer) return tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for a buffer", contents->what);
-  tdict_crc_init(&tables);
-  for (uint64_t done = 0; done < entry->span.bytes && status == TDICT_OK;) {
+  for (uint64_t done = 0; done < entry->span.bytes;) {
     const uint64_t left = entry->span.bytes - done;
     const tdict_span part = {entry->span.file, entry->span.offset + done, left < CHECK_BYTES ? left : CHECK_BYTES};
-    status = tdict_contents_read(contents, part, buffer, err);
-    if (status == TDICT_OK) crc = tdict_crc_add(&tables, crc, buffer, (size_t)part.bytes);
+    tdict_status status = tdict_contents_read(contents, part, buffer, err);
+    if (status != TDICT_OK) return status;
+    crc = tdict_crc_add(tables, crc, buffer, (size_t)part.bytes);
     done += part.bytes;
   }
+  if (crc == entry->crc) return TDICT_OK;
+  return tdict_fail_file(err, TDICT_EFORMAT, contents->files[entry->span.file].path,
+                         "%s: entry '%.80s': the checksum of the bytes is %08" PRIx32 ", wanted %08" PRIx32,
+                         contents->what, entry->name, crc, entry->crc);
+}
+
+tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip *zip, tdict_error *err) {
+  tdict_crc_tables tables;
+  tdict_status status = TDICT_OK;
+  void *buffer = malloc(CHECK_BYTES);
+  if (!buffer)
+    return tdict_fail_file(err, TDICT_ENOMEM, contents->path, "%s: no host memory for a buffer", contents->what);
+  tdict_crc_init(&tables);
+  for (size_t i = 0; i < zip->count && status == TDICT_OK; i++)
+    if (zip->entries[i].method == TDICT_ZIP_STORED)
+      status = check_entry(contents, &zip->entries[i], &tables, buffer, err);
   free(buffer);
-  if (status != TDICT_OK || crc == entry->crc) return status;
-  return tdict_fail_file(err, TDICT_EFORMAT, path,
-                         "%s: entry '%.80s': the checksum is %08" PRIx32 ", wanted %08" PRIx32, contents->what,
-                         entry->name, crc, entry->crc);
+  return status;
 }

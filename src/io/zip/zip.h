@@ -32,8 +32,9 @@ bool tdict_zip_is_zip(const tdict_contents *contents, size_t file);
 tdict_status tdict_zip_read(tdict_contents *contents, size_t file, tdict_zip *out, tdict_error *err);
 /* Returns TDICT_ENOTSUP with the name of the method if an entry is compressed. */
 tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_zip_entry *entry, tdict_error *err);
-/* Reads all bytes of a stored entry. Returns TDICT_EFORMAT if their checksum is wrong, TDICT_EIO and TDICT_ENOMEM. */
-tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip_entry *entry, tdict_error *err);
+/* Reads all bytes of all stored entries. Skips compressed entries, because the checksum is that of other bytes. Returns
+ * TDICT_EFORMAT with the name of the entry if a checksum is wrong, TDICT_EIO and TDICT_ENOMEM. */
+tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
 
 /* An archive that is written. The entries follow each other: tdict_zip_begin(), then exactly `bytes` bytes are appended
  * to the output, then the next entry. */
