@@ -19,7 +19,7 @@ static void use_saving(const char *path, const tdict_tree *tree) {
   for (int i = 0; i < 3; i++) {
     tdict_saving *saving = NULL;
     tdict_stream stream;
-    save.snapshot = kinds[i];
+    save.snapshot = (int32_t)kinds[i];
     OK(tdict_stream_create(context, tdict_sim(0), &stream, &last_error));
     OK(tdict_save_async(context, path, moved, &save, &saving, &last_error));
     OK(tdict_saving_wait_on_stream(saving, stream, &last_error));
@@ -111,7 +111,7 @@ static void use_io(void) {
                                        TDICT_FORMAT_CONSOLIDATED, TDICT_FORMAT_TDZ,         TDICT_FORMAT_NPY,
                                        TDICT_FORMAT_NPZ};
   tdict_save_options save = tdict_save_options_default();
-  save.format = formats[1];
+  save.format = (int32_t)formats[1];
   tdict_open_options open_options = tdict_open_options_default();
   OK(tdict_create(0, NULL, &tree, &last_error));
   OK(tdict_tensor_from_array(TDICT_F32, 0, NULL, &value, &tensor, &last_error));

@@ -27,7 +27,8 @@ static inline const char *in(const folder *f, const char *name) {
   static char paths[4][PATH_BYTES];
   static int next;
   char *path = paths[next++ % 4];
-  snprintf(path, PATH_BYTES, "%s/%s", f->path, name);
+  const int length = snprintf(path, PATH_BYTES, "%s/%s", f->path, name);
+  assert_true(length > 0 && length < PATH_BYTES);
   return path;
 }
 /* Returns the number of files, and the name of the last one in `name` if this is not NULL. */
