@@ -12,7 +12,7 @@ typedef struct image {
 } image;
 
 static inline void put(image *m, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; i++) m->bytes[m->count++] = (unsigned char)(value >> 8 * i);
+  for (int i = 0; i < bytes; i++) m->bytes[m->count++] = (unsigned char)(i < 8 ? value >> 8 * i : 0);
 }
 static inline void put_bytes(image *m, const void *from, size_t count) {
   memcpy(m->bytes + m->count, from, count);

@@ -127,4 +127,11 @@ static inline int count_open_files(void) {
   return count;
 }
 
+/* Makes random files until the elements of one have at least `bytes` bytes. */
+static inline raw_file *raw_file_create_large(dice *d, const char *path, size_t bytes) {
+  raw_file *f;
+  for (f = raw_file_create(d, path, -1); f->data_bytes < bytes; f = raw_file_create(d, path, -1)) raw_file_free(f);
+  return f;
+}
+
 #endif

@@ -300,9 +300,7 @@ DEVICE_CASE(load_makes_one_progress_call_at_a_time) {
   folder home = folder_create();
   tdict_context *c = small_context();
   dice d = {6};
-  raw_file *f;
-  do f = raw_file_create(&d, in(&home, "x"), -1);
-  while (f->data_bytes < STAGING);
+  raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
   for (int side = 0; side < 2; side++) {
     tdict_transfer_options way = tdict_transfer_options_default();
     tdict_load_options o = tdict_load_options_default();
@@ -325,9 +323,7 @@ DEVICE_CASE(load_stops_if_progress_returns_false) {
   folder home = folder_create();
   tdict_context *c = small_context();
   dice d = {6};
-  raw_file *f;
-  do f = raw_file_create(&d, in(&home, "x"), -1);
-  while (f->data_bytes < STAGING);
+  raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
   const int descriptors = count_open_files();
   for (int i = 0; i < NUM_WAYS; i += 3) {
     tdict_transfer_options way = way_at(i);
@@ -372,9 +368,7 @@ SIM_CASE(load_is_cancelled_while_copies_run) {
   folder home = folder_create();
   tdict_context *c = small_context();
   dice d = {6};
-  raw_file *f;
-  do f = raw_file_create(&d, in(&home, "x"), -1);
-  while (f->data_bytes < 2 * STAGING);
+  raw_file *f = raw_file_create_large(&d, in(&home, "x"), 2 * STAGING);
   const int descriptors = count_open_files();
   for (int steps = 0; steps < 6; steps++) {
     tdict_future *future = NULL;

@@ -55,11 +55,7 @@ static tdict_context *small_context(void) {
   return td_context(&o);
 }
 /* A file that needs several slots of a small ring. */
-static raw_file *large_file(dice *d, const char *path) {
-  raw_file *f;
-  for (f = raw_file_create(d, path, -1); f->data_bytes < 200 << 10; f = raw_file_create(d, path, -1)) raw_file_free(f);
-  return f;
-}
+static raw_file *large_file(dice *d, const char *path) { return raw_file_create_large(d, path, 200 << 10); }
 static bool is_leaf(const raw_file *f, const char *path) {
   for (int i = 0; i < f->count; i++)
     if (strcmp(f->tensors[i].name, path) == 0) return true;
