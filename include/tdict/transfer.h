@@ -278,7 +278,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tre
                                                            tdict_error *err);
 
 /** @brief Waits until the transfer has ended. A program may call tdict_future_wait() several times.
- *  @param[out] out  NULL, or a new reference to the result, written on success only.
+ *  @param[out] out  May be NULL. A new reference to the result, written on success only.
  *  @return #TDICT_OK; the error of the transfer on every call, with the path of the leaf if the error is about one
  *          leaf; #TDICT_ECANCELLED; #TDICT_EDEADLOCK a hook of this transfer waits for the transfer; #TDICT_EFORKED the
  *          process is a fork and the transfer had not ended; #TDICT_EINVAL @p future is NULL. */
@@ -293,7 +293,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *futur
  *  If the staging ring can hold all bytes of the transfer, all copies are queued soon after the start. Otherwise the
  *  last copy is queued only shortly before the transfer ends. If the result is in host memory, tdict_tensor_data() and
  *  tdict_tensor_const_data() of its tensors wait until the bytes are written.
- *  @param[out] out  NULL, or a new reference to the result, written on success only.
+ *  @param[out] out  May be NULL. A new reference to the result, written on success only.
  *  @return Errors of tdict_future_wait(); #TDICT_EWRONGDEVICE the stream belongs to the cpu, to a device that the
  *          context does not have, or to a kind of device (cuda or sim) that the transfer does not use; #TDICT_ECAPTURE
  *          the stream is being captured; #TDICT_EDEVICE. The stream is checked first, even if the transfer has ended.

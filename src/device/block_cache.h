@@ -25,8 +25,8 @@ typedef struct tdict_block_cache {
 
 void tdict_block_cache_init(tdict_block_cache *cache);
 void tdict_block_cache_reset(tdict_block_cache *cache); /* the list must be empty */
-/* Removes the smallest block of `bytes` to 9/8 * `bytes` bytes that has no pending use. The caller owns the block's
- * event. Returns false if no block fits. */
+/* Removes the smallest block without a pending use whose size is from `bytes` to 9/8 * `bytes`. The caller owns the
+ * block's event. Returns false if no block fits. */
 bool tdict_block_cache_take(tdict_block_cache *cache, tdict_driver *driver, size_t bytes, tdict_kept_block *out);
 /* Adds the block. Returns false if the list is full or would then hold more than most_bytes bytes. */
 bool tdict_block_cache_put(tdict_block_cache *cache, const tdict_kept_block *block, size_t most_bytes);

@@ -1,5 +1,6 @@
 /* Makes tensors whose elements are read from files when a transfer copies them. The tensors of one file share one
- * unloaded storage (memory/storage.h), which owns the descriptor of the file. Thread-safe for different contents. */
+ * unloaded storage (memory/storage.h). The storage owns the descriptor of the file. For a file of a directory, the
+ * storage has no descriptor and opens the file for each read. Thread-safe for different contents. */
 #ifndef TDICT_IO_UNLOADED_H
 #define TDICT_IO_UNLOADED_H
 

@@ -1,8 +1,8 @@
 /* Computes random permutations without a table, by a Feistel network over the cells of a rectangle. The rectangle has
- * at least as many cells as the range [0, count), and less than one row more. A result outside the range is permuted
- * again, until the result is inside the range. Because the network permutes the cells, the results are a permutation of
- * the range. This method is called cycle walking (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
- * The functions own no data. Thread rule: thread-safe. */
+ * at least `count` cells. The number of further cells is less than one row. A result outside the range [0, count) is
+ * permuted again, until the result is inside the range. Because the network permutes the cells, the results are a
+ * permutation of the range. This method is called cycle walking (Black and Rogaway, "Ciphers with arbitrary finite
+ * domains", 2002). The functions own no data. Thread rule: thread-safe. */
 #include "loader/shuffle.h"
 
 enum { ROUNDS = 8 };

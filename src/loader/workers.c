@@ -17,7 +17,7 @@ tdict_batch_position tdict_loader_next_position(int64_t num_batches, tdict_batch
 
 /* Returns true if the loader may begin a batch now, a slot is free, and the prefetched batches are below
  * prefetch_bytes. The size of a BUSY batch is unknown, so the size of the last complete batch serves as an estimate.
- * One prefetched batch is always allowed, because a batch larger than the limit could otherwise never begin. */
+ * The size of the new batch does not count, so a batch can begin whenever no batch is prefetched. */
 static bool may_begin_batch(const tdict_loader *l) {
   if (l->is_paused || l->is_planning || l->epoch_ended || l->awaits_epoch || l->failure.status != 0) return false;
   int64_t ahead = l->num_begun - l->num_taken;

@@ -7,8 +7,8 @@
 #include "transfer/job.h"
 
 /* Attaches the transfer's marks to its storages. Launches the transfer at once if it waits for no other transfer.
- * Otherwise the transfer is launched when the last awaited transfer ends. If transfers of other contexts use the
- * storages, waits until they have ended. Call after the plan, the wait events and the workers' tasks are set. After a
+ * Otherwise the transfer is launched when the last awaited transfer ends. If transfers of other contexts conflict
+ * with this transfer, waits until those transfers have ended. Call after the plan, the wait events and the workers' tasks are set. After a
  * failure, no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted, or TDICT_EINVAL if a source's bytes are
  * lost. */
 tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);

@@ -108,8 +108,8 @@ static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
 void tdict_leaf_release(tdict_leaf leaf);
 /* Clears the lock that the node itself has. The tree is then no longer consolidated. */
 void tdict_node_clear_lock(tdict_tree *td);
-/* Removes the lock of `td` from the counts of all nodes below `td`. Call this function after unlocking `td`, or before
- * freeing `td`. If `clear` is true, also clears the `locked` flag of nodes that no other locked node holds. */
+/* Decreases `locks_above` of each child of `td`. If a child is then no longer locked, does the same for the children of
+ * that child, and so on. Call this function after unlocking `td`, or before freeing `td`. If `clear` is true, also clears the `locked` flag of nodes that no other locked node holds. */
 void tdict_node_uncount_lock(tdict_tree *td, bool clear);
 /* Writes the path "above.key" to `buffer`, with the key escaped. A long path is cut in the middle, as in tdict_error.
  * `above` is an escaped path; NULL or "" means no path. `key` may be NULL, and `buffer` may be `above`. */

@@ -42,7 +42,7 @@ static void add_common(tdict_io_text *text, const tdict_zip_new *entry, uint64_t
   add_number(text, strlen(entry->name), 2);
 }
 
-/* The number of bytes of the padding field, 0 if there is none. */
+/* Returns the number of bytes of the padding field, or 0 if no padding is needed. */
 static size_t pad_bytes(uint64_t data, uint32_t alignment) {
   if (!alignment || data % alignment == 0) return 0;
   const size_t rest = (size_t)((data + PAD_BYTES) % alignment);
