@@ -15,8 +15,8 @@
  * number, bool or null returns as a value of that kind. The names of dimensions and the classes of tensorclasses are
  * ignored. A lazy stack of TensorDict returns as one tree.
  *
- * Dtypes. Files can hold all dtypes of tdict except complex128 and dtypes with several lanes. Dtypes of newer files
- * that tdict does not have are refused by name: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4.
+ * Dtypes of safetensors. A file can hold all dtypes of tdict except complex128 and dtypes with several lanes. Dtypes of
+ * newer files that tdict does not have are refused by name: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4.
  *
  * NumPy. A .npy file holds one array. The tree of the file has this array as the tensor `arr_0`. A .npz file is a zip
  * file of .npy files. The name of an entry without ".npy" is the name of a tensor, and a dot in the name separates two
