@@ -4,11 +4,12 @@
 usage: numpy_files.py LIBRARY
 LIBRARY is libtdict.so. Exits with 77 if NumPy is missing."""
 
-import ctypes
 import random
 import sys
 import tempfile
 import zipfile
+
+from tdict_files import Tdict
 
 try:
     import numpy as np
@@ -18,47 +19,6 @@ except ImportError as missing:
 
 TYPES = "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split()
 SHAPES = [(), (0,), (3,), (2, 0, 4), (2, 3), (1, 1, 5), (7, 2, 3)]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int32), ("native", ctypes.c_int32), ("path", ctypes.c_char * 248), ("message", ctypes.c_char * 256)]
-
-
-class SaveOptions(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("max_shard_bytes", ctypes.c_uint64), ("without_structure", ctypes.c_bool)]
-
-
-class OpenOptions(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("keys", ctypes.c_void_p), ("num_keys", ctypes.c_size_t),
-                ("strip_prefix", ctypes.c_char_p), ("add_prefix", ctypes.c_char_p), ("flat", ctypes.c_bool),
-                ("follows_links", ctypes.c_bool), ("check_crc", ctypes.c_bool)]
-
-
-class Tdict:
-    def __init__(self, library):
-        self.c = ctypes.CDLL(library)
-        self.error = Error()
-
-    def call(self, name, *arguments):
-        if getattr(self.c, name)(*arguments, ctypes.byref(self.error)) != 0:
-            raise RuntimeError(f"{self.error.path.decode()}: {self.error.message.decode()}")
-
-    def rewrite(self, source, target, flat=False, plain=False, shard_bytes=0):
-        """Opens a file and saves the tree to another file. `plain` leaves out TensorDict's entry."""
-        tree = ctypes.c_void_p()
-        opened = OpenOptions(struct_size=ctypes.sizeof(OpenOptions), flat=flat, check_crc=True)
-        given = SaveOptions(struct_size=ctypes.sizeof(SaveOptions), max_shard_bytes=shard_bytes, without_structure=plain)
-        self.call("tdict_open", source.encode(), ctypes.byref(opened), ctypes.byref(tree))
-        try:
-            self.call("tdict_save", None, target.encode(), tree, ctypes.byref(given))
-        finally:
-            self.c.tdict_release(tree)
-
-    def refuses(self, source, text):
-        tree = ctypes.c_void_p()
-        status = self.c.tdict_open(source.encode(), None, ctypes.byref(tree), ctypes.byref(self.error))
-        assert status != 0, f"{source} was opened"
-        assert text in self.error.message.decode(), self.error.message.decode()
 
 
 def random_array(kind, shape):

@@ -4,12 +4,13 @@
 usage: safetensors.py LIBRARY
 LIBRARY is libtdict.so. Exits with 77 if a package is missing."""
 
-import ctypes
 import json
 import os
 import random
 import sys
 import tempfile
+
+from tdict_files import Tdict
 
 # The script has the name of the package, so its folder must not be searched for the package.
 sys.path = [folder for folder in sys.path if os.path.abspath(folder or ".") != os.path.dirname(os.path.abspath(__file__))]
@@ -26,34 +27,6 @@ except ImportError as missing:
 DTYPES = {"bool": torch.bool, "u8": torch.uint8, "i8": torch.int8, "i16": torch.int16, "u16": torch.uint16, "f16": torch.float16,
           "bf16": torch.bfloat16, "i32": torch.int32, "u32": torch.uint32, "f32": torch.float32, "c64": torch.complex64,
           "f64": torch.float64, "i64": torch.int64, "u64": torch.uint64, "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2}
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int32), ("native", ctypes.c_int32), ("path", ctypes.c_char * 248), ("message", ctypes.c_char * 256)]
-
-
-class SaveOptions(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("max_shard_bytes", ctypes.c_uint64), ("without_structure", ctypes.c_bool)]
-
-
-class Tdict:
-    def __init__(self, library):
-        self.c = ctypes.CDLL(library)
-        self.error = Error()
-
-    def call(self, name, *arguments):
-        if getattr(self.c, name)(*arguments, ctypes.byref(self.error)) != 0:
-            raise RuntimeError(f"{self.error.path.decode()}: {self.error.message.decode()}")
-
-    def rewrite(self, source, target, **options):
-        """Opens a file and saves the tree to another file."""
-        tree = ctypes.c_void_p()
-        given = SaveOptions(ctypes.sizeof(SaveOptions), **options)
-        self.call("tdict_open", str(source).encode(), None, ctypes.byref(tree))
-        try:
-            self.call("tdict_save", None, str(target).encode(), tree, ctypes.byref(given))
-        finally:
-            self.c.tdict_release(tree)
 
 
 def elements(tensor):

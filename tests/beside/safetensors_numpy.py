@@ -11,7 +11,8 @@ import random
 import sys
 import tempfile
 
-from numpy_files import SHAPES, TYPES, Tdict, np, random_array, same
+from numpy_files import SHAPES, TYPES, np, random_array, same
+from tdict_files import Tdict
 
 # The file safetensors.py beside this script has the name of the package, so the folder must not be searched for it.
 sys.path = [folder for folder in sys.path if os.path.abspath(folder or ".") != os.path.dirname(os.path.abspath(__file__))]
@@ -56,21 +57,21 @@ def check_file(tdict, folder, arrays):
     theirs, ours = f"{folder}/theirs.safetensors", f"{folder}/ours.safetensors"
     save_file(arrays, theirs)
     for flat in (False, True):
-        tdict.rewrite(theirs, ours, flat=flat, plain=True)
+        tdict.rewrite(theirs, ours, flat=flat, without_structure=True)
         same_arrays(ours, arrays)
         assert read(ours) == read(theirs), "other bytes"
         tdict.rewrite(theirs, ours, flat=flat)  # with TensorDict's entry
         same_arrays(ours, arrays)
-    tdict.rewrite(ours, f"{folder}/again.safetensors", plain=True)
+    tdict.rewrite(ours, f"{folder}/again.safetensors", without_structure=True)
     same_arrays(f"{folder}/again.safetensors", arrays)
     save_file(arrays, theirs, {"format": "np", "more": "text"})
-    tdict.rewrite(theirs, ours, plain=True)
+    tdict.rewrite(theirs, ours, without_structure=True)
     same_arrays(ours, arrays)
 
 
 def check_shards(tdict, folder, arrays):
     save_file(arrays, f"{folder}/theirs.safetensors")
-    tdict.rewrite(f"{folder}/theirs.safetensors", f"{folder}/model.safetensors.index.json", flat=True, shard_bytes=200)
+    tdict.rewrite(f"{folder}/theirs.safetensors", f"{folder}/model.safetensors.index.json", flat=True, max_shard_bytes=200)
     with open(f"{folder}/model.safetensors.index.json") as file:
         index = json.load(file)
     assert set(index["weight_map"]) == set(arrays)
@@ -84,7 +85,7 @@ def check_shards(tdict, folder, arrays):
         weights.update({name: f"other-{i + 1:05d}-of-00002.safetensors" for name in part})
     with open(f"{folder}/other.safetensors.index.json", "w") as file:
         json.dump({"metadata": {"total_size": 1}, "weight_map": weights}, file, indent=2)
-    tdict.rewrite(f"{folder}/other.safetensors.index.json", f"{folder}/joined.safetensors", flat=True, plain=True)
+    tdict.rewrite(f"{folder}/other.safetensors.index.json", f"{folder}/joined.safetensors", flat=True, without_structure=True)
     assert read(f"{folder}/joined.safetensors") == read(f"{folder}/theirs.safetensors"), "other bytes"
 
 

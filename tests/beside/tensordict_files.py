@@ -4,7 +4,6 @@
 usage: tensordict_files.py LIBRARY
 LIBRARY is libtdict.so. Exits with 77 if a package is missing."""
 
-import ctypes
 import json
 import os
 import random
@@ -12,6 +11,8 @@ import sys
 import tempfile
 import warnings
 import zipfile
+
+from tdict_files import Tdict
 
 # A script of this folder has the name of the package safetensors, so the folder must not be searched for packages.
 sys.path = [folder for folder in sys.path if os.path.abspath(folder or ".") != os.path.dirname(os.path.abspath(__file__))]
@@ -29,54 +30,6 @@ warnings.filterwarnings("ignore")
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16, torch.float16, torch.bfloat16, torch.int32, torch.uint32,
           torch.float32, torch.complex64, torch.float64, torch.int64, torch.uint64]
 SAFETENSORS, MEMMAP, CONSOLIDATED, TDZ = 1, 2, 3, 4
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int32), ("native", ctypes.c_int32), ("path", ctypes.c_char * 248), ("message", ctypes.c_char * 256)]
-
-
-class SaveOptions(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("max_shard_bytes", ctypes.c_uint64), ("without_structure", ctypes.c_bool),
-                ("format", ctypes.c_int32)]
-
-
-class Tdict:
-    def __init__(self, library):
-        self.c = ctypes.CDLL(library)
-        self.error = Error()
-
-    def call(self, name, *arguments):
-        if getattr(self.c, name)(*arguments, ctypes.byref(self.error)) != 0:
-            raise RuntimeError(f"{self.error.path.decode()}: {self.error.message.decode()}")
-
-    def open(self, source):
-        tree = ctypes.c_void_p()
-        self.call("tdict_open", str(source).encode(), None, ctypes.byref(tree))
-        return tree
-
-    def rewrite(self, source, target, format):
-        """Opens a save and writes the tree in another format."""
-        tree = self.open(source)
-        given = SaveOptions(struct_size=ctypes.sizeof(SaveOptions), format=format)
-        try:
-            self.call("tdict_save", None, str(target).encode(), tree, ctypes.byref(given))
-        finally:
-            self.c.tdict_release(tree)
-
-    def append(self, target, source):
-        tree = self.open(source)
-        try:
-            self.call("tdict_append", None, str(target).encode(), tree, None)
-        finally:
-            self.c.tdict_release(tree)
-
-    def refuses(self, text, path):
-        try:
-            self.c.tdict_release(self.open(path))
-        except RuntimeError as error:
-            assert text in str(error), error
-            return
-        raise AssertionError(f"{path} was accepted")
 
 
 def elements(tensor):
@@ -162,7 +115,7 @@ def check_both_directions(tdict, folder):
                 save(td, f"{part}/theirs.{name}", format)
                 same_tds(load(f"{part}/theirs.{name}", format), td, ordered=False)
                 for target, other in NAMES.items():
-                    tdict.rewrite(f"{part}/theirs.{name}", f"{part}/{format}.{other}", target)
+                    tdict.rewrite(f"{part}/theirs.{name}", f"{part}/{format}.{other}", format=target)
                     same_tds(load(f"{part}/{format}.{other}", target), td, ordered=False)
 
 
@@ -184,17 +137,17 @@ def check_bytes(tdict, folder):
                 if key in ("list", "dict", "real"):
                     level.del_(key)
     td.save(f"{folder}/theirs")
-    tdict.rewrite(f"{folder}/theirs", f"{folder}/ours", MEMMAP)
+    tdict.rewrite(f"{folder}/theirs", f"{folder}/ours", format=MEMMAP)
     ours, theirs = files_of(f"{folder}/ours"), files_of(f"{folder}/theirs")
     theirs = {name: data for name, data in theirs.items() if data}
     assert set(ours) == set(theirs), set(ours) ^ set(theirs)
     for name in ours:
         assert ours[name] == theirs[name], (name, ours[name], theirs[name])
     td.consolidate(filename=f"{folder}/theirs.td")
-    tdict.rewrite(f"{folder}/theirs", f"{folder}/ours.td", CONSOLIDATED)
+    tdict.rewrite(f"{folder}/theirs", f"{folder}/ours.td", format=CONSOLIDATED)
     assert open(f"{folder}/ours.td", "rb").read() == open(f"{folder}/theirs.td", "rb").read()
     td.save(f"{folder}/theirs.tdz")
-    tdict.rewrite(f"{folder}/theirs", f"{folder}/ours.tdz", TDZ)
+    tdict.rewrite(f"{folder}/theirs", f"{folder}/ours.tdz", format=TDZ)
     ours, theirs = zipfile.ZipFile(f"{folder}/ours.tdz"), zipfile.ZipFile(f"{folder}/theirs.tdz")
     assert ours.testzip() is None
     names = [entry.filename for entry in theirs.infolist() if entry.file_size]
@@ -215,7 +168,7 @@ def check_stacks(tdict, folder):
                 whole = TensorDict({"s": stack, "x": random_tensor(torch.bool, stack.batch_size)}, stack.batch_size) if nested else stack
                 part = tempfile.mkdtemp(dir=folder)
                 save(whole, f"{part}/theirs.{name}", format)
-                tdict.rewrite(f"{part}/theirs.{name}", f"{part}/ours.td", CONSOLIDATED)
+                tdict.rewrite(f"{part}/theirs.{name}", f"{part}/ours.td", format=CONSOLIDATED)
                 found = TensorDict.from_consolidated(f"{part}/ours.td")
                 assert list(found.batch_size) == [2][:dim], found.batch_size
                 members = found["s"] if nested else found
@@ -230,7 +183,7 @@ def check_ragged(tdict, folder):
     td = TensorDict({"j": torch.nested.nested_tensor(rows, layout=torch.jagged), "x": torch.arange(3)}, [3])
     td.consolidate(filename=f"{folder}/theirs.td")
     for format, name in NAMES.items():
-        tdict.rewrite(f"{folder}/theirs.td", f"{folder}/{name}", format)
+        tdict.rewrite(f"{folder}/theirs.td", f"{folder}/{name}", format=format)
         found = load(f"{folder}/{name}", format)
         if format == CONSOLIDATED:
             for a, b in zip(found["j"].unbind(), rows):
@@ -238,7 +191,7 @@ def check_ragged(tdict, folder):
         else:
             assert elements(found["j", "values"]) == elements(torch.cat(rows))
             assert found["j", "offsets"].tolist() == [0, 2, 2, 5]
-        tdict.rewrite(f"{folder}/{name}", f"{folder}/again{format}.td", CONSOLIDATED)
+        tdict.rewrite(f"{folder}/{name}", f"{folder}/again{format}.td", format=CONSOLIDATED)
         again = TensorDict.from_consolidated(f"{folder}/again{format}.td")
         for a, b in zip(again["j"].unbind(), rows):
             assert a.shape == b.shape and elements(a) == elements(b)
@@ -250,10 +203,10 @@ def check_unbatched(tdict, folder):
     td["u"] = UnbatchedTensor(random_tensor(torch.float32, [5]))
     tensordict.to_safetensors(td, f"{folder}/u.safetensors")
     for format, name in NAMES.items():
-        tdict.rewrite(f"{folder}/u.safetensors", f"{folder}/u.{name}", format)
+        tdict.rewrite(f"{folder}/u.safetensors", f"{folder}/u.{name}", format=format)
         found = load(f"{folder}/u.{name}", format)
         assert elements(found["u"]) == elements(td.get("u")._base_tensor()), found["u"]
-        tdict.rewrite(f"{folder}/u.{name}", f"{folder}/again.safetensors", SAFETENSORS)
+        tdict.rewrite(f"{folder}/u.{name}", f"{folder}/again.safetensors", format=SAFETENSORS)
         again = tensordict.from_safetensors(f"{folder}/again.safetensors")
         assert isinstance(again.get("u"), UnbatchedTensor) and elements(again.get("u")._base_tensor()) == elements(td.get("u")._base_tensor())
 
@@ -268,7 +221,7 @@ def check_tensorclass(tdict, folder):
     td = TensorDict({"t": Sample(a=torch.ones(3, 2), s="text", batch_size=[3])}, [3])
     for format, name in NAMES.items():
         save(td, f"{folder}/{name}", format)
-        tdict.rewrite(f"{folder}/{name}", f"{folder}/again.{name}", format)
+        tdict.rewrite(f"{folder}/{name}", f"{folder}/again.{name}", format=format)
         found = load(f"{folder}/again.{name}", format)
         assert found["t", "a"].sum() == 6 and found["t", "s"] == "text"
 
@@ -276,7 +229,7 @@ def check_tensorclass(tdict, folder):
 def check_float8(tdict, folder):
     for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         TensorDict({"x": random_tensor(torch.uint8, [5]).view(dtype)}, []).save(f"{folder}/{dtype}")
-        tdict.rewrite(f"{folder}/{dtype}", f"{folder}/{dtype}.again", MEMMAP)
+        tdict.rewrite(f"{folder}/{dtype}", f"{folder}/{dtype}.again", format=MEMMAP)
         assert files_of(f"{folder}/{dtype}") == files_of(f"{folder}/{dtype}.again")
 
 
@@ -284,7 +237,7 @@ def check_complex128(tdict, folder):
     td = TensorDict({"a": random_tensor(torch.int8, [3]), "b": random_tensor(torch.complex128, [3]), "c": torch.ones(3)}, [3])
     td.save(f"{folder}/theirs")
     for format, name in NAMES.items():
-        tdict.rewrite(f"{folder}/theirs", f"{folder}/{name}", format)
+        tdict.rewrite(f"{folder}/theirs", f"{folder}/{name}", format=format)
         same_tds(load(f"{folder}/{name}", format), td)
 
 
@@ -292,19 +245,19 @@ def check_pickles(tdict, folder):
     td = TensorDict({"x": torch.zeros(2)}, [2])
     td.set_non_tensor("o", {1, 2})
     td.save(f"{folder}/set")
-    tdict.refuses("other.pickle, a pickle", f"{folder}/set")
+    tdict.refuses(f"{folder}/set", "other.pickle, a pickle")
     td.save(f"{folder}/set.tdz")
-    tdict.refuses("other.pickle, a pickle", f"{folder}/set.tdz")
+    tdict.refuses(f"{folder}/set.tdz", "other.pickle, a pickle")
     TensorDict({"o": NonTensorStack({1}, {2})}, [2]).save(f"{folder}/stack")
-    tdict.refuses("pickle.pkl, a pickle", f"{folder}/stack")
+    tdict.refuses(f"{folder}/stack", "pickle.pkl, a pickle")
     torch.save({"x": torch.zeros(2)}, f"{folder}/new.pt")
-    tdict.refuses("torch.save", f"{folder}/new.pt")
+    tdict.refuses(f"{folder}/new.pt", "torch.save")
     torch.save({"x": torch.zeros(2)}, f"{folder}/old.pt", _use_new_zipfile_serialization=False)
-    tdict.refuses("the file is a pickle", f"{folder}/old.pt")
+    tdict.refuses(f"{folder}/old.pt", "the file is a pickle")
     td.del_("o")
     td["x"] = torch.zeros(2, 1000)
     td.save(f"{folder}/deflated.tdz", compression="deflate")
-    tdict.refuses("compress", f"{folder}/deflated.tdz")
+    tdict.refuses(f"{folder}/deflated.tdz", "compress")
 
 
 def check_versions(tdict, folder):
@@ -312,14 +265,14 @@ def check_versions(tdict, folder):
     meta = json.load(open(f"{folder}/v/meta.json"))
     meta["_format_version"] = 2
     json.dump(meta, open(f"{folder}/v/meta.json", "w"))
-    tdict.refuses("the format version is 2", f"{folder}/v")
+    tdict.refuses(f"{folder}/v", "the format version is 2")
 
 
 def check_legacy_names(tdict, folder):
     """Directories of old versions do not encode keys."""
     td = TensorDict({"a b": torch.arange(3), "c d": {"e*": torch.ones(3)}}, [3])
     td.memmap(f"{folder}/old", robust_key=False)
-    tdict.rewrite(f"{folder}/old", f"{folder}/new", MEMMAP)
+    tdict.rewrite(f"{folder}/old", f"{folder}/new", format=MEMMAP)
     same_tds(TensorDict.load_memmap(f"{folder}/new"), td)
 
 
