@@ -3,9 +3,9 @@
 #include <sys/resource.h>
 
 #include "directory.h"
-#include "fail_json.h" /* __wrap_json_loadb */
 #include "random_tree.h"
 #include "tdict/lazy_stack.h"
+#include "without_memory.h" /* __wrap_json_loadb */
 
 #define VALUE_TYPE(name) "\"_type\":\"<class 'tensordict.tensorclass." name "'>\""
 
@@ -428,36 +428,7 @@ CASE(memmap_trees_outlive_their_directory) {
 
 CASE(memmap_survives_enomem) {
   folder f = folder_create();
-  dice d = {9};
-  tdict_tree *tree = NULL;
-  const int64_t batch = 3;
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
-  for (d.state = 1; !tree; d.state += 17) {
-    tree = random_tree(&d, 1, &batch, 0);
-    if (tdict_num_leaves(tree) > 4 && tdict_num_objects(tree) > 2) break;
-    tdict_release(tree);
-    tree = NULL;
-  }
-  bool failed = true;
-  for (int64_t n = 0; failed; n++) {
-    tdict_error error;
-    begin_failing(n);
-    tdict_status status = tdict_save(NULL, in(&f, "x"), tree, &o, &error);
-    failed = end_failing();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (failed) assert_int_equal(folder_count(&f, NULL), 0);
-  }
-  failed = true;
-  for (int64_t n = 0; failed; n++) {
-    tdict_error error;
-    tdict_tree *back = NULL;
-    begin_failing(n);
-    tdict_status status = tdict_open(in(&f, "x"), NULL, &back, &error);
-    failed = end_failing();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (back) same_trees(back, tree);
-    tdict_release(back);
-  }
-  tdict_release(tree);
+  save_and_open_without_memory(&f, "x", &o);
   remove_all(f.path);
 }

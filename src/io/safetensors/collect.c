@@ -17,7 +17,6 @@ typedef struct collector {
   tdict_io_text name, path;
   bool without_structure;
   int depth;
-  bool needs_comma; /* false at the start of a JSON object */
 } collector;
 
 static tdict_status collect_level(collector *c, const tdict_tree *tree, tdict_error *err);

@@ -68,7 +68,7 @@ bool tdict_td_is_plain_name(const char *key) {
   return key[0] && !strchr(key, '/') && !strchr(key, '\\') && strcmp(key, ".") != 0 && strcmp(key, "..") != 0;
 }
 
-/* Decodes the UTF-8 character at `*at`, which is valid, and moves `*at` behind it. */
+/* Decodes the character at `*at`, and moves `*at` to the next character. The text must be valid UTF-8. */
 static uint32_t next_character(const unsigned char **at) {
   const unsigned char *c = *at;
   const int more = c[0] < 0x80 ? 0 : c[0] < 0xe0 ? 1 : c[0] < 0xf0 ? 2 : 3;
