@@ -114,11 +114,11 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *          an invalid item, two TDICT_REST or a step of 0; #TDICT_EINVAL also if the result would have more than
  *          TDICT_MAX_BATCH_NDIM batch dimensions, or if a transfer into a mask or a copied tensor has failed;
  *          #TDICT_ESHAPE if the sizes of a mask are not the sizes of the dimensions to which the mask applies;
- *          #TDICT_ESHAPE also if lists have different numbers of positions; #TDICT_ESHAPE also if a child tree of the result would have too many
- *          batch dimensions; #TDICT_ESHAPE also if a tensor of a child tree no longer begins with the batch size of @p
- *          tree (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8; #TDICT_EWRONGDEVICE if a mask is
- *          not in host memory; #TDICT_ENOTSUP if the index has a list or mask and a tensor is on a device;
- *          #TDICT_ENOMEM; the errors of objects, see tdict/object.h. */
+ *          #TDICT_ESHAPE also if lists have different numbers of positions; #TDICT_ESHAPE also if a child tree of
+ *          the result would have too many batch dimensions; #TDICT_ESHAPE also if a tensor of a child tree no
+ *          longer begins with the batch size of @p tree (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool
+ *          nor uint8; #TDICT_EWRONGDEVICE if a mask is not in host memory; #TDICT_ENOTSUP if the index has a list
+ *          or mask and a tensor is on a device; #TDICT_ENOMEM; the errors of objects, see tdict/object.h. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
 /** @brief Reads elements like tdict_index_get(), but writes the elements into the storages of @p dst. Use this function
