@@ -5,8 +5,10 @@ include(CMakePackageConfigHelpers)
 set(tdict_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tdict)
 
 set(tdict_left_out)
-if(NOT TDICT_IO) # the library does not have the functions of this header
-  set(tdict_left_out PATTERN io.h EXCLUDE)
+if(NOT TDICT_IO)
+  foreach(header ${tdict_io_headers})
+    list(APPEND tdict_left_out PATTERN ${header} EXCLUDE)
+  endforeach()
 endif()
 install(DIRECTORY include/tdict DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" ${tdict_left_out})
 install(

@@ -24,6 +24,9 @@ else()
   message(STATUS "Files (tdict/io.h): OFF; -DTDICT_IO=ON builds them")
 endif()
 
+# The headers whose functions the library does not have if TDICT_IO is off.
+set(tdict_io_headers io.h saving.h)
+
 # Programs of the build folder that link the static library also link the static jansson if there is one, so that they can
 # be copied to a machine that has only glibc.
 set(tdict_json_static PkgConfig::JANSSON)
