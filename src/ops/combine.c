@@ -212,8 +212,8 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
   if (status != TDICT_OK) return status;
   const tdict_tree *first = j->items[0];
   const tdict_object_method way = j->is_stack && j->dim == 0 ? TDICT_OBJECT_STACK : TDICT_OBJECT_AS_TENSORS;
-  /* Flatten the objects that no `stack` hook can stack. If the caller passed a memory, flatten every object whose type
-   * has `flatten`. */
+  /* Flatten the program's objects that no `stack` hook can stack. If the caller passed a memory, flatten all objects of
+   * the program whose type has `flatten`. */
   if (j->aligned.has_objects) {
     const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
     status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);

@@ -61,7 +61,7 @@ typedef struct gathering {
 } gathering;
 
 /* Multiplies and wraps around on overflow, because signed overflow is undefined. The unused stride of a dimension of
- * one element may be any number. */
+ * one element can be any number. */
 static int64_t wrapping_multiply(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 /* Computes the byte offsets of `count` positions from position `first` on, in the indexed tensor and in the other
