@@ -184,7 +184,7 @@ static tdict_status stack_as_ragged(const joiner *j, size_t entry, tdict_box **o
   tdict_ragged_options options = tdict_ragged_options_default();
   tdict_ragged *made;
   options.memory = j->memory;
-  tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items is an array of as many pointers */
+  tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items has as many pointers */
   if (!rows) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu tensors", j->what, j->count);
   for (size_t i = 0; i < j->count; i++) rows[i] = tdict_leaf_tensor(j->aligned.leaves[entry * j->count + i]);
   tdict_status status = tdict_ragged_of_rows(j->what, rows, j->count, &options, &made, err);
