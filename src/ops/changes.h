@@ -22,7 +22,7 @@ void tdict_changes_init(tdict_changes *c, const char *what);
 tdict_status tdict_changes_get(tdict_changes *c, tdict_tree *node, enum tdict_changes_from from, tdict_tree **out,
                                tdict_error *err);
 /* Creates a new node that the caller will put into the replacement `under`. The caller owns the reference and may
- * modify the node directly. Returns NULL if out of memory. */
+ * modify the node directly. Returns NULL if memory is exhausted. */
 tdict_tree *tdict_changes_add_node(tdict_changes *c, const tdict_tree *under);
 /* Returns TDICT_EINVAL if `tree`, put into `under`, would contain itself after the changes. Returns TDICT_ENOMEM if
  * memory is exhausted. */

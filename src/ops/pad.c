@@ -159,7 +159,7 @@ static tdict_status stack_builtins(const tdict_map *map, size_t entry, tdict_box
   return tdict_box_join(p->aligned.leaves + entry * p->count, p->count, &how, out, err);
 }
 
-/* Shortens the batch size of every node of a tree of masks to the batch dimensions of the result. A mask may lack the
+/* Shortens the batch size of every node of a tree of masks to the batch dimensions of the result. A mask can lack the
  * other batch dimensions of its node. Returns false if memory is exhausted. */
 static bool set_mask_batch_sizes(const padder *p, tdict_tree *masks) {
   bool is_done = true;

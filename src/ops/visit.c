@@ -55,7 +55,7 @@ static tdict_status list_entry(void *user, const tdict_entry *entry, tdict_error
   size_t at = l->entry++;
   (void)err;
   if (!entry->tensor) return TDICT_OK;
-  /* store only paths of tensors: in a deep tree the paths of the nodes would take much memory */
+  /* Store only paths of tensors: in a deep tree the paths of the nodes would take much memory. */
   size_t length = strlen(entry->path) + 1;
   if (j->leaves) {
     tdict_tensor **tensors = j->tensors + l->leaf * j->count;
@@ -294,7 +294,7 @@ tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, voi
   return run_apply(&j, &o, out, err);
 }
 
-/* Recurses only if the cursor has no memory for another level. */
+/* Recurses only if memory for a deeper cursor is exhausted. */
 int tdict_depth(const tdict_tree *tree) {
   tdict_cursor cursor;
   size_t deepest = 0;

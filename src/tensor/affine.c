@@ -48,7 +48,7 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
     made->shape[a->ndim_out + i] = t->dims[a->ndim_in + i];
     made->strides[a->ndim_out + i] = strides[a->ndim_in + i];
   }
-  /* Move to the first element. A tensor without elements keeps its address. */
+  /* Move to the first element. A view without elements keeps the address of the tensor. */
   made->data = t->data;
   if (has_any) {
     int64_t offset = 0;

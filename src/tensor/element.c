@@ -110,9 +110,9 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
   return status;
 }
 
-/* Fills one box for each dimension. In this dimension, the box has the indices after the end of `part`. In earlier
- * dimensions, the box has only the indices of `part`. In later dimensions, the box has all indices. The boxes do not
- * overlap, and together they cover the rest of the row. */
+/* Fills one region for each dimension. In this dimension, the region has the indices after the end of `part`. In
+ * earlier dimensions, the region has only the indices of `part`. In later dimensions, the region has all indices. The
+ * regions do not overlap, and together they cover the rest of the row. */
 tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
                                tdict_error *err) {
   const size_t item = tdict_dtype_bytes(row->dtype);

@@ -93,7 +93,8 @@ static tdict_status regain_rows(void *user, const tdict_rect *rect, tdict_error 
   return TDICT_OK;
 }
 
-/* If the elements are strided and part of another lost extent, removes their rows from the lost bytes one by one. */
+/* If strided elements still count as lost after their extent is removed, removes their rows one by one. With more than
+ * MAX_REGAINED_ROWS rows, the bytes stay lost. */
 void tdict_tensor_regain_lost(const tdict_tensor *t) {
   const tdict_extent e = tdict_tensor_extent(t);
   tdict_storage_regain(t->storage, &e);

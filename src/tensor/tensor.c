@@ -1,5 +1,6 @@
 /* Creates tensors and slabs of many tensors, counts references to them, and returns their properties. A single tensor
- * retains its storage. Tensors of one slab share a reference to their storage. Thread rule: as in tdict/tensor.h. */
+ * retains its storage. Consecutive tensors of one slab over one storage share a reference to the storage. Thread rule:
+ * as in tdict/tensor.h. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -298,8 +299,7 @@ static inline bool is_same_shape(const int64_t *a, const int64_t *b, int ndim) {
   return ndim < 2 || memcmp(a + 1, b + 1, (size_t)(ndim - 1) * sizeof *a) == 0;
 }
 
-/* Adds a tensor in C order with the shape of `like`. Consecutive tensors of equal shape share their counts and
- * strides. */
+/* Consecutive tensors of equal shape share their counts and strides. */
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset) {
   TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
   tdict_tensor *t = &slab->tensors[slab->num_tensors];

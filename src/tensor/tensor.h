@@ -59,7 +59,7 @@ void tdict_slab_release(tdict_slab *slab, int64_t count);
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err);
 /* Creates a host tensor in C order over an unloaded storage. The first element begins `offset` bytes after the start of
- * the storage. The tensor retains the storage. Uses dtype, ndim and shape of `layout`. Only transfers can read the
+ * the storage. The tensor retains the storage. Uses dtype, ndim and shape of `layout`. Only transfers can access the
  * elements. Returns TDICT_ESHAPE if the elements reach outside the storage, TDICT_ENOMEM if host memory is exhausted,
  * and the errors of tdict_layout_check(). */
 tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_desc *layout, size_t offset,

@@ -133,7 +133,7 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
     tdict_status status;
     tdict_tree *node = tdict_leaf_tree(leaf);
     status = node ? check_node(demand, node, in_place, err) : check_leaf(demand, leaf, err);
-    /* Name the tensor or tree that failed. */
+    /* Name the entry that failed. */
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(cursor, demand->above, path, sizeof path);

@@ -6,7 +6,8 @@
 
 #include "tree/cursor.h"
 
-/* A batch size and a device that tensors below a node must have. Pointers are borrowed. */
+/* The batch size with which the shapes of all tensors below a node must begin, and their device. Pointers are
+ * borrowed. */
 typedef struct tdict_demand {
   const char *what; /* name of the public call, for messages */
   int batch_ndim;

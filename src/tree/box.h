@@ -1,6 +1,6 @@
-/* A box holds an object and counts the references to the object. This header also declares checks of types and of the
- * results of hooks. It defines the functions that a built-in type adds to its tdict_type. The box owns the object if
- * `kept` is false. Thread rule: the reference count is thread-safe. */
+/* A box holds an object and a reference count. This header also declares checks of types and of the results of hooks,
+ * and defines the functions that a built-in type adds to its tdict_type. The box owns the object if `kept` is false.
+ * Thread rule: the reference count is thread-safe. */
 #ifndef TDICT_TREE_BOX_H
 #define TDICT_TREE_BOX_H
 
@@ -37,9 +37,10 @@ typedef struct tdict_arrangement {
 } tdict_arrangement;
 
 /* The functions that a built-in type adds to its tdict_type. Operations on batch dimensions call these functions,
- * because the tensors of such an object do not begin with the batch size. All functions but `batch` may be NULL. An
- * operation that needs a missing function returns TDICT_ENOTSUP, or does what the comment of the function says. Objects
- * of built-in types never change after their creation. The values of their elements can change. */
+ * because the shapes of the tensors of such an object need not begin with the batch size. All functions after `batch`
+ * may be NULL. An operation that needs a missing function returns TDICT_ENOTSUP, or does what the comment of the
+ * function says. Objects of built-in types never change after their creation. The values of their elements can
+ * change. */
 typedef struct tdict_builtin {
   tdict_type type;  /* the first member; its struct_size is sizeof(tdict_builtin) */
   const void *mark; /* &tdict_builtin_mark, to recognize a built-in type */
@@ -53,16 +54,18 @@ typedef struct tdict_builtin {
    * `memory`; NULL: plain host memory. */
   tdict_status (*select)(const void *self, const int64_t *positions, int64_t count, tdict_memory *memory, void **out,
                          tdict_error *err);
-  /* Joins `count` objects along the first batch dimension, or along a new first dimension. */
+  /* `cat` joins `count` objects along the first batch dimension. `stack` joins them along a new first dimension. New
+   * elements are in `memory`, as for `select`. */
   tdict_status (*cat)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
   tdict_status (*stack)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
   /* Makes a tree of the tensors that hold the elements of the object. Functions that visit or fill elements use this
    * tree. NULL: the object has no tensors, and such functions skip the object. `type.flatten` can return more tensors.
    * `type.unflatten` accepts the keys of either tree. */
   tdict_status (*elements)(const void *self, tdict_tree **out, tdict_error *err);
-  /* Makes two trees with the same keys and shapes. trees[0] has views of the elements of `self` at `positions`. The
-   * tensors of trees[1] have the elements to write there. `value` is an object of the same type with as many elements,
-   * or the leaf of one element. NULL positions: all elements of the first dimension. */
+  /* Makes two trees with the same keys. trees[0] has views of the elements of `self` at `positions`. The tensors of
+   * trees[1] have the elements to write there; the caller checks their shapes and dtypes. `value` is an object of the
+   * same type with as many elements, or the leaf of one element. NULL positions: all elements of the first
+   * dimension. */
   tdict_status (*pair)(const void *self, const tdict_positions *positions, tdict_leaf value, tdict_tree *trees[2],
                        tdict_error *err);
   /* Returns true if both objects are equal. If not, writes the reason to `message`. NULL: the tensors are compared. */
@@ -73,8 +76,8 @@ typedef struct tdict_builtin {
   tdict_status (*arrange)(const void *self, const tdict_arrangement *to, void **out, tdict_error *err);
   tdict_status (*join)(const void *const *items, size_t count, int dim, bool is_stack, void **out, tdict_error *err);
   const char *setter; /* names of functions that replace the object, for messages about writes in place */
-  /* Makes the object of `count` consecutive elements of the first batch dimension, which shares the elements with
-   * `self`. NULL: `select` copies the elements. */
+  /* Makes the object of `count` consecutive elements of the first batch dimension. The new object shares the elements
+   * with `self`. NULL: `select` copies the elements. */
   tdict_status (*range)(const void *self, int64_t start, int64_t count, void **out, tdict_error *err);
 } tdict_builtin;
 extern const char tdict_builtin_mark;

@@ -175,7 +175,8 @@ static uint32_t find_slab_run_end(const tdict_tree *td, uint32_t i, uint32_t cou
   return i;
 }
 
-/* Drops the node's reference to its list of `count` leaves, and releases the leaves with the last reference. */
+/* Drops the node's reference to its list of `count` leaves. If this was the last reference, releases the leaves. A tree
+ * whose last reference is dropped is pushed on *to_free. */
 static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **to_free) {
   if (!td->leaves) return;
   tdict_leaf_list *list = tdict_node_list(td);
@@ -226,7 +227,7 @@ void tdict_release(tdict_tree *tree) {
   while (to_free) {
     tdict_tree *node = to_free;
     to_free = node->pending;
-    /* Children that other trees hold must no longer be locked by a tree that is freed. */
+    /* A freed tree must no longer lock the children that other trees hold. */
     if (node->locked) tdict_node_uncount_lock(node, false);
     release_leaves(node, node->keys->num_slots, &to_free);
     tdict_consolidated_release(node->consolidated);
@@ -285,7 +286,7 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   const bool shared = tdict_node_shares_leaves(td);
   if (count <= td->cap_leaves && !shared) return true;
   size_t cap = td->cap_leaves;
-  /* a shared list that is long enough is copied without growing */
+  /* A shared list that is long enough is copied without growing. */
   if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2;
   if (cap < count) cap = count;
   if (cap > UINT32_MAX) return false;

@@ -113,7 +113,7 @@ static tdict_status fail_builtin(const char *what, const tdict_type *type, tdict
 }
 
 /* Writes to *out the positions in the first dimension that the pick selects. If the pick has no list of positions,
- * allocates the list and sets *made to the list. The caller frees *made. */
+ * allocates the list and sets *made to the list. Otherwise sets *made to NULL. The caller frees *made. */
 static tdict_status list_positions(const tdict_pick *pick, const char *what, tdict_positions *out, int64_t **made,
                                    tdict_error *err) {
   const size_t count = (size_t)pick->count;
@@ -289,7 +289,8 @@ static tdict_status fail_missing_hook(const tdict_flatten_rule *o, const tdict_t
   return tdict_fail(err, TDICT_ENOTSUP, "%s: objects of type %.60s have no flatten hook", o->what, type->name);
 }
 
-/* Returns TDICT_EHOOK if a flattened tree holds an object: objects inside objects are not supported. */
+/* Returns TDICT_EHOOK if a flattened tree holds an object, because objects inside objects are not supported. Returns
+ * TDICT_ENOMEM if memory is exhausted. */
 static tdict_status check_flattened_tree(const tdict_flatten_rule *o, const tdict_tree *flat, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;

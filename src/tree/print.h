@@ -9,8 +9,8 @@ enum { TDICT_PRINT_ABOUT_BYTES = 160 };
 typedef struct tdict_print_rule {
   /* Writes a text that ends the line of a tensor. NULL: no text. */
   void (*describe)(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]);
-  /* true: hooks of the program's objects are not called. The output then lacks the texts and the sizes that these hooks
-   * return. */
+  /* true: hooks of the program's objects are not called. The output then lacks the texts of these hooks. If the tree
+   * has objects, the output also lacks the total number of bytes. */
   bool skips_hooks;
 } tdict_print_rule;
 

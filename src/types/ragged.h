@@ -25,7 +25,8 @@ tdict_status tdict_ragged_make_offsets(const tdict_ragged *r, const char *what, 
                                        tdict_tensor **out, tdict_error *err);
 /* Creates both tensors of a leaf whose `at` is complete. `values` gets the dtype of `like`. Dimension 0 of `values` has
  * all elements of all rows. The other dimensions are those of `like` from `from_dim` on. The comment of
- * tdict_ragged_options says which memory is used. */
+ * tdict_ragged_options says which memory is used. Returns the errors of tdict_tensor_choose_memory(),
+ * tdict_tensor_empty() and tdict_ragged_make_offsets(). */
 tdict_status tdict_ragged_allocate(tdict_ragged *r, const char *what, const tdict_tensor *like, int from_dim,
                                    const tdict_ragged_options *options, tdict_error *err);
 /* Joins tensors along their first dimension. The caller has written r->at. Checks that the tensors match the first

@@ -45,8 +45,9 @@ static tdict_status flatten_elements(const void *self, tdict_tree **out, tdict_e
   return make_tree(((const tdict_ragged *)self)->values, NULL, out, err);
 }
 
-/* Returns an error if the number of values, the shape or dtype of the offsets, or the devices do not fit `r`. Does not
- * read the offsets, because a transfer might still be writing the offsets. */
+/* Returns an error if the number of values, or the shape or dtype of the offsets, does not fit `r`. Also returns an
+ * error if the two tensors are on different devices. Does not read the offsets, because a transfer can still be writing
+ * them. */
 static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor *values, const tdict_tensor *offsets,
                                       tdict_error *err) {
   char found[96], wanted[32];

@@ -152,7 +152,7 @@ static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, td
 static tdict_status describe_value(const writer *w, const tdict_tensor *to, const tdict_tensor *from, tdict_made *made,
                                    tdict_error *err) {
   tdict_made wanted;
-  /* The value's tensor must have all dimensions after the batch size. Only leading batch dimensions may be missing. */
+  /* The value's tensor must have all dimensions after the batch size. Only leading batch dimensions can be missing. */
   const tdict_index_plan *plan = w->plan;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
   if (status != TDICT_OK) return status;

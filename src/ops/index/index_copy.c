@@ -61,7 +61,7 @@ typedef struct gathering {
 } gathering;
 
 /* Multiplies and wraps around on overflow, because signed overflow is undefined. The unused stride of a dimension of
- * one element may be any number. */
+ * one element can be any number. */
 static int64_t wrapping_multiply(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 /* Computes the byte offsets of `count` positions from position `first` on, in the indexed tensor and in the other
@@ -135,7 +135,7 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ten
   tdict_pair_init(&g.one_position, row_view.ndim, row_view.shape, dst->strides, src->strides, item);
   const int64_t row = other->numel / plan->gather_count;
   const tdict_pair_part all = {dst->data, src->data, 0, (size_t)row * item};
-  /* Make the longer dimension the inner loop: the runs of one position, or the positions. */
+  /* The inner loop goes over the runs of one position, or over the positions, whichever are more. */
   const bool position_by_position = all.end / g.one_position.run_bytes > (size_t)plan->gather_count;
   /* Copy in chunks of MAX_ROWS positions. */
   for (int64_t i = 0; i < plan->gather_count; i += g.rows.count) {

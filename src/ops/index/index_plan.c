@@ -90,7 +90,7 @@ static tdict_status add_range(index_reader *r, const tdict_index *item, tdict_er
   uint64_t stride = is_reversed ? 0 - (uint64_t)step : (uint64_t)step;
   bool is_nonempty = is_reversed ? start > stop : start < stop;
   int64_t found = is_nonempty ? (int64_t)((span + stride - 1) / stride) : 0;
-  if (is_nonempty && stride > span) found = 1; /* span + stride - 1 may have overflowed */
+  if (is_nonempty && stride > span) found = 1; /* span + stride - 1 can have overflowed */
   r->plan->affine.starts[r->next_dim] = found ? start : 0;
   return add_axis(r, (tdict_axis){r->next_dim++, found, step}, err);
 }
@@ -184,7 +184,7 @@ static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_err
   const tdict_tensor *mask = item->data;
   tdict_status status = check_mask(r, mask, err);
   if (status != TDICT_OK) return status;
-  /* A transfer may still be writing the mask. */
+  /* A transfer can still be writing the mask. */
   tdict_tensor_await(mask, false);
   if (tdict_tensor_is_lost(mask)) return tdict_tensor_refuse_lost(r->plan->what, "the mask's bytes", mask, err);
   /* Count the positions first, to allocate an array of the exact size. */

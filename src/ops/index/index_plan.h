@@ -39,7 +39,8 @@ tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict
  * unloaded. */
 tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
 /* Copies between the selected elements of `t` and `other`. `other` has the shape of the selected elements. If
- * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. Allocates nothing. */
+ * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. Allocates nothing. Returns the
+ * errors of tdict_tensor_copy(). */
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                    bool writes_indexed, tdict_error *err);
 
