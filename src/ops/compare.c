@@ -71,7 +71,7 @@ static bool is_close(const tdict_compare_options *o, double a, double b) {
 static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
 
 /* Compares two elements. Types of several lanes are compared by bytes. If both tolerances are 0, integers are compared
- * by bytes, and two bools that are not 0 are equal. All other elements are compared as complex numbers. */
+ * by bytes. All other elements are compared as complex numbers. Two bools that are not 0 are equal. */
 static bool is_same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
   double ar, ai, br, bi;
   bool tolerant = c->o.relative != 0 || c->o.absolute != 0;

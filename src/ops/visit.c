@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,7 +112,9 @@ static void call_function(void *user, long i) {
   tdict_status status =
       j->visit ? j->visit(j->o.user, at, &own_error) : j->make(j->o.user, at, &j->made[i], &own_error);
   if (status == TDICT_OK) return;
-  status = tdict_callback_status(status, "visit: the function", &own_error);
+  char what[32]; /* holds the name of each public call */
+  snprintf(what, sizeof what, "%s: the function", j->what);
+  status = tdict_callback_status(status, what, &own_error);
   if (own_error.status == 0) tdict_fail(&own_error, status, "%s: the function returned an error", j->what);
   if (!own_error.path[0]) tdict_error_at(&own_error, status, at->path);
   note_first_failure(j, (size_t)i, status, &own_error);

@@ -169,7 +169,10 @@ bool tdict_element_read(tdict_dtype dtype, const void *element, double *real, do
     *imaginary = read_float(part, (const char *)element + tdict_dtype_bytes(part));
     return true;
   }
-  bool integer = (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL;
-  *real = integer ? read_integer(dtype == TDICT_BOOL ? TDICT_U8 : dtype, element) : read_float(dtype, element);
+  if (dtype == TDICT_BOOL) {
+    *real = *(const unsigned char *)element != 0;
+    return true;
+  }
+  *real = (dtype & 0xffu) <= 1 ? read_integer(dtype, element) : read_float(dtype, element);
   return true;
 }

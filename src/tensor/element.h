@@ -26,7 +26,7 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
 tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
                                tdict_error *err);
 /* Reads the real and the imaginary part of one element. NaN and infinities are kept. Integers of 64 bits are rounded to
- * double. Returns false for types with several lanes. */
+ * double. A bool is 1 if its byte is not 0. Returns false for types with several lanes. */
 bool tdict_element_read(tdict_dtype dtype, const void *element, double *real, double *imaginary);
 
 #endif
