@@ -98,8 +98,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_object(tdict_tree *tree, const 
                                                         void *self, tdict_error *err);
 /** @brief Returns the object at a path.
  *  @param[out] out  Borrowed from the tree. Written on success only.
- *  @return The same errors as tdict_get(); #TDICT_ETYPE also if the path names a tensor, a tree or an object of a type
- *          other than @p type. */
+ *  @return The same errors as tdict_get(). Here, #TDICT_ETYPE means that the path names a tensor, a tree or an object
+ *          of a type other than @p type, or leads through a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_object(const tdict_tree *tree, const char *path,
                                                         const tdict_type *type, void **out, tdict_error *err);
 /** @brief Returns the type of the object at a path, or NULL if there is no object at the path. */

@@ -11,7 +11,7 @@
  * this memory, call tdict_context_trim() for the device, or for tdict_cpu().
  *
  * Order. The saves of a context write one after another, in the order of their calls. Each save has a snapshot of its
- * own, so start a save only after an earlier save has ended if memory is short.
+ * own. If memory is short, wait until an earlier save has ended before you start another save.
  * Threads. A save writes on one thread of its own, and uses no thread of the context's pool for writing. Device bytes
  * go through a few slots of the staging ring, so transfers of the program continue.
  * Context. tdict_context_destroy() waits until all saves of the context have ended. A program that exits without
@@ -32,8 +32,8 @@ typedef struct tdict_saving tdict_saving;
  *
  *  The call reads the keys of the tree. After the call, the program may change and release @p tree, but the elements of
  *  its tensors must not change until the snapshot is complete. For tensors in host memory, wait with
- *  tdict_saving_wait_source(). For tensors on a device, tdict_saving_wait_on_stream() is sufficient. Accessors such as
- *  tdict_tensor_data() and later transfers wait for the snapshot by themselves.
+ *  tdict_saving_wait_source(). For tensors on a device, tdict_saving_wait_on_stream() is sufficient. Accessors of host
+ *  tensors, such as tdict_tensor_data(), and later transfers wait for the snapshot by themselves.
  *  @param[in]  context  Makes the snapshot. Must not be NULL.
  *  @param[in]  path     Copied.
  *  @param[in]  tree     Borrowed for the call. The snapshot waits for earlier transfers that write the tensors. If work
@@ -50,7 +50,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_save_async(tdict_context *context, 
                                                         const tdict_tree *tree, const tdict_save_options *options,
                                                         tdict_saving **out, tdict_error *err);
 /** @brief Waits until the snapshot is complete. The program may then write and free the memory of the tensors.
- *  @return #TDICT_OK; the error of the snapshot, and the program may then write the memory, too; #TDICT_ECANCELLED;
+ *  @return #TDICT_OK; the error of the snapshot (the program may then write the memory, too); #TDICT_ECANCELLED;
  *          #TDICT_EFORKED the process is a fork, and the snapshot was not complete; #TDICT_EINVAL @p saving is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_saving_wait_source(tdict_saving *saving, tdict_error *err);
 /** @brief Makes a stream wait until the snapshot is complete. Work that is queued on the stream later may then write
@@ -59,8 +59,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_saving_wait_source(tdict_saving *sa
 TDICT_API TDICT_NODISCARD tdict_status tdict_saving_wait_on_stream(tdict_saving *saving, tdict_stream stream,
                                                                    tdict_error *err);
 /** @brief Waits until the save has ended. A program may call tdict_saving_wait() several times.
- *  @return #TDICT_OK the tree is in the file; the error of the save, on every call, and the old file is then unchanged,
- *          as for tdict_save(); #TDICT_ECANCELLED; #TDICT_EFORKED the process is a fork, and the save had not ended;
+ *  @return #TDICT_OK the tree is in the file; the error of the save, on every call (the old file is then unchanged, as
+ *          for tdict_save()); #TDICT_ECANCELLED; #TDICT_EFORKED the process is a fork, and the save had not ended;
  *          #TDICT_EINVAL @p saving is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_saving_wait(tdict_saving *saving, tdict_error *err);
 /** @brief Returns true if the save has ended, with success or failure. Never waits. */
@@ -68,8 +68,8 @@ TDICT_API bool tdict_saving_is_done(const tdict_saving *saving);
 /** @brief Asks the save to stop, and returns at once. The save then removes its temporary file and ends with
  *         #TDICT_ECANCELLED. If the new file is in place already, the save succeeds. NULL is allowed. */
 TDICT_API void tdict_saving_cancel(tdict_saving *saving);
-/** @brief Drops the handle. A running save continues. If no call has returned the error of a failed save, the error is
- *         written to the context's log. NULL is allowed. */
+/** @brief Drops the handle. A running save continues. If no call has written the error of a failed save to a
+ *         tdict_error, the error is written to the context's log. NULL is allowed. */
 TDICT_API void tdict_saving_release(tdict_saving *saving);
 
 TDICT_END_DECLS

@@ -23,14 +23,15 @@
  *
  * **Starting workers.** Start workers before the context is created, or start workers with exec, as posix_spawn() does.
  * A process that was forked without exec has copies of the trainer's locks, but not the trainer's threads. The CUDA
- * driver does not work in such a process. Calls that need threads or a driver return #TDICT_EFORKED there, and so do
- * calls on the trainer's ring. A worker that was started with exec has none of these restrictions, and may create its
- * own context.
+ * driver does not work in such a process. Calls that need threads or a driver return #TDICT_EFORKED there. All calls on
+ * the trainer's ring, except tdict_share_ring_destroy(), return #TDICT_EFORKED, too. A worker that was started with
+ * exec has none of these restrictions, and may create its own context.
  *
  * **Death of a worker.** The trainer holds a process descriptor of each worker. If a worker ends without
  * tdict_share_ring_destroy(), tdict_share_ring_take() reports the worker once. The slots that the worker was filling
- * become empty. Batches that the worker published earlier are still delivered. The ring continues with the other
- * workers. If the trainer ends, the next call of tdict_share_ring_begin() in each worker returns #TDICT_ECANCELLED.
+ * become empty. The batches that the worker published before its end are still delivered. The ring continues with the
+ * other workers. If the trainer ends, the next call of tdict_share_ring_begin() in each worker returns
+ * #TDICT_ECANCELLED.
  *
  * Thread rule: one thread at a time may use a handle of a ring. Functions for single trees are thread-safe. If two
  * threads receive from one socket, either thread may get the next tree. Trees: as in tdict/tree.h. */
@@ -136,8 +137,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_add_worker(tdict_share_r
  *  Transfers then copy directly from the slots. Without this call, or if the call fails, transfers copy through the
  *  staging ring. The registration ends when the segment is freed. The ring may outlive the context.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to a worker, the ring is already pinned, or a slot
- *          that the trainer has taken is not empty again; #TDICT_ENODEVICE the default device of the context is the
- *          cpu; #TDICT_ENOMEM and #TDICT_EDEVICE the driver refused to register the memory; #TDICT_EFORKED.
+ *          that the trainer has taken is not empty yet; #TDICT_ENODEVICE the default device of the context is the cpu;
+ *          #TDICT_ENOMEM and #TDICT_EDEVICE the driver refused to register the memory; #TDICT_EFORKED.
  *  @note Cost: about 40 ms per GB. Other threads cannot queue copies during this time, see tdict_pinned_memory(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_share_ring *ring, tdict_context *context,
                                                             tdict_error *err);
