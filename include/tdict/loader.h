@@ -10,7 +10,7 @@
  * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released. The
  * memory also stays valid until the work that tdict_record_stream() has recorded is done. At most four batches are
  * copied to the device at once. The loader may keep the memory of up to four batches that the program has released.
- * When the loader queues the copies of later batches, it drops this memory.
+ * When the loader queues the copies of later batches, the loader drops this memory.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time, but no call may run during or
@@ -61,7 +61,8 @@ typedef struct tdict_loader_options {
   const tdict_sampler *sampler;
   tdict_device device; /**< device of the delivered batches; all zero (default): the context's default device */
   /** true: pins batches that are delivered on the cpu. The hooks of objects pin the objects. The context must have a
-   *  device that reads pinned memory. Batches for any other device are made in pinned memory without this option. */
+   *  device that reads pinned memory. Batches for any other device are made in pinned memory even if this option is
+   *  false. */
   bool pin_memory;
   /** Function that makes batches from samples. NULL (default): the dataset writes rows into the batch, or the loader
    *  stacks, pads or packs the samples. */
@@ -198,7 +199,7 @@ static inline tdict_batch_info tdict_batch_info_default(void) {
   return i;
 }
 /** @brief Describes the batch that the last call of tdict_loader_next() returned. Attention kernels take `max_seqlen`
- *  as an argument from the host, and this function returns it without a copy from the device.
+ *  as an argument from the host. This function returns `max_seqlen` without a copy from the device.
  *  @param[in,out] out  from tdict_batch_info_default(). At most `out->struct_size` bytes are written.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or struct_size is wrong. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_batch_info(const tdict_loader *loader, tdict_batch_info *out,

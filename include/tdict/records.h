@@ -1,4 +1,4 @@
-/* Uses an array of C structs as a tree, without a copy.
+/* Declares functions that use an array of C structs as a tree.
  *
  * A program describes the members of its struct by a table of fields. tdict_records_view() creates a tree whose tensors
  * are views of the members. All tensors share one storage, which is the array. tdict_records_write() copies the tensors

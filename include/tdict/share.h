@@ -150,10 +150,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_share_ring *ri
  *  @param[out] out         Borrowed from the ring, until the slot is given back. Do not unlock the tree. Written on
  *                          success only.
  *  @return #TDICT_OK; #TDICT_ETIMEDOUT no slot is full; #TDICT_ENOTFOUND no slot is full, and no worker is left;
- *          #TDICT_ELOST a worker has ended without tdict_share_ring_destroy(), err->native is the process id of the
- *          worker, and the message names the first slot that the worker was filling, if any; #TDICT_EFORMAT a state
- *          word is wrong, and the slot that the message names is empty now; #TDICT_EINVAL a NULL pointer, a negative
- *          time, or the ring belongs to a worker; #TDICT_EFORKED.
+ *          #TDICT_ELOST a worker has ended without tdict_share_ring_destroy() (err->native is the process id of the
+ *          worker; if the worker was filling slots, the message names the first of them); #TDICT_EFORMAT a state word
+ *          is wrong, and the slot that the message names is empty now; #TDICT_EINVAL a NULL pointer, a negative time,
+ *          or the ring belongs to a worker; #TDICT_EFORKED.
  *  @note After #TDICT_ELOST and #TDICT_EFORMAT the ring is intact: call the function again. A call that waits notices
  *        the death of a worker within 20 ms. Calls that find a full slot check the workers at most every 20 ms.
  *  @note Cost: O(slots), plus O(workers) if the call checks the workers. */

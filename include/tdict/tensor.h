@@ -184,7 +184,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *
                                                             tdict_tensor **out, tdict_error *err);
 
 /** @brief Returns a tensor with the elements of @p tensor, in C order, in another shape. At most one size may be -1.
- *  That size is then computed from the other sizes.
+ *  That size is then computed from the number of elements and the other sizes.
  *  If strides can describe the new shape, the result is a view. Otherwise the result is a copy in C order. The copy is
  *  in the memory of @p tensor. If a host tensor is in memory of the program or of a mapped file, the copy is in plain
  *  host memory.

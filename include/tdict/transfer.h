@@ -315,7 +315,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *fu
 TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *future);
-/** @brief Returns the state of the transfer. Never waits, also not in a forked process. */
+/** @brief Returns the state of the transfer. Never waits, not even in a forked process. */
 TDICT_API tdict_future_phase tdict_future_state(const tdict_future *future);
 /** @brief Writes the statistics of a transfer that has ended.
  *  @param[in,out] out  From tdict_transfer_stats_default(). At most out->struct_size bytes are written.

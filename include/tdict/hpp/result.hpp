@@ -158,7 +158,7 @@ inline outcome<void> give(tdict_status status, const tdict_error &failure) {
 #endif
 }
 
-/* The C type of an `out` parameter: a pointer if T is a handle, else T itself. */
+/* The C type of an `out` parameter: a pointer if T owns or borrows a C type, else T itself. */
 template <class T, class = void> struct raw_of { typedef T type; };
 template <class T> struct raw_of<T, typename std::conditional<true, void, typename T::raw_type>::type> {
   typedef typename T::raw_type *type;
