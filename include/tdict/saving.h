@@ -42,8 +42,8 @@ typedef struct tdict_saving tdict_saving;
  *  @param[out] out      New handle, released with tdict_saving_release(), written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a wrong option, or the option TDICT_SNAPSHOT_DEVICE for a tree
  *          whose tensors are not all on one device; errors of tdict_to_device_async(), for example #TDICT_ENOMEM if the
- *          context's limit of pinned bytes is too low for the snapshot. All other errors of tdict_save() are returned
- *          by tdict_saving_wait().
+ *          context's limit of pinned bytes is too low for the snapshot. tdict_saving_wait() returns all other errors of
+ *          tdict_save().
  *  @note Cost: O(keys), plus the memory of the snapshot. If the system cannot start a thread, the call saves the tree
  *        before it returns. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save_async(tdict_context *context, const char *path,

@@ -151,7 +151,7 @@ TDICT_API bool tdict_has(const tdict_tree *tree, const char *path);
  *          #TDICT_ENOMEM.
  *  @note Cost: as tdict_set(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *tree, const char *path, tdict_error *err);
-/** @brief Removes the tensor at a path. The caller takes over the reference of the tree.
+/** @brief Removes the tensor at a path. The caller takes over the tree's reference to the tensor.
  *  @param[out] out  Owned by the caller. Written on success only.
  *  @return The same errors as tdict_delete(); #TDICT_ETYPE also if the path names a tree or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *tree, const char *path, tdict_tensor **out,
