@@ -7,14 +7,15 @@
  * Operations on trees. A new tree shares the values for whole trees with its source. Functions of tdict/index.h and
  * tdict/shape.h that make a tree rearrange the values of a column like the elements of a tensor. An index that removes
  * all dimensions of a column makes a value for the whole tree. A stack always makes a column. A cat also makes a
- * column, unless all trees have the same value for the whole tree. The columns that tdict_pad_sequence() receives must
- * have equal lengths.
+ * column, unless all trees have the same value for the whole tree. The columns of one path that tdict_pad_sequence()
+ * receives must have equal lengths.
  *
  * Other functions. A deep clone and the result of a transfer share the values, which stay in host memory. A transfer
  * with the option `strict_objects` accepts values. The functions tdict_visit(), tdict_apply(), tdict_filter() and
  * tdict_fill() skip values. Comparisons are exact: the integer 1 and the real 1.0 differ, reals are compared bit by
- * bit, and JSON is compared as text. The function tdict_bytes() counts 16 bytes for each value, plus the bytes of the
- * texts and one byte for the end of each text.
+ * bit, and JSON is compared as text. The function tdict_bytes() counts 16 bytes for each value, plus the stored texts,
+ * each with one byte for its end. If successive values of a column are set from the same `text` pointer, their text is
+ * stored once.
  *
  * Writes in place. Functions that write to an existing tree cannot change a value. The functions tdict_copy(),
  * tdict_update_in_place() and tdict_transfer_into() accept a leaf of values if the leaf has equal values in both trees.
@@ -55,8 +56,8 @@ typedef struct tdict_value {
  *  @param[in] value  The call copies the value and its text.
  *  @return #TDICT_OK; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_EINVAL also if the kind is unknown, a
  *          bool is not 0 or 1, a text is not UTF-8, or JSON is invalid; #TDICT_ETYPE the path leads through a tensor or
- *          an object; #TDICT_ELOCKED the tree is locked; #TDICT_EOVERFLOW the text is too long; #TDICT_ENOMEM. For an
- *          invalid text, the message gives the position of the first wrong byte.
+ *          an object; #TDICT_ELOCKED the tree that gets the leaf is locked; #TDICT_EOVERFLOW the text is too long;
+ *          #TDICT_ENOMEM. For an invalid text, the message gives the position of the first wrong byte.
  *  @note Cost: as tdict_set(), plus O(bytes of the text). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_value(tdict_tree *tree, const char *path, const tdict_value *value,
                                                        tdict_error *err);
@@ -82,8 +83,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_texts(tdict_tree *tree, const c
 /** @brief Returns the value at a path. The leaf must hold one value for the whole tree.
  *  @param[out] out  Written on success only. The text of the value is borrowed from the tree until the leaf is replaced
  *          or removed.
- *  @return The errors of tdict_get(); #TDICT_ETYPE if the path names a tensor, a tree or another object; #TDICT_ESHAPE
- *          if the path names a column. */
+ *  @return The errors of tdict_get(). Here, #TDICT_ETYPE means that the path names a tensor, a tree or another object,
+ *          or leads through a tensor or an object; #TDICT_ESHAPE if the path names a column. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_value(const tdict_tree *tree, const char *path, tdict_value *out,
                                                        tdict_error *err);
 /** @brief Returns the value of one element.

@@ -59,11 +59,12 @@ TDICT_API void tdict_replay_release(tdict_replay *replay);
  *                   equal those of the buffer. The number of rows must not exceed the capacity. Borrowed for the call.
  *                   The tensors must not share bytes with the buffer.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, @p rows has more rows than the capacity, or a transfer into @p
- *          rows failed; #TDICT_ESHAPE @p rows has another number of batch dimensions, or a shape differs;
- *          #TDICT_ENOTFOUND @p rows lacks a key of the buffer, or has a key that the buffer lacks; #TDICT_ETYPE an
- *          entry is not a tensor; #TDICT_ENOTSUP @p rows has an object; #TDICT_EDTYPE a dtype differs; #TDICT_EREADONLY
- *          a tensor of the buffer is read-only; #TDICT_EWRONGDEVICE a tensor is not in host memory; #TDICT_ENOMEM host
- *          memory is exhausted. If the error is about a tensor, err->path names the tensor. On failure nothing changes.
+ *          rows failed or was cancelled; #TDICT_ESHAPE @p rows has another number of batch dimensions, or a shape
+ *          differs; #TDICT_ENOTFOUND @p rows lacks a key of the buffer, or has a key that the buffer lacks;
+ *          #TDICT_ETYPE an entry is not a tensor; #TDICT_ENOTSUP @p rows has an object; #TDICT_EDTYPE a dtype differs;
+ *          #TDICT_EREADONLY a tensor of the buffer is read-only; #TDICT_EWRONGDEVICE a tensor is not in host memory;
+ *          #TDICT_ENOMEM host memory is exhausted. If the error is about a tensor, err->path names the tensor. On
+ *          failure nothing changes.
  *  @note Cost: O(tensors), plus one copy of the rows. If the call writes the last row of the buffer and continues with
  *        row 0, each row of each tensor is copied separately. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_replay_append(tdict_replay *replay, const tdict_tree *rows,

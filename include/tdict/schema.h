@@ -166,8 +166,8 @@ static inline tdict_tree_schema_create_options tdict_tree_schema_create_options_
 }
 /** @brief Creates a tree that has the given schema.
  *
- *  All tensors are views of one storage, in the order of the entries. The storage and each tensor begin on a multiple
- *  of 256 bytes. The tree has no device and is not locked.
+ *  All tensors are views of one storage, in the order of the entries. The addresses of the storage and of each tensor
+ *  are multiples of 256. The tree has no device and is not locked.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_ENOTSUP the schema has an object; #TDICT_EINVAL a NULL pointer, an invalid batch size, or

@@ -30,8 +30,8 @@ typedef struct tdict_sim_options {
   size_t struct_size;
   int32_t num_devices; /**< 1 to 8; default 1 */
   bool held;           /**< true: all queues are stopped at first, as after tdict_sim_hold() */
-  size_t memory_bytes; /**< memory of each device in bytes; default 16 GiB; the system allocates pages at their first
-                            use */
+  size_t memory_bytes; /**< memory of each device in bytes, at least 1 MiB; default 16 GiB; the system allocates pages
+                            at their first use */
   double h2d_bytes_per_second, d2h_bytes_per_second; /**< bandwidth of copies to and from the device; 0 (default): no
                                                           limit */
   int64_t latency_ns;                                /**< time in nanoseconds that is added to each copy, fill and

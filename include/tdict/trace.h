@@ -1,8 +1,8 @@
 /* Declares functions that record a timeline of transfers and write the timeline as JSON for ui.perfetto.dev or
  * chrome://tracing.
  *
- * The timeline has a track for each thread that works on a transfer, and a track for each stream. A slice is a named
- * interval on a track. These are the slices on threads:
+ * The timeline has a track for each thread that works on a transfer or for a loader, and a track for each stream. A
+ * slice is a named interval on a track. These are the slices on threads:
  *
  * - `plan`: planning of a transfer
  * - `copy`: copying by the thread

@@ -21,11 +21,11 @@
  * separate runs of bytes, and a tensor whose bytes are written in more than 4096 separate parts. Such a tensor is valid
  * again only after one call writes the tensor itself, or a contiguous tensor that covers all of its bytes.
  * Objects. The hooks of an object's type move the object before the copies begin. Hooks of several objects run at the
- * same time. The hook `to_device` moves the object. In mode NON_BLOCKING_PIN, a transfer to a device first calls the
- * hook `pin_memory`, if the type has this hook. The hook `to_device` then receives the pinned object. If the type has
- * no hook for the transfer, the transfer copies the tensors that `flatten` returns. If the type has no `flatten`
- * either, the result holds the same object. tdict_transfer_stats.num_objects_untouched counts such objects. The result
- * has objects of the same types at the same paths.
+ * same time. The hook `to_device` moves the object. In the modes AUTO and NON_BLOCKING_PIN, a transfer to a device
+ * first calls the hook `pin_memory`, if the type has this hook. The hook `to_device` then receives the pinned object.
+ * If the type has no hook for the transfer, the transfer copies the tensors that `flatten` returns. If the type has no
+ * `flatten` either, the result holds the same object. tdict_transfer_stats.num_objects_untouched counts such objects.
+ * The result has objects of the same types at the same paths.
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
  * tree is copied as one block, and the result is consolidated. The function tdict_transfer_into() also copies one block
  * if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned memory on
@@ -110,8 +110,8 @@ typedef struct tdict_transfer_options {
    *  of the pool. */
   int32_t num_threads;
   /** A stream. Copies from and to devices wait for the work that is queued on the stream at the time of the call. NULL
-   *  (default): copies from the host into new device memory wait for nothing, and other copies wait for the device's
-   *  legacy stream.
+   *  (default): copies from the host into new device memory wait for nothing, and other copies from or to a device wait
+   *  for the legacy stream of this device.
    *  While the first copy waits for a stream, the transfer leaves an eighth of the staging ring free for other
    *  transfers. An _async call with num_threads 0 may use the whole ring.
    *  The option `after` orders only accesses to device memory. Host threads read host sources without waiting for the
@@ -186,11 +186,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
 /** @brief Copies a tree to a device, and waits until the copies are done.
  *
  *  The result has the keys, batch size and locks of @p src, and @p device as its device. The result shares every leaf
- *  that is already on @p device. If @p src has tensors, all leaves are shared and no hook runs, the call returns @p src
- *  itself, retained and unchanged. All other leaves are copied into one new storage, contiguous and in tree order. Each
- *  leaf begins at a multiple of 256 bytes; bytes between leaves are unspecified. If several leaves of @p src have the
- *  same bytes of one storage, these bytes are copied once. Leaves may be on another device of the context, and may be
- *  strided. If two devices have a direct link, copies between the devices use the link.
+ *  that is already on @p device. All other leaves are copied into one new storage, contiguous and in tree order. Each
+ *  of these leaves begins at a multiple of 256 bytes; bytes between leaves are unspecified. If all leaves are shared
+ *  and no hook runs, the call returns @p src itself, retained and unchanged. A tree without tensors is returned itself
+ *  only if its device is @p device. If several leaves of @p src have the same bytes of one storage, these bytes are
+ *  copied once. Leaves may be on another device of the context, and may be strided. If two devices have a direct link,
+ *  copies between the devices use the link.
  *  @param[in]  src     Borrowed. The transfer retains the storages of @p src until the copies have ended.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO means the default device of the
  *                      context. An index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is an error (#TDICT_EINVAL).
@@ -255,8 +256,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, 
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);
 /** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
- *  @param[out] out  A new object of the type, owned by the caller. If the hook `pin_memory` returned @p self, or if the
- *                   type has neither `pin_memory` nor `flatten`, *@p out is @p self.
+ *  @param[out] out  A new object of the type, owned by the caller. If the hook `pin_memory` returned @p self, *@p out
+ *                   is @p self. If the type has no hook `pin_memory`, *@p out is @p self too if the type has no
+ *                   `flatten`, or if all tensors of the object are pinned already.
  *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL an argument is NULL, or tdict_set_object() does not accept the
  *           type. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
@@ -313,7 +315,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *fu
 TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *future);
-/** @brief Returns the state of the transfer. Never waits, also not in a forked process. */
+/** @brief Returns the state of the transfer. Never waits, not even in a forked process. */
 TDICT_API tdict_future_phase tdict_future_state(const tdict_future *future);
 /** @brief Writes the statistics of a transfer that has ended.
  *  @param[in,out] out  From tdict_transfer_stats_default(). At most out->struct_size bytes are written.
