@@ -63,8 +63,9 @@ typedef struct copy_devices {
   const tdict_sim_device *dst, *src;
 } copy_devices;
 
-/* Checks the rectangle and fills op->work. Sets *pageable to true if the host memory is not page-locked, else to false.
- * Call with the driver's lock held. */
+/* Checks the rectangle and fills op->work. Sets *pageable to true if the copy accesses host memory that is not
+ * page-locked, else to false. If op->buffer is set, the copy reads this buffer, which does not count as pageable. Call
+ * with the driver's lock held. */
 static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_devices devices, tdict_sim_op *op,
                              bool *pageable) {
   tdict_sim_work *w = &op->work;
