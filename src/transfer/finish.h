@@ -7,8 +7,8 @@
 
 #include "transfer/job.h"
 
-/* Ends a transfer: removes the transfer's marks, opens the transfer's latches, and launches the transfers that waited.
- * May free the transfer. */
+/* Ends a transfer: removes the transfer's marks, opens the transfer's latches, and launches each transfer that now
+ * waits for no other transfer. May free the transfer. */
 void tdict_transfer_finish(tdict_future *transfer);
 /* Delays the transfer's end until the starting thread has built the result and calls tdict_transfer_built(). Call
  * before the transfer begins. */

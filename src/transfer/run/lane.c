@@ -103,8 +103,8 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot) {
     lane->spare = slot;
 }
 
-/* Removes the oldest flight, whose copy has ended. Copies the slot to the host leaves if needed. If the flight has no
- * slot, returns its event to the GPU. */
+/* Removes the oldest flight, whose copy has ended. If `abandon` is false, copies the slot to the host leaves if needed.
+ * If the flight has no slot, returns its event to the GPU. */
 static void retire_oldest(tdict_lane *lane, bool abandon) {
   TDICT_ASSERT(lane->count > 0);
   tdict_flight *f = &lane->flights[lane->first];
