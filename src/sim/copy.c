@@ -1,7 +1,6 @@
-/* Implements the copy and fill entries of the simulated driver's table. A copy from or to pinned memory is queued with
- * the addresses of the source and the destination. The pageable source of an asynchronous copy is first copied to a
- * buffer, inside the call. A call that copies to a pageable destination returns after the copy has ended. Thread rule:
- * safe from any thread. */
+/* Implements the copy and fill entries of the simulated driver's table. A queued copy accesses pinned memory only when
+ * the copy runs. The pageable source of an asynchronous copy is first copied to a buffer, inside the call. A call that
+ * copies to a pageable destination returns after the copy has ended. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 

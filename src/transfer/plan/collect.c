@@ -309,8 +309,8 @@ static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
 }
 
 /* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. A destination whose memory
- * is not shared does not overlap with any other destination. If each other destination begins at or after the end of
- * the previous one, no destinations overlap. Destinations with gaps, or in memory of the program, may always
+ * is not shared does not overlap with any other destination. If each remaining destination begins at or after the end
+ * of the previous one, no destinations overlap. Destinations with gaps, or in memory of the program, may always
  * overlap. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);

@@ -35,7 +35,7 @@ typedef struct tdict_ring {
   tdict_slot *oldest_busy, *newest_busy; /* slots that were returned while a copy used their bytes */
 } tdict_ring;
 
-/* Returns the bytes of a slot in a ring of staging_bytes. */
+/* Returns the size in bytes of a slot, in a ring of staging_bytes bytes. */
 size_t tdict_ring_slot_bytes(size_t staging_bytes);
 /* Creates a ring with as many slots as fit into staging_bytes, at most 4096. If pinning fails, the ring uses ordinary
  * memory. Copies are then slower, and pin_path of the statistics is TDICT_PIN_PAGEABLE. Errors: TDICT_ENOMEM,
