@@ -16,7 +16,7 @@ enum { MAX_GPUS = 64 };
 
 struct tdict_devices {
   tdict_driver *cuda, *sim;    /* retained; NULL: the driver is absent */
-  tdict_error no_cuda, no_sim; /* why the driver is absent */
+  tdict_error no_cuda, no_sim; /* why the driver is absent, or why cuda:0 could not become the default device */
   tdict_stream_range streams;
   size_t cache_bytes, pin_piece;
   tdict_forkmark *mark; /* retained */
@@ -90,8 +90,8 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount returned %d", result);
 }
 
-/* Chooses and opens the default device. If the option is "auto" and the cuda device cannot be opened, treats this
- * device as absent. */
+/* Chooses and opens the default device. If the option is "auto", chooses cuda:0 if this device can be opened. Otherwise
+ * chooses sim:0 if the context has simulated devices, else the cpu. */
 static tdict_status open_default_device(tdict_devices *d, tdict_device requested, tdict_error *err) {
   tdict_gpu *gpu;
   if (requested.type != TDICT_DEVICE_AUTO) {
@@ -111,8 +111,8 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
 }
 
 /* Creates the pool of pinned memory. The default device's driver pins the pages for all devices of this driver. If the
- * default device is the cpu, the driver of cuda:0 pins the pages, or without CUDA the driver of sim:0. If this device
- * cannot be opened, every allocation from the pool fails. */
+ * default device is the cpu, the driver of cuda:0 pins the pages, or without CUDA the driver of sim:0. If no such
+ * device exists, or the device cannot be opened, every allocation from the pool fails. */
 static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;
@@ -128,8 +128,8 @@ static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, t
   return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
 }
 
-/* Rounds the piece size up to a multiple of TDICT_PINNED_GRAIN. If the result overflows, returns 0, which means no
- * pieces, because no block is that large. */
+/* Rounds the piece size up to a multiple of TDICT_PINNED_GRAIN. If the result overflows, returns 0, so that blocks are
+ * not divided. No block is larger than such a piece. */
 static size_t round_piece_bytes(size_t wanted) {
   size_t rounded;
   return tdict_round_up(wanted, TDICT_PINNED_GRAIN, &rounded) ? rounded : 0;
@@ -185,7 +185,8 @@ tdict_device tdict_devices_default(const tdict_devices *d, tdict_error *why) {
   return d->device;
 }
 
-/* Finds the driver for the type of a device. If the driver is absent, fails with the reason. */
+/* Finds the driver for the type of a device. If the driver is absent, fails with the reason. Also fails for the cpu and
+ * for unknown types. */
 static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdict_driver **out, tdict_error *err) {
   const tdict_error *reason = NULL;
   if (device.type == TDICT_DEVICE_CUDA)

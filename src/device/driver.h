@@ -2,8 +2,8 @@
  * libcuda, and src/sim implements the table for a simulated GPU. A wrapper may implement the table over another driver.
  *
  * The table uses CUDA's terms, rules and result codes, as in NVIDIA's "CUDA Driver API" manual. Results are CUresult
- * codes: 0 is success. Handles are the driver's own pointers. Device addresses are `void *`; the host never
- * dereferences them.
+ * codes: 0 is success. Handles are the driver's own pointers. Device addresses are `void *`; code outside the driver
+ * never dereferences them.
  *
  * A driver is reference counted. Thread rule: every entry is safe from any thread. An entry marked (ctx) needs a
  * current context on the calling thread; without a current context the entry returns TDICT_CU_INVALID_CONTEXT. */
@@ -74,7 +74,7 @@ enum { TDICT_CU_CAPTURE_STATUS_NONE = 0, TDICT_CU_CAPTURE_STATUS_ACTIVE = 1, TDI
 typedef struct tdict_cu_pointer {
   bool known;      /* false: the driver does not know the address, and the other fields are 0 */
   bool device;     /* true: device memory; false: page-locked host memory */
-  int32_t ordinal; /* the device that owns the memory */
+  int32_t ordinal; /* the device that owns the memory, or whose context was current when the host memory was pinned */
   void *range;     /* start and bytes of the allocation or registration that contains the address */
   size_t range_bytes;
 } tdict_cu_pointer;
@@ -167,7 +167,7 @@ typedef struct tdict_driver_ops {
    * stream. This function has no driver parameter, so that a stream can be checked after its driver is closed. If the
    * driver detects streams of other drivers in every call, the entry is NULL. */
   tdict_stream_owner stream_owner;
-  tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s); /* SUCCESS or NOT_READY */
+  tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s); /* SUCCESS, NOT_READY or an error */
   tdict_cu (*stream_synchronize)(tdict_driver *d, tdict_cu_stream s);
   tdict_cu (*stream_wait_event)(tdict_driver *d, tdict_cu_stream s,
                                 tdict_cu_event e); /* does nothing if the event was never recorded */

@@ -10,8 +10,8 @@
 #include "sched/spin.h"
 #include "tdict/context.h"
 
-/* Returns true for codes after which every call on the context fails. CUresult in the driver's manual lists these
- * codes. */
+/* Returns true for the codes after which the device counts as lost. The driver's manual explains the codes under
+ * CUresult. After most of them, every call on the context fails. */
 static bool means_lost(tdict_cu result) {
   switch (result) {
   case 4:   /* deinitialized */

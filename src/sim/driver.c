@@ -227,8 +227,8 @@ static const tdict_driver_ops sim_ops = {
     .event_elapsed = tdict_sim_event_elapsed,
 };
 
-/* Opens a device. The device's engines start when its context is retained. Returns false if the address space is not
- * available. */
+/* Opens a device. The device's engines start when its context is first retained. Returns false if the address space is
+ * not available. */
 static bool open_device(tdict_sim_driver *d, int32_t ordinal, const pthread_condattr_t *monotonic) {
   tdict_sim_device *device = &d->devices[ordinal];
   if (!tdict_sim_space_open(&device->space, d->options.memory_bytes)) return false;
@@ -289,7 +289,7 @@ void tdict_driver_sim_hold(tdict_driver *base) {
   tdict_sim_lock(d);
   if (!d->held) d->hold_number++; /* an engine compares this number after it has run a function, to detect a new hold */
   d->held = true;
-  /* Wait until no bytes are copied, so that memory does not change after the call. Another thread may resume
+  /* Wait until no bytes are copied, so that no copy or fill changes memory after the call. Another thread may resume
    * meanwhile. */
   while (d->held && d->num_copying) tdict_sim_wait_change(d);
   tdict_sim_unlock(d);

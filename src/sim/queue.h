@@ -135,7 +135,7 @@ struct tdict_sim_driver {
   tdict_sim_options options;
   tdict_forkmark *mark;     /* retained; constant. Stored here because tdict_sim_launch() has no context parameter */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */
-  pthread_mutex_t lock;     /* guards all later fields and everything that these fields point to */
+  pthread_mutex_t lock;     /* guards all later fields and what these fields point to, except the threads' states */
   pthread_cond_t changed;   /* signalled when an operation is done, and when a step or a hold ends */
   int64_t num_waiting;      /* number of threads that wait for `changed` */
   bool held, stepping, closing;

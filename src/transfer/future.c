@@ -137,7 +137,7 @@ static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdi
   if (s.device.type != f->gpu->memory.device.type)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, which the transfer did not use", what,
                       tdict_device_format(s.device, name, sizeof name));
-  /* a lost device is no error here, because the transfer's own error says more */
+  /* ignore a lost device here, because the transfer's own error has the cause */
   if (tdict_gpu_enter(f->gpu, &scope, NULL) == TDICT_OK) status = tdict_gpu_refuse_capture(f->gpu, s.handle, what, err);
   tdict_gpu_leave(f->gpu, &scope);
   return status == TDICT_ELOST ? TDICT_OK : status;

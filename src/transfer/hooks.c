@@ -1,5 +1,5 @@
-/* Runs hooks of objects as tasks of the pool. A hook may wait for a transfer. Until that transfer ends, the thread of
- * the hook may run other tasks. See hooks.h for ownership and threads. */
+/* Runs the hooks of objects, as tasks of the pool or on the starting thread. A hook may wait for a transfer. Until that
+ * transfer ends, a pool thread that runs the hook may run other tasks. See hooks.h for ownership and threads. */
 #include "transfer/hooks.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* While a pool thread waits for a transfer, the thread looks for other tasks once in this interval. */
+/* While a pool thread waits for a transfer, the thread looks for other tasks at least once in this interval. */
 enum { HELP_EVERY_NS = 200000 };
 
 /* A forked child has no other threads. A thread of the parent may have held the latch's lock when the child was forked.

@@ -39,14 +39,15 @@ struct tdict_future {
   tdict_fence fence; /* first member, so that a pointer to the fence is also a pointer to the transfer */
 
   /* References */
-  _Atomic(int64_t) refs;    /* counts the program's handles, references to `fence`, and one reference for the work */
+  _Atomic(int64_t) refs;    /* counts the program's handles, references to `fence`, one reference for the work, and one
+                             * for the task of a deferred tail */
   _Atomic(int64_t) handles; /* acq_rel: number of references that the program holds. If the transfer has ended,
                              * releasing the last handle drops `result` */
 
   /* The parts of the context that the transfer uses */
-  tdict_engine *engine; /* must not be used after the transfer has ended, because the program may then destroy the
-                         * context */
-  tdict_pool *pool;     /* the engine's pool; must not be used after the transfer has ended */
+  tdict_engine *engine; /* must not be used after tdict_transfer_finish() has returned, because the program may then
+                         * destroy the context */
+  tdict_pool *pool;     /* the engine's pool; the rule for `engine` applies */
   tdict_forkmark *mark; /* mark and log: retained */
   tdict_log *log;
   tdict_stream_range streams; /* devices whose streams may wait for the transfer */
@@ -90,7 +91,7 @@ struct tdict_future {
   /* The order among transfers, see order.c */
   tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
   uint32_t num_writes;
-  bool marked; /* true while marks are attached. If the mark of a source was removed early, its storage is NULL */
+  bool marked; /* true while marks are attached. If a mark was removed early, its field `storage` is NULL */
   tdict_dependent *waits_for;
   /* num_pending, dependents and finished: guarded by the engine's lock. num_pending: transfers in waits_for that
    * have not ended */
@@ -151,8 +152,8 @@ struct tdict_future {
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err);
 /* Drops a reference that is not a handle of the program. The last reference frees the transfer. */
 void tdict_transfer_release(tdict_future *f);
-/* Stores the error if the transfer has no error yet, and tells the workers to stop. The error names the leaf of item
- * number `item`. UINT32_MAX or the item of a consolidated tree: the error names no leaf. */
+/* Stores the error if the transfer has no error yet and its outcome is not final. Tells the workers to stop. The error
+ * names the leaf of item number `item`. UINT32_MAX or the item of a consolidated tree: the error names no leaf. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
 /* Stores an error like tdict_transfer_fail(). The error names leaf number `leaf` in tree order. */
 void tdict_transfer_fail_leaf(tdict_future *transfer, uint32_t leaf, const tdict_error *error);
@@ -169,8 +170,8 @@ bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
  * not wait. A pool thread runs other tasks meanwhile, because the work that opens the latch may be queued after the
  * task of the waiting thread. */
 bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
-/* Makes a stream of the gpu `device` wait for the transfer, as tdict_fence_ops.wait_on_stream does. Waits until all
- * copies are queued. future.c defines this function. */
+/* Makes a stream of the gpu `device` wait for the transfer, as tdict_fence_ops.wait_on_stream does. Before that, waits
+ * on the host until all copies are queued. future.c defines this function. */
 bool tdict_transfer_wait_on_stream(tdict_fence *fence, void *device, void *stream);
 
 #endif

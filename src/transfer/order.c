@@ -13,8 +13,8 @@
 
 enum { FOREIGN_WAIT_NS = 1000000 };
 
-/* Returns the number of the first leaf of a consolidated source whose bytes are lost, else UINT32_MAX. The
- * function ignores lost bytes between leaves, because no program reads these bytes. */
+/* Returns the number of the first leaf of a consolidated source whose bytes are lost. Returns UINT32_MAX if there is no
+ * such leaf, or if the source is unloaded. Ignores lost bytes between leaves, because no program reads these bytes. */
 static uint32_t find_lost_inside(const tdict_consolidated *whole) {
   tdict_storage *storage = whole->bytes->storage;
   if (tdict_storage_is_unloaded(storage)) return UINT32_MAX;
@@ -24,8 +24,8 @@ static uint32_t find_lost_inside(const tdict_consolidated *whole) {
   }
   return UINT32_MAX;
 }
-/* Returns true if a transfer into the source failed. The bytes of an unloaded storage are never in memory, but a
- * transfer can read these bytes. */
+/* Returns true if a transfer cannot read the source, because its bytes are lost. All bytes of an unloaded storage count
+ * as lost, but a transfer can read them, unless the storage is a sink. */
 static bool is_lost_source(const tdict_tensor *src) {
   const bool can_be_read = tdict_storage_is_unloaded(src->storage) && !tdict_storage_is_sink(src->storage);
   return !can_be_read && tdict_tensor_is_lost(src);
@@ -244,7 +244,8 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
 /* Attaches the marks, and stores the transfers to wait for in waits_for. The caller holds the engine's lock. Pool
  * threads that help to mark sources do not take this lock. The order cannot include transfers of other contexts. If a
  * transfer of another context conflicts, removes all marks and returns a new reference to that transfer's fence in
- * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost. */
+ * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost and
+ * no earlier transfer can still write them. Returns TDICT_ENOMEM if host memory is exhausted. */
 static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock) && !t->marked);
   conflict_search g = {.self = t};

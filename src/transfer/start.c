@@ -184,7 +184,7 @@ static int find_memory_node(const tdict_plan *p) {
 }
 
 /* Returns the first GPU that copies, else the target's GPU, or NULL if the transfer uses no GPU.
- * tdict_future_wait_on_stream() compares its stream with this GPU. */
+ * tdict_future_wait_on_stream() accepts only streams of this kind of device. */
 static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
   tdict_gpu *gpu = NULL;
   for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
@@ -219,7 +219,8 @@ static void run_arena_task(tdict_task *task) {
   tdict_latch_down(&a->is_done);
 }
 
-/* Returns true if the transfer is the first large transfer that needs the ring of its GPU, and allocates a result. */
+/* Returns true if the transfer is the first large transfer that needs the ring of its GPU, and allocates a result.
+ * Returns false on a pool thread. */
 static bool is_first_use_of_ring(const starter *s, const tdict_future *t) {
   if (!t->gpu || s->start->dst || t->plan.line_bytes < s->engine->config.staging_bytes) return false;
   if (tdict_pool_is_worker(s->engine->config.pool) || tdict_engine_has_ring(s->engine, t->gpu)) return false;
@@ -229,8 +230,9 @@ static bool is_first_use_of_ring(const starter *s, const tdict_future *t) {
 }
 
 /* Allocates the arena on a thread of the pool, and meanwhile creates the ring. Both take about 10 ms for a result of
- * 8 GB. Later, the workers would create the ring with one thread, since all threads of the pool would wait for the ring.
- * Ignores a failure to create the ring, because the workers try again and report the error. */
+ * 8 GB. If the workers created the ring later, only one thread would pin its memory, because all other threads of the
+ * pool would wait for the ring. Ignores a failure to create the ring, because the workers try again and report the
+ * error. */
 static tdict_status make_arena_and_ring(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_pool *pool = s->engine->config.pool;
   arena_task a = {.task = {.run = run_arena_task}, .starter = s, .transfer = t};
@@ -292,8 +294,8 @@ static bool is_already_there(const starter *s) {
   return s->start->pin || (tdict_get_device(s->start->src, &tree_device) && tdict_device_equal(tree_device, s->device));
 }
 
-/* Returns true if one thread can queue all copies without waiting. Up to TDICT_DIRECT_IN_FLIGHT chunks are queued
- * without waiting. A strided leaf may need any number of driver copies. */
+/* Returns true if one thread can queue all copies without waiting: there are at most TDICT_DIRECT_IN_FLIGHT chunks and
+ * no strided leaf. A strided leaf can need any number of driver copies. */
 static bool is_queued_without_waiting(const tdict_plan *plan) {
   bool plain = true;
   for (uint32_t i = 0; i < plan->num_items && plain; i++) plain = plan->items[i].src_plain && plan->items[i].dst_plain;

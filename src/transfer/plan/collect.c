@@ -22,8 +22,8 @@ typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
   tdict_same_bytes same;     /* table that finds leaves that cover the same bytes */
-  bool table_in_use;         /* true: items are in the table `same`, because a leaf had gaps, or did not begin after all
-                              * earlier leaves of its storage */
+  bool table_in_use;         /* true: items are in the table `same`, because tdict_same_bytes_follows() returned false
+                              * for a leaf */
   int misses;                /* number of consecutive attempts of the fast path that found no uniform leaf */
   const tdict_storage *last; /* the storage that is_pinned() checked last. last_gpu and last_pinned are the GPU and the
                               * result of this check */
@@ -113,7 +113,8 @@ static tdict_status find_device_gpu(collector *c, tdict_device device, tdict_gpu
   return status == TDICT_ENODEVICE ? TDICT_EWRONGDEVICE : status;
 }
 
-/* Returns the GPU of a storage. Returns TDICT_EWRONGDEVICE if the storage is on a device of another context. */
+/* Returns the GPU of a storage. Returns TDICT_EWRONGDEVICE if the storage is on an absent device, or on a device of
+ * another context. Other errors: those of tdict_devices_gpu(). */
 static tdict_status find_storage_gpu(collector *c, const tdict_storage *s, tdict_gpu **out, tdict_error *err) {
   char name[32];
   if (!tdict_devices_own_storage(c->request->devices, s))
@@ -212,7 +213,7 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
   return TDICT_OK;
 }
 
-/* Returns true if the leaf is already where the result must be. */
+/* Returns true if the leaf is already where the result must be, and need not be copied. */
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
@@ -223,8 +224,8 @@ static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   return !r->want_pinned || tdict_tensor_is_pinned(t);
 }
 
-/* Returns true if only one path leads to the current leaf's node: each node on the path has one reference. In that case
- * no other leaf of the tree can be the same tensor. */
+/* Returns true if only one path leads to the current leaf's node: each node below the root has one reference. If the
+ * leaf's tensor has one reference, too, no other leaf of the tree is the same tensor. */
 static inline bool node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
   if (c->reached_node == top->node) return c->is_reached_once;
@@ -244,8 +245,8 @@ static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree 
   return true;
 }
 
-/* Puts all items into the table if this leaf does not begin after all earlier leaves of its storage. Does nothing if
- * the table is in use already. */
+/* Puts all items into the table if tdict_same_bytes_follows() returns false for this leaf. Does nothing if the table is
+ * in use already. */
 static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error *err) {
   if (c->table_in_use || tdict_same_bytes_follows(&c->same, t)) return TDICT_OK;
   for (uint32_t i = 0; i < c->plan->num_items; i++)
@@ -287,7 +288,8 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
   return tdict_same_bytes_add(&c->same, t, *place) ? TDICT_OK : fail_plan_memory(err);
 }
 
-/* Prepares the fast path for uniform leaves, if the target is one GPU. */
+/* Prepares the fast path for uniform leaves. Leaves c->uniform.to NULL, which turns the fast path off, if the target is
+ * not a GPU, if a destination exists, or if the option `keep` is set. */
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
@@ -306,9 +308,10 @@ static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   return c->dst_is_reached_once;
 }
 
-/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. If each destination begins
- * at or after the end of the previous destination, no destinations overlap. A destination whose memory is not shared
- * does not overlap with any other destination. */
+/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. A destination whose memory
+ * is not shared does not overlap with any other destination. If each remaining destination begins at or after the end
+ * of the previous one, no destinations overlap. Destinations with gaps, or in memory of the program, may always
+ * overlap. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;

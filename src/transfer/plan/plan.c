@@ -131,7 +131,8 @@ static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high
   return piece < low ? low : piece > high ? high : piece;
 }
 
-/* Cuts an interval of the line into chunks of `low` to `high` bytes. The interval begins in item number whole.first. */
+/* Cuts an interval of the line into chunks of `low` to `high` bytes. The last chunk can be smaller. The interval begins
+ * in item number whole.first. */
 static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;

@@ -71,7 +71,7 @@ typedef struct tdict_object_step {
   tdict_tree *moved;
   uint32_t first_leaf, num_leaves; /* numbers of the leaves of `flat`, in tree order */
   uint8_t action;
-  bool pin, move; /* true: the hook pin_memory or to_device must run */
+  bool pin, move; /* pin: the hook pin_memory must run. move: the hook to_device must run */
   char path[sizeof((tdict_error *)0)->path];
 } tdict_object_step;
 
@@ -112,7 +112,8 @@ typedef struct tdict_plan {
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
- * for each small run would take longer. Call after tdict_plan_place(). */
+ * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
+ * all items are uniform. */
 void tdict_plan_pack(tdict_plan *plan);
 /* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. Among
  * consecutive items with the same way and GPU, the sizes of these chunks grow from first_bytes to chunk_bytes, and

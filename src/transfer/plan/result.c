@@ -184,7 +184,7 @@ static tdict_status keep_consolidated(const builder *b, const tdict_tree *src, t
   return TDICT_OK;
 }
 
-/* Removes the device of each tree of the result that holds a tensor on another device. */
+/* Removes the device of each tree of the result that holds, at any depth, a tensor on another device. */
 static tdict_status clear_devices(const builder *b, tdict_tree *result, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, result, false);

@@ -1,9 +1,10 @@
 /* Declares batches. A batch is a set of slots of one transfer whose copies are queued together. Each submission costs
  * the link some microseconds, regardless of its number of copies. Therefore copies are gathered while the link is busy.
- * A batch is queued if at most one earlier batch is still in flight, or if the batch is full. A batch is also queued if
- * a thread is about to wait for a slot in the batch, or has no more work. A slot belongs to the lane that added the
- * slot's copy. A transfer has at most one batch, for one GPU. Thread rule: the starting thread creates the batch before
- * the transfer begins. Any worker may call the other functions, inside a scope of the GPU. */
+ * When a copy is added, the batch is queued if it is full, or if at most one earlier batch is in flight. A batch is
+ * also queued if a thread is about to wait for a slot in the batch, or has no more work. A slot belongs to the lane
+ * that added the slot's copy. A transfer has at most one batch, for one GPU and one direction. Thread rule: the
+ * starting thread creates the batch before the transfer begins. Any worker may call the other functions, inside a scope
+ * of the GPU. */
 #ifndef TDICT_TRANSFER_RUN_BATCH_H
 #define TDICT_TRANSFER_RUN_BATCH_H
 
@@ -28,7 +29,7 @@ typedef struct tdict_batch {
   tdict_cu_event last_event, previous_event;
 } tdict_batch;
 
-/* The stream of the calling thread, on which batches are queued. */
+/* The calling thread's stream, on which the thread queues batches. */
 typedef struct tdict_batch_stream {
   tdict_gpu *gpu;
   tdict_cu_stream stream;

@@ -103,8 +103,8 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot) {
     lane->spare = slot;
 }
 
-/* Removes the oldest flight, whose copy has ended. Copies the slot to the host leaves if needed. If the flight has no
- * slot, returns its event to the GPU. */
+/* Removes the oldest flight, whose copy has ended. If `abandon` is false, copies the slot to the host leaves if needed.
+ * If the flight has no slot, returns its event to the GPU. */
 static void retire_oldest(tdict_lane *lane, bool abandon) {
   TDICT_ASSERT(lane->count > 0);
   tdict_flight *f = &lane->flights[lane->first];
@@ -194,7 +194,7 @@ static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
 
 tdict_status tdict_lane_take_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
-  /* Prefer a free slot of the ring. If no slot is free, wait for the lane's own copies. */
+  /* Prefer a free slot of the ring. If no slot is free, a lane with copies in flight waits for these copies. */
   if (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
   if (status == TDICT_OK && !lane->spare && lane->held < lane->depth) status = take_spare(lane, err);
   while (!lane->spare && lane->count > 0 && status == TDICT_OK) status = wait_oldest(lane, err);

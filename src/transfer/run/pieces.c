@@ -13,8 +13,8 @@
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
 #define SINK_BUFFER ((size_t)1 << 20) /* bytes of the buffer for a leaf that is not in C order */
-/* Prefetch distance in bytes of a thread that fills a slot, a multiple of 256. A core prefetches little by itself, and
- * never across a page border. */
+/* Prefetch distance in bytes of a thread that fills a slot, a multiple of 256. Most processors do not prefetch across a
+ * page border by themselves. */
 enum { AHEAD = 4096 };
 
 typedef struct piece {
@@ -93,8 +93,8 @@ static tdict_status write_sink(const tdict_item *item, size_t at, const char *by
   return tdict_storage_write(s, (uintptr_t)item->dst_data - (uintptr_t)s->data + at, bytes, count, err);
 }
 
-/* Writes a piece of a host leaf to its sink. If the elements are not in memory in C order, fills a buffer first, because
- * a sink must not get many small rows. */
+/* Writes a piece of a host leaf to its sink. If the elements are not in memory in C order, fills a buffer first,
+ * because a sink must not get many small rows. */
 static tdict_status write_piece(const piece *p, tdict_error *err) {
   const tdict_item *item = p->item;
   const size_t bytes = p->end - p->begin, room = bytes < SINK_BUFFER ? bytes : SINK_BUFFER;

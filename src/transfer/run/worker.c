@@ -18,8 +18,8 @@ typedef struct tdict_claim {
   uint32_t part;
 } tdict_claim;
 
-/* Queues the copies between the slot and the device. If one copy is enough and the transfer has a batch for this GPU,
- * adds the copy to the batch. Otherwise queues the copies at once. */
+/* Queues the copies between the slot and the device. If one copy is enough and the transfer has a batch for this GPU
+ * and direction, adds the copy to the batch. Otherwise queues the copies at once. */
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
@@ -76,7 +76,7 @@ static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *er
   return status;
 }
 
-/* Fills a slot and queues its copy. */
+/* Fills a slot and queues its copy, or fills a part of a slot. */
 static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const tdict_chunk *chunk = claim.chunk;
@@ -190,7 +190,7 @@ static tdict_status end_unrecorded(tdict_lane *lane, tdict_error *err) {
   return tdict_lane_synchronize(lane, err);
 }
 
-/* Queues the copies of a chunk that needs no slot. */
+/* Queues the copies of a chunk that needs no slot. In TDICT_MODE_BLOCKING, also waits for these copies. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_lane_begin(lane, err);
@@ -294,8 +294,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
  * call. */
 static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
-/* Closes the lane. If this is the last worker, ends the transfer. `cpu` is the thread's processor time when the worker
- * began. */
+/* Closes the lane. If this is the last worker, ends the transfer. `cpu` is the thread's processor time when the thread
+ * began its work for this worker. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
@@ -335,7 +335,7 @@ void tdict_work_with_others(tdict_worker *worker) {
 
 struct tdict_deferred_tail {
   tdict_task task; /* first member, because the pool passes a pointer to the task to run_deferred_tail(). The task holds
-                    * a reference of the transfer */
+                    * a reference to the transfer */
   tdict_lane lane;
   tdict_status status;
   _Atomic(bool) offered; /* acq_rel: the thread that sets this flag to false runs the deferred tail */

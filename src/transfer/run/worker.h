@@ -19,8 +19,9 @@ bool tdict_deferred_tail_create(tdict_future *transfer); /* returns false if mem
 /* Does the work of a worker on the starting thread, and returns when the last copy is queued. If bytes are copied
  * through slots to the host, returns when all copies of this worker have ended. The deferred tail then waits for the
  * copies and ends the worker. A pool thread runs the deferred tail, unless a thread that waits for the transfer runs
- * the deferred tail first. Call tdict_deferred_tail_create() before, so that no allocation can fail after copies are
- * queued. */
+ * the deferred tail first. If this worker fails, there is no deferred tail: the function itself waits for the copies
+ * and ends the worker. Call tdict_deferred_tail_create() before this function, so that no allocation can fail after
+ * copies are queued. */
 void tdict_work_and_return(tdict_worker *worker);
 /* Runs the deferred tail on this thread, if the transfer has a deferred tail that no other thread has begun to run. */
 void tdict_deferred_tail_run(tdict_future *transfer);

@@ -42,9 +42,9 @@ typedef struct tdict_recording {
   _Atomic(bool) on; /* relaxed */
   int64_t begin_ns;
   _Atomic(uint32_t) num_transfers; /* relaxed: a counter that numbers the transfers */
-  /* A ticket counter for slices. Tickets above `capacity` count dropped slices. A thread takes a ticket with release
-   * order, after the thread has named its track and added its GPU. The writer starts with an acquire load, and
-   * therefore sees the tracks and GPUs of all slices. `complete` orders the contents of a slice. */
+  /* A ticket counter for slices, from 0. Tickets of `capacity` and more count dropped slices. A thread takes a ticket
+   * with release order, after the thread has named its track and added its GPU. The writer starts with an acquire load,
+   * and therefore sees the tracks and GPUs of all slices. `complete` orders the contents of a slice. */
   _Atomic(int64_t) next;
   _Atomic(int64_t) dropped; /* relaxed: number of slices dropped because no track was free */
   int64_t capacity;
