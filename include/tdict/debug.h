@@ -35,8 +35,8 @@ typedef struct tdict_tensor_summary {
   int64_t num_elements; /**< number of elements; each lane counts */
   int64_t num_nans;     /**< number of elements that are NaN, or have a NaN part */
   int64_t num_true;     /**< number of true elements of a bool tensor; 0 for other dtypes */
-  /** Numbers of the elements that are not NaN. 0 if there is no such element, and for bool and complex. The mean of inf
-   *  and -inf is NaN. */
+  /** Minimum, maximum and mean of the elements that are not NaN. 0 if there is no such element, and for bool and
+   *  complex. The mean of inf and -inf is NaN. */
   double min, max, mean;
   /** Exact minimum and maximum of an integer dtype; 0 for other dtypes. For #TDICT_U64, the uint64_t number converted
    *  to int64_t. */
@@ -58,7 +58,7 @@ static inline tdict_tensor_summary tdict_tensor_summary_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_get_summary(const tdict_tensor *tensor, tdict_tensor_summary *out,
                                                                 tdict_error *err);
 
-/** @brief Writes the text to the standard error output. For calls from a debugger, such as `call tdict_dump(tree)`.
+/** @brief Writes the text to the standard error output. To print a tree in GDB, enter `call tdict_dump(tree)`.
  *
  *  A debugger may have stopped the other threads of the process. The call therefore waits for no transfer and takes no
  *  lock. A host tensor is marked `not read: in transfer` if a transfer reads or writes its storage. A host tensor is

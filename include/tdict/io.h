@@ -315,8 +315,9 @@ static inline tdict_append_options tdict_append_options_default(void) {
  *
  *  Interrupted appends. A process that is killed can leave files `.meta.json.append.tmp`. The next call for the
  *  directory repairs the directory first, with TensorDict's rule. If the root has such a file, no meta.json was
- *  replaced, and the files are removed. Otherwise the files replace the files `meta.json` beside them, which ends the
- *  append. Until the repair, tdict_open() can return #TDICT_ESHAPE, because trees have different numbers of rows.
+ *  replaced, and the repair removes all such files. Otherwise the repair renames each such file to `meta.json`, which
+ *  ends the append. Until the repair, tdict_open() can return #TDICT_ESHAPE, because trees have different numbers of
+ *  rows.
  *  Elements of a file after the shape of its leaf are always ignored.
  *  @param[in] context  Needed if a tensor of @p rows is on a device. The call then first copies @p rows to host memory.
  *  @param[in] path     The directory. Only one call may append at a time. A second call of tdict_append() at the same
