@@ -80,11 +80,12 @@ static inline tdict_compare_options tdict_compare_options_default(void) {
   o.struct_size = sizeof o;
   return o;
 }
-/** The first difference that tdict_compare() finds. Entries are compared in the order of the first tree, and elements
- *  in C order. */
+/** The first difference that tdict_compare() finds. For each pair of trees, the batch sizes are compared first. If
+ *  the second tree has more keys, its additional keys come next. Then follow the entries in the order of the first
+ *  tree. Elements are compared in C order. */
 typedef struct tdict_difference {
   bool differs;
-  int32_t ndim;                  /**< length of `index`; 0 if the difference is not in an element */
+  int32_t ndim;                  /**< length of `index`; 0 if the difference is not between two elements */
   int64_t index[TDICT_MAX_NDIM]; /**< index of the element that differs */
   char path[248];                /**< "" if the batch sizes of `a` and `b` differ; long paths are cut in the middle */
   char message[256];             /**< describes the difference */
@@ -92,9 +93,8 @@ typedef struct tdict_difference {
 /** @brief Compares the keys (in any order), batch sizes, dtypes, shapes and elements of two trees.
  *
  *  The devices, locks and strides of the trees may differ. Tensors on a device are copied to the host one after
- *  another.
- *  Two different objects of one type are compared by their tensors. Leaves of tdict/nontensor.h are compared by their
- *  values. An object is always equal to itself.
+ *  another. Two different objects of one type are compared by their tensors. Leaves of tdict/nontensor.h are compared
+ *  by their values. An object is always equal to itself.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out  The first difference. If there is no difference, `differs` is false. Written on success only.
  *  @return #TDICT_OK, also if the trees differ; #TDICT_EINVAL a NULL pointer, a negative tolerance, or a tensor with
@@ -102,12 +102,13 @@ typedef struct tdict_difference {
  *          memory of the program (see tdict_tensor_from_data()); #TDICT_ENOTSUP two different objects have a type
  *          without `flatten`; #TDICT_ENOMEM; the errors of tdict_tensor_clone() for a tensor on a device; the errors of
  *          `flatten`.
- *  @note Cost: O(keys), plus one read of the elements before the first difference. */
+ *  @note Cost: O(keys), plus at most two reads of the tensors up to the first difference, plus the copies of device
+ *        tensors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);
-/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. If the tensors of
- *  a tree have lost bytes (see tdict/transfer.h), the tree is not equal to itself. */
+/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. A tree with NaN
+ *  elements or with lost bytes (see tdict/transfer.h) is not equal to itself. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 
 TDICT_END_DECLS

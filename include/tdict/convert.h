@@ -45,7 +45,7 @@ TDICT_BEGIN_DECLS
  *  @param[out] out  One reference, owned by the caller. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into @p tensor has failed; #TDICT_EDTYPE @p dtype
  *          is unknown; #TDICT_ENOTSUP the pair of dtypes is not supported; #TDICT_EWRONGDEVICE @p tensor or @p memory
- *          is not in host memory; #TDICT_EOVERFLOW an element is out of range; #TDICT_ENOMEM. */
+ *          is not in host memory; #TDICT_EOVERFLOW an element is out of range; the errors of tdict_tensor_empty(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype,
                                                              tdict_memory *memory, tdict_tensor **out,
                                                              tdict_error *err);
@@ -65,7 +65,7 @@ typedef struct tdict_dtype_options {
   size_t struct_size;
   /** Host memory in which the new elements are allocated. NULL (default): plain host memory. */
   tdict_memory *memory;
-  /** Returns true if tdict_to_dtype() is to convert the tensor. NULL (default): all tensors are converted. Before the
+  /** Returns true if tdict_to_dtype() must convert the tensor. NULL (default): all tensors are converted. Before the
    *  conversion, the calling thread calls `filter` once for each tensor, in the order of tdict_visit(). */
   tdict_leaf_predicate filter;
   void *user;       /**< Passed to `filter`. */
@@ -88,8 +88,8 @@ static inline tdict_dtype_options tdict_dtype_options_default(void) {
  *  @param[out] out  New tree, owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into a tensor has failed; #TDICT_EDTYPE @p dtype
  *          is unknown; #TDICT_ENOTSUP a pair of dtypes is not supported; #TDICT_EWRONGDEVICE a tensor to convert, or
- *          `memory`, is not in host memory; #TDICT_EOVERFLOW an element is out of range; #TDICT_ENOMEM; the errors of
- *          objects, see tdict/object.h. err->path names the tensor or object.
+ *          `memory`, is not in host memory; #TDICT_EOVERFLOW an element is out of range; the errors of
+ *          tdict_tensor_empty(); the errors of objects, see tdict/object.h. err->path names the tensor or object.
  *  @note Cost: one read and one write of the converted elements, plus O(tensors + nodes). If `filter` is set, the call
  *        also allocates a list of all paths. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype,

@@ -5,8 +5,8 @@
  * not change. Functions whose names end in `_in_place` change @p tree itself and make no new tree.
  * The root of a result has the batch size and device of the source tree. The result of tdict_merge() has the batch size
  * and device of the first tree. No element is read or copied, so the tensors may be on any device.
- * All functions return #TDICT_ENOMEM if memory is exhausted. All functions return #TDICT_EINVAL for a NULL pointer, an
- * invalid path or an empty separator. Cost of each function: O(keys that are read or created).
+ * All functions return #TDICT_ENOMEM if memory is exhausted. All functions return #TDICT_EINVAL for an invalid path, an
+ * empty separator, or a NULL pointer other than a separator. Cost of each function: O(keys that are read or created).
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_KEYSETS_H
 #define TDICT_KEYSETS_H
@@ -15,8 +15,8 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief Makes a tree with the entries at the paths and the nodes that lead to these entries. The entries have the
- *  order of the paths.
+/** @brief Makes a tree with the entries at the paths and the child trees that lead to these entries. The entries have
+ *  the order of the paths.
  *
  *  A path to a tree selects the whole tree. If several paths name one entry, the result has the entry once.
  *  @param[in] paths  @p count paths, borrowed.
@@ -25,8 +25,8 @@ TDICT_BEGIN_DECLS
  *          tdict_get_entry(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_select(const tdict_tree *tree, const char *const *paths, size_t count,
                                                     bool strict, tdict_tree **out, tdict_error *err);
-/** @brief Makes a tree without the entries at the paths. Paths that do not exist are ignored. Nodes that become empty
- *  are kept. */
+/** @brief Makes a tree without the entries at the paths. Paths that do not exist are ignored. Child trees that become
+ *  empty are kept. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count,
                                                      tdict_tree **out, tdict_error *err);
 /** @brief Keeps only the entries at the paths and the child trees that lead to these entries, in the order of the
