@@ -4,9 +4,9 @@
 
 #include "tdict/values.h"
 
-/* Checks that a device can hold memory. Returns TDICT_EINVAL for "auto", for a negative index, and for a cpu index
- * other than 0. Checks neither that the device type is known nor that the device is present. The error message begins
- * with `what`. */
+/* Checks that a device can hold memory. Returns TDICT_EINVAL for "auto", for a negative type or index, and for a cpu
+ * index other than 0. Does not check whether the device type is known or the device is present. The error message
+ * begins with `what`. */
 tdict_status tdict_device_check(tdict_device device, const char *what, tdict_error *err);
 
 #endif
