@@ -17,7 +17,7 @@
 #define STOP_CHECK_NS 5000000 /* a worker that waits for a transfer checks at this interval whether the loader stops */
 
 /* Puts the index of the sample before the message of a dataset function. If `index` is -1, uses the number of the batch
- * instead. Keeps the code of the operating system and the path. Returns `status`. */
+ * instead. Keeps the native code and the path of the error. Returns `status`. */
 static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot *slot, int64_t index,
                                        tdict_status status) {
   char text[sizeof slot->error.message];
