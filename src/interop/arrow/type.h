@@ -5,7 +5,7 @@
 
 #include "tdict/arrow.h"
 
-enum { TDICT_ARROW_MOST_DEPTH = 64 }; /* maximum number of nested structs and lists */
+enum { TDICT_ARROW_MOST_DEPTH = 64 }; /* maximum number of nested structs and fixed-size lists */
 
 typedef enum tdict_arrow_kind {
   TDICT_ARROW_NUMBER,
