@@ -13,7 +13,8 @@ static int64_t count_rows(const tdict_item *item) {
   return item->shape[0] - (item->kind == TDICT_ITEM_RAGGED_OFFSETS ? 1 : 0);
 }
 
-/* Returns true if the item belongs to all rows, so that no rows are selected from the item. */
+/* Returns true if the item has no rows that can be counted: the item belongs to all rows, or has the values of a ragged
+ * leaf. The offsets of the ragged leaf give the rows of the values. */
 static bool is_whole(const tdict_item *item) {
   const bool is_tensor = item->kind == TDICT_ITEM_TENSOR || item->kind == TDICT_ITEM_RAGGED_OFFSETS;
   return item->kind == TDICT_ITEM_UNBATCHED || item->kind == TDICT_ITEM_RAGGED_VALUES || (!is_tensor && !item->ndim);

@@ -14,7 +14,7 @@
 #include "io/map.h"
 #include "tensor/tensor.h"
 
-/* The number of progress calls is about this number, so that the calls cost little. */
+/* About this number of progress calls are made at most, so that the calls cost little. */
 enum { NUM_REPORTS = 1024 };
 /* Longer paths are cut at their start, so that the rest of a message has room. */
 enum { PATH_IN_MESSAGE = 120 };
@@ -203,8 +203,8 @@ static tdict_status share_folder(const tdict_contents *c, source_folder **out, t
   return tdict_error_at(err, TDICT_EIO, c->path);
 }
 
-/* Subtracts the first offset from all. Unsigned, because the offsets of a broken file may overflow;
- * tdict_ragged_create() refuses such offsets. */
+/* Subtracts the first offset from all offsets. The arithmetic is unsigned, because the offsets of a broken file may
+ * overflow. tdict_ragged_create() refuses such offsets. */
 static void subtract_first(const tdict_tensor *t) {
   if (t->dtype == TDICT_I64) {
     uint64_t *at = t->data;

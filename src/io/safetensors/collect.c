@@ -138,8 +138,8 @@ static tdict_status collect_entry(collector *c, const tdict_tree *tree, tdict_en
   return status;
 }
 
-/* Adds the key to the name and to the path, and writes the key to the entry. `escaped` receives the start of the escaped
- * key in the path. */
+/* Adds the key to the name and to the path, and writes the key to the entry. `escaped` receives the start of the
+ * escaped key in the path. */
 static tdict_status push_key(collector *c, const char *key, size_t *escaped, tdict_error *err) {
   const size_t length = strlen(key), bytes = tdict_path_escape(key, NULL, 0) + 1;
   if (c->path.length) tdict_io_text_add(&c->path, ".", 1);

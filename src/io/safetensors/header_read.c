@@ -163,8 +163,8 @@ static tdict_status read_entry(const tdict_json_place *place, const json_t *valu
   return status;
 }
 
-/* Adds an item. Its span begins at the end of the header; the caller adds the length of the header. `name` lives as long
- * as the contents. */
+/* Adds an item. Its span begins at the end of the header; the caller adds the length of the header. `name` lives as
+ * long as the contents. */
 static tdict_status add_tensor(tdict_contents *c, size_t file, const char *name, const entry *from, tdict_error *err) {
   const tdict_json_place place = {c, c->files[file].path, "tensor", name};
   const tdict_sizes shape = from->shape, span = from->span;

@@ -145,7 +145,8 @@ static tdict_status read_keys(reader *r, json_t *keys, tdict_error *err) {
   return status;
 }
 
-/* Reads a level: adds an item for the tree and items for its entries. The recursion is limited by the depth. */
+/* Reads a level: adds an item for the tree and items for its entries. The recursion is limited by
+ * TDICT_IO_MAX_DEPTH. */
 static tdict_status read_level(reader *r, json_t *level, tdict_error *err) {
   const tdict_json_place place = place_of(r);
   tdict_item item = {.kind = TDICT_ITEM_TREE};

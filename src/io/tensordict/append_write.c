@@ -19,8 +19,8 @@ static tdict_status fail_io(const tdict_contents *c, const char *name, const cha
   return tdict_error_at(err, TDICT_EIO, c->path);
 }
 
-/* Opens the folder of a path below the root as a folder of output.h. *name becomes the last name of the path. The path of
- * a folder ends with a slash, and *name becomes "". */
+/* Opens the folder of a path below the root as a folder of output.h. *name becomes the last name of the path. If the
+ * path ends with a slash, the path names a folder, and *name becomes "". */
 static tdict_status open_folder(const tdict_contents *c, const char *path, tdict_folder *out, const char **name,
                                 tdict_error *err) {
   char folder[4096];
@@ -136,8 +136,8 @@ static void shrink_leaves(tdict_td_append *a) {
   }
 }
 
-/* Removes the temporary files, the root's last, and puts the old texts back. A process that is killed while texts are put
- * back leaves trees with different numbers of rows, which readers refuse. */
+/* Removes the temporary files, the root's last, and puts the old texts back. A process that is killed while texts are
+ * put back leaves trees with different numbers of rows, which readers refuse. */
 static void undo(tdict_td_append *a, size_t num_temporary, size_t num_renamed) {
   bool is_renamed;
   for (size_t i = num_temporary; i > num_renamed; i--) remove_temporary(&a->contents, a->metas[i - 1].folder);
