@@ -1,5 +1,5 @@
 /* Defines TDICT_ASSERT(condition), the debug assertion. Assertions check conditions that the library itself guarantees.
- * They never check arguments that the program passes.
+ * Assertions never check arguments that the program passes.
  *
  * Assertions are enabled in builds without NDEBUG, and in builds with AddressSanitizer or ThreadSanitizer. A failed
  * assertion writes one line to stderr and executes a trap instruction. A failed assertion does not call abort(). The
@@ -40,7 +40,8 @@ __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const cha
 }
 #define TDICT_ASSERT(condition) ((condition) ? (void)0 : tdict_assert_failed(#condition, __FILE__, __LINE__))
 #else
-/* sizeof does not evaluate the condition, but the compiler still checks it and counts its variables as used. */
+/* sizeof does not evaluate the condition, but the compiler still checks the condition and counts its variables as
+ * used. */
 #define TDICT_ASSERT(condition) ((void)sizeof((condition) ? 1 : 0))
 #endif
 

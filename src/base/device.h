@@ -1,4 +1,4 @@
-/* Checks device arguments. Pure functions; thread-safe. */
+/* Checks device arguments. The functions keep no state. Thread-safe. */
 #ifndef TDICT_BASE_DEVICE_H
 #define TDICT_BASE_DEVICE_H
 

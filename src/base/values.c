@@ -1,5 +1,5 @@
-/* Implements the sizes and names of element types, and parses, checks and formats devices. Pure functions;
- * thread-safe. */
+/* Implements the sizes and names of element types, and parses, checks and formats devices. The functions keep no state.
+ * Thread-safe. */
 #include <stdio.h>
 #include <string.h>
 

@@ -98,7 +98,8 @@ static tdict_status select_items(tdict_contents *c, const tdict_open_options *o,
   return TDICT_OK;
 }
 
-/* Puts the option add_prefix and a dot before `rest`. If the option `flat` is true, escapes the result as one key. */
+/* Puts the option add_prefix, if set, and a dot before `rest`. If the option `flat` is true, escapes the result as one
+ * key. */
 static tdict_status join(tdict_contents *c, const tdict_open_options *o, const char *rest, const char **out,
                          tdict_error *err) {
   const char *prefix = o->add_prefix ? o->add_prefix : "";

@@ -1,8 +1,9 @@
 /* Describes the contents of opened files, independently of their format.
  *
- * A reader of a format opens the files and adds an item for each leaf of the tree. An item has the path of the leaf,
- * and the bytes of the leaf as a span of a file. Other functions then make tensors from the spans. For example,
- * tdict_open() maps the files. tdict_contents_build() makes the tree of these tensors.
+ * A reader of a format opens the files and adds an item for each leaf. If the format describes trees, the reader also
+ * adds an item for each tree. An item has the path of the leaf, and the bytes of the leaf as a span of a file. Other
+ * functions then make tensors from the spans. For example, tdict_open() maps the files. tdict_contents_build() makes
+ * the tree of these tensors.
  *
  * The struct owns the descriptors, the items and all texts and sizes that the items point to. Thread rule: used by one
  * thread at a time; several threads may read the items and the files. */
@@ -12,7 +13,7 @@
 #include "tdict/io.h"
 #include "tdict/nontensor.h"
 
-enum { TDICT_IO_MAX_DEPTH = 128 }; /* maximum number of nested trees in files with nested names */
+enum { TDICT_IO_MAX_DEPTH = 128 }; /* maximum number of nested trees in a file, and of keys in a name */
 
 typedef enum tdict_item_kind {
   TDICT_ITEM_TREE,           /* a tree; comes before the items below the tree. The path of the root is "" */

@@ -24,7 +24,7 @@ typedef struct tdict_folder {
    * save cannot be cancelled. tdict_folder_open() sets NULL */
   const _Atomic(bool) *is_cancelled;
 } tdict_folder;
-/* Opens the folder of a path. Returns TDICT_EINVAL if the path is empty or ends with a slash, "." or "..". Returns
+/* Opens the folder of a path. Returns TDICT_EINVAL if the last name of the path is empty, "." or "..". Returns
  * TDICT_EFORMAT if the path names something that is neither a regular file nor a symbolic link. Returns TDICT_EIO. */
 tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path, tdict_error *err);
 /* Opens the folder of a path like tdict_folder_open(), but ignores what is at the path now. */
@@ -33,7 +33,8 @@ tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, co
  * this example, `noun` is "file" and `verb` is "renamed". */
 tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, const char *verb, int code,
                                tdict_error *err);
-/* Waits until the names of all files in the folder are on the disk. Returns TDICT_EIO. */
+/* Waits until the names of all files in the folder are on the disk. Does nothing if the file system cannot flush
+ * folders. Returns TDICT_EIO. */
 tdict_status tdict_folder_flush(const tdict_folder *folder, tdict_error *err);
 void tdict_folder_close(tdict_folder *folder);
 
@@ -80,7 +81,7 @@ void tdict_output_discard(tdict_output *out);
 tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error *err);
 /* Returns TDICT_ECANCELLED if the save was cancelled. */
 tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err);
-/* Writes a temporary name, ".NAME.<16 digits>.tmp", for a file beside the file `base`. */
+/* Writes a temporary name, ".BASE.<16 hexadecimal digits>.tmp", for a file beside the file `base`. */
 void tdict_output_name_temporary(char name[TDICT_OUTPUT_NAME_BYTES], const char *base);
 /* Writes a new file with `write`, and gives the file the name request->path. On failure, an old file at the path is
  * unchanged, and the new file is removed. Exception: if the folder cannot be flushed after the rename, the call returns

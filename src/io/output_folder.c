@@ -74,7 +74,7 @@ static tdict_status check_mark(const tdict_output_folder *f, const char *mark, t
   return tdict_error_at(err, TDICT_EFORMAT, f->parent.path);
 }
 
-/* Looks at what has the final name now. */
+/* Checks that no file has the final name, or that the name belongs to a directory that may be replaced. */
 static tdict_status look_at_old(tdict_output_folder *f, const char *mark, tdict_error *err) {
   struct stat info;
   if (fstatat(f->parent.fd, f->parent.name, &info, AT_SYMLINK_NOFOLLOW) != 0)

@@ -43,7 +43,7 @@ typedef struct tdict_output_folder {
  * replaced, the file system cannot exchange names and allows_gap is false. Returns TDICT_EIO. */
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
                                         tdict_error *err);
-/* Creates a directory in a new directory and opens it. Copies `what`, `path` and `is_cancelled` from `in`. Returns
+/* Creates and opens a directory in a new directory. Copies `what`, `path` and `is_cancelled` from `in`. Returns
  * TDICT_EEXIST if the name exists, and TDICT_EIO. */
 tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err);
 /* Writes the names of the files of a directory to the disk and closes the directory. Returns TDICT_EIO. If another step

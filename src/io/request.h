@@ -26,8 +26,8 @@ tdict_status tdict_save_host_tree(const char *what, tdict_context *context, cons
 typedef struct tdict_save_places {
   size_t num_tensors;
   tdict_device device; /* of the first tensor */
-  bool is_mixed;       /* not all tensors are on this device */
-  bool has_device;     /* a tensor is not in host memory */
+  bool is_mixed;       /* true: not all tensors are on this device */
+  bool has_device;     /* true: a tensor is not in host memory */
 } tdict_save_places;
 /* Finds where all tensors of a tree are, also the tensors of ragged leaves and of leaves without batch dimensions. */
 tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *out, tdict_error *err);

@@ -20,8 +20,8 @@ static bool is_whole(const tdict_item *item) {
   return item->kind == TDICT_ITEM_UNBATCHED || item->kind == TDICT_ITEM_RAGGED_VALUES || (!is_tensor && !item->ndim);
 }
 
-/* Finds the number of rows: the batch size of the root, or the rows of the first leaf. Checks that all items have this
- * number of rows. */
+/* Finds the number of rows: the batch size of the root, or the rows of the first leaf. Checks that all items that have
+ * rows have this number of rows. */
 static tdict_status find_rows(const tdict_contents *c, int64_t *rows, tdict_error *err) {
   const tdict_item *first = NULL;
   for (size_t i = 0; i < c->num_items; i++) {

@@ -12,12 +12,12 @@ typedef struct tdict_load_progress tdict_load_progress;
 /* Creates the counter. `report` is called as tdict_load_options.progress says. Returns TDICT_ENOMEM. */
 tdict_status tdict_load_progress_create(const char *what, bool (*report)(void *user, uint64_t done, uint64_t total),
                                         void *user, tdict_load_progress **out, tdict_error *err);
-/* Sets the number of bytes to read, and makes the first call. Call before the transfer starts. Returns TDICT_ECANCELLED
- * if the call returns false. */
+/* Sets the number of bytes to read, and makes the first call of `report`. Call before the transfer starts. Returns
+ * TDICT_ECANCELLED if the call returns false. */
 tdict_status tdict_load_progress_begin(tdict_load_progress *progress, uint64_t total, tdict_error *err);
 void tdict_load_progress_release(tdict_load_progress *progress); /* NULL is allowed */
 
-/* Returns true if tdict_unloaded_leaves() reads the tensor of the item to host memory: the offsets of ragged leaves,
+/* Returns true if tdict_unloaded_leaves() reads the tensor of the item into host memory: the offsets of ragged leaves,
  * and tensors that must be converted. */
 bool tdict_item_is_read_early(const tdict_item *item);
 /* Writes the tensor of item i to leaves[i]; NULL if the item has no tensor. The caller owns one reference to each

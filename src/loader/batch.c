@@ -203,8 +203,8 @@ static tdict_fence *exchange_in_flight(tdict_loader *l, int index, tdict_fence *
   return before;
 }
 
-/* Waits until the oldest transfer has ended. Checks regularly whether the loader stops or is paused, because a stuck
- * device must not block tdict_loader_destroy() or tdict_loader_seek(). */
+/* Waits until the oldest transfer has ended, or until the loader stops or is paused. A stuck device thus does not block
+ * tdict_loader_destroy() or tdict_loader_seek(). */
 static void wait_for_oldest_transfer(tdict_loader *l, int index) {
   tdict_fence *oldest = exchange_in_flight(l, index, NULL);
   if (!oldest) return;

@@ -162,7 +162,8 @@ tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *loader, const tdi
  * in use. */
 void tdict_loader_replace_epoch(tdict_loader *loader, const tdict_loader_epoch *epoch);
 /* Begins the next epoch with the current length of the dataset. Does nothing if the length does not vary, or if the
- * current epoch has not been delivered to its end. Call on the consumer's thread, without the lock. */
+ * current epoch has not been delivered to its end. Call on the consumer's thread, without the lock. Returns the errors
+ * of tdict_loader_plan_epoch(). */
 tdict_status tdict_loader_begin_epoch(tdict_loader *loader, tdict_error *err);
 
 /* workers.c */

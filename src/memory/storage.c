@@ -1,5 +1,5 @@
-/* Creates and frees storages. Each storage keeps the fences of the transfers and streams that use its bytes. Storages
- * are reference-counted. Thread rule: see storage.h. */
+/* Creates and frees storages. Each storage lists the marks of transfers that use its bytes, and the fences of streams
+ * that use its bytes. Storages are reference-counted. Thread rule: see storage.h. */
 #include "memory/storage.h"
 
 #include <sched.h>
@@ -206,7 +206,7 @@ void tdict_storage_release(tdict_storage *s) {
     s->lost_bytes = NULL;
   }
   /* Plain host memory and memory of the program have no pool that could wait for the fences, so wait here. Do not wait
-   * for the filler. The filler is work of the memory's owner, who orders later work after the filler. */
+   * for the filler. The owner of the memory queued the filler, and orders later work after the filler. */
   if (!memory)
     for (int i = 0; i < s->num_uses; i++) {
       if (s->uses[i] != s->filler) s->uses[i]->ops->wait(s->uses[i], INT64_MAX);

@@ -1,9 +1,9 @@
 /* A storage is a reference-counted range of bytes on a device. A storage frees its bytes when its last reference is
- * released. A storage keeps the fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer
- * into them failed or was cancelled, and no later write through the library has filled them. The bytes of an *unloaded*
- * storage are not in memory, but elsewhere, such as in a file. Transfers read these bytes through a callback. A *sink*
- * is an unloaded storage in the other direction: transfers write its bytes through a callback. Thread rule: every
- * function is safe from any thread. */
+ * released. A storage lists the marks of transfers that use its bytes, and the fences of streams that use its bytes.
+ * Bytes are *lost* if a transfer into them failed or was cancelled, and no later write through the library has filled
+ * them. The bytes of an *unloaded* storage are not in memory, but elsewhere, such as in a file. Transfers read these
+ * bytes through a callback. A *sink* is an unloaded storage in the other direction: transfers write its bytes through a
+ * callback. Thread rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
@@ -161,8 +161,8 @@ tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdic
 /* Calls fn for every use. If `to_write` is false, calls fn for the filler only. The function locks the list of uses
  * meanwhile, so fn must be short and must not touch storages. */
 void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
-/* Marks these bytes as lost, since a transfer into them failed. If memory to record the bytes is exhausted, marks all
- * bytes of the storage as lost. */
+/* Marks these bytes as lost, since a transfer into them failed or was cancelled. If memory to record the bytes is
+ * exhausted, marks all bytes of the storage as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
 /* Marks all bytes of the storage as lost. */
 void tdict_storage_lose_all(tdict_storage *s);

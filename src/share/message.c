@@ -19,7 +19,7 @@ typedef struct message_body {
 } message_body;
 
 /* Space for the descriptors of a message. The system closes descriptors that do not fit. MOST_FDS exceeds
- * TDICT_MESSAGE_MAX_FDS, so that an error can report how many descriptors a wrong message has. */
+ * TDICT_MESSAGE_MAX_FDS, so that an error can report a wrong message with up to MOST_FDS descriptors. */
 enum { MOST_FDS = 8 };
 typedef union control_room {
   struct cmsghdr header; /* aligns the bytes */

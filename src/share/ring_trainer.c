@@ -85,8 +85,8 @@ static bool empty_slot(tdict_share_ring *r, uint32_t slot, uint32_t word) {
   return tdict_slot_change(&r->words->slots[slot], word, TDICT_SHARE_EMPTY);
 }
 
-/* Empties each given-back slot that no transfer reads. Returns a given-back slot that a transfer still reads, or
- * num_slots if there is no such slot. */
+/* Empties each given-back slot whose storage is idle. Returns a given-back slot that is still in use, or num_slots if
+ * there is no such slot. */
 static uint32_t return_slots(tdict_share_ring *r) {
   uint32_t busy = r->num_slots, num_freed = 0;
   for (uint32_t i = 0; i < r->num_slots; i++) {
@@ -181,9 +181,9 @@ static tdict_status check_workers(tdict_share_ring *r, bool *any, tdict_error *e
   return TDICT_OK;
 }
 
-/* If a transfer still reads the slot `busy`, waits for this transfer, at most TRANSFER_WAIT_NS. If `busy` is num_slots,
- * waits until `published` changes from `seen`, at most TDICT_RING_CHECK_NS. Never waits longer than `left`
- * nanoseconds. */
+/* If `busy` is a slot, waits for a transfer that still reads the slot, at most TRANSFER_WAIT_NS. Without such a
+ * transfer, returns at once. If `busy` is num_slots, waits until `published` changes from `seen`, at most
+ * TDICT_RING_CHECK_NS. Never waits longer than `left` nanoseconds. */
 static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, int64_t left) {
   if (busy == r->num_slots) {
     tdict_futex_wait(&r->words->published, seen, left < TDICT_RING_CHECK_NS ? left : TDICT_RING_CHECK_NS);

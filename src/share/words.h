@@ -1,6 +1,7 @@
 /* Defines the words of a ring that all its processes share, and the futex calls on these words. The processes share no
- * lock. Each change is one atomic operation, so a process that dies leaves nothing locked. A faulty process can write
- * any number to any word, so the trainer checks the state of a slot before use. Thread rule: thread-safe.
+ * lock. Each change of a slot's state is one atomic operation, so a process that dies leaves nothing locked. A faulty
+ * process can write any number to any word, so the trainer checks the state of a slot before use. Thread rule:
+ * thread-safe.
  *
  * A slot has a state and the number of a worker. Workers change EMPTY to FILLING and FILLING to FULL. The trainer
  * changes FULL to TAKEN and TAKEN to EMPTY. A worker that leaves the ring changes its FILLING slots to EMPTY. If a

@@ -1,5 +1,5 @@
 /* Reads the shape of Arrow's extension type arrow.fixed_shape_tensor, which TensorDict's to_arrow() makes. The function
- * is pure and thread-safe. */
+ * keeps no state. Thread-safe. */
 #ifndef TDICT_INTEROP_ARROW_EXTENSION_H
 #define TDICT_INTEROP_ARROW_EXTENSION_H
 

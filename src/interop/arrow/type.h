@@ -1,5 +1,5 @@
 /* Translates between Arrow's format strings and dtypes, and keeps the path of the field that is being handled. One
- * thread at a time uses a path. The other functions are pure and thread-safe. */
+ * thread at a time uses a path. The other functions keep no state and are thread-safe. */
 #ifndef TDICT_INTEROP_ARROW_TYPE_H
 #define TDICT_INTEROP_ARROW_TYPE_H
 

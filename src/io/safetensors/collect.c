@@ -30,7 +30,8 @@ static tdict_status fail_here(const collector *c, const char *why, tdict_error *
   return tdict_fail_file(err, TDICT_ENOTSUP, c->path.bytes ? c->path.bytes : "", "%s: %s", c->out->contents.what, why);
 }
 
-/* Adds a tensor with the current name, and the end of the name if `end` is not NULL. Writes the name to the entry. */
+/* Adds a tensor. The name of the tensor is the current name, followed by `end` if `end` is not NULL. Writes the name to
+ * the entry. */
 static tdict_status add_tensor(collector *c, const tdict_tensor *tensor, const char *end, tdict_error *err) {
   tdict_out_tree *out = c->out;
   char text[TDICT_DTYPE_TEXT_BYTES], why[96];

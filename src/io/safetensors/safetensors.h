@@ -28,7 +28,8 @@ const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
  * TDICT_SAFETENSORS_MAX_HEADER bytes. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err);
 /* Reads an index, adds the shards as files, and adds an item for each tensor of the index. Sets *structure as
- * tdict_safetensors_read() does. */
+ * tdict_safetensors_read() does. Returns TDICT_EFORMAT if the index breaks a rule or names a tensor that its shard
+ * lacks, TDICT_ENOTSUP if the index is too long, and the errors of tdict_safetensors_read() for each shard. */
 tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const tdict_open_options *options,
                                const char **structure, tdict_error *err);
 /* Replaces the items, which have the names of tensors, by the items of TensorDict's entry. Returns TDICT_EFORMAT if the
@@ -50,8 +51,9 @@ typedef struct tdict_out_tree {
   size_t num_tensors, cap_tensors;
   tdict_io_text structure; /* TensorDict's entry, empty if the options leave out the entry */
 } tdict_out_tree;
-/* Collects the tensors of a tree, and writes TensorDict's entry unless `without_structure` is true. Refuses what the
- * format cannot hold. The caller has initialized the contents, and resets `out` also on failure. */
+/* Collects the tensors of a tree, and writes TensorDict's entry unless `without_structure` is true. Returns
+ * TDICT_ENOTSUP for what the format cannot hold, TDICT_EEXIST if two tensors get the same name, and TDICT_ENOMEM. The
+ * caller has initialized the contents, and resets `out` also on failure. */
 tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_tree *tree, bool without_structure,
                                     tdict_error *err);
 void tdict_out_tree_reset(tdict_out_tree *out);

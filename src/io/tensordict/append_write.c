@@ -128,7 +128,7 @@ static void shrink_leaves(tdict_td_append *a) {
     const int fd = leaf->is_new ? -1 : openat(folder.fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (leaf->is_new) unlinkat(folder.fd, name, 0);
     if (fd >= 0) {
-      /* The sizes only save space, since readers ignore bytes after the shape. */
+      /* Shrinking only saves space, since readers ignore bytes after the shape. */
       (void)!ftruncate(fd, (off_t)leaf->old_bytes);
       close(fd);
     }
@@ -188,7 +188,7 @@ static tdict_status recover_folder(const tdict_contents *c, int fd, bool ends, i
     else
       close(child);
   }
-  /* The folders below first: the temporary file of the root decides, so it is removed last. */
+  /* The folders below come first: the temporary file of the root decides what to do, so that file is removed last. */
   if (status == TDICT_OK &&
       (ends ? renameat(fd, temporary_name, fd, meta_name) : unlinkat(fd, temporary_name, 0)) != 0 && errno != ENOENT)
     status = fail_io(c, temporary_name, ends ? "renamed" : "removed", err);

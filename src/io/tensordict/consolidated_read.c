@@ -127,7 +127,8 @@ static tdict_status read_leaves(node_reader *r, const json_t *node, json_t *leav
   json_t *leaf;
   tdict_status status = TDICT_OK;
   json_object_foreach(leaves, key, leaf) {
-    if (starts_with(key, offsets_mark) || starts_with(key, "<NJT_LENGTHS>")) continue; /* read with the values */
+    /* read_ragged() reads these leaves with the values. */
+    if (starts_with(key, offsets_mark) || starts_with(key, "<NJT_LENGTHS>")) continue;
     if (starts_with(key, values_mark)) {
       status = read_ragged(r, leaves, key + sizeof values_mark - 1, leaf, err);
     } else {
@@ -141,7 +142,7 @@ static tdict_status read_leaves(node_reader *r, const json_t *node, json_t *leav
   return status;
 }
 
-/* Reads the values of a tree: [data, batch size, device]. */
+/* Reads the values of a tree. Each value is an array [data, batch size, device]. */
 static tdict_status read_values(node_reader *r, json_t *values, tdict_error *err) {
   const size_t length = r->base.path.length;
   const char *key;

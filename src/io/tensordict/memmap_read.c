@@ -131,7 +131,7 @@ static tdict_status read_leaf(save_reader *r, const char *key, const json_t *ent
   return tdict_td_add_tensor(&r->base, &item, &shape, err);
 }
 
-/* Adds a name to the folder. */
+/* Adds a name and a slash to the folder. */
 static tdict_status push_folder(save_reader *r, const char *name, tdict_error *err) {
   tdict_io_text_add_string(&r->folder, name);
   tdict_io_text_add(&r->folder, "/", 1);
