@@ -79,7 +79,8 @@ tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text
                                       tdict_error *err);
 /* Adds a file, and takes the descriptor also if the call fails. Copies `path`. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const char *path, tdict_error *err);
-/* Sets the folder for tdict_contents_add_below(), and takes the descriptor. The contents must have no folder yet. */
+/* Sets the folder for tdict_contents_add_below(), and takes the descriptor. The contents must have no other folder
+ * yet. */
 void tdict_contents_set_root(tdict_contents *contents, int fd);
 /* Adds a file below contents->root, and closes the file again, so that a folder of many files needs few descriptors.
  * Copies `below`. Returns TDICT_ENOMEM and the errors of tdict_below_open(), with the whole path in err->path. */

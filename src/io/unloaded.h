@@ -13,7 +13,7 @@ typedef struct tdict_load_progress tdict_load_progress;
 tdict_status tdict_load_progress_create(const char *what, bool (*report)(void *user, uint64_t done, uint64_t total),
                                         void *user, tdict_load_progress **out, tdict_error *err);
 /* Sets the number of bytes to read, and makes the first call of `report`. Call before the transfer starts. Returns
- * TDICT_ECANCELLED if the call returns false. */
+ * TDICT_ECANCELLED if `report` returns false. */
 tdict_status tdict_load_progress_begin(tdict_load_progress *progress, uint64_t total, tdict_error *err);
 void tdict_load_progress_release(tdict_load_progress *progress); /* NULL is allowed */
 

@@ -22,8 +22,8 @@ typedef struct tdict_batch_position {
 typedef struct tdict_loader_epoch {
   tdict_sampler *sampler; /* retained; NULL for a stream */
   int64_t dataset_length; /* -1 for a stream */
-  /* Number of batches in the epoch; -1 for a stream. If max_tokens is set, this is the epoch of the batch that was
-   * taken last: the consumer sets the field, under the lock, each time the consumer takes a batch */
+  /* Number of batches in the epoch; -1 for a stream. If max_tokens is set, the epoch is the epoch of the batch that was
+   * taken last. The consumer then sets the field, under the lock, whenever the consumer takes a batch */
   int64_t num_batches;
 } tdict_loader_epoch;
 

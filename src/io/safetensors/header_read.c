@@ -103,7 +103,7 @@ static tdict_status find_dtype(const tdict_json_place *place, const char *name, 
                          place->key, name, found ? "is not supported by this library" : "is unknown");
 }
 
-/* What the header says of a tensor. */
+/* The description of a tensor in the header. */
 typedef struct entry {
   char dtype[32];
   tdict_sizes shape, span;

@@ -156,7 +156,8 @@ tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err) {
   for (size_t i = 0; i < append->num_leaves && status == TDICT_OK; i++)
     status = write_leaf(append, &append->leaves[i], err);
   while (num_temporary < append->num_metas && status == TDICT_OK) {
-    const tdict_td_new_meta *meta = &append->metas[num_temporary++]; /* counts also if the call fails */
+    const tdict_td_new_meta *meta = &append->metas[num_temporary++]; /* counted even if the call fails, so that undo()
+                                                                      * removes the file */
     status = write_text(append, meta->folder, meta->text, meta->length, err);
   }
   while (num_renamed < append->num_metas && status == TDICT_OK) {

@@ -19,7 +19,8 @@ const char *tdict_torch_name(tdict_dtype dtype);
 /* Reads a dtype. Returns TDICT_ENOTSUP with the name if tdict does not have the dtype, and TDICT_EFORMAT if `name` is
  * no text. */
 tdict_status tdict_torch_dtype(const tdict_json_place *place, const json_t *name, tdict_dtype *out, tdict_error *err);
-/* Appends the name of a key's file or folder: characters that some file system forbids become %XX. */
+/* Appends the name of a key's file or folder: control characters, spaces, % and /<>:"|?*\ become %XX. An empty key
+ * becomes "%", and each dot of "." and ".." becomes %2E. */
 void tdict_td_add_name(tdict_io_text *text, const char *key);
 /* Returns true if a file or folder may have the key itself as its name. Old versions of TensorDict wrote such names. */
 bool tdict_td_is_plain_name(const char *key);
