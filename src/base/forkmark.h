@@ -7,7 +7,7 @@
 
 #include "tdict/status.h"
 
-/* An opaque mark. Every function that takes a mark accepts NULL and then reports no fork. */
+/* An opaque mark. Every function that takes a mark accepts NULL. For NULL, the functions report no fork. */
 typedef struct tdict_forkmark tdict_forkmark;
 /* Creates a mark with one reference. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err);

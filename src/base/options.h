@@ -1,4 +1,4 @@
-/* Reads and writes public structs that begin with their own size. Pure functions; thread-safe. */
+/* Reads and writes public structs that begin with their own size. The functions keep no state. Thread-safe. */
 #ifndef TDICT_BASE_OPTIONS_H
 #define TDICT_BASE_OPTIONS_H
 

@@ -97,12 +97,12 @@ static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, co
   tdict_status status = tdict_file_open_to_read(c->what, c->path, &fd, err);
   if (status == TDICT_OK) status = tdict_contents_add_file(c, fd, c->path, err);
   if (status != TDICT_OK) return status;
-  /* The end comes first: the elements at the start of a consolidated file can look like another format. */
+  /* Check the end of the file first: the elements at the start of a consolidated file can look like another format. */
   if (tdict_consolidated_is(c, 0)) {
     *has_paths = true;
     return tdict_consolidated_read(c, 0, o, err);
   }
-  /* NumPy gives the name arr_0 to the first array without a name, too. */
+  /* Use the name that NumPy gives to the first array without a name. */
   if (tdict_npy_is_npy(c, 0)) return tdict_npy_read(c, (tdict_span){0, 0, c->files[0].bytes}, "arr_0", err);
   if (tdict_zip_is_zip(c, 0)) return read_zip(c, o, has_paths, err);
   status = tdict_safetensors_read(c, 0, structure, err);

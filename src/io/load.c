@@ -43,7 +43,8 @@ static uint64_t count_bytes(const tdict_contents *c) {
   return bytes;
 }
 
-/* Makes a tree of unloaded tensors. If the first call of `progress` fails, the caller releases *out. */
+/* Makes a tree of unloaded tensors. If the first call of `progress` returns false, the caller must release *out,
+ * too. */
 static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) {
   tdict_contents *c = &l->contents;
   const bool selects_rows = l->options.first_row > 0 || l->options.num_rows >= 0;

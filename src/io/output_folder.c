@@ -51,7 +51,8 @@ static int remove_entry(int at, const char *name) {
   return unlinkat(at, name, AT_REMOVEDIR) == 0 ? 0 : errno;
 }
 
-/* Checks that an old directory belongs to the format, so that a wrong path does not delete the files of the program. */
+/* Checks that an old directory belongs to the format or is empty, so that a wrong path does not delete other files of
+ * the program. */
 static tdict_status check_mark(const tdict_output_folder *f, const char *mark, tdict_error *err) {
   struct stat info;
   const int fd = openat(f->parent.fd, f->parent.name, DIRECTORY_FLAGS);
@@ -73,7 +74,7 @@ static tdict_status check_mark(const tdict_output_folder *f, const char *mark, t
   return tdict_error_at(err, TDICT_EFORMAT, f->parent.path);
 }
 
-/* Looks at what has the final name now. */
+/* Checks that no file has the final name, or that the name belongs to a directory that may be replaced. */
 static tdict_status look_at_old(tdict_output_folder *f, const char *mark, tdict_error *err) {
   struct stat info;
   if (fstatat(f->parent.fd, f->parent.name, &info, AT_SYMLINK_NOFOLLOW) != 0)

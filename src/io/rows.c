@@ -13,14 +13,15 @@ static int64_t count_rows(const tdict_item *item) {
   return item->shape[0] - (item->kind == TDICT_ITEM_RAGGED_OFFSETS ? 1 : 0);
 }
 
-/* Returns true if the item belongs to all rows, so that no rows are selected from the item. */
+/* Returns true if the item has no rows that can be counted: the item belongs to all rows, or has the values of a ragged
+ * leaf. The offsets of the ragged leaf give the rows of the values. */
 static bool is_whole(const tdict_item *item) {
   const bool is_tensor = item->kind == TDICT_ITEM_TENSOR || item->kind == TDICT_ITEM_RAGGED_OFFSETS;
   return item->kind == TDICT_ITEM_UNBATCHED || item->kind == TDICT_ITEM_RAGGED_VALUES || (!is_tensor && !item->ndim);
 }
 
-/* Finds the number of rows: the batch size of the root, or the rows of the first leaf. Checks that all items have this
- * number of rows. */
+/* Finds the number of rows: the batch size of the root, or the rows of the first leaf. Checks that all items that have
+ * rows have this number of rows. */
 static tdict_status find_rows(const tdict_contents *c, int64_t *rows, tdict_error *err) {
   const tdict_item *first = NULL;
   for (size_t i = 0; i < c->num_items; i++) {

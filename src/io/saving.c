@@ -1,5 +1,5 @@
-/* Implements tdict_save_async(): starts a transfer that copies the tree, and writes the copy on a thread. The handle and
- * the thread each hold a reference to a tdict_saving. Thread-safe. */
+/* Implements tdict_save_async(): starts a transfer that copies the tree, and writes the copy on a thread. The handle
+ * and the thread each hold a reference to a tdict_saving. Thread-safe. */
 #include "tdict/saving.h"
 
 #include <stdlib.h>
@@ -33,7 +33,8 @@ struct tdict_saving {
   tdict_error copy_error, error; /* constant after the latches `copied` and `ended` are open */
 };
 
-/* Call when the save has ended and the program has dropped the handle. */
+/* Logs the error of the save if no call has returned the error. Call after the save has ended and the program has
+ * dropped the handle. */
 static void log_unreported_error(const tdict_saving *s) {
   const tdict_error *e = &s->error;
   if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&s->error_was_reported, memory_order_relaxed))

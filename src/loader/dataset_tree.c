@@ -16,7 +16,7 @@
 
 static const char error_prefix[] = "dataset_from_tree";
 /* ROWS_PER_PASS: number of rows whose offsets are computed at once. MIN_STREAMED_BYTES: shorter rows are written with
- * plain stores, because non-temporal stores need whole cache lines. */
+ * plain stores, because non-temporal stores are fast only for whole cache lines. */
 enum { MAX_ROW_NDIM = 6, ROWS_PER_PASS = 256, MIN_STREAMED_BYTES = 256 };
 
 typedef struct tree_source {

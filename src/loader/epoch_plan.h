@@ -1,6 +1,6 @@
-/* Divides an epoch into batches that have at most max_tokens tokens. A plan depends on the sampler, the epoch, the
- * limits and the lengths of the samples, but not on the workers. Ownership: the plan owns its ranges. Thread rule: the
- * functions take no lock. The loader's lock guards the loader's plan. */
+/* Divides an epoch into batches that have at most max_tokens tokens and at most batch_size samples. A plan depends on
+ * the sampler, the epoch, the limits and the lengths of the samples, but not on the workers. Ownership: the plan owns
+ * its ranges. Thread rule: the functions take no lock. The loader's lock guards the loader's plan. */
 #ifndef TDICT_LOADER_EPOCH_PLAN_H
 #define TDICT_LOADER_EPOCH_PLAN_H
 

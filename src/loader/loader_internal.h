@@ -22,8 +22,8 @@ typedef struct tdict_batch_position {
 typedef struct tdict_loader_epoch {
   tdict_sampler *sampler; /* retained; NULL for a stream */
   int64_t dataset_length; /* -1 for a stream */
-  /* -1 for a stream. If max_tokens is set: number of batches in the epoch of the batch that was taken last. The
-   * consumer then sets this field, under the lock, when the consumer takes a batch */
+  /* Number of batches in the epoch; -1 for a stream. If max_tokens is set, the epoch is the epoch of the batch that was
+   * taken last. The consumer then sets the field, under the lock, whenever the consumer takes a batch */
   int64_t num_batches;
 } tdict_loader_epoch;
 
@@ -61,7 +61,7 @@ typedef struct tdict_loader_worker {
   int32_t number;
 } tdict_loader_worker;
 
-/* More concurrent transfers do not make the link faster, and each transfer keeps a pool thread busy until its copies
+/* More concurrent transfers do not make the link faster, and a transfer can keep a pool thread busy until its copies
  * end. */
 enum { TDICT_LOADER_MAX_IN_FLIGHT = 4 };
 
@@ -120,7 +120,7 @@ struct tdict_loader {
   int64_t ready_sum, num_calls;
 
   /* Only the consumer's thread uses the following fields. */
-  tdict_tree *previous; /* retained: the batch that the last call returned; NULL: none */
+  tdict_tree *previous; /* retained: the batch that the last call returned, if the call had a stream; else NULL */
   tdict_stream previous_stream;
   tdict_batch_info info; /* of the batch that the last call returned */
 };
@@ -148,19 +148,22 @@ tdict_status tdict_loader_check_batch(const tdict_loader *loader, int64_t num_ba
 
 /* epochs.c */
 
-/* Makes an epoch over `length` samples. `length` is -1 for a stream. The caller owns the epoch's reference to its
- * sampler. Checks that the sampler's indices are below the length. */
+/* Makes an epoch over `length` samples. A negative `length` means a stream. The caller owns the epoch's reference to
+ * its sampler. Returns TDICT_EINVAL if the options do not allow this length, for example because the sampler draws
+ * higher indices. Also returns the errors of tdict_sampler_create(). */
 tdict_status tdict_loader_plan_epoch(const tdict_loader *loader, int64_t length, tdict_loader_epoch *out,
                                      tdict_error *err);
-/* Makes the epoch of a saved state. If the dataset's length varies, the epoch uses the length that the state
- * contains. */
+/* Makes the epoch of a saved state. If the dataset's length varies, the epoch uses the length that the state contains.
+ * Returns TDICT_EINVAL if the state is inside an epoch and the dataset is now shorter than this length. Also returns
+ * the errors of tdict_loader_plan_epoch(). */
 tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *loader, const tdict_loader_state *state,
                                            tdict_loader_epoch *out, tdict_error *err);
 /* Replaces the epoch of the loader, and takes over the reference of `epoch`. The caller holds the lock, and no slot is
  * in use. */
 void tdict_loader_replace_epoch(tdict_loader *loader, const tdict_loader_epoch *epoch);
 /* Begins the next epoch with the current length of the dataset. Does nothing if the length does not vary, or if the
- * current epoch has not been delivered to its end. Call on the consumer's thread, without the lock. */
+ * current epoch has not been delivered to its end. Call on the consumer's thread, without the lock. Returns the errors
+ * of tdict_loader_plan_epoch(). */
 tdict_status tdict_loader_begin_epoch(tdict_loader *loader, tdict_error *err);
 
 /* workers.c */
@@ -176,8 +179,8 @@ bool tdict_loader_plan_next(tdict_loader *loader);
 /* Begins the next batch and fills its slot on the calling thread. The plan must exist. The caller holds the lock. The
  * function releases the lock while fetching. Adds the time since `since_ns` to the idle time. */
 void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
-/* Drops all prefetched batches and continues at position `to`. Waits until no worker is busy. The caller holds the
- * lock. */
+/* Waits until no worker is busy, drops all prefetched batches and continues at position `to`. The caller holds the
+ * lock. The function releases the lock while waiting. */
 void tdict_loader_seek(tdict_loader *loader, tdict_batch_position to);
 /* Records the number of ready batches on the timeline. The caller holds the lock. */
 void tdict_loader_trace_ready(const tdict_loader *loader);
@@ -188,7 +191,8 @@ static inline bool tdict_loader_is_stream(const tdict_loader *loader) { return !
 
 /* deliver.c */
 
-/* Records the consumer's stream as a user of the previous batch, then releases the loader's reference to that batch. */
+/* Records the consumer's stream as a user of the previous batch, then releases the loader's reference to that batch.
+ * Does nothing if there is no such batch. If tdict_record_stream() fails, returns its error and keeps the batch. */
 tdict_status tdict_loader_finish_previous(tdict_loader *loader, tdict_error *err);
 
 /* dataset.c */

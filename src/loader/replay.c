@@ -105,7 +105,7 @@ void tdict_replay_release(tdict_replay *r) {
 }
 
 /* Checks a tensor of the rows. Waits for transfers into the tensor here, so that no writer waits for a device while the
- * writer holds the lock. tdict_index_set() checks dtypes and shapes. */
+ * writer holds the lock. tdict_write_rows() and tdict_index_set() check dtypes and shapes. */
 static tdict_status check_tensor(const tdict_tensor *t, tdict_error *err) {
   char name[32];
   if (!tdict_is_on_host(t))

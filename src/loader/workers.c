@@ -111,7 +111,7 @@ static void finish_batch(tdict_loader *l, tdict_loader_slot *slot) {
   pthread_cond_broadcast(&l->batch_done);
 }
 
-/* Waits until all earlier batches have been fetched, if the dataset is in_order. */
+/* If the dataset is in_order, waits until all earlier batches have been fetched. */
 static void wait_to_fetch(tdict_loader *l, const tdict_loader_slot *slot) {
   while (l->dataset.in_order && l->num_fetched != slot->ticket) pthread_cond_wait(&l->can_fetch, &l->lock);
 }

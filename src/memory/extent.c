@@ -121,7 +121,8 @@ static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
   return true;
 }
 
-/* Shortens the extent at both sides, so that its first byte and its last byte are in rows, not in gaps between rows. */
+/* Shortens a strided extent at both sides, so that its first byte and its last byte are in rows, not in gaps between
+ * rows. Does nothing if the rows are unknown. */
 static void skip_gaps(tdict_extent *e) {
   if (e->begin >= e->end || is_unknown(e)) return;
   const size_t first = offset_in_pitch(e->origin, e->begin, e->pitch),

@@ -1,5 +1,5 @@
-/* Declares extents, which describe the bytes of a storage that a tensor covers. Functions of single extents are pure
- * and thread-safe. A set of extents has no lock: the owner of the set must hold a lock during each call. */
+/* Declares extents, which describe the bytes of a storage that a tensor covers. Functions of single extents keep no
+ * state and are thread-safe. A set of extents has no lock: the owner of the set must hold a lock during each call. */
 #ifndef TDICT_MEMORY_EXTENT_H
 #define TDICT_MEMORY_EXTENT_H
 

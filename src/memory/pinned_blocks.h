@@ -48,10 +48,10 @@ void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *block);
 void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *block);
 /* Value of `node` that allows runs of every NUMA node. */
 enum { TDICT_ANY_NODE = -2 };
-/* Takes a free block out of the list and splits off all bytes beyond `bytes`. Chooses the smallest block that fits, and
- * the newest of several blocks of this size. Returns NULL if no block fits, or if host memory for the records is
- * exhausted. Skips blocks larger than `max_block_bytes` and runs that were pinned for another NUMA node. If `bytes`
- * bytes fit into one registered piece, the returned block does not cross a border of pieces. */
+/* Takes a block of `bytes` bytes out of the smallest free block that fits, or out of the newest of several such blocks.
+ * The remaining bytes of that block stay free. Skips blocks larger than `max_block_bytes`, and runs that were pinned
+ * for another NUMA node than `node`. Returns NULL if no block fits, or if host memory for the records is exhausted. If
+ * `bytes` bytes fit into one registered piece, the returned block does not cross a border of pieces. */
 tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t max_block_bytes, int node);
 /* Merges the block with the neighbours that are free, and adds the merged block to the list of free blocks. */
 void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b);

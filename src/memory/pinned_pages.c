@@ -91,8 +91,8 @@ static bool is_next_ready(const pinning *m, bool is_all_touched) {
   return m->num_untouched && atomic_load_explicit(&m->num_untouched[next], memory_order_acquire) == 0;
 }
 
-/* Registers the touched pieces in order, up to the first piece with untouched pages. Does nothing if another thread is
- * registering pieces. If `is_all_touched` is true, does not check the counters. */
+/* Registers the touched pieces in order, up to the first piece with untouched pages or the first failure. Does nothing
+ * if another thread is registering pieces. If `is_all_touched` is true, does not check the counters. */
 static void register_more(pinning *m, bool is_all_touched) {
   pthread_mutex_lock(&m->lock);
   bool is_registrar = !m->busy;
@@ -125,8 +125,8 @@ static void touch_huge_page(void *user, long i) {
 }
 
 /* Returns the number of helper threads. Leaves RESERVED_CPUS CPUs to the threads of the program if there are enough
- * CPUs. Otherwise the system could suspend a helper that holds the driver's lock, which delays all copies by
- * milliseconds. */
+ * CPUs. On a machine without idle CPUs, the system could suspend a helper that holds the driver's lock. All copies
+ * would then be delayed by milliseconds. */
 static int count_touching_helpers(const tdict_pool *pool) {
   int threads = pool ? tdict_pool_max_working(pool, RESERVED_CPUS) : 1;
   return (threads < MAX_TOUCHING_THREADS ? threads : MAX_TOUCHING_THREADS) - 1;
@@ -217,7 +217,8 @@ tdict_status tdict_pinned_pages_get(const tdict_pinner *p, size_t bytes, tdict_p
   bool large = tdict_pinned_first_way(rounded) == TDICT_PINNED_REGISTERED;
   if (large && map_and_register(p, rounded, p->piece, out, &first) == TDICT_OK) return TDICT_OK;
   if (large && p->piece && try_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
-  /* Fall back to the driver, then to a registration that was not tried yet. */
+  /* Let the driver allocate the pages, which is the preferred way for less than 2 MiB. Then try a registration that was
+   * not tried yet. */
   tdict_status status = allocate_from_driver(p, rounded, out, &cause);
   if (status == TDICT_OK) {
     if (large) log_fallback(p, out, "was allocated by the driver", first.message);

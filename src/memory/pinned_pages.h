@@ -62,14 +62,15 @@ typedef struct tdict_pinned_pages {
 } tdict_pinned_pages;
 
 /* Obtains `bytes` bytes of page-locked memory, rounded up to a multiple of 4096. Sets *out on success. Maps 2 MiB or
- * more with huge pages, touches the pages in parallel and registers them. If registering fails, lets the driver
- * allocate the pages. If the driver fails too, registers pages in pieces of TDICT_PINNED_GRAIN. If the pinner asks for
- * pieces, tries these small pieces before the driver, because an allocation by the driver would block other copies for
- * a long time. For less than 2 MiB, lets the driver allocate the pages. If the driver fails for this size, maps and
- * registers pages instead. Registered pages are bound to the node of the pinner before they are touched. The node is a
- * preference: if the node has no free pages, pages are placed on other nodes. If the system refuses to bind, no error
- * is returned. Pages that the driver allocates cannot be bound. If every way fails, returns the status of the driver's
- * allocation, such as TDICT_ENOMEM. Returns TDICT_EOVERFLOW if the bytes do not fit the address space. */
+ * more, if possible with huge pages, touches the pages in parallel and registers them. If registering fails, lets the
+ * driver allocate the pages. If the driver fails too, registers pages in pieces of TDICT_PINNED_GRAIN, unless the
+ * failed registration had no larger pieces. If the pinner asks for pieces, tries these small pieces before the driver,
+ * because an allocation by the driver would block other copies for a long time. For less than 2 MiB, lets the driver
+ * allocate the pages. If the driver fails for this size, maps and registers pages instead. Registered pages are bound
+ * to the node of the pinner before they are touched. The node is a preference: if the node has no free pages, pages are
+ * placed on other nodes. If the system refuses to bind, no error is returned. Pages that the driver allocates cannot be
+ * bound. If every way fails, returns the status of the driver's allocation, such as TDICT_ENOMEM. Returns
+ * TDICT_EOVERFLOW if the bytes do not fit the address space. */
 tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out,
                                     tdict_error *err);
 /* Unpins and frees the pages. */

@@ -1,5 +1,5 @@
-/* Creates and frees storages. Each storage keeps the fences of the transfers and streams that use its bytes. Storages
- * are reference-counted. Thread rule: see storage.h. */
+/* Creates and frees storages. Each storage lists the marks of transfers that use its bytes, and the fences of streams
+ * that use its bytes. Storages are reference-counted. Thread rule: see storage.h. */
 #include "memory/storage.h"
 
 #include <sched.h>
@@ -13,7 +13,7 @@
 #include "base/error.h"
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
-#define HUGE_BYTES ((size_t)4 << 20) /* whole huge pages cover most of a block of this size or more */
+#define HUGE_BYTES ((size_t)4 << 20) /* a block of this size or more contains a whole huge page at any alignment */
 /* Blocks of MALLOC_FROM to MALLOC_UP_TO bytes come from malloc(), and this file aligns them. A block freed after
  * posix_memalign() is often too small for the next call of the same size, so each call would get new pages. Freed
  * blocks of malloc() are reused. */
@@ -23,7 +23,7 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 /* The data of an unloaded storage begins at this number plus the address of the storage's record. If addresses have 64
  * bits, the number is 2^55. On processors with 48-bit addresses, no program has memory there, so a wrong access fails
  * at once. The plan of a transfer hashes the addresses of leaves, and leaves at equal addresses would collide. So each
- * unloaded storage begins at another address. */
+ * unloaded storage begins at a different address. */
 #define UNLOADED_ADDRESS (UINTPTR_MAX / 512 + 1)
 
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
@@ -206,7 +206,7 @@ void tdict_storage_release(tdict_storage *s) {
     s->lost_bytes = NULL;
   }
   /* Plain host memory and memory of the program have no pool that could wait for the fences, so wait here. Do not wait
-   * for the filler. The filler is work of the memory's owner, who orders later work after the filler. */
+   * for the filler. The owner of the memory queued the filler, and orders later work after the filler. */
   if (!memory)
     for (int i = 0; i < s->num_uses; i++) {
       if (s->uses[i] != s->filler) s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
@@ -224,7 +224,7 @@ void tdict_storage_release(tdict_storage *s) {
 }
 
 /* The locks of the marks and of the uses are held briefly, so other threads spin. A locked word has LOCKED_BIT set and
- * contains the id of the holder's process. If another thread held the lock during a fork, this thread does not exist in
+ * contains the id of the holder's process. If another thread held the lock during a fork, that thread does not exist in
  * the child. The child then takes over the lock and drops the list, because transfers and streams belong to the
  * parent. */
 #define LOCKED_BIT ((uintptr_t)1)

@@ -1,8 +1,9 @@
 /* A storage is a reference-counted range of bytes on a device. A storage frees its bytes when its last reference is
- * released. A storage keeps the fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer
- * into them failed, and nothing has written them since. The bytes of an *unloaded* storage are not in memory, but
- * elsewhere, such as in a file. Transfers read these bytes through a callback. A *sink* is an unloaded storage in the
- * other direction: transfers write its bytes through a callback. Thread rule: every function is safe from any thread. */
+ * released. A storage lists the marks of transfers that use its bytes, and the fences of streams that use its bytes.
+ * Bytes are *lost* if a transfer into them failed or was cancelled, and no later write through the library has filled
+ * them. The bytes of an *unloaded* storage are not in memory, but elsewhere, such as in a file. Transfers read these
+ * bytes through a callback. A *sink* is an unloaded storage in the other direction: transfers write its bytes through a
+ * callback. Thread rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
@@ -15,7 +16,7 @@
 #define TDICT_STORAGE_PINNED 2u    /* page-locked by the library */
 #define TDICT_STORAGE_CLAIMED 4u   /* the program says that the memory is page-locked */
 #define TDICT_STORAGE_ARENA 8u     /* leaf offsets are multiples of 256 bytes; the gaps between leaves are unused */
-#define TDICT_STORAGE_FOREIGN 16u  /* memory of the program; set by tdict_storage_wrap() */
+#define TDICT_STORAGE_FOREIGN 16u  /* the storage did not allocate its memory; set by tdict_storage_wrap() */
 #define TDICT_STORAGE_UNLOADED 32u /* see tdict_storage_create_unloaded() */
 #define TDICT_STORAGE_SINK 64u     /* an unloaded storage that is written, see tdict_storage_create_sink() */
 
@@ -45,8 +46,8 @@ typedef struct tdict_storage_reader {
 
 /* Writes the bytes of a sink. */
 typedef struct tdict_storage_writer {
-  /* Takes `bytes` bytes, which belong `offset` bytes after the start of the storage. Several threads may call `write` at
-   * the same time, in any order of offsets. A calling thread may hold a staging slot, so `write` must not wait for a
+  /* Takes `bytes` bytes, which belong `offset` bytes after the start of the storage. Several threads may call `write`
+   * at the same time, in any order of offsets. A calling thread may hold a staging slot, so `write` must not wait for a
    * transfer. */
   tdict_status (*write)(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err);
   void (*release)(void *user); /* as in tdict_storage_reader */
@@ -88,7 +89,7 @@ struct tdict_storage {
  * `zero` is true, sets every byte to zero. `bytes` may be 0. Returns TDICT_ENOMEM or an error of the memory. */
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
 /* Creates a storage with uninitialized bytes, preferably on NUMA node `node`. Ignores a negative `node`. Ignores any
- * node if `memory` is NULL or has no operation `allocate_near`. */
+ * node if `memory` is NULL or has no operation `allocate_near`. Fails as tdict_storage_create() does. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
 /* Creates a storage over memory of the program. The caller may then set the fields `release` and `user`. If `release`
@@ -102,11 +103,13 @@ tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, u
 tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
                                            tdict_error *err);
 /* Creates a host storage whose bytes leave the process, for example to a file. Only transfers can write the bytes, and
- * nothing can read the bytes, which always count as lost. Copies *writer. Fails like tdict_storage_create_unloaded(). */
+ * nothing can read the bytes, which always count as lost. Copies *writer. Fails like
+ * tdict_storage_create_unloaded(). */
 tdict_status tdict_storage_create_sink(const tdict_storage_writer *writer, size_t bytes, tdict_storage **out,
                                        tdict_error *err);
 static inline bool tdict_storage_is_sink(const tdict_storage *s) { return s->flags & TDICT_STORAGE_SINK; }
-/* Passes bytes to the callback of a sink. The bytes must be inside the storage. Returns the error of the callback. */
+/* Passes bytes to the callback of a sink. The bytes must be inside the storage. Returns the error of the callback, or
+ * TDICT_EHOOK if the callback returned a number that is not a tdict_status. */
 tdict_status tdict_storage_write(const tdict_storage *s, size_t offset, const void *src, size_t bytes,
                                  tdict_error *err);
 /* Returns true for unloaded storages, including sinks. */
@@ -158,13 +161,14 @@ tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdic
 /* Calls fn for every use. If `to_write` is false, calls fn for the filler only. The function locks the list of uses
  * meanwhile, so fn must be short and must not touch storages. */
 void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
-/* Marks these bytes as lost, since a transfer into them failed. If memory to record the bytes is exhausted, marks all
- * bytes of the storage as lost. */
+/* Marks these bytes as lost, since a transfer into them failed or was cancelled. If memory to record the bytes is
+ * exhausted, marks all bytes of the storage as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
 /* Marks all bytes of the storage as lost. */
 void tdict_storage_lose_all(tdict_storage *s);
 /* Removes these bytes from the lost bytes. Call this function after the bytes have been written. If host memory is
- * exhausted, the bytes can stay lost. For strided extents see tdict_extent_set_remove(). */
+ * exhausted, the bytes can stay lost. Does nothing for unloaded storages. For strided extents see
+ * tdict_extent_set_remove(). */
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 /* Returns true if some byte of the storage is lost. */
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {

@@ -1,7 +1,7 @@
-/* Implements the thread pool with one queue and one lock. The pool owns its threads, and submitters own their tasks. A
- * worker spins briefly for the next task before it sleeps, since waking a thread often takes longer than a task runs.
- * The thread that fell asleep last is woken first, since its data is most likely still in the caches. Thread rule: see
- * pool.h. */
+/* Implements the thread pool with one queue and one lock. The pool owns its threads, and submitters own their tasks.
+ * After a task, a worker spins briefly for the next task before it sleeps, since waking a thread often takes longer
+ * than a task runs. Workers do not spin on fewer than SPIN_MIN_CPUS CPUs. The thread that fell asleep last is woken
+ * first, since its data is most likely still in the caches. Thread rule: see pool.h. */
 #include "sched/pool.h"
 
 #include <pthread.h>
@@ -42,7 +42,7 @@ struct tdict_pool {
   pthread_t threads[];
 };
 
-/* The pool that this thread belongs to, and the data of the layer that runs callbacks. This is the only thread-local
+/* The pool that this thread belongs to, and the pointer of tdict_pool_set_thread_data(). This is the only thread-local
  * variable of the library. */
 static _Thread_local struct {
   const tdict_pool *pool;

@@ -41,8 +41,8 @@ bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
 /* Wakes threads in advance, because the caller will submit about `count` tasks soon. The woken threads spin briefly and
- * sleep again if no task arrives. Threads that spin already count towards `count`. The number of CPUs limits how many
- * threads spin. If there are fewer than three CPUs, no thread spins. */
+ * sleep again if no task arrives. Threads that spin already count towards `count`. At most N - 1 threads spin if the
+ * pool may use N CPUs. If there are fewer than three CPUs, no thread spins, and the call does nothing. */
 void tdict_pool_wake(tdict_pool *pool, int count);
 /* Sets how many threads may spin at once. 0 disables spinning. Only tests call this function, since the pool itself
  * derives the limit from the number of CPUs. */
@@ -63,8 +63,8 @@ void *tdict_pool_thread_data(void);
 void tdict_pool_set_thread_data(void *note);
 
 /* Calls fn(user, i) for each i in [0, count) and returns after all calls have returned. Uses the calling thread and at
- * most num_helpers other threads, never more than 64. The other threads are threads of the pool, or threads in
- * tdict_pool_help(). On a thread of the pool, or if `pool` is NULL, the caller makes all calls. */
+ * most num_helpers other threads, but never more than 64 other threads. The other threads are threads of the pool, or
+ * threads in tdict_pool_help(). On a thread of the pool, or if `pool` is NULL, the caller makes all calls. */
 void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i), void *user);
 
 #endif

@@ -20,7 +20,9 @@ typedef struct tdict_message {
 tdict_status tdict_message_send(const char *what, int socket, const tdict_message *message, tdict_error *err);
 /* Waits for a message and receives the message. out->kind and out->num_fds are the wanted kind and number of
  * descriptors. The caller owns the new descriptors, which are closed on exec. A wrong message is consumed, and its
- * descriptors are closed. Returns the errors of tdict_share_receive(). */
+ * descriptors are closed. Returns TDICT_EINVAL for a negative time or socket, TDICT_ETIMEDOUT, TDICT_EFORMAT for a
+ * wrong message, and TDICT_ENOTSUP for another version. Returns TDICT_EIO if the peer has closed the socket, or if a
+ * system call fails. */
 tdict_status tdict_message_receive(const char *what, int socket, int64_t timeout_ns, tdict_message *out,
                                    tdict_error *err);
 

@@ -1,5 +1,6 @@
-/* Defines a ring, and declares the functions that the files of the trainer and of the worker share. The process that
- * created or attached a ring owns the ring. Thread rule: one thread at a time uses a ring. */
+/* Defines the handle that one process has of a ring. Declares the functions that ring_trainer.c and ring_worker.c
+ * share. The process that created or attached the ring owns the handle. Thread rule: one thread at a time uses a
+ * handle. */
 #ifndef TDICT_SHARE_RING_H
 #define TDICT_SHARE_RING_H
 
@@ -54,12 +55,13 @@ tdict_status tdict_ring_make(tdict_segment *segment, const tdict_tree_schema *sc
 /* Checks that this process may use the ring. If `by_trainer` is true, the ring must belong to the trainer, else to a
  * worker. Returns TDICT_EINVAL or TDICT_EFORKED. */
 tdict_status tdict_ring_check(const tdict_share_ring *ring, bool by_trainer, const char *what, tdict_error *err);
-/* Finds the slot of a tree that the program has. Returns TDICT_EINVAL if the program has no such slot. */
+/* Finds the slot of `tree` among the slots that the program has taken or begun. Returns TDICT_EINVAL if `tree` is NULL
+ * or there is no such slot. */
 tdict_status tdict_ring_find(const tdict_share_ring *ring, const tdict_tree *tree, const char *what, uint32_t *out,
                              tdict_error *err);
 /* Opens a descriptor of a process. If the system call fails, returns -1 and sets errno. */
 int tdict_ring_open_process(int32_t pid);
-/* Returns the word of a slot that this worker fills. */
+/* Returns the word that a slot has while this worker fills the slot. */
 static inline uint32_t tdict_ring_filling(const tdict_share_ring *ring) {
   return tdict_slot_word(TDICT_SHARE_FILLING, ring->worker);
 }

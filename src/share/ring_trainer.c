@@ -85,8 +85,8 @@ static bool empty_slot(tdict_share_ring *r, uint32_t slot, uint32_t word) {
   return tdict_slot_change(&r->words->slots[slot], word, TDICT_SHARE_EMPTY);
 }
 
-/* Empties each given-back slot that no transfer reads. Returns a given-back slot that a transfer still reads, or
- * num_slots if there is no such slot. */
+/* Empties each given-back slot whose storage is idle. Returns a given-back slot that is still in use, or num_slots if
+ * there is no such slot. */
 static uint32_t return_slots(tdict_share_ring *r) {
   uint32_t busy = r->num_slots, num_freed = 0;
   for (uint32_t i = 0; i < r->num_slots; i++) {
@@ -181,8 +181,9 @@ static tdict_status check_workers(tdict_share_ring *r, bool *any, tdict_error *e
   return TDICT_OK;
 }
 
-/* Waits until a slot may be full, or until the transfer that reads the slot `busy` may have ended. If `busy` is
- * num_slots, there is no such transfer. */
+/* If `busy` is a slot, waits for a transfer that still reads the slot, at most TRANSFER_WAIT_NS. Without such a
+ * transfer, returns at once. If `busy` is num_slots, waits until `published` changes from `seen`, at most
+ * TDICT_RING_CHECK_NS. Never waits longer than `left` nanoseconds. */
 static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, int64_t left) {
   if (busy == r->num_slots) {
     tdict_futex_wait(&r->words->published, seen, left < TDICT_RING_CHECK_NS ? left : TDICT_RING_CHECK_NS);
@@ -195,7 +196,7 @@ static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, i
   fence->ops->release(fence);
 }
 
-/* Takes a full slot. Sets *out to num_slots if no slot is full. */
+/* Takes a full slot. Sets *out to num_slots if no slot is full, or if another process has changed the slot. */
 static tdict_status take_slot(tdict_share_ring *r, uint32_t *out, tdict_error *err) {
   uint32_t slot = r->num_slots, word = 0, before;
   /* A worker may publish two slots during a search, and the search may see only the second slot. The next search then

@@ -212,7 +212,7 @@ static tdict_status read_schema(int fd, const tdict_segment_layout *layout, tdic
   return status;
 }
 
-/* Checks that the slots have the size that the schema needs. */
+/* Checks that the schema has no objects, and that the slots have the size that the schema needs. */
 static tdict_status check_schema(const tdict_tree_schema *schema, const tdict_segment_layout *layout,
                                  tdict_error *err) {
   size_t bytes;

@@ -1,6 +1,7 @@
 /* Defines the words of a ring that all its processes share, and the futex calls on these words. The processes share no
- * lock. Each change is one atomic operation, so a process that dies leaves nothing locked. A faulty process can write
- * any number to any word, so the trainer checks each word before use. Thread rule: thread-safe.
+ * lock. Each change of a slot's state is one atomic operation, so a process that dies leaves nothing locked. A faulty
+ * process can write any number to any word, so the trainer checks the state of a slot before use. Thread rule:
+ * thread-safe.
  *
  * A slot has a state and the number of a worker. Workers change EMPTY to FILLING and FILLING to FULL. The trainer
  * changes FULL to TAKEN and TAKEN to EMPTY. A worker that leaves the ring changes its FILLING slots to EMPTY. If a
@@ -65,8 +66,8 @@ static inline bool tdict_slot_change(tdict_slot_words *slot, uint32_t from, uint
   return atomic_compare_exchange_strong_explicit(&slot->state, &from, to, memory_order_acq_rel, memory_order_acquire);
 }
 
-/* Waits until another process calls tdict_futex_wake(), but at most `ns` nanoseconds. Returns at once if the word is
- * not `seen`. May also return early, for example after a signal. */
+/* Waits until another process calls tdict_futex_wake() for this word, but at most `ns` nanoseconds. Returns at once if
+ * the word is not `seen`. May also return early, for example after a signal. */
 static inline void tdict_futex_wait(_Atomic(uint32_t) *word, uint32_t seen, int64_t ns) {
   const struct timespec timeout = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
   (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);

@@ -36,8 +36,8 @@ typedef struct tdict_arrow_range {
   int64_t first, count;
 } tdict_arrow_range;
 
-/* Opens elements of an array. Checks the structs, but not the members of their children. Returns TDICT_EFORMAT, and the
- * errors of tdict_arrow_type_read(). */
+/* Opens elements of an array. Checks the structs, but not the members of their children. Returns TDICT_EFORMAT if a
+ * struct is invalid or has too few elements, and the errors of tdict_arrow_type_read(). */
 tdict_status tdict_arrow_column_open(const tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      const struct ArrowArray *array, tdict_arrow_range range, tdict_arrow_column *out,
                                      tdict_error *err);

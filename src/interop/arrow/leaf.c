@@ -14,7 +14,8 @@
 
 static bool is_float(tdict_dtype dtype) { return dtype == TDICT_F16 || dtype == TDICT_F32 || dtype == TDICT_F64; }
 
-/* Writes the fill value to each null row of a tensor in host memory. */
+/* Writes the fill value to each null row of a tensor in host memory. Integers and bools get 0 if the fill value is
+ * NaN. */
 static tdict_status fill_rows(const tdict_arrow_importer *m, tdict_tensor *t, const uint8_t *valid, int64_t count,
                               tdict_error *err) {
   unsigned char element[TDICT_ELEMENT_BYTES];

@@ -29,7 +29,7 @@ static int compare_items(const void *a, const void *b) {
   return strcmp(x->path, y->path);
 }
 
-/* Returns true if the name leads to a file in the same folder. */
+/* Returns true if the name can be the name of a file in the folder of the index. */
 static bool is_file_name(const char *name) {
   return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }

@@ -63,7 +63,8 @@ static tdict_status add_leaf(writer *w, const tdict_tensor *tensor, bool is_offs
   char text[TDICT_DTYPE_TEXT_BYTES], why[96];
   const char *dtype = tdict_torch_name(tdict_tensor_dtype(tensor));
   const uint64_t bytes = tdict_tensor_bytes(tensor), whole = tdict_align((size_t)bytes, ALIGNMENT);
-  /* TensorDict cannot read complex128 at other offsets, so leave a hole. The package leaves no holes. */
+  /* TensorDict reads complex128 only at multiples of 16 bytes, so leave a hole if needed. TensorDict itself leaves no
+   * holes. */
   const size_t width = tdict_dtype_bytes(tdict_tensor_dtype(tensor));
   leaf made = {.tensor = tensor, .offset = tdict_align((size_t)w->bytes, width > ALIGNMENT ? width : ALIGNMENT)};
   if (!dtype) {

@@ -27,12 +27,12 @@ tdict_status tdict_td_find_leaf(const tdict_td_files *files, const char *folder,
                                 bool *exists, tdict_error *err);
 /* Appends the name of the folder of a key and a slash. Tries the names as tdict_td_find_leaf() does. */
 tdict_status tdict_td_add_folder(const tdict_td_files *files, tdict_io_text *folder, const char *key, tdict_error *err);
-/* Checks that a meta.json has a class and a version that this library knows. */
+/* Checks that a meta.json has a class, and does not have a newer version than this library knows. */
 tdict_status tdict_td_check_meta(const tdict_json_place *place, const json_t *meta, tdict_error *err);
 /* Returns true if the class of a folder has this name, for example "NonTensorData". */
 bool tdict_td_is_class(const json_t *meta, const char *name);
-/* Reads the file meta.json of a folder of the save; `folder` is "" or ends with a slash. If no file exists, sets *out to
- * NULL. Otherwise sets *file to its path for messages, if `file` is not NULL. The caller releases *out with
+/* Reads the file meta.json of a folder of the save; `folder` is "" or ends with a slash. If no file exists, sets *out
+ * to NULL. Otherwise sets *file to its path for messages, if `file` is not NULL. The caller releases *out with
  * json_decref(). */
 tdict_status tdict_td_read_meta(const tdict_td_files *files, const char *folder, json_t **out, const char **file,
                                 tdict_error *err);
@@ -51,9 +51,9 @@ typedef struct tdict_td_new_files {
   tdict_td_new_file *files; /* owned */
   size_t count, cap;
 } tdict_td_new_files;
-/* Makes the list of files of a tree, in the order of an archive: in each folder meta.json first, then files by name, then
- * folders. Refuses what the format cannot hold with TDICT_ENOTSUP. The caller has initialized the contents, and resets
- * `out` also on failure. */
+/* Makes the list of files of a tree, in the order of an archive: in each folder meta.json first, then files by name,
+ * then folders. Returns TDICT_ENOTSUP for what the format cannot hold, and TDICT_ENOMEM. The caller has initialized the
+ * contents, and resets `out` also on failure. */
 tdict_status tdict_td_collect(tdict_td_new_files *out, const tdict_tree *tree, tdict_error *err);
 void tdict_td_new_files_reset(tdict_td_new_files *files);
 

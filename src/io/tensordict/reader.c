@@ -1,4 +1,5 @@
-/* Adds what the readers of TensorDict's formats find to the contents. See tensordict.h for ownership and threads. */
+/* Adds trees, tensors and values to the contents, for the readers of TensorDict's formats. See tensordict.h for
+ * ownership and threads. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -69,7 +70,7 @@ tdict_status tdict_td_add_tensor(tdict_td_reader *reader, const tdict_item *tens
   return add_item(reader, &item, shape, err);
 }
 
-/* Reads the values of a column at `depth` dimensions of `sizes`, and moves *next behind them. */
+/* Reads the values of the nested lists from dimension `depth` on, and moves *next to the place after these values. */
 static tdict_status read_column(tdict_td_reader *r, const json_t *list, const tdict_sizes *sizes, int depth,
                                 tdict_value **next, tdict_error *err) {
   tdict_status status = TDICT_OK;
