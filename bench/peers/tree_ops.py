@@ -88,7 +88,7 @@ def machine():
     return f"{name}, {os.cpu_count()} CPUs"
 
 
-ROWS = [  # what, key, key of the floor
+OPERATIONS = [  # what, key, key of the floor
     ("set 1000 tensors", "set", "set_floor"),
     ("get a key", "get", "get_floor"),
     ("get a path of three keys", "get_deep", None),
@@ -103,6 +103,12 @@ ROWS = [  # what, key, key of the floor
     ("index_set by a list", "scatter", "gather_floor"),
     ("index_set by a mask", "scatter_mask", "gather_floor"),
     ("fetch_batch of tdict_dataset_from_tree()", "fetch", "gather_floor"),
+    ("index_into by a list: 65536 of 1,000,000 rows of 512 bytes", "large_into_0", "large_floor"),
+    ("the same with 1 thread of a pool", "large_into_1", "large_floor"),
+    ("the same with 2 threads of a pool", "large_into_2", "large_floor"),
+    ("index_set by the same list", "large_set_0", "large_floor"),
+    ("the same with 1 thread of a pool", "large_set_1", "large_floor"),
+    ("the same with 2 threads of a pool", "large_set_2", "large_floor"),
 ]
 
 
@@ -113,7 +119,7 @@ def seconds(value):
 def print_table(ours, theirs):
     print("| operation | tdict | TensorDict | TensorDict / tdict | floor | tdict / floor |")
     print("|---|---|---|---|---|---|")
-    for what, key, floor_key in ROWS:
+    for what, key, floor_key in OPERATIONS:
         mine, other, floor = ours[key], theirs.get(key), ours.get(floor_key)
         peer = f"{seconds(other)} | {other / mine:.1f}" if other else "- | -"
         print(f"| {what} | {seconds(mine)} | {peer} | {f'{seconds(floor)} | {mine / floor:.2f}' if floor else '- | -'} |")
