@@ -12,17 +12,17 @@ TDICT_BEGIN_DECLS
  *  copy is not locked. During the call, other threads may read @p tree, and may change earlier clones of @p tree.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
- *  @note Cost: O(nodes), plus O(keys) of each node that has child trees. No element is read or copied. A node shares
- *        its table of keys with its copy. A node without child trees also shares its list of tensors and objects. The
- *        first change to either node copies the shared table or list. This change may therefore return
+ *  @note Cost: O(nodes), plus O(keys) of each node that has child trees. No element is read or copied. A node and its
+ *        copy share the table of keys. If the node has no child trees, the two nodes also share the list of tensors and
+ *        objects. The first change to either node copies the shared table or list. This change may therefore return
  *        #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
 /** @brief Makes a deep copy: new nodes and new elements. Each new tensor is in C order. All new tensors in one memory
  *  share one storage, except tensors that hooks make. The copy is not locked.
  *
- *  The `clone` hook of a type copies its objects. If the type has no `clone` hook, the tensors of the object are
- *  copied. The tensors are also copied if @p memory is set and the type has `flatten`, because the hook cannot allocate
- *  from @p memory.
+ *  The `clone` hook of a type copies the objects of this type. If the type has no `clone` hook, the call copies the
+ *  tensors of the object. If @p memory is set and the type has `flatten`, the call copies the tensors instead of
+ *  calling the hook, because the hook cannot allocate from @p memory.
  *  @param[in]  memory  Memory of the copies. If NULL, a device tensor is copied within its own memory, and a host
  *                      tensor is copied to plain host memory.
  *  @param[out] out     New tree with one reference. Written on success only.
@@ -80,9 +80,9 @@ static inline tdict_compare_options tdict_compare_options_default(void) {
   o.struct_size = sizeof o;
   return o;
 }
-/** The first difference that tdict_compare() finds. For each pair of trees, the batch sizes are compared first. If
- *  the second tree has more keys, its additional keys come next. Then follow the entries in the order of the first
- *  tree. Elements are compared in C order. */
+/** The first difference that tdict_compare() finds. For each pair of trees at one path, the batch sizes are compared
+ *  first. If the second tree of the pair has more keys than the first tree, the next difference is a key that only the
+ *  second tree has. Then follow the entries in the order of the first tree. Elements are compared in C order. */
 typedef struct tdict_difference {
   bool differs;
   int32_t ndim;                  /**< length of `index`; 0 if the difference is not between two elements */

@@ -14,7 +14,7 @@
  * leaves. Hooks of objects can allocate more.
  *
  * A program can change a child tree so that a tensor of the child no longer begins with the batch size of the parent
- * (see tdict/tree.h). All functions except tdict_pack_sequence() then return #TDICT_ESHAPE.
+ * (see tdict/tree.h). For such trees, all functions except tdict_pack_sequence() return #TDICT_ESHAPE.
  *
  * Thread rule: as in tdict/tree.h. The functions read the trees of `items` and write `dst`. */
 #ifndef TDICT_COMBINE_H
@@ -76,8 +76,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *item
  *
  *  The batch sizes of the trees may differ only in this dimension. In the result, the size of this dimension is the sum
  *  of the sizes in the trees.
- *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EOVERFLOW also if the sum is
- *          too large. */
+ *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EOVERFLOW also if the sum of
+ *          the sizes is too large. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);
 /** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p dst.
@@ -88,8 +88,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items,
  *  @param[in,out] dst  Must have the keys of the trees in @p items, and the batch size, shapes and dtypes of the
  *          result.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EREADONLY if a tensor of @p
- *          dst is read-only; #TDICT_EWRONGDEVICE also as tdict_tensor_copy(); #TDICT_ENOTSUP also if a leaf that cannot
- *          be written in place, such as a text, would change. */
+ *          dst is read-only; #TDICT_EWRONGDEVICE also as for tdict_tensor_copy(); #TDICT_ENOTSUP also if a leaf that
+ *          cannot be written in place, such as a text, would change. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, tdict_tree *dst,
                                                         tdict_error *err);
@@ -109,8 +109,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *i
  *  tensor. For bool, 0 is false and every other number is true.
  *
  *  If the option `masks` is set, the result also has a tree of masks at the path `masks`. The tree of masks has one
- *  bool tensor for each tensor of the result, at the same path. The tree of masks also has the leaves of
- *  tdict/nontensor.h and tdict/unbatched.h of the result. The shape of each mask is the batch size of the result. A
+ *  bool tensor for each tensor of the result, at the same path. If the result has leaves of tdict/nontensor.h or
+ *  tdict/unbatched.h, the tree of masks has the same leaves. The shape of each mask is the batch size of the result. A
  *  mask is true where an element belongs to a sequence, and false in the padding. All masks in one memory share one
  *  storage.
  *  @param[in] options  Only `memory` and `masks` are used; `dim` must be 0, and `ragged` false.

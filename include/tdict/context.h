@@ -37,11 +37,11 @@ typedef struct tdict_context_options {
   /** Path of a tuning table that `tdict-bench tune` wrote; NULL (default): the built-in table.
    *  tdict_context_create() reads the file. */
   const char *tuning_file;
-  /** Options of simulated devices, which are added to the context. Borrowed for the call. NULL (default): if `device`
-   *  names a simulated device, the default options are used. Otherwise the context has no simulated device. */
+  /** Options of simulated devices, which are added to the context. Borrowed for the call. NULL (default): the default
+   *  options if `device` names a simulated device, and no simulated device for any other `device`. */
   const tdict_sim_options *sim;
-  /** Number of bytes of pinned memory that one driver call registers, rounded up to a multiple of 4 MiB. 0 (default):
-   *  one driver call registers a whole block. See tdict_pinned_memory(). */
+  /** Number of bytes of pinned memory that one driver call registers. The library rounds the number up to a multiple of
+   *  4 MiB. 0 (default): one driver call registers a whole block. See tdict_pinned_memory(). */
   size_t pin_piece_bytes;
 } tdict_context_options;
 static inline tdict_context_options tdict_context_options_default(void) {
@@ -72,7 +72,8 @@ TDICT_API void tdict_context_destroy(tdict_context *context);
 
 /** @brief Returns the default device.
  *  @param[out] why  If the default device is not a CUDA device, the call writes the reason and the status
- *          #TDICT_ENODEVICE to @p why. Otherwise @p why is unchanged. May be NULL. */
+ *          #TDICT_ENODEVICE to @p why. If the default device is a CUDA device, @p why is unchanged. NULL: no reason is
+ *          written. */
 TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
@@ -171,7 +172,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stream_synchronize(tdict_context *c
 /** Driver resources that a context holds. Pinned memory, streams and events are counted for all devices of one driver
  *  together: all CUDA devices, or all simulated devices. */
 typedef struct tdict_device_counts {
-  size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory now, and their maximum */
+  size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory now, and the maximum so far */
   size_t device_bytes;                    /**< bytes of device memory that storages use; freed blocks do not count */
   int64_t num_streams, num_events;        /**< streams and events that the library has created and not destroyed */
 } tdict_device_counts;

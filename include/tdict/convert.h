@@ -22,9 +22,9 @@
  * range of every integer dtype. The message names the first element outside the range in C order: its index, its value
  * and the range.
  *
- * PyTorch 2.11 gives the same results, with two exceptions. PyTorch does not check the range of integers. If PyTorch
- * converts F64 or a large integer to a float of 8 or 16 bits, it rounds twice, first to float32. PyTorch 2.15 also
- * differs: a number that is too large for F8E4M3 becomes the largest F8E4M3 number.
+ * PyTorch 2.11 gives the same results, with two exceptions. PyTorch does not check the range of integers. From F64 or a
+ * large integer to a float of 8 or 16 bits, PyTorch rounds twice, first to float32. PyTorch 2.15 has one more
+ * difference: a number that is too large for F8E4M3 becomes the largest F8E4M3 number.
  *
  * The calling thread must use the default floating-point environment: rounding to nearest, and subnormal numbers not
  * flushed to zero. If the processor has AVX2 or AVX-512, the library uses these instructions for frequent pairs of
@@ -49,7 +49,7 @@ TDICT_BEGIN_DECLS
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype,
                                                              tdict_memory *memory, tdict_tensor **out,
                                                              tdict_error *err);
-/** @brief Converts all elements of @p src to the dtype of @p dst and writes them to @p dst.
+/** @brief Converts all elements of @p src to the dtype of @p dst, and writes the results to @p dst.
  *
  *  Both tensors must have the same shape; their strides may differ. If the tensors overlap, the result is unspecified.
  *  If the dtypes are equal, the call copies the elements. The call first waits for the same transfers as

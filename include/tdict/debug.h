@@ -2,7 +2,8 @@
  *
  * The text has the lines of tdict_format(). The line of each tensor ends with the summary:
  *
- * - Integers and floats: `min`, `max` and `mean`. The sum for the mean is a long double, so it does not overflow.
+ * - Integers and floats: `min`, `max` and `mean`. The mean is computed from a sum of type long double, which does not
+ *   overflow.
  * - Floats also: `nan`, the number of NaN elements. NaN elements do not count for `min`, `max` and `mean`.
  * - Bool: the number of true elements. Complex: the number of elements with a NaN part.
  * - `empty`: the tensor has no elements.
@@ -35,8 +36,8 @@ typedef struct tdict_tensor_summary {
   int64_t num_elements; /**< number of elements; each lane counts */
   int64_t num_nans;     /**< number of elements that are NaN, or have a NaN part */
   int64_t num_true;     /**< number of true elements of a bool tensor; 0 for other dtypes */
-  /** Minimum, maximum and mean of the elements that are not NaN. 0 if there is no such element, and for bool and
-   *  complex. The mean of inf and -inf is NaN. */
+  /** Minimum, maximum and mean of the elements that are not NaN. 0 if all elements are NaN, if the tensor has no
+   *  elements, and for bool and complex. The mean of inf and -inf is NaN. */
   double min, max, mean;
   /** Exact minimum and maximum of an integer dtype; 0 for other dtypes. For #TDICT_U64, the uint64_t number converted
    *  to int64_t. */

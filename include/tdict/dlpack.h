@@ -9,12 +9,13 @@
  * struct, which has no version and no read-only flag. The library writes version 1.3 to the structs that it exports as
  * DLManagedTensorVersioned.
  *
- * Dtypes. The functions accept all dtypes of tdict/values.h with one lane. They refuse other dtypes with #TDICT_EDTYPE.
+ * Dtypes. The functions accept all dtypes of tdict/values.h with one lane. For any other dtype, the functions return
+ * #TDICT_EDTYPE.
  * Devices. The functions accept tensors in host memory, on cuda devices and on simulated devices. Pinned host memory is
  * DLPack's kDLCUDAHost. A simulated device is kDLExtDev. A tensor in CUDA managed memory (kDLCUDAManaged) can only be
  * imported. The imported tensor gets the device of the stream in the options. If the options have no stream or
- * #TDICT_DLPACK_NO_STREAM, the tensor gets the cuda device that the struct names. The functions refuse other devices
- * with #TDICT_ENOTSUP.
+ * #TDICT_DLPACK_NO_STREAM, the tensor gets the cuda device that the struct names. For any other device, the functions
+ * return #TDICT_ENOTSUP.
  *
  * Streams. DLPack does not say when the elements are valid. The options of an export or import therefore name a stream
  * of the other library:
@@ -23,14 +24,15 @@
  *   transfers that write the tensor. The deleter records the work that is queued on this stream, as
  *   tdict_record_stream() does. The library waits for the recorded work before it frees, reuses or overwrites the
  *   bytes. Before the deleter runs, the library does not know the consumer's work. If the program starts a transfer of
- *   the same bytes before then, the program itself must order the transfer after the consumer's work.
+ *   the same bytes before the deleter runs, the program itself must order the transfer after the consumer's work.
  * - Import: the producer's stream. Later transfers and other calls that use the tensor run after the work that was
  *   queued on this stream before the import. The library does not order the program's own streams after the producer's
  *   stream.
  *
  * Ownership. If an import succeeds, the library owns the managed tensor and sets the caller's pointer to NULL. The
- * library cannot read a managed tensor of a newer major version. The import then calls the deleter, sets the pointer to
- * NULL, and returns #TDICT_EFORMAT. After any other failure the caller still owns the managed tensor.
+ * library cannot read a managed tensor of a newer major version. For such a managed tensor, the import calls the
+ * deleter, sets the pointer to NULL, and returns #TDICT_EFORMAT. After any other failure the caller still owns the
+ * managed tensor.
  *
  * Thread rule: every function may be called from any thread. A tree or tensor must not change during the call. */
 #ifndef TDICT_DLPACK_H
@@ -45,7 +47,7 @@ struct DLManagedTensorVersioned;
 TDICT_BEGIN_DECLS
 
 /** A stream handle that turns off the ordering of work on devices. DLPack's Python method `__dlpack__` uses the stream
- *  -1 for this purpose. The program itself must then order the work of the producer and the consumer. */
+ *  -1 for this purpose. With this handle, the program itself must order the work of the producer and the consumer. */
 #define TDICT_DLPACK_NO_STREAM ((void *)(intptr_t)-1)
 
 typedef struct tdict_dlpack_export_options {
@@ -96,11 +98,11 @@ static inline tdict_dlpack_import_options tdict_dlpack_import_options_default(vo
  *  @param[in]  tensor   Borrowed.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      Owned by the caller. Written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a missing context, or the bytes are lost because a transfer into
- *          them failed; #TDICT_EDTYPE the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of
- *          device; #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the
- *          context, or the tensor is on a simulated device of another context; #TDICT_ECAPTURE the stream is being
- *          captured; #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a missing context, or a transfer into the tensor has failed;
+ *          #TDICT_EDTYPE the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of device;
+ *          #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the context, or
+ *          the tensor is on a simulated device of another context; #TDICT_ECAPTURE the stream is being captured;
+ *          #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM.
  *  @note If a transfer into the tensor fails after the call has returned, the consumer reads unspecified bytes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export(tdict_context *context, const tdict_tensor *tensor,
                                                            const tdict_dlpack_export_options *options,
@@ -153,7 +155,8 @@ typedef struct tdict_dlpack_entry {
  *
  *  All managed tensors share one block of memory and one set of references to the bytes. Their deleters may run in any
  *  order, on any threads. After all deleters and tdict_dlpack_release_entries() have run, the library records the work
- *  on the consumer's stream. Then the library drops the references. The stream must exist until then.
+ *  on the consumer's stream. Then the library drops the references. The stream must exist until the references are
+ *  dropped.
  *
  *  An object whose type has `flatten` becomes the tensors that `flatten` returns. Their paths begin with the path of
  *  the object. For example, a ragged leaf "text" becomes "text.values" and "text.offsets". Batch sizes and trees
@@ -162,9 +165,10 @@ typedef struct tdict_dlpack_entry {
  *  @param[in]  tree     Borrowed. Later changes of the tree do not affect the result.
  *  @param[out] entries  New array, released with tdict_dlpack_release_entries(). Written on success only.
  *  @param[out] count    Number of entries. Written on success only.
- *  @return The errors of tdict_dlpack_export(), or for legacy structs of tdict_dlpack_export_legacy(); #TDICT_ENOTSUP
- *          also for an object without `flatten`; the errors of `flatten`. err->path names the leaf.
- *  @note Cost: O(keys). In the result, one allocation holds all managed tensors, and another holds the names. */
+ *  @return The errors of tdict_dlpack_export(), or for legacy structs the errors of tdict_dlpack_export_legacy();
+ *          #TDICT_ENOTSUP also for an object without `flatten`; the errors of `flatten`. err->path names the leaf.
+ *  @note Cost: O(keys). In the result, one allocation holds all managed tensors, and another allocation holds the
+ *        names. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export_tree(tdict_context *context, const tdict_tree *tree,
                                                                 const tdict_dlpack_export_options *options,
                                                                 tdict_dlpack_entry **entries, size_t *count,
@@ -178,9 +182,9 @@ TDICT_API void tdict_dlpack_release_entries(tdict_dlpack_entry *entries, size_t 
  *  set the batch size with tdict_set_batch_size(). Each leaf that is not a copy owns one managed tensor.
  *  @param[in]     context  As in tdict_dlpack_import().
  *  @param[in,out] entries  @p count entries. The names are borrowed for the call. On success, the call sets all
- *                          pointers to managed tensors to NULL. On failure, the call deletes managed tensors of a newer
- *                          major version and sets their pointers to NULL. The caller still owns the other managed
- *                          tensors.
+ *                          pointers to managed tensors to NULL. On failure, the call calls the deleters of managed
+ *                          tensors of a newer major version, and sets the pointers to these managed tensors to NULL.
+ *                          The caller still owns the other managed tensors.
  *  @param[in]     options  NULL for the defaults.
  *  @param[out]    out      New tree, owned by the caller. Written on success only.
  *  @return The errors of tdict_dlpack_import(); the errors of tdict_set(); #TDICT_EEXIST two entries have the same

@@ -32,10 +32,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *tree, con
 /** @brief Keeps only the entries at the paths and the child trees that lead to these entries, in the order of the
  *  paths. Removes all other entries of @p tree.
  *
- *  If each child tree is at one path only, @p tree then equals the result of tdict_select(). A child tree that leads to
- *  a path loses all keys that no path needs. These keys are then missing in every tree that shares the child tree.
- *  Pointers to @p tree and to the changed child trees stay valid. On failure, nothing has changed. Cost: O(keys of the
- *  trees that lead to the paths), plus the release of the removed entries.
+ *  If each child tree is at one path only, @p tree equals the result of tdict_select() after the call. A child tree
+ *  that leads to a path loses all keys that no path needs. These keys are then missing in every tree that shares the
+ *  child tree. Pointers to @p tree and to the changed child trees stay valid. On failure, nothing has changed. Cost:
+ *  O(keys of the trees that lead to the paths), plus the release of the removed entries.
  *  @param[in] strict  If false, paths that do not exist are ignored.
  *  @return The same errors as tdict_select(); #TDICT_ELOCKED if @p tree or a tree that leads to a path is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *tree, const char *const *paths, size_t count,

@@ -7,10 +7,10 @@
  * of workers. Near the end of an epoch, the workers begin batches of the next epoch. If the dataset is a stream, or if
  * its `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
  *
- * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released. The
- * memory also stays valid until the work that tdict_record_stream() has recorded is done. At most four batches are
- * copied to the device at once. The loader may keep the memory of up to four batches that the program has released.
- * When the loader queues the copies of later batches, the loader drops this memory.
+ * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released and the
+ * work that tdict_record_stream() has recorded is done. At most four batches are copied to the device at once. The
+ * loader may keep the memory of up to four batches that the program has released. When the loader queues the copies of
+ * later batches, the loader drops this memory.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time, but no call may run during or
@@ -28,9 +28,10 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_loader tdict_loader;
 
 /** Makes a batch from samples. The batch is a new tree of any tensors and objects, and the loader owns the tree.
- *  Several workers may call the function at the same time. A number that is not a tdict_status becomes #TDICT_EHOOK.
- *  The samples are borrowed for the call. The tensors of the batch should be allocated from @p memory. If batches are
- *  pinned or sent to a device, @p memory is pinned memory. Otherwise @p memory is NULL. */
+ *  Several workers may call the function at the same time. If the function returns a number that is not a tdict_status,
+ *  the loader reports #TDICT_EHOOK. The function borrows the samples for the call. The tensors of the batch should be
+ *  allocated from @p memory. If batches are pinned or sent to a device, @p memory is pinned memory. Otherwise @p memory
+ *  is NULL. */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err);
 
@@ -81,7 +82,7 @@ typedef struct tdict_loader_options {
    *  the positions rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. All ranks draw the same
    *  number of samples. If the number of samples is not a multiple of `world_size`, the last ranks draw the first
    *  samples of the epoch again. For streams, and if `sampler` is set, `world_size` must be 1. A sampler has its own
-   *  rank. */
+   *  options `rank` and `world_size`. */
   int32_t rank, world_size;
   /** true: tdict_loader_next() never returns a NULL batch. After the last batch of an epoch, tdict_loader_next()
    *  returns the first batch of the next epoch. To learn the epoch of a batch, call tdict_loader_get_batch_info(). */
@@ -133,8 +134,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *contex
                                                            tdict_error *err);
 /** @brief Stops the workers, and releases the dataset and the batches that were not delivered. NULL is allowed. The
  *  call waits until running functions of the dataset and running calls of `collate` have returned. Delivered batches
- *  stay valid. Running copies to a device are cancelled. The memory of these copies is freed after the copies have
- *  stopped. */
+ *  stay valid. Running copies to a device are cancelled. The library frees the source and the destination of such a
+ *  copy after the copy has stopped. */
 TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 
 /** @brief Returns the next batch, or NULL at the end of an epoch. The call after NULL returns the first batch of the
@@ -169,10 +170,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, c
  *  function returns the number for the epoch that began last. Before the first epoch, the function uses the length of
  *  the dataset at the creation of the loader.
  *
- *  If `max_tokens` is set, epochs may have different numbers of batches. The function then returns the number for the
- *  epoch of the last batch that tdict_loader_next() took. Before the first batch, the function returns the number for
- *  the first epoch. After tdict_loader_set_state(), the function returns the number for the epoch of the state, until
- *  the next epoch begins. */
+ *  If `max_tokens` is set, epochs may have different numbers of batches. In this case, the function returns the number
+ *  for the epoch of the last batch that tdict_loader_next() took. Before the first batch, the function returns the
+ *  number for the first epoch. After tdict_loader_set_state(), the function returns the number for the epoch of the
+ *  state, until the next epoch begins. */
 TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
 /** @brief Begins a new epoch, and drops prefetched batches. Clears an earlier failure.
  *

@@ -4,11 +4,11 @@
  * A value for a whole tree belongs to every element of the tree. TensorDict calls such a leaf NonTensorData, and a
  * column NonTensorStack. A value never changes. To replace a value, set the leaf again.
  *
- * Operations on trees. A new tree shares the values for whole trees with its source. Functions of tdict/index.h and
- * tdict/shape.h that make a tree rearrange the values of a column like the elements of a tensor. An index that removes
- * all dimensions of a column makes a value for the whole tree. A stack always makes a column. A cat also makes a
- * column, unless all trees have the same value for the whole tree. The columns of one path that tdict_pad_sequence()
- * receives must have equal lengths.
+ * Operations on trees. A new tree shares the values for whole trees with its source. If a function of tdict/index.h or
+ * tdict/shape.h makes a tree, the values of a column move like the elements of a tensor. An index that removes all
+ * dimensions of a column makes a value for the whole tree. A stack always makes a column. A cat also makes a column,
+ * unless all trees have the same value for the whole tree. If the trees of tdict_pad_sequence() have columns at one
+ * path, these columns must have equal lengths.
  *
  * Other functions. A deep clone and the result of a transfer share the values, which stay in host memory. A transfer
  * with the option `strict_objects` accepts values. The functions tdict_visit(), tdict_apply(), tdict_filter() and
@@ -71,12 +71,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_value(tdict_tree *tree, const c
  *          first invalid value. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_values(tdict_tree *tree, const char *path, const tdict_value *values,
                                                         size_t count, tdict_error *err);
-/** @brief Sets one text for the whole tree. @p text ends with a 0 byte. The errors are the errors of
- *  tdict_set_value(). */
+/** @brief Sets one text for the whole tree. @p text ends with a 0 byte. Returns the errors of tdict_set_value(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_text(tdict_tree *tree, const char *path, const char *text,
                                                       tdict_error *err);
 /** @brief Sets a column of texts. Each text ends with a 0 byte. For a NULL in @p texts, the value has the kind
- *  #TDICT_VALUE_NULL. The errors are the errors of tdict_set_values(). */
+ *  #TDICT_VALUE_NULL. Returns the errors of tdict_set_values(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_texts(tdict_tree *tree, const char *path, const char *const *texts,
                                                        size_t count, tdict_error *err);
 
@@ -90,8 +89,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_value(const tdict_tree *tree, c
 /** @brief Returns the value of one element.
  *
  *  If the path names a value for the whole tree, the function returns this value for each element.
- *  @param[in]  i    Position of the element in C order. For a column, @p i must be below the number of values.
- *                   Otherwise @p i must be below the number of elements of the tree that holds the leaf.
+ *  @param[in]  i    Position of the element in C order. For a column, @p i must be below the number of values. For a
+ *                   value for the whole tree, @p i must be below the number of elements of the tree that holds the
+ *                   leaf.
  *  @param[out] out  As in tdict_get_value().
  *  @return #TDICT_OK; #TDICT_EINVAL @p i is out of range; #TDICT_EINVAL also for an invalid path or a NULL pointer;
  *          #TDICT_ENOTFOUND there is no entry at the path; #TDICT_ETYPE the path names a tensor, a tree or another
@@ -113,8 +113,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_text_at(const tdict_tree *tree,
 
 /** The object of a leaf of values. tdict_walk() and tdict_get_object() return this object. The tree owns the object. */
 typedef struct tdict_nontensor tdict_nontensor;
-/** @brief Returns the type of objects that hold values. To set such an object, call tdict_set_value() or
- *  tdict_set_values(). Do not pass this type to tdict_set_object(). The type is static. Thread-safe. */
+/** @brief Returns the type of objects that hold values. To put such an object into a tree, call tdict_set_value() or
+ *  tdict_set_values(), and do not call tdict_set_object(). The type is static. Thread-safe. */
 TDICT_API const tdict_type *tdict_nontensor_type(void);
 /** @brief Returns the number of dimensions of @p values: 0 for a value for the whole tree.
  *  @param[out] shape  The sizes of the dimensions, borrowed from @p values. May be NULL. */

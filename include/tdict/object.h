@@ -56,9 +56,9 @@ typedef struct tdict_hook tdict_hook;
 /** A type of object: a table of hooks. All members after `release` may be NULL.
  *
  *  A hook returns a tdict_status; any other number becomes #TDICT_EHOOK. A hook writes its result on success only.
- *  Success without a result also becomes #TDICT_EHOOK. A hook that makes an object may return `self` in *out. The
- *  result then shares the box of `self`. The type must outlive its objects. The library never writes to the type, and
- *  compares types by address. */
+ *  If a hook returns #TDICT_OK without a result, the status also becomes #TDICT_EHOOK. A hook that makes an object may
+ *  return `self` in *out. The result then shares the box of `self`. The type must outlive its objects. The library
+ *  never writes to the type, and compares types by address. */
 struct tdict_type {
   size_t struct_size;          /**< sizeof(tdict_type); hooks beyond this size are treated as NULL */
   const char *name;            /**< name in messages and in tdict_print(); not empty */
@@ -75,7 +75,7 @@ struct tdict_type {
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err);
   /** Makes an object like `self` from the tensors of `tree`. The tree has the keys that `flatten` returned. The shapes
    *  may differ. The tree is borrowed: the hook must retain the tensors that the object keeps. In a transfer, the
-   *  elements are not valid yet, and the hook must not read them. */
+   *  elements are not valid yet, and the hook must not read the elements. */
   tdict_status (*unflatten)(const void *self, const tdict_tree *tree, void **out, tdict_error *err);
   /** Makes a deep copy of the object. The copy should share no elements with `self`. */
   tdict_status (*clone)(const void *self, void **out, tdict_error *err);

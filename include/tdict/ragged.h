@@ -26,11 +26,11 @@
  *   the same number of rows, and the rows must have the same lengths. Otherwise the call returns #TDICT_ESHAPE.
  * - If the option `ragged` is set, tdict_stack() makes a ragged leaf from tensors of different lengths.
  * - Functions that write rows in place, such as tdict_index_set(), accept only a row of the length of the old row. For
- *   a row of another length, the functions return #TDICT_ESHAPE. The tree with the new elements has a ragged leaf at
- *   the same path, with one row for each selected row. If the batch size of this tree is [], the tree may have a tensor
- *   at the path instead. The call then writes this tensor to each selected row.
+ *   a row of another length, the functions return #TDICT_ESHAPE. The tree with the new elements must have a ragged leaf
+ *   at the same path, with one row for each selected row. If the batch size of this tree is [], the tree may have a
+ *   tensor at the path instead. In this case, the call writes the tensor to each selected row.
  * - tdict_index_into() with TDICT_AT copies the row into a tensor. With other indices, the call copies the selected
- *   rows into a ragged leaf whose rows have the same lengths.
+ *   rows into a ragged leaf whose rows have the lengths of the selected rows.
  * - tdict_fill(), tdict_zero(), tdict_to_dtype(), tdict_visit(), tdict_apply() and tdict_filter() use only the tensor
  *   `values`. The path of this tensor is the path of the leaf, followed by the key `values`. A new tensor that
  *   tdict_apply() receives for `values` must have as many elements in dimension 0 as `values`.
@@ -116,15 +116,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_rows(tdict_tensor *cons
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_padded(const tdict_tensor *padded, const tdict_tensor *lengths,
                                                                 const tdict_ragged_options *options, tdict_ragged **out,
                                                                 tdict_error *err);
-/** @brief Copies the rows into a new tensor of shape [rows, longest row, ...], and fills the rest of each row.
+/** @brief Copies the rows into a new tensor of shape [rows, longest row, ...], and fills the elements after the end of
+ *  each row.
  *
  *  Cost: one tdict_tensor_copy() and one fill per row.
- *  @param[in] value  Number that fills the rest of each row; converted as tdict_fill() does.
+ *  @param[in] value  Number that fills the elements after the end of each row; converted as tdict_fill() does.
  *  @param[in] memory  Allocates @p padded and @p mask. NULL: the memory of the leaf if the leaf is on a device, else
  *          plain host memory.
  *  @param[out] padded  Owned by the caller; written on success only.
- *  @param[out] mask  May be NULL. A bool tensor of shape [rows, longest row] that is true for the elements of the rows.
- *          Owned by the caller; written on success only.
+ *  @param[out] mask  A bool tensor of shape [rows, longest row] that is true for the elements of the rows. Owned by the
+ *          caller; written on success only. NULL: no mask is made.
  *  @return #TDICT_OK; #TDICT_EINVAL for NULL, or if a transfer into the tensor `values` failed or was cancelled;
  *          #TDICT_EOVERFLOW if an integer dtype cannot hold @p value; #TDICT_ENOTSUP as tdict_fill();
  *          #TDICT_EWRONGDEVICE as tdict_ragged_from_rows(); the errors of tdict_tensor_empty(). */

@@ -66,8 +66,9 @@ static inline tdict_records tdict_records_default(void) {
  *  The tensor of a field has the shape [num_records, sizes of the field...]. A write to the tensor writes the member.
  *  Members need not be aligned to the size of their elements, for example in a packed struct.
  *  @param[in]  records  Borrowed for the call.
- *  @param[in]  release  Called once with @p user after the last tensor of the array is released; may be NULL. The rules
- *                       of tdict_tensor_from_data() apply. If tdict_records_view() fails, the callback is not called.
+ *  @param[in]  release  Called once with @p user after the last tensor of the array is released. NULL: nothing is
+ *                       called. The rules of tdict_tensor_from_data() apply. If tdict_records_view() fails, the
+ *                       callback is not called.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_ENOTSUP `record_bytes` is not a multiple of the size of a field's element; #TDICT_ESHAPE a
  *          field reaches outside the record, or `member_bytes` differs from the size of the field; #TDICT_EDTYPE a

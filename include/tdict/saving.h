@@ -4,9 +4,9 @@
  * Snapshot. tdict_save_async() first copies the tensors to other memory. The copy is called snapshot. A thread of the
  * library then writes the snapshot to the file. The program therefore waits only for the snapshot, and may change the
  * tree while the file is written. The option `snapshot` says where the snapshot is:
- * - On the device. This needs as much free device memory as the tree. The copies take milliseconds.
+ * - On the device. The snapshot needs as much free device memory as the tree has bytes. The copies take milliseconds.
  * - In pinned host memory of the context. The first snapshot also allocates this memory, which takes longer. In a
- *   context without devices, the snapshot is in ordinary host memory, which is not kept.
+ *   context without devices, the snapshot is in ordinary host memory, which the context does not keep.
  * When the file is written, the context keeps the memory of the snapshot for the next save and for transfers. To free
  * this memory, call tdict_context_trim() for the device, or for tdict_cpu().
  *

@@ -33,7 +33,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *tree, int nd
 /** @brief Returns a tree like tdict_view(), but copies each tensor whose strides allow no view.
  *
  *  The copy of a host tensor is in plain host memory. The copy of a device tensor is in the memory of the device
- *  tensor. Copies are in C order. Cost: one copy of the elements of these tensors.
+ *  tensor. Copies are in C order. Cost: one copy of the elements of the copied tensors.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the number of batch elements differs; #TDICT_EWRONGDEVICE if a tensor to copy is
  *          in device memory that the program owns; the errors of tdict_tensor_copy() (err->path names the tensor). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shape,

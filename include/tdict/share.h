@@ -3,9 +3,9 @@
  *
  * **Segments.** A shared tree is consolidated, see tdict/clone.h. Its elements and its schema are in a segment. A
  * segment is an anonymous file of memfd_create(), so no file remains in /dev/shm. Each process that has the tree holds
- * one mapping and one descriptor of the segment. Both are freed when the tree and all its tensors are released. The
- * size of a segment cannot change. All memory of a segment is allocated when the segment is created. If memory is
- * short, the call that creates the segment returns #TDICT_ENOMEM.
+ * one mapping and one descriptor of the segment. The process frees the mapping and the descriptor when the tree and all
+ * tensors of the tree are released. The size of a segment cannot change. All memory of a segment is allocated when the
+ * segment is created. If memory is short, the call that creates the segment returns #TDICT_ENOMEM.
  *
  * **Order.** The functions for single trees do not order accesses: every process that has the tree may write its
  * elements at any time. A ring orders accesses.
@@ -23,9 +23,9 @@
  *
  * **Starting workers.** Start workers before the context is created, or start workers with exec, as posix_spawn() does.
  * A process that was forked without exec has copies of the trainer's locks, but not the trainer's threads. The CUDA
- * driver does not work in such a process. Calls that need threads or a driver return #TDICT_EFORKED there. All calls on
- * the trainer's ring, except tdict_share_ring_destroy(), return #TDICT_EFORKED, too. A worker that was started with
- * exec has none of these restrictions, and may create its own context.
+ * driver does not work in such a process, and calls that need threads or a driver return #TDICT_EFORKED. In such a
+ * process, all calls on the trainer's ring except tdict_share_ring_destroy() return #TDICT_EFORKED, too. A worker that
+ * was started with exec has none of these restrictions, and may create its own context.
  *
  * **Death of a worker.** The trainer holds a process descriptor of each worker. If a worker ends without
  * tdict_share_ring_destroy(), tdict_share_ring_take() reports the worker once. The slots that the worker was filling
@@ -151,9 +151,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_share_ring *ri
  *                          success only.
  *  @return #TDICT_OK; #TDICT_ETIMEDOUT no slot is full; #TDICT_ENOTFOUND no slot is full, and no worker is left;
  *          #TDICT_ELOST a worker has ended without tdict_share_ring_destroy() (err->native is the process id of the
- *          worker; if the worker was filling slots, the message names the first of them); #TDICT_EFORMAT a state word
- *          is wrong, and the slot that the message names is empty now; #TDICT_EINVAL a NULL pointer, a negative time,
- *          or the ring belongs to a worker; #TDICT_EFORKED.
+ *          worker; if the worker was filling slots, the message names the first of these slots); #TDICT_EFORMAT a state
+ *          word is wrong, and the slot that the message names is empty now; #TDICT_EINVAL a NULL pointer, a negative
+ *          time, or the ring belongs to a worker; #TDICT_EFORKED.
  *  @note After #TDICT_ELOST and #TDICT_EFORMAT the ring is intact: call the function again. A call that waits notices
  *        the death of a worker within 20 ms. Calls that find a full slot check the workers at most every 20 ms.
  *  @note Cost: O(slots), plus O(workers) if the call checks the workers. */

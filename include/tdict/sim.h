@@ -12,7 +12,7 @@
  * such as tdict_tensor_copy(), return #TDICT_EDEVICE in this case.
  *
  * In a forked child of the process that created the context, no function of this header waits. In such a child,
- * tdict_sim_hold(), tdict_sim_step(), tdict_sim_resume() and tdict_sim_launch() return #TDICT_EFORKED.
+ * tdict_sim_hold(), tdict_sim_step(), tdict_sim_resume() and tdict_sim_launch() return #TDICT_EFORKED, and
  * tdict_sim_host_pointer() returns NULL. Thread rule: any thread may call tdict_sim_hold(), tdict_sim_step(),
  * tdict_sim_resume() and tdict_sim_launch(). */
 #ifndef TDICT_SIM_H

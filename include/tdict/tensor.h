@@ -39,7 +39,7 @@ typedef struct tdict_tensor tdict_tensor;
 /** Says that the program has page-locked the bytes. A transfer uses the bytes as pinned memory only if the driver
  *  confirms the claim. */
 #define TDICT_DESC_PINNED 1u
-/** Says that the bytes must not be written. tdict_tensor_data() then returns NULL. */
+/** Says that the bytes must not be written. For such a tensor, tdict_tensor_data() returns NULL. */
 #define TDICT_DESC_READ_ONLY 2u
 
 /** Describes memory that the program owns. tdict_tensor_get_desc() writes the description of any tensor to this
@@ -101,10 +101,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count,
                                                            tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor over memory of the program. Copies nothing.
- *  @param[in] release  Called once with @p user after the last reference to the memory is dropped; may be NULL. Tensors
- *          and running transfers hold references. The callback runs on the thread that drops the last reference, which
- *          may be a pool thread. The library holds no lock during the call. The callback may call only release
- *          functions of this library. If tdict_tensor_from_data() fails, @p release is not called.
+ *  @param[in] release  Called once with @p user after the last reference to the memory is dropped. NULL: nothing is
+ *          called. Tensors and running transfers hold references. The callback runs on the thread that drops the last
+ *          reference, which may be a pool thread. The library holds no lock during the call. The callback may call only
+ *          release functions of this library. If tdict_tensor_from_data() fails, @p release is not called.
  *  @return #TDICT_OK; #TDICT_EINVAL if @p view or @p out is NULL, `data` is NULL although there are elements, or a
  *          device, ndim, size, struct_size or flag is invalid; #TDICT_EDTYPE for an unknown dtype; #TDICT_EOVERFLOW if
  *          the bytes do not fit 63 bits or the address space; #TDICT_ESHAPE if `storage_bytes` is not 0 and the strides

@@ -18,7 +18,7 @@
  * Two events of the device measure the time of each slice on a stream. Copies that are queued together share one slice.
  * A slice begins when the stream reaches the copy and ends when the copy is done. The slice therefore includes the wait
  * for the device's copy engine. Device times are converted to the host's clock with an error of some microseconds. If a
- * slice would then begin before its copy was queued, all slices of the device are shifted to later times.
+ * converted slice would begin before its copy was queued, all slices of the device are shifted to later times.
  *
  * Cost: if no recording is on, a transfer only checks one flag.
  * Thread rule: any thread may call any function of this header. */

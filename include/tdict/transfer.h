@@ -126,8 +126,8 @@ typedef struct tdict_transfer_options {
   /** true: host sources are hashed before and after the copies. If a source has changed, the transfer fails with
    *  #TDICT_ECHANGED and the leaf's path. The option costs two additional reads of the sources. */
   bool check_sources;
-  tdict_transfer_stats *stats; /**< written when a blocking call succeeds. Must be NULL for _async calls: use
-                                    tdict_future_get_stats() */
+  tdict_transfer_stats *stats; /**< written when a blocking call succeeds; NULL (default): no statistics. Must be NULL
+                                    for _async calls: use tdict_future_get_stats() */
   /** Patterns for entries that are not copied: tensors, objects and whole child trees. Borrowed for the call. The
    *  result shares the kept tensors and objects. tdict_transfer_into() does not write kept entries. The destination
    *  must have the keys of kept entries; types, shapes and dtypes of kept entries are not compared.

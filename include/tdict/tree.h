@@ -134,8 +134,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const ch
  *        with a backslash. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *tree, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
-/** @brief Returns the tree at a path, borrowed. Returns the same errors as tdict_get(). Here, #TDICT_ETYPE means that
- *  the path names a tensor or an object, or leads through a tensor or an object. */
+/** @brief Returns the tree at a path. The caller borrows the tree in *@p out. Returns the same errors as tdict_get().
+ *  Here, #TDICT_ETYPE means that the path names a tensor or an object, or leads through a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_tree(const tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
 /** @brief Returns tdict_tensor_data() of the tensor at a path, or NULL if there is no tensor at the path. */
@@ -165,8 +165,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *tree, const ch
  *  Missing trees on the path @p to are created. If both paths differ only in the last key, the entry keeps its position
  *  in the order. If both paths are equal, nothing changes. A tree that moves to another parent is set as
  *  tdict_set_tree() sets a child, so the new parent may hold a shallow copy.
- *  @param[in] safe  If true, the call fails if there is another entry at @p to. If false, the entry at @p to is
- *          replaced.
+ *  @param[in] safe  true: the call fails if there is another entry at @p to. false: the call replaces an entry at @p
+ *          to.
  *  @return The same errors as tdict_delete() and tdict_set(); #TDICT_EEXIST @p safe is true and there is another entry
  *          at @p to; #TDICT_EINVAL also if @p to is below @p from.
  *  @note Cost: as tdict_set(). */
@@ -181,15 +181,16 @@ TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
  *
  *  The call also changes trees below @p tree. A tree below @p tree with fewer than @p batch_ndim batch dimensions gets
  *  @p batch_size. A tree below @p tree whose batch size begins with @p batch_size is unchanged. If any other tree below
- *  @p tree has no tensor and no object with batch dimensions, that tree gets @p batch_size. Otherwise the call fails.
- *  The parents of @p tree are not checked: see the top of this header.
+ *  @p tree has a tensor, or an object with batch dimensions, the call fails. If such a tree has neither, the tree gets
+ *  @p batch_size. The call does not compare @p batch_size with the parents of @p tree: see the top of this header.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or a tree below @p tree does not match,
  *          and err->path names the first mismatch; #TDICT_ELOCKED @p tree, or a tree below @p tree that must change, is
  *          locked; #TDICT_ENOMEM.
  *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_t *batch_size,
                                                             tdict_error *err);
-/** @brief Returns true if the tree has a device, and then writes the device to @p out. @p out may be NULL. */
+/** @brief Returns true if the tree has a device, and false if not. If the tree has a device and @p out is not NULL,
+ *  writes the device to @p out. */
 TDICT_API bool tdict_get_device(const tdict_tree *tree, tdict_device *out);
 /** @brief Sets the device of a tree and of all trees below the tree. No tensor is moved.
  *  @param[in] device  Borrowed for the call. NULL removes the device.
@@ -208,7 +209,7 @@ TDICT_API void tdict_lock(tdict_tree *tree);
  *  @return #TDICT_OK; #TDICT_ELOCKED @p tree is below a locked tree, and the program must unlock the upper tree
  *          instead; #TDICT_EINVAL @p tree is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);
-/** @brief Returns true if the tree is locked. tdict_lock() locks a tree and all trees below it. */
+/** @brief Returns true if the tree is locked. A tree below a locked tree is locked, too. */
 TDICT_API bool tdict_is_locked(const tdict_tree *tree);
 
 /** @brief Returns the number of keys of this node. Keys of child trees are not counted. */

@@ -40,7 +40,7 @@ typedef struct tdict_visit_options {
   struct tdict_context *context; /**< Context whose thread pool is used. NULL (default): all calls are made on the
                                       calling thread, in order. */
   int32_t num_threads;           /**< Number of pool threads that are used in addition to the calling thread. -1
-                                      (default): all. */
+                                      (default): all threads of the pool. */
 } tdict_visit_options;
 static inline tdict_visit_options tdict_visit_options_default(void) {
   tdict_visit_options o;

@@ -195,7 +195,7 @@ template <class S> const tdict_type *type_of() noexcept {
 
 /** Returns a tree that shares the tensors of `value`. The batch size of the tree consists of the leading sizes of the
  *  first tensor, without the sizes that the row of this tensor lists. Fails with #TDICT_EINVAL if a member has no
- *  tensor. Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row, and with errors of
+ *  tensor. Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row. Fails also with errors of
  *  tdict_create() and tdict_set(). */
 template <class S> outcome<tree> pack(const S &value) {
   tree made;

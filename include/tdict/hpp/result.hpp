@@ -174,8 +174,8 @@ template <class F, class... A> outcome<void> run(F function, A &&...arguments) {
 }
 
 /** Calls a C function of tdict whose last two parameters are `out` and `err`. Returns the value that the function
- *  writes to `out`. T is a handle such as tdict::tree, which takes over the reference, a borrowed class such as
- *  tdict::tree_ref, or the type of a plain value:
+ *  writes to `out`. T is an owning class such as tdict::tree, a borrowing class such as tdict::tree_ref, or the type of
+ *  a plain value. An owning class takes over the reference that the function returns:
  *  `tdict::tree flat = tdict::call<tdict::tree>(tdict_flatten_keys, batch.raw(), ".")`. */
 template <class T, class F, class... A> outcome<T> call(F function, A &&...arguments) {
   tdict_error err;
