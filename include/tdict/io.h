@@ -30,9 +30,9 @@
  * TensorDict. TensorDict 0.15 has three formats of its own: a directory with one file for each tensor (MEMMAP), an
  * archive of such a directory (TDZ), and a consolidated file. All three hold batch sizes, nested trees, text, numbers,
  * JSON and columns of values, and all dtypes of tdict except dtypes with several lanes. TensorDict cannot read 8-bit
- * floats in these formats. A key `a/b` has the file `a%2Fb.memmap`, so a slash in a key cannot name a file outside the
- * directory. Symbolic links in a directory, pickles, and compressed entries of archives are refused. Values that are
- * NaN or infinity are refused, too.
+ * floats in these formats. A key `a/b` has the file `a%2Fb.memmap`, and a tree at the key `..` has the folder `%2E%2E`,
+ * so no key leads out of the directory. Symbolic links in a directory, pickles, and compressed entries of archives are
+ * refused. Values that are NaN or infinity are refused, too.
  *
  * Lazy stacks in these formats are read as a tree with the children "0", "1" and so on, and
  * tdict_lazy_stack_from_tree() makes a stack of this tree. The trees above the stack lose the batch dimension of the
