@@ -431,7 +431,8 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
-/* Fills the table. A missing entry is an error, except for an entry of newer drivers, whose pointer is then NULL. */
+/* Fills the table. Fails if the driver lacks an entry. An entry that only newer drivers have may be missing: its
+ * pointer is then NULL. */
 static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;

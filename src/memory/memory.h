@@ -1,6 +1,6 @@
 /* Defines tdict_memory, a table of operations for one kind of memory. The device layer and the pinned pool implement
- * the table, also for allocators of the program. A NULL pointer to tdict_memory means plain host memory, as does the
- * table of tdict_host_memory(). Thread rule: every operation is safe from any thread. */
+ * the table. The device layer also implements the table for allocators of the program. Plain host memory is the memory
+ * of tdict_host_memory(), or a NULL pointer to tdict_memory. Thread rule: every operation is safe from any thread. */
 #ifndef TDICT_MEMORY_MEMORY_H
 #define TDICT_MEMORY_MEMORY_H
 

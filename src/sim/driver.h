@@ -34,7 +34,7 @@ typedef struct tdict_driver_sim_count {
   int64_t num_allocations;         /* number of device allocations whose free has not run */
   int64_t num_streams, num_events; /* numbers of streams and events that were created and not destroyed */
 } tdict_driver_sim_count;
-/* Reads the counts. `ordinal` must be the number of a device of the driver. */
+/* Reads the counts. `ordinal` must be the ordinal of one of the driver's devices. */
 void tdict_driver_sim_counts(tdict_driver *base, int ordinal, tdict_driver_sim_count *out);
 
 #endif

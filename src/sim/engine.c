@@ -39,7 +39,7 @@ static void wait_while_held(tdict_sim_engine *engine) {
   engine->may_finish = false;
 }
 
-/* Returns true for host memory, and if the device memory was not freed after the work was queued. */
+/* Returns true if the memory is host memory, or device memory that was not freed after the work was queued. */
 static bool is_still_allocated(const tdict_sim_use *use) {
   if (!use->space) return true;
   const tdict_sim_range *range = tdict_sim_ranges_find(&use->space->live, use->address);

@@ -22,10 +22,10 @@ enum { TDICT_TUNING_VERSION = 1, TDICT_TUNING_MACHINE = 256 };
 
 /* Reads a table from a file. If `machine` is not NULL, writes the machine's name to `machine`, a buffer of
  * TDICT_TUNING_MACHINE bytes. The name is empty if the file names no machine. Returns TDICT_EIO if the file cannot be
- * read. Returns TDICT_EFORMAT if the path is not a regular file. Also returns TDICT_EFORMAT if the text is wrong; the
- * message then names the file, the line, and what is wrong. Writes nothing on failure. */
+ * read. Returns TDICT_EFORMAT if the path is not a regular file. Also returns TDICT_EFORMAT if the text is wrong; in
+ * this case, the message names the file, the line, and what is wrong. Writes nothing on failure. */
 tdict_status tdict_tuning_read(const char *path, tdict_tuning *out, char *machine, tdict_error *err);
-/* Writes a table to a file. An existing file is overwritten. Returns TDICT_EIO if the path is a folder, or if the file
+/* Writes a table to a file. Overwrites an existing file. Returns TDICT_EIO if the path is a folder, or if the file
  * cannot be written. Returns TDICT_EFORMAT if the path is another file that is neither regular nor a character device.
  * Returns TDICT_EINVAL if the table is invalid, or if the machine's name contains a line end or has 256 bytes or
  * more. */

@@ -39,8 +39,8 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_
   return false;
 }
 
-/* Copies with memmove, because the buffers may overlap. If they overlap, the copied bytes are unspecified, but the
- * behaviour is defined. */
+/* Copies with memmove, because the buffers may overlap. If the buffers overlap, the copied bytes are unspecified, but
+ * the behaviour is defined. */
 static void copy_bytes(char *dst, const char *src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
