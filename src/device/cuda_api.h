@@ -151,7 +151,7 @@ struct tdict_cuda_copy_hints {
   unsigned flags;
 };
 
-/* cuGetProcAddress, which looks up all other entries. Its own symbol is cuGetProcAddress_v2. */
+/* cuGetProcAddress, which looks up all other entries. The symbol of cuGetProcAddress is cuGetProcAddress_v2. */
 typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function, int version, uint64_t flags,
                                                tdict_cuda_lookup_result *result);
 

@@ -405,7 +405,7 @@ static const tdict_driver_ops cuda_ops = {
 };
 
 /* Stores a symbol in a function pointer. ISO C has no cast from an object pointer to a function pointer. POSIX
- * guarantees that both have the same format. */
+ * guarantees that both kinds of pointers have the same format. */
 static void store_function(void *function, void *symbol) { memcpy(function, &symbol, sizeof symbol); }
 
 typedef struct entry {

@@ -1,5 +1,5 @@
 /* Implements the scope of a GPU, its pools of streams and events, page-locking, and the release of a GPU. gpu_open.c
- * opens a GPU. gpu_memory.c implements its memory. See gpu.h for ownership and threads. */
+ * opens a GPU. gpu_memory.c implements the memory of a GPU. See gpu.h for ownership and threads. */
 #include "device/gpu.h"
 
 #include <stdlib.h>

@@ -93,8 +93,8 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
 
 /* Makes free_stream wait for the fences, and releases the fences. If free_stream cannot wait for a fence, the calling
  * thread waits. *out is an event that is recorded after the pending uses, or NULL if no use is pending. If the device
- * cannot be entered or no event can be recorded, returns false and sets *out to NULL. After false, the caller must not
- * keep the block. */
+ * cannot be entered or no event can be recorded, returns false and sets *out to NULL. If the result is false, the
+ * caller must not keep the block. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
   bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;

@@ -34,7 +34,7 @@ static const tdict_extent *extent_at(const tdict_extents *list, size_t i) { retu
 /* Makes space for one more extent at the end. Returns false if memory is exhausted. */
 static bool reserve_extent(tdict_extents *list) {
   if (list->first + list->count < list->cap) return true;
-  /* Reuse the free entries at the front if they are more than half of the array. */
+  /* Reuse the free entries at the front if these entries are more than half of the array. */
   if (list->first > list->cap / 2) {
     memmove(list->at, list->at + list->first, list->count * sizeof *list->at);
     list->first = 0;

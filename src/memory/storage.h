@@ -1,9 +1,9 @@
 /* A storage is a reference-counted range of bytes on a device. A storage frees its bytes when its last reference is
  * released. A storage lists the marks of transfers that use its bytes, and the fences of streams that use its bytes.
- * Bytes are *lost* if a transfer into them failed or was cancelled, and no later write through the library has filled
- * these bytes. The bytes of an *unloaded* storage are not in memory, but for example in a file. Transfers read these
- * bytes through a callback. A *sink* is an unloaded storage that transfers only write, through a callback. Thread rule:
- * every function is safe from any thread. */
+ * Bytes are *lost* if a transfer that writes the bytes failed or was cancelled, and no later write through the library
+ * has filled the bytes. The bytes of an *unloaded* storage are not in memory, but for example in a file. Transfers read
+ * these bytes through a callback. A *sink* is an unloaded storage that transfers only write, through a callback. Thread
+ * rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 

@@ -270,8 +270,8 @@ void tdict_pool_set_thread_data(void *note) { this_thread.note = note; }
 bool tdict_pool_help(tdict_pool *pool, const void *owner) {
   pthread_mutex_lock(&pool->lock);
   tdict_task *task = pool->first;
-  /* Skip tasks that may wait, except tasks of `owner`: a skipped task might wait for the calling thread, which would
-   * then deadlock. */
+  /* Skip tasks that may wait, except tasks of `owner`: a skipped task might wait for the work of the calling thread,
+   * which would be a deadlock. */
   while (task && task->may_wait && (!owner || task->owner != owner)) task = task->next;
   if (task) unlink_task(pool, task);
   pthread_mutex_unlock(&pool->lock);

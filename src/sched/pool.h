@@ -54,8 +54,8 @@ bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 bool tdict_pool_is_worker(const tdict_pool *pool);
 
 /* Runs one queued task on the calling thread, which waits for `owner`. The task must have may_wait == false or belong
- * to `owner`. If `owner` is NULL, the task must have may_wait == false. Returns false if the queue has no task that may
- * run here. */
+ * to `owner`. If `owner` is NULL, the task must have may_wait == false. Returns false if no queued task meets this
+ * condition. */
 bool tdict_pool_help(tdict_pool *pool, const void *owner);
 /* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread, or NULL if no pointer was
  * stored. */

@@ -14,8 +14,8 @@ void tdict_sim_engines_wake(tdict_sim_driver *d) {
 }
 
 /* Sleeps for the simulated duration of the work. The duration begins when the work is queued and the earlier work of
- * its engine and its stream has ended, not when this thread wakes up. Late wakeups therefore do not add up. A step ends
- * the sleep. */
+ * the same engine and of the same stream has ended, not when this thread wakes up. Late wakeups therefore do not add
+ * up. A step ends the sleep. */
 static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_driver *d = engine->device->driver;
   int64_t duration_ns = d->options.latency_ns;

@@ -48,7 +48,7 @@ typedef struct tdict_sim_use {
   uint64_t id;
 } tdict_sim_use;
 
-/* The parameters of work. They do not change after the operation is queued. */
+/* The parameters of work. The parameters do not change after the operation is queued. */
 typedef struct tdict_sim_work {
   char *dst;
   const char *src;
@@ -184,7 +184,7 @@ void tdict_sim_wait_stream(tdict_sim_stream *stream);
 /* Waits until the work that is queued on all streams of the device now is done. */
 void tdict_sim_wait_device(tdict_sim_device *device);
 
-/* Adds a stream to its device. */
+/* Fills in the stream and adds the stream to the device's list. */
 void tdict_sim_stream_init(tdict_sim_stream *stream, tdict_sim_device *device, bool non_blocking);
 /* Destroys a stream. The stream is freed after its queued work has run. */
 void tdict_sim_stream_end(tdict_sim_stream *stream);

@@ -78,7 +78,7 @@ static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *ho
   return status;
 }
 
-/* Waits for the copies that the hook queued on its stream, before the hook's argument is released. */
+/* Waits for the copies that the hook queued on the hook's stream, before the hook's argument is released. */
 static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
   tdict_gpu *gpu = hook->gpu;
   tdict_gpu_scope scope;

@@ -24,8 +24,8 @@ static uint32_t find_lost_inside(const tdict_consolidated *whole) {
   }
   return UINT32_MAX;
 }
-/* Returns true if a transfer cannot read the source, because its bytes are lost. All bytes of an unloaded storage count
- * as lost. A transfer can read these bytes nevertheless, unless the storage is a sink. */
+/* Returns true if a transfer cannot read the source, because the source's bytes are lost. All bytes of an unloaded
+ * storage count as lost. A transfer can read these bytes nevertheless, unless the storage is a sink. */
 static bool is_lost_source(const tdict_tensor *src) {
   const bool can_be_read = tdict_storage_is_unloaded(src->storage) && !tdict_storage_is_sink(src->storage);
   return !can_be_read && tdict_tensor_is_lost(src);

@@ -45,8 +45,8 @@ typedef struct collector {
                       * object */
   size_t kept_depth; /* the cursor's depth at the root of the kept child tree that contains the cursor; 0: no kept
                       * tree */
-  /* is_kept() checks only entries at a smaller depth. Such an entry may follow the flattened object or the kept tree,
-   * or may match a pattern. 0: no entry is checked */
+  /* is_kept() checks only entries at a smaller depth than this number, because only such entries can follow the
+   * flattened object or the kept tree, or match a pattern. 0: no entry is checked */
   size_t watch_depth;
 } collector;
 
@@ -492,8 +492,8 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
   return TDICT_OK;
 }
 
-/* Returns true if the current entry is not copied, because of a pattern of `keep`. Also detects the end of a flattened
- * object or of a kept tree. Tensors of objects match no pattern. */
+/* Returns true if the current entry is not copied, because the entry or a tree above matches a pattern of `keep`. Also
+ * detects the end of a flattened object or of a kept tree. Tensors of objects match no pattern. */
 static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   const tdict_keep *keep = c->request->keep;
   if (cursor->depth < c->flat_depth) c->flat_depth = 0;

@@ -11,7 +11,7 @@
  *
  * Blanks separate words. A row has the fields of tdict_tuning_row in the same order. UP_TO is `max` in the last row
  * of a direction. The version comes first, and the rows of a direction are in rising order. If a file has no rows of
- * `out_new` or `host`, the built-in rows of this direction are used.
+ * `out_new` or `host`, tdict_tuning_read() uses the built-in rows of this direction.
  * Thread rule: safe from any thread, with one writer for each file. */
 #ifndef TDICT_TRANSFER_PLAN_TUNING_FILE_H
 #define TDICT_TRANSFER_PLAN_TUNING_FILE_H

@@ -16,7 +16,7 @@ struct tdict_slot {
   char *data;
   tdict_cu_event event; /* recorded after the copy that uses the bytes */
   tdict_slot *next;     /* link of the ring's lists */
-  _Atomic(bool) posted; /* acquire/release: true while the slot's copy waits in a batch. The slot's event is then not
+  _Atomic(bool) posted; /* acquire/release: true while the slot's copy waits in a batch and the slot's event is not
                          * recorded yet */
 };
 typedef struct tdict_ring {

@@ -295,8 +295,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
  * call. */
 static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
-/* Closes the lane. The last worker also ends the transfer. `cpu` is the thread's processor time when the thread began
- * its work for this worker. */
+/* Closes the lane. The last worker also ends the transfer. `cpu` is the processor time of the thread when the thread
+ * began to work for this worker. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
@@ -328,7 +328,7 @@ void tdict_work_with_others(tdict_worker *worker) {
   for (int i = 1; i < t->num_workers; i++) {
     if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
     tdict_latch_down(&t->queued);
-    /* never the last worker: this worker is still counted */
+    /* workers_left cannot become 0 here, because this worker is still counted */
     atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel);
   }
   finish_lane(&lane, status, cpu);
