@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Detects AddressSanitizer and ThreadSanitizer. A build with a sanitizer has assertions even if the build defines
- * NDEBUG. GCC defines a macro for each of these sanitizers. Clang reports them through __has_feature(). */
+ * NDEBUG. GCC defines a macro for each of these sanitizers. Clang reports these sanitizers through __has_feature(). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TDICT_SANITIZED 1
 #elif defined(__has_feature)
@@ -40,8 +40,8 @@ __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const cha
 }
 #define TDICT_ASSERT(condition) ((condition) ? (void)0 : tdict_assert_failed(#condition, __FILE__, __LINE__))
 #else
-/* sizeof does not evaluate the condition, but the compiler still checks the condition and counts its variables as
- * used. */
+/* sizeof does not evaluate the condition, but the compiler still checks the condition. The compiler counts variables in
+ * the condition as used. */
 #define TDICT_ASSERT(condition) ((void)sizeof((condition) ? 1 : 0))
 #endif
 

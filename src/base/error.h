@@ -18,12 +18,13 @@ tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t na
  * writes nothing. Returns `status`, so a function can end with `return tdict_error_at(err, status, path)`. */
 tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path);
 
-/* Returns true if the number is a member of enum tdict_status. */
+/* Returns true if `status` is a value of enum tdict_status. */
 bool tdict_status_is_known(tdict_status status);
 /* Checks the value that a callback of the program returned. Call this function after every callback that returns a
- * status. Returns `returned` if this number is a tdict_status. Otherwise fills `callback_err` and returns TDICT_EHOOK.
- * `what` names the callback in the message. `callback_err` is the error struct that was passed to the callback, or
- * NULL. If the callback returned an error and filled `callback_err`, sets callback_err->status to `returned`. */
+ * status. If `returned` is a value of enum tdict_status, returns `returned`. Otherwise fills `callback_err` and returns
+ * TDICT_EHOOK. `what` names the callback in the message. `callback_err` is the error struct that was passed to the
+ * callback, or NULL. If the callback returned an error and filled `callback_err`, sets callback_err->status to
+ * `returned`. */
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
 
 /* clang-tidy analyses one file at a time. Without these macros, clang-tidy assumes that tdict_fail() and

@@ -1,5 +1,5 @@
-/* Detects a fork. A fork mark records whether this process was forked after the mark was created. Marks are
- * reference-counted. Thread rule: safe from any thread. */
+/* Detects a fork. A fork mark shows whether the calling process is a child that was forked after the mark was created.
+ * Marks are reference-counted. Thread rule: safe from any thread. */
 #ifndef TDICT_BASE_FORKMARK_H
 #define TDICT_BASE_FORKMARK_H
 

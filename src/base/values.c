@@ -8,8 +8,8 @@
 #include "tdict/values.h"
 
 /* Returns the name of a dtype, or NULL for an unknown dtype. Operations on trees call this function often, so the
- * function uses a switch instead of a search in a table. The switch ignores the number of lanes: a type with several
- * lanes is known if its one-lane type is known. */
+ * function uses a switch instead of a search in a table. The switch ignores the number of lanes: a dtype with several
+ * lanes is known if the dtype with one lane is known. */
 static const char *find_dtype_name(tdict_dtype dtype) {
   if (dtype >> 16 == 0) return NULL;
   switch ((dtype & 0xffffu) | 1u << 16) {

@@ -90,8 +90,8 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount returned %d", result);
 }
 
-/* Chooses and opens the default device. If the option is "auto", chooses cuda:0 if this device can be opened. Otherwise
- * chooses sim:0 if the context has simulated devices, else the cpu. */
+/* Chooses and opens the default device. If the option is "auto", chooses the first of these devices: cuda:0 if cuda:0
+ * can be opened, sim:0 if the context has simulated devices, the cpu. */
 static tdict_status open_default_device(tdict_devices *d, tdict_device requested, tdict_error *err) {
   tdict_gpu *gpu;
   if (requested.type != TDICT_DEVICE_AUTO) {
@@ -111,8 +111,8 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
 }
 
 /* Creates the pool of pinned memory. The default device's driver pins the pages for all devices of this driver. If the
- * default device is the cpu, the driver of cuda:0 pins the pages, or without CUDA the driver of sim:0. If no such
- * device exists, or the device cannot be opened, every allocation from the pool fails. */
+ * default device is the cpu, the driver of cuda:0 pins the pages, or the driver of sim:0 if CUDA is absent. If both are
+ * absent, or the device cannot be opened, every allocation from the pool fails. */
 static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;
@@ -131,8 +131,8 @@ static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, t
   return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
 }
 
-/* Rounds the piece size up to a multiple of TDICT_PINNED_GRAIN. If the result overflows, returns 0, so that blocks are
- * not divided. No block is larger than such a piece. */
+/* Rounds the piece size up to a multiple of TDICT_PINNED_GRAIN. If the result overflows, returns 0, which means that
+ * blocks are not divided: no block could be larger than the wanted piece. */
 static size_t round_piece_bytes(size_t wanted) {
   size_t rounded;
   return tdict_round_up(wanted, TDICT_PINNED_GRAIN, &rounded) ? rounded : 0;
@@ -181,7 +181,7 @@ void tdict_devices_destroy(tdict_devices *d) {
 tdict_device tdict_devices_default(const tdict_devices *d, tdict_error *why) {
   if (why && d->device.type != TDICT_DEVICE_CUDA) {
     *why = d->no_cuda;
-    why->status = TDICT_ENODEVICE; /* the driver may exist, and opening its device may have failed */
+    why->status = TDICT_ENODEVICE; /* no_cuda can also have the status with which cuda:0 failed to open */
     if (!d->no_cuda.status)
       (void)!tdict_fail(why, TDICT_ENODEVICE, "a cuda device exists, but the options name another device");
   }
@@ -235,8 +235,8 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
   return status;
 }
 
-/* Returns the memory of an absent device and creates it at the first request. The memory is kept, because callers
- * borrow the memory. Returns NULL if host memory is exhausted. The caller holds the lock. */
+/* Returns the memory of an absent device, and creates the memory at the first request. The memory is kept, because
+ * callers borrow the memory. Returns NULL if host memory is exhausted. The caller holds the lock. */
 static tdict_memory *find_or_create_absent(tdict_devices *d, tdict_device device, const tdict_error *why) {
   for (int i = 0; i < d->num_absent; i++)
     if (tdict_device_equal(d->absent[i]->device, device)) return d->absent[i];

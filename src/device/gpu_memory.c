@@ -1,7 +1,7 @@
 /* Implements the device memory of a gpu. Blocks come from the gpu's memory pool, and are allocated and freed in stream
  * order. This file also queues copies for transfers. For single tensors, this file copies and fills, and waits until
- * the work is done. These copies to the host pass through a pinned buffer, because the driver's copies to pageable
- * memory block other threads. See gpu.h for ownership and threads. */
+ * the work is done. Copies of single tensors to the host pass through a pinned buffer, because the driver's copies to
+ * pageable memory block other threads. See gpu.h for ownership and threads. */
 #include "device/gpu_memory.h"
 
 #include <string.h>
@@ -53,8 +53,8 @@ static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out,
   return status;
 }
 
-/* Adds an allocation to the counts. `held` is the size of the driver's pool after the allocation, or 0 if this size is
- * unknown or the block came from the block cache. */
+/* Adds an allocation to the counts. `held` is the number of bytes that the driver's pool holds after the allocation. 0:
+ * this number is unknown, or the block came from the block cache. */
 static void count_device_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
   pthread_mutex_lock(&gpu->lock);
   tdict_memory_counts *c = &gpu->counts;
@@ -91,9 +91,10 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   return TDICT_OK;
 }
 
-/* Makes free_stream wait for the fences, and releases the fences. If a stream cannot wait for a fence, the calling
- * thread waits. *out is an event that is recorded after the pending uses, or NULL if no use is pending. Returns false,
- * and NULL in *out, if the device cannot be entered or no event can be recorded. The block must then not be kept. */
+/* Makes free_stream wait for the fences, and releases the fences. If free_stream cannot wait for a fence, the calling
+ * thread waits. *out is an event that is recorded after the pending uses, or NULL if no use is pending. If the device
+ * cannot be entered or no event can be recorded, returns false and sets *out to NULL. If the result is false, the
+ * caller must not keep the block. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
   bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;
@@ -109,7 +110,7 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
   if (ordered && busy) ordered = tdict_gpu_take_event(gpu, out, NULL) == TDICT_OK;
   if (*out && gpu->driver->ops->event_record(gpu->driver, *out, gpu->free_stream) != TDICT_CU_SUCCESS) {
     tdict_gpu_give_event(gpu, *out);
-    *out = NULL; /* otherwise the caller gives the event a second time */
+    *out = NULL; /* this thread has just given the event, so the caller must not give it again */
     ordered = false;
   }
   tdict_gpu_leave(gpu, &scope);
@@ -161,8 +162,8 @@ static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
     d->ops->pool_allow_peer(d, gpu->pool, other->ordinal);
 }
 
-/* Queues a copy of a rectangle or a line with one driver call. `from` is the other gpu whose memory is read, or
- * NULL. */
+/* Queues a copy of a rectangle or a line with one driver call. `from` is the other gpu whose memory the copy reads.
+ * NULL: the copy reads no memory of another gpu. */
 static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, const tdict_cu_rect *r,
                                       tdict_cu_stream stream, tdict_error *err) {
   tdict_driver *d = gpu->driver;
@@ -346,7 +347,7 @@ static tdict_status copy_and_wait(tdict_gpu *gpu, const tdict_rect *r, tdict_dir
   } else if (status == TDICT_OK) {
     status = tdict_gpu_queue_rect(gpu, direction == TDICT_COPY_IN ? TDICT_CU_H2D : TDICT_CU_D2D, r, stream, err);
     tdict_status end =
-        synchronize(gpu, stream, status == TDICT_OK ? err : NULL); /* some rows may be queued after a failure */
+        synchronize(gpu, stream, status == TDICT_OK ? err : NULL); /* a call that failed can have queued some rows */
     if (status == TDICT_OK) status = end;
   }
   tdict_gpu_give_stream(gpu, stream);
@@ -399,7 +400,7 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
     size_t live = gpu->counts.live_bytes;
     pthread_mutex_unlock(&gpu->lock);
     size_t held = get_pool_bytes(gpu);
-    if (held > live && held - live > keep_bytes) /* after this check, live + keep_bytes cannot overflow */
+    if (held > live && held - live > keep_bytes) /* if this condition is true, live + keep_bytes cannot overflow */
       gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, live + keep_bytes);
   }
   tdict_gpu_leave(gpu, &scope);

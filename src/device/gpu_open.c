@@ -8,8 +8,8 @@
 #include "device/counted.h"
 #include "device/gpu_memory.h"
 
-/* Creates the memory pool. INTERNAL_DEPENDENCIES is off, because the pool could otherwise reuse memory whose free is
- * still queued. The allocation would then wait for that free. */
+/* Creates the memory pool. Turns the attribute REUSE_ALLOW_INTERNAL_DEPENDENCIES off. With this attribute, an
+ * allocation can reuse memory whose free is still queued, and must then wait for this free. */
 static tdict_status create_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   int supported = 0;

@@ -29,7 +29,8 @@ bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes);
 /* Returns the gpu's NUMA node; -1 if the node is unknown or the machine has one node. */
 int tdict_placement_node(const char *root, const tdict_gpu *gpu);
 /* Finds the gpu's node, binds the pool's threads to the node's processors, and logs the choice. Does nothing on a
- * machine with one node. If the node is unknown or its processors are not allowed, only logs the reason. */
+ * machine with one node. If the node is unknown, or if the process may use none of the node's processors, only logs the
+ * reason. */
 void tdict_placement_apply(const char *root, const tdict_gpu *gpu, tdict_pool *pool, tdict_log *log);
 /* Writes the set of processors in the kernel's format, such as "0-3,8". Leaves out processors for which `buffer` has no
  * room. Returns `buffer`. */

@@ -92,7 +92,7 @@ static bool is_next_ready(const pinning *m, bool is_all_touched) {
 }
 
 /* Registers the touched pieces in order, up to the first piece with untouched pages or the first failure. Does nothing
- * if another thread is registering pieces. If `is_all_touched` is true, does not check the counters. */
+ * if another thread is registering pieces. If `is_all_touched` is true, does not check num_untouched. */
 static void register_more(pinning *m, bool is_all_touched) {
   pthread_mutex_lock(&m->lock);
   bool is_registrar = !m->busy;
@@ -134,7 +134,7 @@ static int count_touching_helpers(const tdict_pool *pool) {
 
 static size_t count_huge_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE; }
 
-/* Returns a counter of untouched huge pages for each piece, or NULL if memory is exhausted. */
+/* Returns an array with the number of untouched huge pages of each piece, or NULL if memory is exhausted. */
 static atomic_int *make_counters(const pinning *m) {
   size_t count = (m->bytes + m->piece - 1) / m->piece;
   atomic_int *num_untouched = malloc(count * sizeof *num_untouched);
@@ -165,7 +165,7 @@ static tdict_status map_and_register(const tdict_pinner *p, size_t bytes, size_t
   const bool whole = piece == 0 || bytes <= piece;
   void *data = map_aligned(bytes, whole ? (size_t)HUGE_PAGE : piece);
   if (!data) return tdict_fail(err, TDICT_ENOMEM, "pinned memory: no address space for %zu bytes", bytes);
-  /* Bind before touching, because a page is placed when a thread first touches it. */
+  /* Bind before touching, because the system places a page when a thread first touches the page. */
   bind_to_node(p, data, bytes);
   pinning m = {.pinner = p, .data = data, .bytes = bytes, .piece = whole ? bytes : piece};
   tdict_status status = register_all(&m, err);
@@ -194,7 +194,8 @@ static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages,
 }
 
 /* Maps pages and registers them in pieces of TDICT_PINNED_GRAIN, after a larger registration failed with the message
- * `cause`. Returns false if this registration fails too, or if the failed registration had no larger pieces. */
+ * `cause`. Returns false if this registration fails too, or if the failed registration had no piece larger than
+ * TDICT_PINNED_GRAIN. */
 static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *cause) {
   if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
   if (map_and_register(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;

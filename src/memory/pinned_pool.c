@@ -28,8 +28,8 @@ typedef struct pool {
   tdict_block_list free_blocks;
   tdict_block_list waiting_blocks; /* freed blocks with fences that are not known to be done */
   size_t peak_live_bytes;
-  size_t reserved_bytes;  /* bytes being pinned now; they count against the limit */
-  size_t unpinning_bytes; /* bytes being unpinned now; they count against the limit until unpinned */
+  size_t reserved_bytes;  /* bytes being pinned now; count against the limit */
+  size_t unpinning_bytes; /* bytes being unpinned now; count against the limit */
   tdict_memory_counts counts;
 } pool;
 
@@ -41,8 +41,9 @@ static bool are_fences_done(const tdict_pinned_block *b) {
   return true;
 }
 
-/* Moves waiting blocks whose fences are done to the free list, and adds their fence lists to *done. Call under the
- * lock. The caller releases the fences after unlocking, because releasing a fence can free storages of this pool. */
+/* Moves waiting blocks whose fences are done to the free list, and adds the fence lists of these blocks to *done. Call
+ * under the lock. The caller releases the fences after unlocking, because releasing a fence can free storages of this
+ * pool. */
 static void free_idle_blocks(pool *p, tdict_fence_list **done) {
   for (tdict_pinned_block *b = p->waiting_blocks.oldest, *next; b; b = next) {
     next = b->newer;

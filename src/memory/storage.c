@@ -14,7 +14,7 @@
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* a block of this size or more contains a whole huge page at any alignment */
-/* Blocks of MALLOC_FROM to MALLOC_UP_TO bytes come from malloc(), and this file aligns them. A block freed after
+/* Blocks of MALLOC_FROM to MALLOC_UP_TO bytes come from malloc(), and this file aligns the blocks. A block freed after
  * posix_memalign() is often too small for the next call of the same size, so each call would get new pages. Freed
  * blocks of malloc() are reused. */
 #define MALLOC_FROM ((size_t)64 << 10)
@@ -280,7 +280,7 @@ void tdict_storage_detach(tdict_fence_node *node) {
   if (!next_of(node) &&
       atomic_compare_exchange_strong_explicit(&s->marks, &own, 0, memory_order_acq_rel, memory_order_relaxed))
     return;
-  /* Otherwise find the mark in the list and unlink it. */
+  /* If the storage has other marks, find this mark in the list and unlink the mark. */
   tdict_fence_node *first = lock_marks(s), *previous = NULL, *at = first;
   while (at && at != node) previous = at, at = next_of(at);
   if (at && previous) set_next(previous, next_of(node));

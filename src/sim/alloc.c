@@ -238,7 +238,7 @@ tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, u
 
 /* Removes a range from the driver's list of page-locked host memory, and waits for all queued work, as the CUDA driver
  * does in practice. `mapped` is true for memory that the driver allocated, and false for registered memory. Returns
- * false if no such range begins at the address. Call with the driver's lock held. */
+ * false if no page-locked range of this kind begins at `host`. Call with the driver's lock held. */
 static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
   tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
   if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;

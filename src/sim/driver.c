@@ -271,7 +271,7 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
   pthread_cond_init(&d->changed, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  /* Open the devices. If this fails, close_driver() closes the devices that are open. */
+  /* Open the devices. If a device cannot be opened, close_driver() closes the devices that are open. */
   while (d->num_devices < options->num_devices && open_device(d, d->num_devices, &monotonic)) d->num_devices++;
   pthread_condattr_destroy(&monotonic);
   if (d->num_devices < options->num_devices) {
@@ -308,7 +308,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   tdict_sim_unlock(d);
 }
 
-/* Finds, among the work that can start or is running, the work that was queued first. *out is the engine of this work.
+/* Finds the work that was queued first among all work that is running or can start. *out is the engine of this work.
  * Returns NULL if no engine has work. */
 static tdict_sim_op *find_next(tdict_sim_driver *d, tdict_sim_engine **out) {
   tdict_sim_op *found = NULL;

@@ -14,8 +14,8 @@ void tdict_sim_engines_wake(tdict_sim_driver *d) {
 }
 
 /* Sleeps for the simulated duration of the work. The duration begins when the work is queued and the earlier work of
- * its engine and its stream has ended, not when this thread wakes up. Late wakeups therefore do not add up. A step ends
- * the sleep. */
+ * the same engine and of the same stream has ended, not when this thread wakes up. Late wakeups therefore do not add
+ * up. A step ends the sleep. */
 static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_driver *d = engine->device->driver;
   int64_t duration_ns = d->options.latency_ns;
@@ -39,7 +39,7 @@ static void wait_while_held(tdict_sim_engine *engine) {
   engine->may_finish = false;
 }
 
-/* Returns true for host memory, and if the device memory was not freed after the work was queued. */
+/* Returns true if the memory is host memory, or device memory that was not freed after the work was queued. */
 static bool is_still_allocated(const tdict_sim_use *use) {
   if (!use->space) return true;
   const tdict_sim_range *range = tdict_sim_ranges_find(&use->space->live, use->address);

@@ -135,8 +135,8 @@ void tdict_sim_pool_trim(tdict_sim_pool *pool, size_t keep_bytes) {
   pool->reserved = keep;
 }
 
-/* If the allocation is from a pool, the freed bytes stay reserved. If the pool then reserves more than its threshold,
- * the pool returns freed bytes to the space. */
+/* If the allocation is from a pool, the freed bytes stay reserved. If the pool reserves more bytes than its threshold
+ * after the free, the pool returns freed bytes to the space. */
 void tdict_sim_space_free(tdict_sim_space *space, void *start) {
   tdict_sim_range *range = tdict_sim_ranges_find(&space->live, start);
   size_t rounded = tdict_align(range->bytes, ALIGN_BYTES);

@@ -163,7 +163,7 @@ void tdict_sim_op_finish(tdict_sim_op *op) {
   run_runnable(d);
 }
 
-/* Appends an operation to its stream and numbers it. */
+/* Appends an operation to the stream and gives the operation the next number. */
 static void append_op(tdict_sim_stream *stream, tdict_sim_op *op) {
   tdict_sim_driver *d = stream->device->driver;
   op->stream = stream;

@@ -17,7 +17,7 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape) {
   }
 }
 
-/* Returns the address advanced by `elements` elements. Addresses are treated as numbers: they can wrap, and device
+/* Returns the address advanced by `elements` elements. Addresses are treated as numbers: addresses can wrap, and device
  * addresses are never dereferenced. */
 static void *advance_address(const void *data, int64_t elements, size_t item) {
   return (void *)((uintptr_t)data + (uintptr_t)elements * item);

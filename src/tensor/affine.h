@@ -19,7 +19,7 @@ typedef struct tdict_affine {
   int64_t starts[TDICT_MAX_NDIM]; /* first index in each source dimension */
 } tdict_affine;
 
-/* A layout and the address of its first element. */
+/* A layout, and the address of the first element. */
 typedef struct tdict_made {
   bool fresh; /* true: the layout describes new memory in C order; `data` and `strides` are unused */
   int32_t ndim;
@@ -27,15 +27,15 @@ typedef struct tdict_made {
   int64_t shape[TDICT_MAX_NDIM], strides[TDICT_MAX_NDIM];
 } tdict_made;
 
-/* Initializes a description that changes nothing. */
+/* Initializes `a` to describe a view with the dimensions of the tensor. */
 void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape);
 /* Computes the layout of the view of `t` that `a` describes. Returns TDICT_EINVAL for more than TDICT_MAX_NDIM
  * dimensions. If `a->grows` is true, returns TDICT_EOVERFLOW for too many elements. The error message begins with
  * `what`. */
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
                                 tdict_error *err);
-/* Computes the strides with which `new_shape` describes the same elements in the same order. Both shapes must have the
- * same number of elements. Returns false if no such strides exist, or if there are no elements. */
+/* Computes the strides with which `new_shape` describes the elements of `shape` and `strides` in the same order. Both
+ * shapes must have the same number of elements. Returns false if no such strides exist, or if there are no elements. */
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides);
 

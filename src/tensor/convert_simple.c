@@ -1,5 +1,5 @@
 /* Converts elements in two steps, so that no pair of dtypes needs a separate function. The first step reads integers as
- * int64_t and floats as double. The second step writes these numbers as elements of the other dtype. See
+ * int64_t and floats as double. The second step writes these numbers as elements of the destination's dtype. See
  * convert_simple.h for ownership and threads. */
 #include "tensor/convert_simple.h"
 

@@ -1,6 +1,6 @@
-/* Creates tensors and slabs of many tensors, counts references to them, and returns their properties. A single tensor
- * retains its storage. Consecutive tensors of one slab over one storage share a reference to the storage. Thread rule:
- * as in tdict/tensor.h. */
+/* Creates tensors and slabs of many tensors, counts the references to tensors and slabs, and returns the properties of
+ * tensors. A single tensor retains its storage. Consecutive tensors of one slab over one storage share a reference to
+ * the storage. Thread rule: as in tdict/tensor.h. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -199,8 +199,8 @@ static tdict_status find_storage_range(const tdict_tensor_desc *v, size_t item, 
   return TDICT_OK;
 }
 
-/* Reads the caller's description and finds its range of bytes. If view->strides is NULL, writes the strides of C order
- * to c_order. */
+/* Reads the caller's description of a tensor and finds the range of bytes that the tensor covers. If view->strides is
+ * NULL, writes the strides of C order to c_order. */
 static tdict_status read_view(const tdict_tensor_desc *view, tdict_tensor_desc *v, int64_t *c_order,
                               storage_range *whole, tdict_error *err) {
   tdict_layout_size size;

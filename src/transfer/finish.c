@@ -1,7 +1,7 @@
 /* Ends a transfer: fills in the statistics, releases the sources, and launches the transfers that wait for the ended
- * transfer. See finish.h for threads.
- * A transfer that has begun releases its sources, marks, uses, wait events and arena here. job.c releases the rest, and
- * everything of a transfer that never began. */
+ * transfer. See finish.h for threads. If the transfer has begun, this file releases the sources, the marks, the uses,
+ * the wait events and the arena. job.c releases all other resources. If the transfer never began, job.c releases all
+ * resources. */
 #include "transfer/finish.h"
 
 #include <stdlib.h>
@@ -213,7 +213,7 @@ void tdict_transfer_finish(tdict_future *t) {
   give_tails(t);
   pthread_mutex_unlock(&t->error_lock);
   if (!t->skips_stats) fill_stats(t);
-  /* Mark lost bytes before setting `finished`, because other transfers then read which bytes are lost. */
+  /* Mark lost bytes before setting `finished`, because a transfer that sees `finished` reads which bytes are lost. */
   if (t->marked) update_lost_bytes(t);
   /* Collect the transfers that wait for this transfer. */
   pthread_mutex_lock(&e->lock);

@@ -93,8 +93,8 @@ static tdict_status queue_tail_waits(tdict_future *f, tdict_gpu *gpu, tdict_cu_s
   return status;
 }
 
-/* Waits until all copies are queued. Returns false if a stream cannot wait for all copies. The host must then wait for
- * the end of the transfer. */
+/* Waits until all copies are queued. Returns false if a stream cannot wait for all copies. In this case, the host must
+ * wait for the end of the transfer. */
 static bool wait_until_queued(tdict_future *f) {
   tdict_transfer_wait(f, &f->queued, INT64_MAX);
   return !atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) && !tdict_transfer_has_failed(f);
@@ -103,7 +103,8 @@ static bool wait_until_queued(tdict_future *f) {
 bool tdict_transfer_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
   tdict_future *f = (tdict_future *)fence;
   tdict_gpu *gpu = device;
-  /* The caller of a blocking transfer waits for its end, so this transfer records no events for streams. */
+  /* The caller of a blocking transfer waits until the transfer has ended, so this transfer records no events for
+   * streams. */
   if (f->caller_waits || tdict_forkmark_forked(f->mark) || !f->gpu || f->gpu->driver != gpu->driver) return false;
   if (!wait_until_queued(f)) return false;
   pthread_mutex_lock(&f->error_lock);

@@ -71,27 +71,27 @@ struct tdict_future {
   bool places_while_marking; /* true if the transfer has many items: the thread that marks an item's source also sets
                               * the item's dst_data */
   bool on_caller;            /* true: the starting thread is the first worker, and pool threads are the other workers */
-  /* true: on_caller becomes false if the transfer must wait for another transfer. Neither flag changes after the
-   * transfer has begun */
+  /* true: on_caller becomes false if the transfer must wait for another transfer. Neither on_caller nor
+   * on_caller_if_ready changes after the transfer has begun */
   bool on_caller_if_ready;
   bool is_pin_memory; /* the call is tdict_pin_memory() */
   bool caller_waits;  /* the starting call blocks until the transfer has ended, so no stream can wait for the
                        * transfer */
-  bool skips_stats;   /* no caller can read the statistics, so they are not gathered */
-  tdict_gpu *gpu;     /* retained; the first device that takes part, or NULL */
+  bool skips_stats;   /* true: no caller can read the statistics, so the workers gather no statistics */
+  tdict_gpu *gpu;     /* retained; the first GPU that copies, else the target's GPU; NULL: the transfer uses no GPU */
 
   /* Events and uses that copies wait for */
   tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
   int num_wait_events;
-  /* retained: recorded uses of the bytes that the transfer writes, and fillers of the bytes that it reads. Copies wait
-   * for these uses */
+  /* retained: recorded uses of the bytes that the transfer writes, and fillers of the bytes that the transfer reads.
+   * Copies wait for these uses */
   tdict_fence **uses;
   uint32_t num_uses, cap_uses;
 
   /* The order among transfers, see order.c */
   tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
   uint32_t num_writes;
-  bool marked; /* true while marks are attached. If a mark was removed early, its field `storage` is NULL */
+  bool marked; /* true while marks are attached. If a mark was removed early, the field `storage` of the mark is NULL */
   tdict_dependent *waits_for;
   /* num_pending, dependents and finished: guarded by the engine's lock. num_pending: transfers in waits_for that
    * have not ended */
@@ -113,8 +113,8 @@ struct tdict_future {
 
   /* Progress of the workers */
   tdict_latch queued; /* counts workers that still queue copies */
-  /* relaxed: a worker could not record its tail, so a stream cannot wait for its copies. The latch `queued` makes the
-   * store visible */
+  /* relaxed: a worker could not record its tail, so a stream cannot wait for the copies of this worker. The latch
+   * `queued` makes the store visible */
   _Atomic(bool) missing_tail_event;
   _Atomic(uint32_t) next_part; /* relaxed: a ticket counter for parts of chunks */
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
@@ -131,7 +131,8 @@ struct tdict_future {
    * final */
   pthread_mutex_t error_lock;
   tdict_error error; /* status 0: no error */
-  /* the number of the leaf that the error names. UINT32_MAX: the error names no leaf, or its path is set already */
+  /* the number of the leaf that the error names. UINT32_MAX: the error names no leaf, or the path of the error is set
+   * already */
   uint32_t error_leaf;
   bool outcome_is_final;    /* true: later errors and cancels are ignored */
   bool result_was_returned; /* true: the program has received `result` and may change the tree, so no path is looked up
@@ -152,8 +153,9 @@ struct tdict_future {
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err);
 /* Drops a reference that is not a handle of the program. The last reference frees the transfer. */
 void tdict_transfer_release(tdict_future *f);
-/* Stores the error if the transfer has no error yet and its outcome is not final. Tells the workers to stop. The error
- * names the leaf of item number `item`. UINT32_MAX or the item of a consolidated tree: the error names no leaf. */
+/* Stores the error if the transfer has no error yet and the outcome of the transfer is not final. Tells the workers to
+ * stop. The error names the leaf of item number `item`. If `item` is UINT32_MAX or the item of a consolidated tree, the
+ * error names no leaf. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
 /* Stores an error like tdict_transfer_fail(). The error names leaf number `leaf` in tree order. */
 void tdict_transfer_fail_leaf(tdict_future *transfer, uint32_t leaf, const tdict_error *error);

@@ -24,8 +24,8 @@ static uint32_t find_lost_inside(const tdict_consolidated *whole) {
   }
   return UINT32_MAX;
 }
-/* Returns true if a transfer cannot read the source, because its bytes are lost. All bytes of an unloaded storage count
- * as lost, but a transfer can read them, unless the storage is a sink. */
+/* Returns true if a transfer cannot read the source, because the source's bytes are lost. All bytes of an unloaded
+ * storage count as lost. A transfer can read these bytes nevertheless, unless the storage is a sink. */
 static bool is_lost_source(const tdict_tensor *src) {
   const bool can_be_read = tdict_storage_is_unloaded(src->storage) && !tdict_storage_is_sink(src->storage);
   return !can_be_read && tdict_tensor_is_lost(src);
@@ -169,7 +169,7 @@ static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
 /* The state of threads that mark sources in parallel. If a source's storage already has a mark, these threads skip the
- * source and leave `fence` of its node NULL. Then mark_sources() marks the skipped sources. */
+ * source and leave the fence of the source's node NULL. Then mark_sources() marks the skipped sources. */
 typedef struct marking {
   tdict_future *self;
   _Atomic(bool) skipped, lost, used; /* relaxed: the end of the parallel loop makes the stores visible */
@@ -219,7 +219,7 @@ static void mark_sources(tdict_future *t, conflict_search *g) {
     if (!node->storage || node->fence) continue;
     node->fence = &t->fence;
     mark_with_conflicts(node, g);
-    /* mark_stretch() reads these flags only for sources that it marks */
+    /* mark_stretch() reads these flags only for the sources that mark_stretch() marks */
     g->lost |= tdict_storage_has_lost(node->storage);
     g->has_fillers |= !tdict_storage_has_no_uses(node->storage);
   }
@@ -245,7 +245,7 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
  * threads that help to mark sources do not take this lock. The order cannot include transfers of other contexts. If a
  * transfer of another context conflicts, removes all marks and returns a new reference to that transfer's fence in
  * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost and
- * no earlier transfer can still write them. Returns TDICT_ENOMEM if host memory is exhausted. */
+ * no earlier transfer can still write these bytes. Returns TDICT_ENOMEM if host memory is exhausted. */
 static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock) && !t->marked);
   conflict_search g = {.self = t};
@@ -305,7 +305,7 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
     if (!foreign) break;
     wait_for_foreign(t, foreign);
   }
-  /* other threads may have seen the marks of this transfer and may wait for its end */
+  /* other threads may have seen the marks of this transfer and may wait until this transfer has ended */
   if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended);
   return status;
 }

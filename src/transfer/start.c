@@ -184,7 +184,7 @@ static int find_memory_node(const tdict_plan *p) {
 }
 
 /* Returns the first GPU that copies, else the target's GPU, or NULL if the transfer uses no GPU.
- * tdict_future_wait_on_stream() accepts only streams of this kind of device. */
+ * tdict_future_wait_on_stream() accepts only streams of devices of the same type as this GPU. */
 static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
   tdict_gpu *gpu = NULL;
   for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
@@ -219,8 +219,8 @@ static void run_arena_task(tdict_task *task) {
   tdict_latch_down(&a->is_done);
 }
 
-/* Returns true if the transfer is the first large transfer that needs the ring of its GPU, and allocates a result.
- * Returns false on a pool thread. */
+/* Returns true if the transfer allocates a result and is the first large transfer that needs the ring of the transfer's
+ * GPU. Returns false on a pool thread. */
 static bool is_first_use_of_ring(const starter *s, const tdict_future *t) {
   if (!t->gpu || s->start->dst || t->plan.line_bytes < s->engine->config.staging_bytes) return false;
   if (tdict_pool_is_worker(s->engine->config.pool) || tdict_engine_has_ring(s->engine, t->gpu)) return false;
@@ -229,10 +229,10 @@ static bool is_first_use_of_ring(const starter *s, const tdict_future *t) {
   return false;
 }
 
-/* Allocates the arena on a thread of the pool, and meanwhile creates the ring. Both take about 10 ms for a result of
- * 8 GB. If the workers created the ring later, only one thread would pin its memory, because all other threads of the
- * pool would wait for the ring. Ignores a failure to create the ring, because the workers try again and report the
- * error. */
+/* Allocates the arena on a thread of the pool, and meanwhile creates the ring. The allocation and the creation of the
+ * ring both take about 10 ms for a result of 8 GB. If the workers created the ring later, only one thread would pin the
+ * memory of the ring, because all other threads of the pool would wait for the ring. Ignores a failure to create the
+ * ring, because the workers try again and report the error. */
 static tdict_status make_arena_and_ring(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_pool *pool = s->engine->config.pool;
   arena_task a = {.task = {.run = run_arena_task}, .starter = s, .transfer = t};
@@ -323,7 +323,7 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
 }
 
 /* Does the work of the first worker on the starting thread if on_caller is set. If the transfer had to wait for another
- * transfer, on_caller may have become false. A pool thread then does this work. */
+ * transfer, on_caller may have become false. In this case, a pool thread does the work. */
 static void work_on_caller(tdict_future *t, bool returns_early) {
   if (!t->on_caller) return;
   (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);
@@ -359,8 +359,8 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
   return status;
 }
 
-/* Chooses threads and chunks. Wakes the pool threads now, so that they are awake when the calling thread has prepared
- * the transfer. */
+/* Chooses threads and chunks. Wakes the pool threads now, so that these threads are awake when the calling thread has
+ * prepared the transfer. */
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,

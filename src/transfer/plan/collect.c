@@ -41,10 +41,12 @@ typedef struct collector {
   uintptr_t dst_end; /* end address of the last destination whose memory other tensors may share */
   tdict_slab *slab;  /* the slab to which slab_count references must still be added */
   int64_t slab_count;
-  size_t flat_depth; /* the cursor's depth at the root of the current flattened object; 0: in no such object */
-  size_t kept_depth; /* the cursor's depth at the root of the current child tree that is kept; 0: in no such tree */
-  /* is_kept() checks only entries at a smaller depth. Such an entry may follow the flattened object or the kept tree,
-   * or may match a pattern. 0: no entry is checked */
+  size_t flat_depth; /* the cursor's depth at the root of the flattened object that contains the cursor; 0: no flattened
+                      * object */
+  size_t kept_depth; /* the cursor's depth at the root of the kept child tree that contains the cursor; 0: no kept
+                      * tree */
+  /* is_kept() checks only entries at a smaller depth than this number, because only such entries can follow the
+   * flattened object or the kept tree, or match a pattern. 0: no entry is checked */
   size_t watch_depth;
 } collector;
 
@@ -309,9 +311,9 @@ static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
 }
 
 /* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. A destination whose memory
- * is not shared does not overlap with any other destination. If each remaining destination begins at or after the end
- * of the previous one, no destinations overlap. Destinations with gaps, or in memory of the program, may always
- * overlap. */
+ * is not shared does not overlap with any other destination. If each of the other destinations begins at or after the
+ * end of the previous destination, no destinations overlap. Destinations with gaps, or in memory of the program, may
+ * always overlap. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;
@@ -490,8 +492,8 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
   return TDICT_OK;
 }
 
-/* Returns true if the current entry is not copied, because of a pattern of `keep`. Also detects the end of a flattened
- * object or of a kept tree. Tensors of objects match no pattern. */
+/* Returns true if the current entry is not copied, because the entry or a tree above matches a pattern of `keep`. Also
+ * detects the end of a flattened object or of a kept tree. Tensors of objects match no pattern. */
 static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   const tdict_keep *keep = c->request->keep;
   if (cursor->depth < c->flat_depth) c->flat_depth = 0;
@@ -500,9 +502,10 @@ static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   return c->kept_depth || (keep && !c->flat_depth && tdict_keep_matches(keep, cursor));
 }
 
-/* Collects a consolidated tree as one item, the bytes of its storage, and sets *done to true. If these bytes are
- * already in place, adds no item. If the leaves must be collected one by one, returns TDICT_OK without changing *done.
- * If the tree cannot be copied, the leaves are collected one by one, too, so that the error has the path of a leaf. */
+/* Collects a consolidated tree as one item, which is all bytes of the tree's storage, and sets *done to true. If these
+ * bytes are already in place, adds no item. If the leaves must be collected one by one, returns TDICT_OK without
+ * changing *done. If the tree cannot be copied, the leaves are collected one by one, too, so that the error has the
+ * path of a leaf. */
 static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;

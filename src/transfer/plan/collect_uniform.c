@@ -126,8 +126,8 @@ static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_
   return begin;
 }
 
-/* Reads all leaves from the frame's slot on, in stretches. If a leaf is not uniform or the line overflows, leaves the
- * plan unchanged and returns false. */
+/* Reads the leaves in the slots from frame->slot up to `end`, in stretches. If a leaf is not uniform or the line
+ * overflows, leaves the plan unchanged and returns false. */
 static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_t end) {
   tdict_plan *plan = m->plan;
   stretch stretches[MAX_STRETCHES];
@@ -159,8 +159,8 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
   return true;
 }
 
-/* Returns true if several threads should read the rest of the node. With few helpers, or after a failed attempt in this
- * node, several threads read only PARALLEL_BY_FEW leaves or more. */
+/* Returns true if several threads should read the leaves of the node that are not read yet. With few helpers, or after
+ * a failed attempt in this node, returns true only for PARALLEL_BY_FEW leaves or more. */
 static bool is_worth_helpers(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
   const uint32_t leaves = end - frame->slot;
   const bool few = m->num_helpers < FEW_HELPERS || m->mixed_node == frame->node;

@@ -87,7 +87,7 @@ void tdict_plan_pack(tdict_plan *plan) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
     end = tdict_plan_run_end(plan, i);
-    /* Store whether one run covers all items. tdict_plan_run_end() then need not compare items. */
+    /* Store whether one run covers all items. In this case, tdict_plan_run_end() need not compare items. */
     plan->is_one_run = i == 0 && end == plan->num_items;
     size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
     if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
@@ -149,8 +149,8 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
   return status;
 }
 
-/* Returns the number of the first item after `first` that has another way or GPU. The items before that item may share
- * slots. */
+/* Returns the number of the first item after `first` that is copied in another way or by another GPU. If there is no
+ * such item, returns num_items. The items from `first` up to that item may share slots. */
 static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   uint32_t end = tdict_plan_is_uniform(plan) ? plan->num_items : first + 1;
   while (end < plan->num_items && plan->items[end].way == plan->items[first].way &&
@@ -159,8 +159,8 @@ static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   return end;
 }
 
-/* Returns the number of the item after the runs that are queued in one chunk. The first of these runs is from `first`
- * to `end`. */
+/* Returns the number of the item after the runs that are queued in one chunk. The first of these runs has the items
+ * from `first` up to `end`. */
 static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) {
   const tdict_item *a = &plan->items[first];
   if (plan->one_by_one || a->kind == TDICT_CU_D2D) return end;

@@ -29,8 +29,8 @@ static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
 
 /* Prefetch distance, in leaves. */
 enum { LOOK_AHEAD = 8 };
-/* Makes the tensors from the frame's slot on, up to the first leaf that is not a tensor, and moves the frame to that
- * leaf. Prefetches the source tensors, which are scattered over memory. */
+/* Makes the tensors of the leaves from slot top->slot up to the first leaf that is not a tensor, and moves the frame to
+ * that leaf. Prefetches the source tensors, which are scattered over memory. */
 static void make_leaves(builder *b, tdict_frame *top) {
   const tdict_tree *node = top->node;
   tdict_leaf *places = ((tdict_tree *)top->mark)->leaves;

@@ -1,5 +1,5 @@
-/* Implements lanes. A lane queues copies on its stream, tracks these copies until they end, and holds their slots. See
- * lane.h for ownership and threads. */
+/* Implements lanes. A lane queues copies on its stream, tracks these copies until the copies end, and holds the slots
+ * of the copies. See lane.h for ownership and threads. */
 #include "transfer/run/lane.h"
 
 #include <string.h>

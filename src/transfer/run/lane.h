@@ -11,7 +11,7 @@ enum { TDICT_LANE_DEPTH = 16 }; /* maximum number of flights of a lane */
 /* A copy in flight that a lane tracks. */
 typedef struct tdict_flight {
   tdict_slot *slot;     /* NULL: the copy needs no slot */
-  tdict_cu_event event; /* the slot's event, or an event taken for this copy */
+  tdict_cu_event event; /* the slot's event; without a slot, an event that the lane has taken from the GPU */
   const tdict_chunk *chunk;
   bool out; /* true: after this copy, the bytes must be copied from the slot to the host leaves */
 } tdict_flight;
@@ -24,8 +24,8 @@ typedef struct tdict_lane {
   tdict_flight flights[TDICT_LANE_DEPTH];
   int first, count, depth;
   int held; /* number of slots that the lane holds, in flight or spare */
-  /* the chunk of the last copy without a slot whose event is not recorded yet; NULL: no such copy. All such copies
-   * share the next event */
+  /* if copies without a slot were queued after the last recorded event: the chunk of the last of these copies. The next
+   * event covers all these copies. NULL: no copy lacks an event */
   const tdict_chunk *unrecorded;
   size_t unrecorded_bytes;
   tdict_slot *spare;

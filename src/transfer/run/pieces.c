@@ -39,8 +39,8 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_
   return false;
 }
 
-/* Copies with memmove, because the buffers may overlap. If they overlap, the copied bytes are unspecified, but the
- * behaviour is defined. */
+/* Copies with memmove, because the buffers may overlap. If the buffers overlap, the copied bytes are unspecified, but
+ * the behaviour is defined. */
 static void copy_bytes(char *dst, const char *src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
@@ -87,13 +87,13 @@ static tdict_status copy_rows(const tdict_item *item, bool use_dst, bool use_src
 
 static bool goes_to_sink(const tdict_item *item) { return item->dst && tdict_storage_is_sink(item->dst->storage); }
 
-/* Writes bytes of a leaf to its sink. The bytes begin `at` bytes after the start of the leaf. */
+/* Writes bytes of a leaf to the leaf's sink. The bytes begin `at` bytes after the start of the leaf. */
 static tdict_status write_sink(const tdict_item *item, size_t at, const char *bytes, size_t count, tdict_error *err) {
   const tdict_storage *s = item->dst->storage;
   return tdict_storage_write(s, (uintptr_t)item->dst_data - (uintptr_t)s->data + at, bytes, count, err);
 }
 
-/* Writes a piece of a host leaf to its sink. If the elements are not in memory in C order, fills a buffer first,
+/* Writes a piece of a host leaf to the leaf's sink. If the elements are not in memory in C order, fills a buffer first,
  * because a sink must not get many small rows. */
 static tdict_status write_piece(const piece *p, tdict_error *err) {
   const tdict_item *item = p->item;

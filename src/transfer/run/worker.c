@@ -19,7 +19,7 @@ typedef struct tdict_claim {
 } tdict_claim;
 
 /* Queues the copies between the slot and the device. If one copy is enough and the transfer has a batch for this GPU
- * and direction, adds the copy to the batch. Otherwise queues the copies at once. */
+ * and direction, adds the copy to the batch. In all other cases, queues the copies at once. */
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
@@ -169,7 +169,8 @@ static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *ch
   return tdict_pair_walk(&pair, &part, queue_between, &b, err);
 }
 
-/* Copies share one event until they reach this many bytes, because an event costs as much as a small copy. */
+/* Several copies share one event until their sizes add up to this many bytes, because an event costs as much as a small
+ * copy. */
 #define EVENT_BYTES ((size_t)1 << 20)
 
 static tdict_status record_unrecorded(tdict_lane *lane, tdict_error *err) {
@@ -294,8 +295,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
  * call. */
 static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
-/* Closes the lane. If this is the last worker, ends the transfer. `cpu` is the thread's processor time when the thread
- * began its work for this worker. */
+/* Closes the lane. The last worker also ends the transfer. `cpu` is the processor time of the thread when the thread
+ * began to work for this worker. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
@@ -327,7 +328,7 @@ void tdict_work_with_others(tdict_worker *worker) {
   for (int i = 1; i < t->num_workers; i++) {
     if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
     tdict_latch_down(&t->queued);
-    /* never the last worker: this worker is still counted */
+    /* workers_left cannot become 0 here, because this worker is still counted */
     atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel);
   }
   finish_lane(&lane, status, cpu);
