@@ -1,5 +1,5 @@
-/* Summarizes the elements of tensors, and prints the summaries with their tree. Owns nothing. Thread rule: as in
- * tdict/debug.h. */
+/* Summarizes the elements of tensors, and prints a tree with the summary of each tensor. Owns nothing. Thread rule: as
+ * in tdict/debug.h. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 /* The kinds of dtypes that have different summaries. */
 typedef enum number_kind { KIND_INTEGER, KIND_FLOAT, KIND_BOOL, KIND_COMPLEX } number_kind;
 
-/* The numbers are long double, which holds every integer of 64 bits on common machines. Sums of float64 then do not
- * overflow. */
+/* The numbers are long double, which holds every integer of 64 bits on common machines. On such machines, sums of
+ * float64 do not overflow. */
 typedef struct summary {
   tdict_dtype dtype; /* of one lane */
   number_kind kind;

@@ -28,7 +28,8 @@ static tdict_status open_directory(tdict_contents *c, tdict_error *err) {
   return flock(fd, LOCK_EX | LOCK_NB) == 0 ? TDICT_OK : fail_native(c, "another process appends", err);
 }
 
-/* Checks that the directory holds a plain TensorDict, because tdict_td_recover() may then change the directory. */
+/* Checks that the directory holds a plain TensorDict, because tdict_td_recover() runs next and may change the
+ * directory. */
 static tdict_status check_directory(tdict_contents *c, tdict_error *err) {
   const tdict_td_files files = tdict_td_folder_files(c, c->root);
   json_t *meta = NULL;

@@ -118,7 +118,8 @@ static tdict_status join(tdict_contents *c, const tdict_open_options *o, const c
   return status;
 }
 
-/* Returns true if the tree of item `i` has a leaf that is not at or below the prefix. Leaves come after their tree. */
+/* Returns true if the tree of item `i` has a leaf that is not at or below the prefix. In the list of items, the leaves
+ * of a tree come after the tree. */
 static bool has_other_leaf(const tdict_contents *c, size_t i, const char *strip) {
   const char *tree = c->items[i].path;
   for (size_t k = i + 1; k < c->num_items; k++) {

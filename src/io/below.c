@@ -40,7 +40,7 @@ static size_t next_name(const char *path, char *name) {
   return is_safe(name) ? length : 0;
 }
 
-/* Opens the folder at the first `length` bytes of the path. */
+/* Opens the folder whose path is the first `length` bytes of `path`. */
 static tdict_status open_folder(const walk *w, size_t length, int *out, tdict_error *err) {
   char name[NAME_MAX + 1];
   size_t bytes = 0;

@@ -1,4 +1,4 @@
-/* Keeps the files and items of opened files, and builds trees of them. See contents.h for ownership and threads. */
+/* Keeps opened files and their items, and builds trees of the items. See contents.h for ownership and threads. */
 #include "io/contents.h"
 
 #include <errno.h>

@@ -50,7 +50,7 @@ static inline bool tdict_item_has_tensor(const tdict_item *item) {
 
 typedef struct tdict_source_file {
   const char *path; /* for messages */
-  /* -1: the file is opened when its bytes are needed, by tdict_contents_open_file(); or the descriptor was moved to a
+  /* -1: tdict_contents_open_file() opens the file when bytes of the file are needed, or the descriptor was moved to a
    * storage, see unloaded.h */
   int fd;
   const char *below; /* the path below contents->root of a file that is opened when needed, see below.h; else NULL */
@@ -77,17 +77,17 @@ tdict_status tdict_contents_alloc(tdict_contents *contents, size_t bytes, void *
 /* Copies a text and adds a 0 byte. */
 tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text, size_t length, const char **out,
                                       tdict_error *err);
-/* Adds a file, and takes the descriptor also if the call fails. Copies `path`. Returns TDICT_EIO and TDICT_ENOMEM. */
+/* Adds a file. Takes over the descriptor, also on failure. Copies `path`. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const char *path, tdict_error *err);
-/* Sets the folder for tdict_contents_add_below(), and takes the descriptor. The contents must have no other folder
+/* Sets the folder for tdict_contents_add_below(). Takes over the descriptor. The contents must have no other folder
  * yet. */
 void tdict_contents_set_root(tdict_contents *contents, int fd);
 /* Adds a file below contents->root, and closes the file again, so that a folder of many files needs few descriptors.
  * Copies `below`. Returns TDICT_ENOMEM and the errors of tdict_below_open(), with the whole path in err->path. */
 tdict_status tdict_contents_add_below(tdict_contents *contents, const char *below, tdict_error *err);
 /* Returns a descriptor of file number `file`. The caller passes the descriptor to tdict_contents_close_file(). Several
- * threads may call the function for the same contents. Returns TDICT_EIO if the file was removed or has become shorter
- * since it was added, and the errors of tdict_below_open(). */
+ * threads may call the function for the same contents. Returns TDICT_EIO if the file was removed, or is shorter than
+ * when it was added. Also returns the errors of tdict_below_open(). */
 tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t file, int *fd, tdict_error *err);
 void tdict_contents_close_file(const tdict_contents *contents, size_t file, int fd);
 /* Adds an item. The pointers of the item must live as long as the contents. */

@@ -90,7 +90,7 @@ static bool is_pickle(const tdict_contents *c) {
          start[1] >= 2 && start[1] <= 5 && start[2] != 0;
 }
 
-/* Adds the file at the path, and reads the description of the format that its bytes show. */
+/* Adds the file at the path, finds the format of the file from its bytes, and reads the description in this format. */
 static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, const char **structure, bool *has_paths,
                               tdict_error *err) {
   int fd;
@@ -109,7 +109,8 @@ static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, co
   return status == TDICT_EFORMAT && is_pickle(c) ? fail_pickle(c, "a pickle", err) : status;
 }
 
-/* Reads the description of all files. Sets the paths of the items, or their names if the option `flat` is set. */
+/* Reads the description of all files. Sets the path of each item, or the name of the item if the option `flat` is
+ * set. */
 static tdict_status read_description(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
   const char *structure = NULL;
   bool has_paths = false; /* the reader has set paths and not names */

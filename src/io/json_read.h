@@ -23,7 +23,8 @@ typedef struct tdict_json_slice {
  * duplicate keys. Returns TDICT_EFORMAT with the position of the wrong byte. */
 tdict_status tdict_json_check(const tdict_json_source *source, tdict_json_slice text, tdict_error *err);
 /* Finds the next member of an object. The text of the object must be valid. At first, *at is the address after the
- * brace that opens the object. Sets *key to the string with its quotes. Returns false after the last member. */
+ * brace that opens the object. Sets *key to the key with its quotes, and *value to the text of the value. Returns false
+ * after the last member. */
 bool tdict_json_next_member(const char **at, tdict_json_slice *key, tdict_json_slice *value);
 /* Parses a part of a valid text. Refuses duplicate keys, keys with a 0 byte, and numbers that overflow a 64-bit integer
  * or a double. source->offset is the position of the part. The caller releases *out with json_decref(). Returns

@@ -1,12 +1,12 @@
-/* Makes read-only tensors over mapped files. The tensors of a file own a reference to its mapping, and the mapping ends
- * with the last tensor. Thread-safe for different contents. */
+/* Makes read-only tensors over mapped files. Each tensor of a file holds a reference to the mapping of the file. The
+ * last release unmaps the file. Thread-safe for different contents. */
 #ifndef TDICT_IO_MAP_H
 #define TDICT_IO_MAP_H
 
 #include "io/contents.h"
 
-/* Maps every file that has a tensor, and writes the tensor of item i to leaves[i]; NULL if the item has no tensor. The
- * caller owns one reference to each tensor. A tensor is read into host memory instead if its address would not be a
+/* Maps every file that has a tensor, and writes the tensor of item i to leaves[i], or NULL if the item has no tensor.
+ * The caller owns one reference to each tensor. A tensor is read into host memory instead if its address would not be a
  * multiple of the size of its numbers, or if tdict_item_is_plain() is false. On failure, all leaves are NULL. Returns
  * TDICT_EIO if a file cannot be mapped or read, TDICT_ENOMEM, and the errors of tdict_contents_open_file(). */
 tdict_status tdict_map_leaves(const tdict_contents *contents, tdict_tensor **leaves, tdict_error *err);

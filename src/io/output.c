@@ -152,7 +152,7 @@ tdict_status tdict_output_close(tdict_output *out, tdict_error *err) {
   if (!code) {
     verb = "closed";
     code = close(out->fd) == 0 || errno == EINTR ? 0 : errno;
-    out->fd = -1; /* Linux closes the descriptor also if close() fails */
+    out->fd = -1; /* Linux closes the descriptor even if close() fails */
   }
   return code ? fail_io(out->folder, verb, code, err) : TDICT_OK;
 }

@@ -48,7 +48,8 @@ typedef struct tdict_output {
 } tdict_output;
 /* Creates a file with a temporary name, which begins with a dot and ends with ".tmp". Returns TDICT_EIO. */
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err);
-/* Creates a file with this name. If a file has the name, returns TDICT_EEXIST. Returns TDICT_EIO. */
+/* Creates a file with the name `name`. If a file has this name already, returns TDICT_EEXIST. Also returns
+ * TDICT_EIO. */
 tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, const char *name, tdict_error *err);
 /* Appends bytes. Returns TDICT_EIO with the errno, for example if the disk is full, or TDICT_ECANCELLED. */
 tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err);
@@ -77,7 +78,7 @@ tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
 void tdict_output_discard(tdict_output *out);
 /* Renames a closed file to folder->name, and waits until the new name is on the disk. Returns TDICT_EIO or
  * TDICT_ECANCELLED. If the rename fails or the save was cancelled, removes the file. Sets *is_named to true if the
- * rename succeeded, also if the call then fails. */
+ * rename succeeded, even if a later step fails. */
 tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error *err);
 /* Returns TDICT_ECANCELLED if the save was cancelled. */
 tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err);

@@ -1,10 +1,11 @@
 /* Writes directories so that a reader never sees half a directory. The caller owns the structs. Thread rule: used by
  * one thread at a time.
  *
- * A new directory is created under a temporary name beside its final name. Its files are written with the functions of
- * output.h. tdict_output_folder_replace() then exchanges the new directory with the old one by one system call, and
- * removes the old one. If the file system cannot exchange names and allows_gap is true, two renames do this instead. If
- * a process is killed, a directory with a temporary name can stay.
+ * A new directory is created under a temporary name beside its final name. The caller writes the files of the new
+ * directory with the functions of output.h. tdict_output_folder_replace() then exchanges the names of the new and the
+ * old directory by one system call, and removes the old directory. If the file system cannot exchange names and
+ * allows_gap is true, two renames replace the exchange. If a process is killed, a directory with a temporary name can
+ * stay.
  *
  *     tdict_output_folder new;
  *     tdict_output_folder_create(&new, &options, err);
@@ -51,8 +52,8 @@ tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name,
 tdict_status tdict_output_folder_leave(tdict_folder *folder, tdict_error *err);
 /* Gives the new directory its final name, and removes the directory that had the name. All files must be closed, and
  * all directories below must be left. Symbolic links in the old directory are removed, and not followed. Releases
- * `folder` also on failure. On failure, the old directory has its name, and the new directory is removed. There are two
- * exceptions, in which the new directory is in place and the message says so. First, the old directory cannot be
+ * `folder` also on failure. On failure, the old directory keeps its name, and the new directory is removed. There are
+ * two exceptions, in which the new directory is in place and the message says so. First, the old directory cannot be
  * removed. Second, the parent folder cannot be flushed, and no exchange can restore the old directory. Returns
  * TDICT_EIO or TDICT_ECANCELLED. */
 tdict_status tdict_output_folder_replace(tdict_output_folder *folder, tdict_error *err);

@@ -18,8 +18,8 @@ typedef struct tdict_save_request {
   const tdict_save_options *options; /* all fields are set; borrowed */
 } tdict_save_request;
 
-/* Returns the tree itself with a new reference if all tensors are in host memory, else a copy in host memory. Returns
- * TDICT_EINVAL if a copy needs a context and `context` is NULL, and the errors of tdict_to_device(). */
+/* Writes a tree in host memory to *out: a new reference to `tree` if all tensors are in host memory, else a copy of
+ * `tree`. Returns TDICT_EINVAL if a copy needs a context and `context` is NULL, and the errors of tdict_to_device(). */
 tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
                                   tdict_error *err);
 /* Where the tensors of a tree are. */

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 
-/* Returns the number of rows of an item: of a ragged leaf if `item` has its offsets. Returns -1 for a tensor without
- * dimensions, and for a leaf or a tree without batch dimensions. */
+/* Returns the number of rows of an item. For the offsets of a ragged leaf, this is the number of rows of the leaf.
+ * Returns -1 for a tensor without dimensions, and for a leaf or a tree without batch dimensions. */
 static int64_t count_rows(const tdict_item *item) {
   if (item->ndim == 0 || item->kind == TDICT_ITEM_UNBATCHED || item->kind == TDICT_ITEM_RAGGED_VALUES) return -1;
   return item->shape[0] - (item->kind == TDICT_ITEM_RAGGED_OFFSETS ? 1 : 0);
@@ -79,8 +79,8 @@ static tdict_status read_offset(const tdict_contents *c, const tdict_item *offse
   return status;
 }
 
-/* Narrows the values of a ragged leaf, items[0], and its offsets, items[1]. The other offsets are checked later, by
- * tdict_ragged_create(). */
+/* Narrows a ragged leaf: items[0] has the values, and items[1] has the offsets. Checks only the offsets that this
+ * function needs. tdict_ragged_create() checks the narrowed offsets later. */
 static tdict_status narrow_ragged(tdict_contents *c, tdict_item *items, int64_t first, int64_t count,
                                   tdict_error *err) {
   tdict_item *values = &items[0], *offsets = &items[1];

@@ -44,9 +44,9 @@ typedef struct source {
   const char *what;              /* static */
   uint64_t bytes;                /* size of the file when the file was opened */
   int fd;                        /* -1: the file is opened for each read */
-  source_folder *folder;         /* if `fd` is -1; else NULL */
+  source_folder *folder;         /* set if `fd` is -1; else NULL */
   const char *below;             /* the path of the file below the folder */
-  char path[];                   /* then the text of `below` */
+  char path[];                   /* the text of `below` follows */
 } source;
 
 tdict_status tdict_load_progress_create(const char *what, bool (*report)(void *user, uint64_t done, uint64_t total),
@@ -258,7 +258,7 @@ tdict_status tdict_unloaded_leaves(tdict_contents *contents, tdict_load_progress
   tdict_storage **storages = calloc(contents->num_files + 1, sizeof *storages);
   shared_parts shared = {.progress = progress};
   if (!storages) return fail_memory(contents, contents->path, err);
-  /* make_leaves() moves the descriptors, so it comes last. */
+  /* make_leaves() moves the descriptors, so call make_leaves() last. */
   tdict_status status = read_early(contents, has_row_range, leaves, err);
   if (status == TDICT_OK) status = share_folder(contents, &shared.folder, err);
   if (status == TDICT_OK) status = make_leaves(contents, &shared, storages, leaves, err);

@@ -9,7 +9,7 @@
 /* Counts and reports the bytes that were read from files. All storages of a load share one counter.
  * Reference-counted. */
 typedef struct tdict_load_progress tdict_load_progress;
-/* Creates the counter. `report` is called as tdict_load_options.progress says. Returns TDICT_ENOMEM. */
+/* Creates the counter. The load calls `report` as tdict_load_options.progress describes. Returns TDICT_ENOMEM. */
 tdict_status tdict_load_progress_create(const char *what, bool (*report)(void *user, uint64_t done, uint64_t total),
                                         void *user, tdict_load_progress **out, tdict_error *err);
 /* Sets the number of bytes to read, and makes the first call of `report`. Call before the transfer starts. Returns

@@ -23,7 +23,7 @@ typedef struct tree_source {
   tdict_tree *tree;
   int64_t length;
   size_t num_fields, capacity;
-  tdict_field *fields;   /* the paths of the fields are owned, too */
+  tdict_field *fields;   /* owned, with the paths of the fields */
   size_t *row_bytes;     /* bytes of a row of each field */
   bool has_strided_rows; /* true if at least one field has rows that are not contiguous */
   bool has_objects; /* true if the tree has objects, which a schema cannot describe; only `fetch_sample` is then set */

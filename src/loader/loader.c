@@ -1,5 +1,5 @@
-/* Creates and destroys loaders, and reads and sets their state. The loader owns everything that it allocates here.
- * Thread rule: see tdict/loader.h. */
+/* Creates and destroys loaders, and reads and sets their state. The loader owns everything that these functions
+ * allocate. Thread rule: see tdict/loader.h. */
 #include "tdict/loader.h"
 
 #include <stdlib.h>
@@ -50,7 +50,8 @@ static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;
 }
 
-/* Copies the pack options. If num_tokens and num_sequences are set, they must be at least max_tokens and batch_size. */
+/* Copies the pack options. If num_tokens is set, num_tokens must be at least max_tokens. If num_sequences is set,
+ * num_sequences must be at least batch_size. */
 static tdict_status read_pack_options(tdict_loader *l, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
   if (!o->pack) return TDICT_OK;

@@ -71,7 +71,7 @@ static void set_samples(const tdict_loader *l, tdict_loader_slot *slot) {
   slot->error = l->plan.failure;
 }
 
-/* Marks the next slot BUSY and gives it the next ticket and position. */
+/* Marks the next slot BUSY and gives the slot the next ticket and position. */
 static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   tdict_loader_slot *slot = &l->slots[l->num_begun % l->depth];
   slot->state = TDICT_SLOT_BUSY;
@@ -86,9 +86,8 @@ static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   l->next_to_begin = tdict_loader_next_position(slot->epoch_batches, l->next_to_begin);
   if (slot->ends_epoch && l->dataset.length_varies) l->awaits_epoch = true;
   l->num_busy++;
-  if (may_begin_batch(l))
-    pthread_cond_signal(&l->can_begin); /* taking a batch woke only one worker, so wake another
-                                                               * worker here */
+  /* Taking a batch woke only one worker, so wake another worker here. */
+  if (may_begin_batch(l)) pthread_cond_signal(&l->can_begin);
   return slot;
 }
 

@@ -142,7 +142,7 @@ static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor
     status = tdict_tensor_copy(tdict_temp_over(&temp, made, &place), part, err);
     at += (uintptr_t)count * step;
   }
-  /* Each copy wrote only a part of the tensor. Now all bytes are written, so none of them are lost. */
+  /* Each copy wrote only a part of the tensor. All bytes are written now, so the tensor has no lost bytes. */
   if (status == TDICT_OK) tdict_tensor_regain(made);
   return status;
 }
@@ -184,7 +184,7 @@ static tdict_status stack_as_ragged(const joiner *j, size_t entry, tdict_box **o
   tdict_ragged_options options = tdict_ragged_options_default();
   tdict_ragged *made;
   options.memory = j->memory;
-  tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items has as many pointers */
+  tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items has j->count pointers */
   if (!rows) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu tensors", j->what, j->count);
   for (size_t i = 0; i < j->count; i++) rows[i] = tdict_leaf_tensor(j->aligned.leaves[entry * j->count + i]);
   tdict_status status = tdict_ragged_of_rows(j->what, rows, j->count, &options, &made, err);

@@ -13,9 +13,9 @@
 typedef struct comparer {
   tdict_compare_options o;
   tdict_difference *out;
-  const char *parent_path; /* path of the flattened object that is compared, in the outermost tree; NULL: whole trees
-                            * are compared */
-  tdict_cursor cursor;     /* walks the first tree; a frame's mark is the node of the second tree at the same path */
+  /* while the tensors of flattened objects are compared: path of the object in the whole tree; else NULL */
+  const char *parent_path;
+  tdict_cursor cursor; /* walks the first tree; a frame's mark is the node of the second tree at the same path */
 } comparer;
 
 /* Records a difference at the cursor's path. If `extra` is not NULL, appends this key to the path. The caller has set
@@ -218,8 +218,8 @@ static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict
   return status;
 }
 
-/* Compares the entry at the cursor with the entry of b at the same key. If both are trees, only sets *below to the
- * tree of b, and compare_trees() descends. */
+/* Compares the entry at the cursor with the entry of b at the same key. If both are trees, only sets *below to the tree
+ * of b. compare_trees() then descends. */
 static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_frame *top = &c->cursor.frames[c->cursor.depth - 1];
   const tdict_key *key = tdict_cursor_key(&c->cursor);

@@ -21,7 +21,7 @@ typedef struct arena {
 } arena;
 typedef struct maker {
   const tdict_map *map;
-  const tdict_tree *root; /* the source, or its copy with flattened objects; tensors must begin with its batch size */
+  const tdict_tree *root; /* the source, or a copy with flattened objects; tensors must begin with root->batch_size */
   tdict_cursor cursor;
   size_t entry, tensor; /* numbers of the entry and of the tensor, in cursor order */
   size_t num_tensors, num_dims;
@@ -170,7 +170,7 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
   node->batch_ndim = map->batch_out + num_kept;
   for (int i = 0; i < map->batch_out; i++) node->batch_size[i] = map->batch_size[i];
   for (int i = 0; i < num_kept; i++) node->batch_size[map->batch_out + i] = from->batch_size[map->batch_in + i];
-  /* A tensor that is shared stays on its device. */
+  /* If `changes` is set, the result can share tensors, which stay on their device. */
   if (map->memory && node->has_device && !map->changes) node->device = map->memory->device;
   if (!map->memory && map->one_memory) node->device = tdict_cpu();
   *out = node;

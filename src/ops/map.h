@@ -20,8 +20,9 @@ struct tdict_map {
   tdict_memory *memory;
   bool one_memory;   /* true: if `memory` is NULL, all new elements are in plain host memory */
   tdict_dtype dtype; /* dtype of new elements; 0: the dtype of the source */
-  /* If not NULL, returns false for a tensor that the result shares. `tensor` is the number of the tensor in cursor
-   * order. The map calls `changes` more than once for a tensor. All calls must return the same result. */
+  /* Returns true if the result gets a view or a new tensor for `from`, and false if the result shares `from`. NULL: the
+   * result shares no tensor. `tensor` is the number of the tensor in cursor order. The map calls `changes` more than
+   * once for a tensor. All calls must return the same result. */
   bool (*changes)(const tdict_map *map, size_t tensor, const tdict_tensor *from);
   /* Describes the result for tensor `from`. `entry` is the index of the entry in cursor order, child trees included. If
    * `fill` is not NULL, the map calls `describe` more than once for a tensor: to measure, and later to create. */
@@ -42,10 +43,10 @@ struct tdict_map {
   /* The next members are for objects of built-in types. If `way` is TDICT_OBJECT_CLONE, such objects are handled like
    * other objects. If `way` is TDICT_OBJECT_ELEMENTS, objects with elements are flattened, and objects without elements
    * are shared. If `way` is TDICT_OBJECT_SHARE, the objects are shared. In all other cases, `join` makes the result if
-   * `join` is not NULL; `node` is the new node that will hold the result. If `join` is NULL, objects without batch
-   * dimensions are shared. The result of an object with batch dimensions then has the elements that `describe` and
-   * `fill` select if the type can arrange elements, else the elements of `pick`. For a NULL `pick`, see
-   * tdict_box_pick(). */
+   * `join` is not NULL; `node` is the new node that will hold the result. If `join` is NULL, the result shares objects
+   * without batch dimensions. For an object with batch dimensions, the result has the elements that `describe` and
+   * `fill` select if the type can arrange elements. If the type cannot, the result has the elements that `pick`
+   * selects. For a NULL `pick`, see tdict_box_pick(). */
   const tdict_pick *pick;
   tdict_status (*join)(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node, tdict_box **out,
                        tdict_error *err);

@@ -211,7 +211,7 @@ static void fill_new_leaves(const packer *p, tdict_tree *made) {
   if (p->num_tokens > p->total) memset(position, 0, (size_t)(p->num_tokens - p->total) * sizeof *position);
 }
 
-/* Makes the tree of the result, and writes its elements. */
+/* Makes the tree of the result, and writes the elements of all tensors. */
 static tdict_status make_packed(packer *p, tdict_tree **out, tdict_error *err) {
   const tdict_schema schema = {p->fields, p->num_fields};
   tdict_tree *made;

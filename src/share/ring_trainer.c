@@ -9,7 +9,7 @@
 #include "share/ring.h"
 
 static const char take_what[] = "share_ring_take";
-/* The longest wait for a transfer. After the wait, the published slots are searched again. */
+/* The longest wait for a transfer. After the wait, the trainer searches the published slots again. */
 enum { TRANSFER_WAIT_NS = 1000000 };
 
 static tdict_status fail_open(const char *what, int32_t pid, tdict_error *err) {
@@ -189,7 +189,7 @@ static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, i
     tdict_futex_wait(&r->words->published, seen, left < TDICT_RING_CHECK_NS ? left : TDICT_RING_CHECK_NS);
     return;
   }
-  /* Wait for the transfer, because the workers may need its slot. */
+  /* Wait for the transfer, because the workers may need the slot that the transfer reads. */
   tdict_fence *fence = tdict_storage_conflict(r->slots[busy].storage, true, NULL);
   if (!fence) return;
   (void)fence->ops->wait(fence, tdict_deadline_ns(left < TRANSFER_WAIT_NS ? left : TRANSFER_WAIT_NS));

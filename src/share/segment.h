@@ -21,7 +21,7 @@ typedef struct tdict_segment_layout {
   uint32_t kind;                   /* a tdict_segment_kind */
   uint32_t num_slots, max_workers; /* 1 and 0 for a tree */
   size_t blob_bytes, slot_bytes;
-  /* The functions of segment.c compute the following fields. They are offsets and sizes in bytes. */
+  /* The following fields are offsets and sizes in bytes. The functions of segment.c compute these fields. */
   size_t words_at, blob_at, slots_at, slot_stride, total_bytes;
 } tdict_segment_layout;
 

@@ -1,4 +1,4 @@
-/* Defines the words of a ring that all its processes share, and the futex calls on these words. The processes share no
+/* Defines the words that all processes of a ring share, and the futex calls on these words. The processes share no
  * lock. Each change of a slot's state is one atomic operation, so a process that dies leaves nothing locked. A faulty
  * process can write any number to any word, so the trainer checks the state of a slot before use. Thread rule:
  * thread-safe.
@@ -33,7 +33,7 @@ enum { TDICT_WORDS_LINE = 64 };
 /* The words of one slot, in one cache line. */
 typedef struct tdict_slot_words {
   _Atomic(uint32_t) state;  /* see tdict_slot_word() */
-  _Atomic(uint32_t) ticket; /* of a FULL slot: its place in the order of publication (relaxed) */
+  _Atomic(uint32_t) ticket; /* for a FULL slot: the place of the slot in the order of publication (relaxed) */
   char unused[TDICT_WORDS_LINE - 8];
 } tdict_slot_words;
 
@@ -55,7 +55,8 @@ _Static_assert(sizeof(tdict_ring_words) == 2 * TDICT_WORDS_LINE && ATOMIC_INT_LO
 static inline size_t tdict_words_bytes(uint32_t num_slots, uint32_t max_workers) {
   return sizeof(tdict_ring_words) + num_slots * sizeof(tdict_slot_words) + max_workers * sizeof(uint32_t);
 }
-/* Returns one word for each worker: not 0 if the worker has destroyed its ring (acquire/release). */
+/* Returns an array with one word for each worker. A word is not 0 if the worker has destroyed its ring
+ * (acquire/release). */
 static inline _Atomic(uint32_t) *tdict_words_left(tdict_ring_words *words, uint32_t num_slots) {
   return (_Atomic(uint32_t) *)&words->slots[num_slots];
 }

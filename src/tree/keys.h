@@ -46,7 +46,7 @@ int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t 
 /* Allocates room for `slots` slots and `name_bytes` bytes of names, including a 0 for each name. Returns false if
  * memory is exhausted or `slots` is more than 2^30. */
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes);
-/* Appends a key by its text; see tdict_keys_append(). */
+/* Makes a tdict_name of the text and calls tdict_keys_append(). */
 int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length);
 /* Deletes the key of a slot. The slot numbers of other keys do not change. Cannot fail. */
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot);
@@ -98,7 +98,7 @@ struct tdict_names {
 };
 
 /* Appends a key, which must not be in the table, and returns its slot. Returns -1 if memory is exhausted, the table has
- * 2^30 slots, or the name has 2^32 - 1 bytes or more. The keys are then unchanged. */
+ * 2^30 slots, or the name has 2^32 - 1 bytes or more. On failure, the table keeps its keys. */
 static inline int64_t tdict_keys_append(tdict_keys *keys, const tdict_name *name) {
   const uint32_t slot = keys->num_slots;
   const size_t length = name->length;

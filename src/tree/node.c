@@ -167,8 +167,8 @@ static void drop_node_reference(tdict_tree *td, tdict_tree **to_free) {
   *to_free = td;
 }
 
-/* Returns the end of the run of tensors of this slab that begins at `i`. Compares only addresses and does not read the
- * tensors: the tensors of a slab are in the memory of the slab. */
+/* Returns the lowest index, `i` or higher, whose leaf is not a tensor of the slab, or `count`. Compares only addresses
+ * and does not read the tensors: the tensors of a slab are in the memory of the slab. */
 static uint32_t find_slab_run_end(const tdict_tree *td, uint32_t i, uint32_t count, const tdict_slab *slab) {
   const uintptr_t first = (uintptr_t)slab->tensors, bytes = slab->num_tensors * sizeof slab->tensors[0];
   while (i < count && td->leaves[i] - first < bytes && tdict_leaf_kind(td->leaves[i]) == TDICT_LEAF_TENSOR) i++;

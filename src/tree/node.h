@@ -59,7 +59,8 @@ static inline bool tdict_node_is_locked(const tdict_tree *td) {
 static inline tdict_leaf_list *tdict_node_list(const tdict_tree *td) {
   return (tdict_leaf_list *)(void *)((char *)td->leaves - offsetof(tdict_leaf_list, leaves));
 }
-/* Returns true if other nodes share the leaves. Each leaf is then at more places than its reference count says. */
+/* Returns true if other nodes share the list of leaves. If true, each leaf is at more places than its reference count
+ * says. */
 static inline bool tdict_node_shares_leaves(const tdict_tree *td) {
   return td->leaves && atomic_load_explicit(&tdict_node_list(td)->refs, memory_order_acquire) != 1;
 }

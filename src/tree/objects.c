@@ -327,7 +327,7 @@ tdict_status tdict_box_flatten(const tdict_flatten_rule *o, const tdict_box *box
   return status;
 }
 
-/* Writes to *to the leaf for a copy: the same leaf with a reference, or the flattened tree of an object. */
+/* Writes to *to the leaf for a copy: a new reference to `leaf`, or the flattened tree of an object. */
 static tdict_status flatten_leaf(const tdict_flatten_rule *o, const tdict_cursor *cursor, tdict_leaf leaf,
                                  tdict_leaf *to, tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaf);
@@ -374,8 +374,8 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *o, const tdict_tree
   return TDICT_OK;
 }
 
-/* Counts the leaves of a tree, except trees, and the keys whose leaf was dropped (0). Returns false if memory is
- * exhausted. */
+/* Counts the tensors and objects of a tree in *kept. Counts the keys whose leaf is 0, because it was dropped, in
+ * *dropped. Returns false if memory is exhausted. */
 static bool count_kept_and_dropped(tdict_tree *td, size_t *kept, size_t *dropped) {
   tdict_cursor cursor;
   bool ok = true;
@@ -488,8 +488,7 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_r
   return status;
 }
 
-/* Pairs the selected elements of the object leaves[0], which is of a built-in type, with their new elements in
- * leaves[1]. */
+/* Pairs the selected elements of leaves[0], an object of a built-in type, with the new elements in leaves[1]. */
 static tdict_status pair_elements(const tdict_flatten_rule *o, const tdict_leaf leaves[2], const tdict_pick *pick,
                                   tdict_tree *trees[2], tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaves[0]);

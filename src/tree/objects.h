@@ -56,14 +56,14 @@ typedef struct tdict_joining {
 } tdict_joining;
 /* Stacks or joins the objects of one built-in type. If the type can arrange elements, first repeats each object without
  * batch dimensions for all elements of its tree. For such a type, a cat of equal objects without batch dimensions
- * shares the first object. Returns TDICT_ENOTSUP if the type cannot join its objects in this way, TDICT_ENOMEM, and the
- * errors of the type. */
+ * shares the first object. Returns TDICT_ENOTSUP if the type cannot stack or cat its objects. Also returns TDICT_ENOMEM
+ * and the errors of the type. */
 tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
                             tdict_error *err);
 /* Checks a write in place from `from`, an object of a built-in type whose elements cannot be written. Returns TDICT_OK
  * if the object `to` can stay unchanged. A write of all elements (`is_whole` is true) needs two equal objects. A write
- * of some elements needs two equal objects without batch dimensions. Otherwise returns TDICT_ENOTSUP or the error of
- * the type, or TDICT_ETYPE if `to` is not an object of the type. */
+ * of some elements needs two equal objects without batch dimensions. If the objects do not meet this condition, returns
+ * TDICT_ENOTSUP or the error of the type. Returns TDICT_ETYPE if `to` is not an object of the type of `from`. */
 tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err);
 
 /* Sets an object as tdict_set_object() does. Messages begin with `what`. */
@@ -111,8 +111,8 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdic
  * can already be replaced. */
 tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
 
-/* Pairs of flattened objects. The elements of one object are written to the other object. A first walk checks the trees
- * and adds the pairs. A second walk takes the pairs in the same order. The operation that walks the trees owns the
+/* Pairs of flattened objects. The operation writes the elements of `from` to `to`. A first walk checks the trees and
+ * adds the pairs. A second walk takes the pairs in the same order. The operation that walks the trees owns the
  * pairs. */
 typedef struct tdict_flat_pair {
   tdict_tree *to, *from;
@@ -127,9 +127,9 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_r
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err);
 /* Adds the pair of the elements of an object of a built-in type. leaves[0] is the object to write. The pick selects the
  * elements that become `to`. The new elements in leaves[1] become `from`. leaves[1] is an object of the same type with
- * as many elements, or the leaf of one element. The path of the object is rule->above. Returns TDICT_ENOTSUP if the
- * type has no `pair`, if `pick` is NULL, or if the pick selects in more than one dimension. Returns TDICT_ETYPE for
- * objects of two types. Also returns TDICT_ENOMEM and the errors of the type. */
+ * as many elements as the pick selects, or the leaf of one element. The path of the object is rule->above. Returns
+ * TDICT_ENOTSUP if the type has no `pair`, if `pick` is NULL, or if the pick selects in more than one dimension.
+ * Returns TDICT_ETYPE for objects of two types. Also returns TDICT_ENOMEM and the errors of the type. */
 tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *rule,
                                           const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err);
 /* If `last` is true, returns the pair that was added last. Otherwise returns the next pair of the second walk. */

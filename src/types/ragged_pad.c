@@ -137,7 +137,8 @@ static tdict_status make_mask(const tdict_ragged *r, int64_t width, tdict_memory
   return status;
 }
 
-/* Copies each row to the start of a row of the padded tensor, and fills the rest of that row. */
+/* Copies each row of the leaf to the start of a row of the padded tensor. Fills the other elements of the padded row
+ * with *element. */
 static tdict_status fill_padded(const tdict_ragged *r, tdict_tensor *padded, const void *element, tdict_error *err) {
   tdict_temp to, from;
   tdict_status status = TDICT_OK;

@@ -54,9 +54,9 @@ static const char *read_number(const char *at, const char *end, int64_t *out) {
   return at == begin ? NULL : at;
 }
 
-/* Reads the member `key` of a valid JSON object, which must be an array of integers of 0 or more. A string that equals
- * the key is a member only if a colon follows. *count is -1 if the member is missing. Returns false if the value is not
- * such an array, or has more than TDICT_MAX_NDIM integers. */
+/* Reads the member `key` of a valid JSON object. The value must be an array of integers of 0 or more. A string that
+ * equals the key is a member only if a colon follows. *count is -1 if the member is missing. Returns false if the value
+ * is not such an array, or has more than TDICT_MAX_NDIM integers. */
 static bool read_member(text json, const char *key, int64_t numbers[TDICT_MAX_NDIM], int *count) {
   const char *end = json.at + json.length;
   const size_t length = strlen(key);

@@ -170,8 +170,8 @@ tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arro
   return status;
 }
 
-/* Reads the offsets of a list or text column: count + 1 numbers. Checks their order. A column without rows has the
- * offset 0. The caller frees *out. */
+/* Reads the offsets of a list or text column: count + 1 numbers. Checks that no offset is negative or less than the
+ * previous offset. A column without rows has the offset 0. The caller frees *out. */
 static tdict_status read_offsets(const tdict_arrow_importer *m, const tdict_arrow_column *c, int64_t **out,
                                  tdict_error *err) {
   const size_t item = tdict_dtype_bytes(c->type.dtype);

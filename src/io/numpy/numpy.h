@@ -11,13 +11,13 @@
 /* Returns true if file number `file` begins as a .npy file. Returns false if the file cannot be read. */
 bool tdict_npy_is_npy(const tdict_contents *contents, size_t file);
 /* Reads the header of an array that fills `span`, and adds an item. The name of the item is `name`, which must live as
- * long as the contents. Returns TDICT_EFORMAT if the header breaks a rule or the span has another size than the array;
- * TDICT_ENOTSUP for another version, and with the name of a type that tdict does not have, or that needs pickle;
- * TDICT_EIO and TDICT_ENOMEM. */
+ * long as the contents. Returns TDICT_EFORMAT if the header breaks a rule or the span has another size than the array.
+ * Returns TDICT_ENOTSUP for another version of the format, and for a type that needs pickle or that tdict does not
+ * have; the message names the type. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_npy_read(tdict_contents *contents, tdict_span span, const char *name, tdict_error *err);
-/* Adds an item for each array of a zip file. The name is the name of the entry without ".npy". Returns the errors of
- * tdict_npy_read(), TDICT_EFORMAT if the name of an entry does not end with ".npy", and TDICT_ENOTSUP if an entry is
- * compressed. */
+/* Adds an item for each array of a zip file. The name of the item is the name of the entry without ".npy". Returns the
+ * errors of tdict_npy_read(), TDICT_EFORMAT if the name of an entry does not end with ".npy", and TDICT_ENOTSUP if an
+ * entry is compressed. */
 tdict_status tdict_npz_read(tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
 
 /* Adds the header of a .npy file for the tensor. Returns false if NumPy has no name for the dtype. */

@@ -134,8 +134,8 @@ static bool read_usual_sizes(const char **at, int most, tdict_sizes *out) {
   return true;
 }
 
-/* Reads an entry whose members are in the order of the package safetensors. jansson needs most of the time of a large
- * header, so only other entries are parsed with jansson. `at` is valid JSON. Returns false for another entry. */
+/* Reads an entry whose members are in the order of the package safetensors. `at` is valid JSON. Returns false for any
+ * other entry. The caller then parses the entry with jansson, which takes much longer. */
 static bool read_usual_entry(const char *at, entry *out) {
   if (!skip_mark(&at, "{") || !skip_mark(&at, "\"dtype\"") || !skip_mark(&at, ":") || !skip_mark(&at, "\""))
     return false;
@@ -155,7 +155,7 @@ static tdict_status read_entry(const tdict_json_place *place, const json_t *valu
   if (!json_is_object(value)) return tdict_json_fail(place, err, "no JSON object");
   const char *dtype = tdict_json_text(json_object_get(value, "dtype"));
   if (!dtype) return tdict_json_fail(place, err, "no text 'dtype'");
-  snprintf(out->dtype, sizeof out->dtype, "%s", dtype); /* a name that is cut here is unknown */
+  snprintf(out->dtype, sizeof out->dtype, "%s", dtype); /* no dtype has a name that does not fit */
   tdict_status status =
       tdict_json_sizes(place, "shape", json_object_get(value, "shape"), TDICT_MAX_NDIM, &out->shape, err);
   if (status == TDICT_OK)
@@ -163,8 +163,8 @@ static tdict_status read_entry(const tdict_json_place *place, const json_t *valu
   return status;
 }
 
-/* Adds an item. Its span begins at the end of the header; the caller adds the length of the header. `name` lives as
- * long as the contents. */
+/* Adds an item. The offset of its span counts from the end of the header, so the caller later adds the position of this
+ * end. `name` must live as long as the contents. */
 static tdict_status add_tensor(tdict_contents *c, size_t file, const char *name, const entry *from, tdict_error *err) {
   const tdict_json_place place = {c, c->files[file].path, "tensor", name};
   const tdict_sizes shape = from->shape, span = from->span;
@@ -198,7 +198,8 @@ static int compare_names(const void *a, const void *b) {
   return strcmp((*(const tdict_item *const *)a)->path, (*(const tdict_item *const *)b)->path);
 }
 
-/* Returns a sorted list of the items from `first` on, or NULL if memory is exhausted. The caller frees the list. */
+/* Returns a sorted list of the items with index `first` or higher, or NULL if memory is exhausted. The caller frees the
+ * list. */
 static const tdict_item **sort_items(const tdict_contents *c, size_t first,
                                      int (*compare)(const void *a, const void *b)) {
   const size_t count = c->num_items - first;
@@ -250,7 +251,7 @@ static tdict_status check_names(const tdict_contents *c, size_t file, size_t fir
   return status;
 }
 
-/* A header whose text is valid, while its members are read. */
+/* The state of the reader of a header whose text is valid JSON. */
 typedef struct header {
   tdict_contents *contents;
   size_t file;

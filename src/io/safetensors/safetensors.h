@@ -1,4 +1,4 @@
-/* Reads and writes the format safetensors, and TensorDict's entry in its metadata. Thread-safe for different
+/* Reads and writes safetensors files, and TensorDict's entry in the metadata of such files. Thread-safe for different
  * contents. */
 #ifndef TDICT_IO_SAFETENSORS_SAFETENSORS_H
 #define TDICT_IO_SAFETENSORS_SAFETENSORS_H
@@ -28,8 +28,9 @@ const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
  * TDICT_SAFETENSORS_MAX_HEADER bytes. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err);
 /* Reads an index, adds the shards as files, and adds an item for each tensor of the index. Sets *structure as
- * tdict_safetensors_read() does. Returns TDICT_EFORMAT if the index breaks a rule or names a tensor that its shard
- * lacks, TDICT_ENOTSUP if the index is too long, and the errors of tdict_safetensors_read() for each shard. */
+ * tdict_safetensors_read() does. Returns TDICT_EFORMAT if the index breaks a rule or names a tensor that is not in the
+ * named shard. Returns TDICT_ENOTSUP if the index is too long, and the errors of tdict_safetensors_read() for each
+ * shard. */
 tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const tdict_open_options *options,
                                const char **structure, tdict_error *err);
 /* Replaces the items, which have the names of tensors, by the items of TensorDict's entry. Returns TDICT_EFORMAT if the

@@ -82,7 +82,7 @@ static tdict_status add_leaf(checker *c, const char *key, const tdict_tensor *ro
   return TDICT_OK;
 }
 
-/* Checks a leaf, and sets its new number of rows. */
+/* Checks a leaf, and sets the new number of rows in `entry`. */
 static tdict_status check_leaf(checker *c, const char *key, json_t *entry, const tdict_entry *rows, tdict_error *err) {
   const tdict_json_place place = place_of(c);
   tdict_dtype dtype;

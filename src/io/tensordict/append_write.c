@@ -97,7 +97,8 @@ static tdict_status write_text(const tdict_td_append *a, const char *folder_path
   return status;
 }
 
-/* Renames the temporary file of a folder to meta.json. Sets *is_renamed also if the folder then cannot be flushed. */
+/* Renames the temporary file of a folder to meta.json. Sets *is_renamed to true if the rename succeeded, even if the
+ * folder cannot be flushed. */
 static tdict_status rename_meta(const tdict_td_append *a, const char *folder_path, bool *is_renamed, tdict_error *err) {
   tdict_folder folder;
   const char *name;
@@ -169,7 +170,7 @@ tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err) {
   return status;
 }
 
-/* Ends or undoes the append in the folder `fd` and in the folders below. Takes the descriptor. */
+/* Ends or undoes the append in the folder `fd` and in the folders below. Takes over the descriptor. */
 static tdict_status recover_folder(const tdict_contents *c, int fd, bool ends, int depth, tdict_error *err) {
   DIR *folder = fdopendir(fd);
   struct dirent *entry;

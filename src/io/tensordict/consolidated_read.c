@@ -57,7 +57,7 @@ static tdict_status read_number(const node_reader *r, const json_t *leaf, size_t
   return TDICT_OK;
 }
 
-/* Reads a leaf: [dtype, shape, start, stop, pad], and the ragged dimension for offsets. */
+/* Reads a leaf: [dtype, shape, start, stop, pad]. The leaf of offsets also has the ragged dimension at the end. */
 static tdict_status read_leaf(node_reader *r, const json_t *leaf, tdict_item_kind kind, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   tdict_item item = {.kind = kind, .span = {.file = r->file}};
@@ -94,7 +94,7 @@ static bool is_unbatched(const json_t *node, const char *key) {
   return false;
 }
 
-/* Reads a jagged tensor: its values, and the member with its offsets. */
+/* Reads a jagged tensor: the leaf `values`, and the leaf with the offsets. */
 static tdict_status read_ragged(node_reader *r, const json_t *leaves, const char *key, const json_t *values,
                                 tdict_error *err) {
   const size_t length = strlen(key) + sizeof offsets_mark;

@@ -25,7 +25,7 @@ typedef struct writer {
   tdict_contents contents;
   leaf *leaves; /* owned */
   size_t count, cap;
-  uint64_t bytes; /* of all leaves with their padding */
+  uint64_t bytes; /* total bytes of the leaves added so far, with padding */
   tdict_io_text json, path;
   int depth;
 } writer;
@@ -57,7 +57,7 @@ static void begin_member(tdict_io_text *to, const char *start, const char *key) 
   tdict_io_text_reset(&name);
 }
 
-/* Adds a leaf: [dtype, shape, start, stop, pad], and the ragged dimension if `is_offsets` is true. */
+/* Adds a leaf: [dtype, shape, start, stop, pad]. If `is_offsets` is true, adds the ragged dimension at the end. */
 static tdict_status add_leaf(writer *w, const tdict_tensor *tensor, bool is_offsets, tdict_io_text *to,
                              tdict_error *err) {
   char text[TDICT_DTYPE_TEXT_BYTES], why[96];

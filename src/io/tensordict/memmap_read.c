@@ -300,7 +300,7 @@ tdict_status tdict_td_check_meta(const tdict_json_place *place, const json_t *me
   return tdict_json_fail(place, err, "meta.json has no text '_type'; is this a directory of TensorDict?");
 }
 
-/* Reads a folder by its class. */
+/* Reads a folder. The class in the meta.json selects the reader. */
 static tdict_status read_meta(save_reader *r, json_t *meta, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   bool is_tensorclass = false;

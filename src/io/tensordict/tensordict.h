@@ -14,7 +14,7 @@
 
 enum { TDICT_TD_MAX_JSON = 100000000, TDICT_TD_FORMAT_VERSION = 1 };
 
-/* Returns the name of a dtype, such as "torch.float32", or NULL. */
+/* Returns the name of a dtype, such as "torch.float32", or NULL if the formats have no name for the dtype. */
 const char *tdict_torch_name(tdict_dtype dtype);
 /* Reads a dtype. Returns TDICT_ENOTSUP with the name if tdict does not have the dtype, and TDICT_EFORMAT if `name` is
  * no text. */
@@ -61,9 +61,9 @@ tdict_status tdict_td_add_value(tdict_td_reader *reader, const json_t *value, td
 /* Adds a list of values. If the sizes of the nested lists begin with the batch size of the tree, the leaf is a column,
  * else one JSON value. */
 tdict_status tdict_td_add_column(tdict_td_reader *reader, const json_t *list, tdict_error *err);
-/* Removes the batch dimensions from `dim` on of all trees that are being read, because these trees hold a lazy stack
- * along dimension `dim`. The members of the stack lack this dimension. Returns TDICT_ENOTSUP if a tree that would lose
- * dimensions has a column. */
+/* Removes the batch dimensions `dim` and higher from all trees that are being read, because these trees hold a lazy
+ * stack along dimension `dim`. The members of the stack lack this dimension. Returns TDICT_ENOTSUP if a tree that would
+ * lose dimensions has a column. */
 tdict_status tdict_td_cut_batch(tdict_td_reader *reader, int dim, tdict_error *err);
 /* Sets the batch size of a lazy stack, which is the tree that is being read: the first `dim` sizes of item `member`.
  * Returns TDICT_EFORMAT if the item is no tree or has fewer batch dimensions. */

@@ -32,7 +32,7 @@ typedef struct reader {
 /* The position and the size of the central directory, and its number of entries. */
 typedef struct directory {
   uint64_t offset, bytes, count;
-  uint64_t end; /* the position after the directory, from the place of the end record */
+  uint64_t end; /* the end of the directory: the position of the end record that follows */
 } directory;
 
 typedef struct bytes_left {
@@ -88,7 +88,7 @@ static tdict_status read_end64(const reader *r, uint64_t end, directory *out, td
   return TDICT_OK;
 }
 
-/* Finds the end of the central directory: the last mark whose comment ends with the file. */
+/* Finds the end record of the central directory: the last end mark whose comment ends at the end of the file. */
 static tdict_status find_directory(const reader *r, directory *out, tdict_error *err) {
   const size_t most = END_BYTES + MOST_COMMENT;
   const size_t bytes = r->bytes < most ? (size_t)r->bytes : most;

@@ -37,15 +37,15 @@ tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_
  * TDICT_ENOMEM. */
 tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
 
-/* An archive that is written. The entries follow each other: tdict_zip_begin(), then exactly `bytes` bytes are appended
- * to the output, then the next entry. */
+/* An archive that is written. For each entry, the caller calls tdict_zip_begin(), and then appends exactly `bytes`
+ * bytes to the output. */
 typedef struct tdict_zip_writer {
   tdict_output *to;        /* borrowed */
   tdict_io_text directory; /* the central directory */
   uint64_t count;
 } tdict_zip_writer; /* initialize with zeros and `to` */
 
-/* What is known of an entry before its bytes are written. */
+/* The properties of an entry that the caller must know before it appends the bytes. */
 typedef struct tdict_zip_new {
   const char *name;
   uint64_t bytes;

@@ -95,8 +95,8 @@ static tdict_status add_range(index_reader *r, const tdict_index *item, tdict_er
   return add_axis(r, (tdict_axis){r->next_dim++, found, step}, err);
 }
 
-/* Adds a list or mask of `count` positions, and allocates the array of positions. Checks that `count` fits the counts
- * of the other lists and masks. */
+/* Adds a list or mask of `count` positions, and allocates the array of positions. Checks that all counts of lists and
+ * masks, except counts of 1, are equal. */
 static tdict_status add_gather(index_reader *r, int dims, int64_t count, tdict_error *err) {
   tdict_index_plan *p = r->plan;
   tdict_gather *g = &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so the array is long
@@ -145,8 +145,9 @@ static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, 
   return TDICT_OK;
 }
 
-/* Finds the elements of a mask row that are not 0. Stores their positions at row[0], row[dims], ... and returns
- * their number; `row` may be NULL. Skips 8 zero bytes at a time if the row is contiguous. */
+/* Returns the number of elements of a mask row that are not 0. Writes the position of each such element to row[0],
+ * row[dims], row[2 * dims] and so on. If `row` is NULL, only counts. Skips 8 zero bytes at a time if the row is
+ * contiguous. */
 static int64_t scan_row(const unsigned char *mask, int64_t count, int64_t stride, int64_t *row, int dims) {
   int64_t found = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -160,8 +161,8 @@ static int64_t scan_row(const unsigned char *mask, int64_t count, int64_t stride
   return found;
 }
 
-/* Finds the elements of the mask that are not 0, in C order, and returns their number. Stores their positions if
- * `positions` is not NULL. */
+/* Returns the number of elements of the mask that are not 0. Writes the positions of these elements to `positions` in C
+ * order. If `positions` is NULL, only counts. */
 static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   const int64_t *strides = tdict_tensor_dims_strides(mask);
   const int dims = mask->ndim, last = dims - 1;
@@ -245,8 +246,8 @@ static bool is_gathered(const tdict_index_plan *p, int dim) {
   return false;
 }
 
-/* Returns the number of the result's dimension that replaces the dimensions of all lists and masks. As in PyTorch, this
- * is the number of the first replaced dimension if the replaced dimensions are adjacent, else 0. */
+/* Returns the index of the result's dimension that replaces the dimensions of all lists and masks. As in PyTorch, the
+ * index is 0 if the replaced dimensions are not adjacent, else the index of the first replaced dimension. */
 static int find_gather_axis(const tdict_index_plan *p) {
   for (int i = 1; i < p->num_gathers; i++)
     if (p->gathers[i].axis != p->gathers[i - 1].axis + p->gathers[i - 1].dims) return 0;

@@ -56,8 +56,8 @@ typedef struct tdict_index_helpers {
 tdict_status tdict_index_plan_find_distinct(tdict_index_plan *plan, tdict_error *err);
 /* Copies between the selected elements of `t` and `other`. `other` has the shape of the selected elements. If
  * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. If lists repeat a position, `t`
- * keeps the elements that are last in `other`. The helpers are used for large copies by lists and masks in host memory.
- * `helpers` is NULL if there are none. Allocates nothing. Returns the errors of tdict_tensor_copy(). */
+ * keeps the elements that are last in `other`. Uses the helpers for large copies by lists and masks in host memory. If
+ * `helpers` is NULL, only the calling thread copies. Allocates nothing. Returns the errors of tdict_tensor_copy(). */
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_index_helpers *helpers,
                                    const tdict_tensor *t, const tdict_tensor *other, bool writes_indexed,
                                    tdict_error *err);
