@@ -48,9 +48,7 @@ typedef uint8_t tdict_unit1;
 typedef uint16_t __attribute__((may_alias)) tdict_unit2;
 typedef uint32_t __attribute__((may_alias)) tdict_unit4;
 typedef uint64_t __attribute__((may_alias)) tdict_unit8;
-typedef struct __attribute__((may_alias, aligned(16))) tdict_unit16 {
-  uint64_t low, high;
-} tdict_unit16;
+typedef uint64_t __attribute__((may_alias, vector_size(16))) tdict_unit16;
 
 TDICT_BODY unsigned tdict_form(const uint64_t *entry, int field) {
   return (unsigned)(entry[TDICT_WORD_FORM] >> field) & 0xffu;
@@ -134,66 +132,63 @@ typedef struct tdict_kernel_span {
   for (uint64_t unit = (span)->first, left_ = TDICT_KERNEL_THREAD_UNITS; \
        left_ > 0 && unit < (span)->entry[TDICT_WORD_UNITS]; unit += TDICT_KERNEL_THREADS, left_--)
 
-#define TDICT_COPY_UNITS(type)                                                                  \
-  TDICT_EACH_UNIT(span, unit) {                                                                 \
-    const tdict_kernel_place p =                                                                \
-        tdict_kernel_locate(env, span->body, span->entry, span->entry + TDICT_COPY_DIMS, unit); \
-    type *dst = (type *)tdict_kernel_at(env, p.dst, sizeof(type));                              \
-    const type *src = (const type *)tdict_kernel_at(env, p.src, sizeof(type));                  \
-    if (dst && src) *dst = *src;                                                                \
+/* Copies a unit. */
+#define TDICT_COPY_UNIT(type)                                                  \
+  {                                                                            \
+    type *dst = (type *)tdict_kernel_at(env, p.dst, sizeof(type));             \
+    const type *src = (const type *)tdict_kernel_at(env, p.src, sizeof(type)); \
+    if (dst && src) *dst = *src;                                               \
+    break;                                                                     \
   }
 
 TDICT_BODY void tdict_kernel_copy(tdict_kernel_env *env, const tdict_kernel_span *span) {
-  switch (tdict_form(span->entry, TDICT_FORM_WIDTH)) {
-  case 1:
-    TDICT_COPY_UNITS(tdict_unit1)
-    break;
-  case 2:
-    TDICT_COPY_UNITS(tdict_unit2)
-    break;
-  case 4:
-    TDICT_COPY_UNITS(tdict_unit4)
-    break;
-  case 8:
-    TDICT_COPY_UNITS(tdict_unit8)
-    break;
-  default:
-    TDICT_COPY_UNITS(tdict_unit16)
+  const unsigned width = tdict_form(span->entry, TDICT_FORM_WIDTH);
+  TDICT_EACH_UNIT(span, unit) {
+    const tdict_kernel_place p = tdict_kernel_locate(env, span->body, span->entry, span->entry + TDICT_COPY_DIMS, unit);
+    switch (width) {
+    case 1:
+      TDICT_COPY_UNIT(tdict_unit1)
+    case 2:
+      TDICT_COPY_UNIT(tdict_unit2)
+    case 4:
+      TDICT_COPY_UNIT(tdict_unit4)
+    case 8:
+      TDICT_COPY_UNIT(tdict_unit8)
+    default:
+      TDICT_COPY_UNIT(tdict_unit16)
+    }
   }
 }
 
-#define TDICT_FILL_UNITS(type)                                                                            \
-  TDICT_EACH_UNIT(span, unit) {                                                                           \
-    const tdict_kernel_place p =                                                                          \
-        tdict_kernel_locate(env, span->body, span->entry, span->entry + TDICT_FILL_DIMS, unit);           \
-    const unsigned bytes = (unsigned)(p.inner % span->entry[TDICT_FILL_PERIOD]) * (unsigned)sizeof(type); \
-    const uint64_t word = span->entry[TDICT_FILL_PATTERN + bytes / 8];                                    \
-    type *dst = (type *)tdict_kernel_at(env, p.dst, sizeof(type));                                        \
-    if (dst) *dst = (type)(word >> bytes % 8 * 8);                                                        \
+/* Writes a unit of at most 8 bytes. `bits` begins with the unit. */
+#define TDICT_FILL_UNIT(type)                                      \
+  {                                                                \
+    type *dst = (type *)tdict_kernel_at(env, p.dst, sizeof(type)); \
+    if (dst) *dst = (type)bits;                                    \
+    break;                                                         \
   }
 
 TDICT_BODY void tdict_kernel_fill(tdict_kernel_env *env, const tdict_kernel_span *span) {
-  switch (tdict_form(span->entry, TDICT_FORM_WIDTH)) {
-  case 1:
-    TDICT_FILL_UNITS(tdict_unit1)
-    break;
-  case 2:
-    TDICT_FILL_UNITS(tdict_unit2)
-    break;
-  case 4:
-    TDICT_FILL_UNITS(tdict_unit4)
-    break;
-  case 8:
-    TDICT_FILL_UNITS(tdict_unit8)
-    break;
-  default:
-    TDICT_EACH_UNIT(span, unit) {
-      const tdict_kernel_place p =
-          tdict_kernel_locate(env, span->body, span->entry, span->entry + TDICT_FILL_DIMS, unit);
+  const unsigned width = tdict_form(span->entry, TDICT_FORM_WIDTH);
+  const uint64_t *pattern = span->entry + TDICT_FILL_PATTERN;
+  TDICT_EACH_UNIT(span, unit) {
+    const tdict_kernel_place p = tdict_kernel_locate(env, span->body, span->entry, span->entry + TDICT_FILL_DIMS, unit);
+    const unsigned byte = (unsigned)(p.inner % span->entry[TDICT_FILL_PERIOD]) * width;
+    const uint64_t bits = pattern[byte / 8] >> byte % 8 * 8;
+    switch (width) {
+    case 1:
+      TDICT_FILL_UNIT(tdict_unit1)
+    case 2:
+      TDICT_FILL_UNIT(tdict_unit2)
+    case 4:
+      TDICT_FILL_UNIT(tdict_unit4)
+    case 8:
+      TDICT_FILL_UNIT(tdict_unit8)
+    default: {
       tdict_unit16 *dst = (tdict_unit16 *)tdict_kernel_at(env, p.dst, sizeof *dst);
-      const uint64_t *pattern = span->entry + TDICT_FILL_PATTERN;
       const tdict_unit16 item = {pattern[0], pattern[1]};
       if (dst) *dst = item;
+    }
     }
   }
 }

@@ -1,7 +1,7 @@
 /* Runs the bodies of the kernels as loops. See host.h for the thread rule. */
 #include "kernel/host.h"
 
-#include "kernel/body.h"
+#include "kernel/body_convert.h"
 
 /* Returns the host address of the table, or NULL if the table is not accessible. The table is read before its size is
  * known, so only its start is checked here. */
@@ -14,6 +14,9 @@ static void run_span(tdict_kernel_op op, tdict_kernel_env *env, const tdict_kern
   switch (op) {
   case TDICT_KERNEL_COPY:
     tdict_kernel_copy(env, span);
+    break;
+  case TDICT_KERNEL_CONVERT:
+    tdict_kernel_convert(env, span);
     break;
   case TDICT_KERNEL_FILL:
     tdict_kernel_fill(env, span);

@@ -68,7 +68,8 @@ enum {
   TDICT_FORM_FLAGS = 56
 };
 enum { TDICT_FORM_NO_LIST = 0xff };
-enum { TDICT_FLAG_SCALED = 1, TDICT_FLAG_COMPLEX = 2 }; /* COMPLEX: an imaginary part of 0 follows each element */
+/* COMPLEX: an imaginary part of 0 follows each element. UNALIGNED: the elements of a side are not aligned. */
+enum { TDICT_FLAG_SCALED = 1, TDICT_FLAG_COMPLEX = 2, TDICT_FLAG_UNALIGNED = 4 };
 
 /* The element types of CONVERT. A complex element is converted as two floats. */
 typedef enum tdict_kernel_type {
@@ -86,7 +87,8 @@ typedef enum tdict_kernel_type {
   TDICT_KERNEL_F8E4M3,
   TDICT_KERNEL_F8E5M2,
   TDICT_KERNEL_F32,
-  TDICT_KERNEL_F64
+  TDICT_KERNEL_F64,
+  TDICT_KERNEL_NUM_TYPES
 } tdict_kernel_type;
 
 #endif

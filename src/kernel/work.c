@@ -229,6 +229,121 @@ tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_m
   return append_entry(work, e.words, e.count, err);
 }
 
+/* Returns the kernel's type of a dtype, or of the parts of a complex dtype. Returns TDICT_KERNEL_NUM_TYPES for any other
+ * dtype. */
+static tdict_kernel_type type_of(tdict_dtype dtype) {
+  static const struct {
+    tdict_dtype dtype;
+    tdict_kernel_type type;
+  } types[] = {
+      {TDICT_I8, TDICT_KERNEL_I8},         {TDICT_I16, TDICT_KERNEL_I16},   {TDICT_I32, TDICT_KERNEL_I32},
+      {TDICT_I64, TDICT_KERNEL_I64},       {TDICT_U8, TDICT_KERNEL_U8},     {TDICT_U16, TDICT_KERNEL_U16},
+      {TDICT_U32, TDICT_KERNEL_U32},       {TDICT_U64, TDICT_KERNEL_U64},   {TDICT_BOOL, TDICT_KERNEL_BOOL},
+      {TDICT_F16, TDICT_KERNEL_F16},       {TDICT_BF16, TDICT_KERNEL_BF16}, {TDICT_F8E4M3, TDICT_KERNEL_F8E4M3},
+      {TDICT_F8E5M2, TDICT_KERNEL_F8E5M2}, {TDICT_F32, TDICT_KERNEL_F32},   {TDICT_F64, TDICT_KERNEL_F64},
+      {TDICT_C64, TDICT_KERNEL_F32},       {TDICT_C128, TDICT_KERNEL_F64}};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if (types[i].dtype == dtype) return types[i].type;
+  return TDICT_KERNEL_NUM_TYPES;
+}
+
+static bool is_complex(tdict_dtype dtype) { return dtype == TDICT_C64 || dtype == TDICT_C128; }
+static bool is_integer(tdict_dtype dtype) { return (dtype & 0xffu) <= 1; }
+static bool is_signed(tdict_dtype dtype) { return (dtype & 0xffu) == 0; }
+
+bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from) {
+  return type_of(to) != TDICT_KERNEL_NUM_TYPES && type_of(from) != TDICT_KERNEL_NUM_TYPES &&
+         (is_complex(to) || !is_complex(from));
+}
+
+/* Returns true if `to` is an integer type that cannot hold all numbers of `from`. */
+static bool may_not_hold(const tdict_kernel_cast *c) {
+  if (!is_integer(c->to)) return false;
+  if (c->is_scaled) return true;
+  if (c->from == TDICT_BOOL) return false;
+  if (!is_integer(c->from)) return true;
+  const size_t to = tdict_dtype_bytes(c->to), from = tdict_dtype_bytes(c->from);
+  if (is_signed(c->to) == is_signed(c->from)) return to < from;
+  return is_signed(c->from) || to <= from;
+}
+
+tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kernel_move *move,
+                                      const tdict_kernel_cast *cast, tdict_error *err) {
+  dims d;
+  entry e;
+  uint32_t scale, offset;
+  TDICT_ASSERT(work->op == TDICT_KERNEL_CONVERT);
+  if (!tdict_kernel_converts(cast->to, cast->from) || (cast->is_scaled && is_complex(cast->to)))
+    return tdict_fail(err, TDICT_ENOTSUP, "kernel: no conversion%s from %s to %s", cast->is_scaled ? " with scale" : "",
+                      tdict_dtype_name(cast->from), tdict_dtype_name(cast->to));
+  tdict_status status = check_move(move, err);
+  if (status != TDICT_OK) return status;
+  const bool parts = is_complex(cast->from); /* both parts are converted */
+  const uint64_t to_bytes = tdict_dtype_bytes(cast->to) / (is_complex(cast->to) ? 2 : 1);
+  const uint64_t from_bytes = tdict_dtype_bytes(cast->from) / (parts ? 2 : 1);
+  merge_dims(move, false, &d);
+  if (parts) add_dim(&d, 2, to_bytes, from_bytes, false);
+  const bool is_aligned = width_of(alignment_bits(move, &d, true, false)) >= to_bytes &&
+                          width_of(alignment_bits(move, &d, false, true)) >= from_bytes;
+  const uint64_t flags = (cast->is_scaled ? TDICT_FLAG_SCALED : 0) |
+                         (is_complex(cast->to) && !parts ? TDICT_FLAG_COMPLEX : 0) |
+                         (is_aligned ? 0 : TDICT_FLAG_UNALIGNED);
+  memcpy(&scale, &cast->scale, sizeof scale);
+  memcpy(&offset, &cast->offset, sizeof offset);
+  e.words[TDICT_CONVERT_SCALE] = scale | (uint64_t)offset << 32;
+  write_entry(move, &d,
+              (uint64_t)type_of(cast->to) << TDICT_FORM_TO | (uint64_t)type_of(cast->from) << TDICT_FORM_FROM |
+                  flags << TDICT_FORM_FLAGS,
+              TDICT_CONVERT_DIMS, &e);
+  status = append_entry(work, e.words, e.count, err);
+  if (status == TDICT_OK) work->has_results |= may_not_hold(cast);
+  return status;
+}
+
+tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_move *move, const void *element,
+                                   tdict_error *err) {
+  dims d;
+  entry e;
+  const uint64_t item = move->item_bytes;
+  unsigned char pattern[MAX_WIDTH] = {0};
+  TDICT_ASSERT(work->op == TDICT_KERNEL_FILL);
+  tdict_status status = check_move(move, err);
+  if (status != TDICT_OK) return status;
+  if (item == 0 || item > MAX_WIDTH)
+    return tdict_fail(err, TDICT_EINVAL, "kernel: a fill with an element of %zu bytes, wanted 1 to %d", (size_t)item,
+                      (int)MAX_WIDTH);
+  merge_dims(move, true, &d);
+  const uint64_t run = take_run(&d, item);
+  unsigned width = width_of(run | alignment_bits(move, &d, true, false));
+  /* Whole units must repeat after at most 16 bytes. If the size is no power of two, a unit is a part of the element. */
+  if (item & (item - 1)) width = width_of(width | item);
+  const uint64_t pattern_bytes = item > width ? item : width;
+  for (uint64_t i = 0; i < pattern_bytes; i++) pattern[i] = ((const unsigned char *)element)[i % item];
+  split_run(&d, run, width);
+  memcpy(&e.words[TDICT_FILL_PATTERN], pattern, sizeof pattern);
+  e.words[TDICT_FILL_PERIOD] = pattern_bytes / width;
+  write_entry(move, &d, (uint64_t)width << TDICT_FORM_WIDTH, TDICT_FILL_DIMS, &e);
+  e.words[TDICT_WORD_SRC] = 0;
+  return append_entry(work, e.words, e.count, err);
+}
+
+tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions, int64_t count, int64_t size,
+                                    tdict_error *err) {
+  uint64_t words[TDICT_CHECK_END] = {0};
+  TDICT_ASSERT(work->op == TDICT_KERNEL_CHECK);
+  if (count < 0 || size < 0)
+    return tdict_fail(err, TDICT_EINVAL, "kernel: a check of %lld positions for size %lld", (long long)count,
+                      (long long)size);
+  if (!(positions & 1) && positions % sizeof(int64_t) != 0)
+    return tdict_fail(err, TDICT_EINVAL, "kernel: the address of the positions is not a multiple of 8");
+  words[TDICT_WORD_SRC] = positions;
+  words[TDICT_WORD_UNITS] = (uint64_t)count;
+  words[TDICT_CHECK_SIZE] = (uint64_t)size;
+  tdict_status status = append_entry(work, words, TDICT_CHECK_END, err);
+  if (status == TDICT_OK) work->has_results = true;
+  return status;
+}
+
 void tdict_kernel_write_table(const tdict_kernel_work *work, uint64_t *out) {
   if (work->num_entries > 0) memcpy(out, work->index, 2 * work->num_entries * sizeof *out);
   if (work->num_words > 0) memcpy(out + 2 * work->num_entries, work->body, work->num_words * sizeof *out);
