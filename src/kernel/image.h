@@ -3,6 +3,6 @@
 #define TDICT_KERNEL_IMAGE_H
 
 /* The text of kernels.ptx, which ends with 0. */
-extern const char tdict_kernel_image[];
+extern const char tdict_kernel_image[] __attribute__((visibility("hidden")));
 
 #endif
