@@ -37,8 +37,8 @@ typedef struct tdict_context_options {
   /** Path of a tuning table that `tdict-bench tune` wrote; NULL (default): the built-in table.
    *  tdict_context_create() reads the file. */
   const char *tuning_file;
-  /** Options of simulated devices, which are added to the context. Borrowed for the call. NULL (default): the default
-   *  options if `device` names a simulated device, and no simulated device for any other `device`. */
+  /** Options of simulated devices. The new context then has these devices. Borrowed for the call. NULL (default): the
+   *  default options if `device` names a simulated device, and no simulated device for any other `device`. */
   const tdict_sim_options *sim;
   /** Number of bytes of pinned memory that one driver call registers. The library rounds the number up to a multiple of
    *  4 MiB. 0 (default): one driver call registers a whole block. See tdict_pinned_memory(). */

@@ -5,7 +5,7 @@
  * codes: 0 is success. Handles are the driver's own pointers. Device addresses have the type `void *`. Code outside
  * the driver never dereferences a device address.
  *
- * A driver is reference counted. Thread rule: every entry is safe from any thread. An entry marked (ctx) needs a
+ * A driver is reference counted. Thread rule: all functions of the table are thread-safe. An entry marked (ctx) needs a
  * current context on the calling thread; without a current context the entry returns TDICT_CU_INVALID_CONTEXT. */
 #ifndef TDICT_DEVICE_DRIVER_H
 #define TDICT_DEVICE_DRIVER_H

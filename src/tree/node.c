@@ -53,8 +53,8 @@ static tdict_slab *slab_of(tdict_leaf leaf) {
   return tensor ? tensor->slab : NULL;
 }
 
-/* Makes a list with room for `cap` leaves, of which the first `count` are empty. Returns NULL if memory is
- * exhausted. */
+/* Allocates a list of `cap` leaves. Sets the first `count` leaves to empty, and does not initialize the others. Returns
+ * NULL if memory is exhausted. */
 static tdict_leaf *new_leaf_list(size_t cap, size_t count) {
   tdict_leaf_list *list = malloc(sizeof *list + cap * sizeof *list->leaves);
   if (!list) return NULL;

@@ -37,8 +37,8 @@ tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_
  * TDICT_ENOMEM. */
 tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
 
-/* An archive that is written. For each entry, the caller calls tdict_zip_begin(), and then appends exactly `bytes`
- * bytes to the output. */
+/* An archive that is written. For each entry, the caller calls tdict_zip_begin(), and then appends exactly
+ * tdict_zip_new.bytes bytes to the output. After the last entry, the caller calls tdict_zip_finish(). */
 typedef struct tdict_zip_writer {
   tdict_output *to;        /* borrowed */
   tdict_io_text directory; /* the central directory */

@@ -1,6 +1,6 @@
 /* Lets several threads fill the slot of one chunk. Each copy costs the link some microseconds regardless of its size,
  * so copies should be large. However, the first copy should begin soon. Therefore several threads fill a slot, and each
- * thread copies one part of the chunk. The thread that fills the last part queues the copy. A thread that waits long
+ * thread copies one part of the chunk. The thread that finishes its part last queues the copy. A thread that waits long
  * for a chunk's slot returns its finished slots to the ring, so that the thread of the first part can take a slot.
  * Thread rule: tdict_chunk_parts_create() and tdict_chunk_parts_close() are called while no worker runs. Workers call
  * the other functions, each with its own lane. */

@@ -237,7 +237,8 @@ static tdict_status queue_stretch(tdict_pieces_queue *q, tdict_cu_kind kind, con
   return tdict_gpu_queue_rect(q->gpu, kind, &line, q->stream, err);
 }
 
-/* Returns true if one copy can cover both stretches: `next` follows `s` on the device and in the slot. */
+/* Returns true if one copy can cover both stretches. Both must be in one storage, at the same distance on the device as
+ * in the slot. Between them, the copy may overwrite only bytes that belong to no tensor. */
 static bool extends(const stretch *s, const stretch *next) {
   if (!s->bytes || next->storage != s->storage) return false;
   if ((uintptr_t)next->device - (uintptr_t)s->device != next->at - s->at) return false;
