@@ -196,6 +196,8 @@ static void release_all(tdict_future *t) {
   tdict_engine_give_plan(t->engine, &t->plan);
   if (t->mirror) tdict_release(t->mirror);
   t->mirror = NULL;
+  tdict_tree_plans_release(t->plans);
+  t->plans = NULL;
   tdict_storage_release(t->arena);
   t->arena = NULL; /* the result is kept even after a failure, because tdict_future_wait_on_stream() may be returning
                     * the result */

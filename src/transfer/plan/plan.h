@@ -31,18 +31,19 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
 } tdict_way;
 
-/* A leaf to copy, or the storage of a consolidated tree. */
+/* A leaf to copy, or the storage of a tree that is one interval of memory. */
 typedef struct tdict_item {
   tdict_tensor *src;    /* retained, except if the plan's `borrows` is true; NULL after an early release */
   tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
   const char *src_data; /* address of the first element; stored here so that workers need not read the tensor */
   char *dst_data;       /* first element */
   size_t offset, bytes;
-  tdict_gpu *gpu;            /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
-  uint32_t leaf;             /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
-  uint8_t way;               /* a tdict_way */
-  uint8_t kind;              /* a tdict_cu_kind, for ways with a gpu */
-  bool src_plain, dst_plain; /* true: the elements are in memory, in C order without gaps */
+  tdict_gpu *gpu;                    /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
+  uint32_t leaf;                     /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
+  uint8_t way;                       /* a tdict_way */
+  uint8_t kind;                      /* a tdict_cu_kind, for ways with a gpu */
+  bool src_plain : 1, dst_plain : 1; /* true: the elements are in memory, in C order without gaps */
+  bool shares_storage : 1;           /* true: the source is in the storage of the previous item's source */
 } tdict_item;
 
 typedef struct tdict_chunk {
@@ -104,7 +105,7 @@ typedef struct tdict_plan {
   bool keeps_elsewhere;               /* the option `keep` keeps a tensor that is on another device than the result */
   bool some_locked;                   /* a node of the tree is locked */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
-  /* retained; the tree is copied as one item, and no leaf has an entry in item_of_leaf. NULL: leaves are items */
+  /* retained; the tree is one interval of memory and is copied as one item, and no leaf has an entry in item_of_leaf. NULL: leaves are items */
   tdict_consolidated *whole;
   bool borrows; /* sources are not retained: the caller keeps the tree alive */
 } tdict_plan;
@@ -125,6 +126,9 @@ uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
 /* Returns the number of the first item, from number `low` on, that ends after offset `at` of the line. Such an item
  * must exist. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
+/* Reserves space for more items and leaves. Returns false if memory is exhausted or the numbers exceed 32 bits. The
+ * plan's items and leaves are then unchanged. */
+bool tdict_plan_reserve(tdict_plan *plan, size_t more_items, size_t more_leaves);
 void tdict_plan_reset(tdict_plan *plan);
 /* Returns true if all items are uniform leaves, see collect_uniform.h. All items then have the same way and GPU. */
 static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {
