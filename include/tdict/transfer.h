@@ -97,9 +97,11 @@ typedef struct tdict_transfer_stats {
   double plan_seconds, copy_seconds, wait_seconds; /**< time spent planning, copying on host threads, and waiting for
                                                         slots of the staging ring. Copying and waiting are summed over
                                                         all threads */
-  double cpu_seconds;   /**< processor time of the threads that copied, from their first chunk to their last byte,
+  double cpu_seconds;       /**< processor time of the threads that copied, from their first chunk to their last byte,
                              without planning */
-  double total_seconds; /**< time from the call to the last byte */
+  double total_seconds;     /**< time from the call to the last byte */
+  size_t peak_queued_bytes; /**< largest number of bytes that the option `max_queued_bytes` counted at once; 0 without
+                                 this option */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
@@ -150,6 +152,13 @@ typedef struct tdict_transfer_options {
    *  each pattern is compared with the path of each entry. */
   const char *const *keep;
   size_t num_keep; /**< number of patterns in `keep`; default 0 */
+  /** Limit in bytes of this transfer's copies that are queued on streams and not finished. 0 (default): no limit. With
+   *  a limit, the program's own copies wait less for this transfer, and the transfer may take longer. The limit counts
+   *  all copies from, to and between devices, on all devices together, with the padding between leaves. It applies in
+   *  every mode, and not to copies within the host. A copy is cut into chunks of at most half the limit, so two chunks
+   *  fit. Values from 1 to 131071 are an error (#TDICT_EINVAL). A call that queues its copies itself, such as an _async
+   *  call with num_threads 0, waits for its first copies before it queues more than the limit. */
+  size_t max_queued_bytes;
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
   tdict_transfer_options o;

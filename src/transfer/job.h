@@ -85,11 +85,12 @@ struct tdict_future {
   /* true: on_caller becomes false if the transfer must wait for another transfer. Neither flag changes after the
    * transfer has begun */
   bool on_caller_if_ready;
-  bool is_pin_memory; /* the call is tdict_pin_memory() */
-  bool caller_waits;  /* the starting call blocks until the transfer has ended, so no stream can wait for the
+  size_t max_queued_bytes; /* value of the option; 0: no limit */
+  bool is_pin_memory;      /* the call is tdict_pin_memory() */
+  bool caller_waits;       /* the starting call blocks until the transfer has ended, so no stream can wait for the
                        * transfer */
-  bool skips_stats;   /* no caller can read the statistics, so they are not gathered */
-  tdict_gpu *gpu;     /* retained; the first device that takes part, or NULL */
+  bool skips_stats;        /* no caller can read the statistics, so they are not gathered */
+  tdict_gpu *gpu;          /* retained; the first device that takes part, or NULL */
 
   /* Events and uses that copies wait for */
   tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
@@ -132,6 +133,9 @@ struct tdict_future {
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
   _Atomic(int32_t) workers_left;
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
+  /* bytes of the chunks that are queued and not finished, and their maximum; counted if max_queued_bytes is not 0.
+   * Relaxed: the count orders nothing */
+  _Atomic(size_t) queued_bytes, peak_queued_bytes;
   /* relaxed: a lane has requested a slot. The first request may take the last free slots */
   _Atomic(bool) slot_was_requested;
   _Atomic(bool) first_copy_done; /* relaxed: a copy has ended, so no stream blocks the transfer */

@@ -29,6 +29,9 @@ enum { MANY_ITEMS = 8192 };
 /* If the root of a tree has at least this many keys, waking threads takes less time than reading the tree. */
 enum { MANY_LEAVES = 2048 };
 
+/* The smallest value of the option max_queued_bytes. Smaller copies would take most of their time to be queued. */
+#define MIN_QUEUED_BYTES ((size_t)128 << 10)
+
 /* The state of one tdict_start_transfer() call. */
 typedef struct starter {
   tdict_engine *engine;
@@ -53,6 +56,9 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   if (o->num_threads < -1 || (o->num_threads > 0 && o->num_threads > tdict_pool_size(s->engine->config.pool)))
     return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
                       what, (int)o->num_threads, tdict_pool_size(s->engine->config.pool));
+  if (o->max_queued_bytes && o->max_queued_bytes < MIN_QUEUED_BYTES)
+    return tdict_fail(err, TDICT_EINVAL, "%s: max_queued_bytes is %zu, wanted 0 or at least %zu", what,
+                      o->max_queued_bytes, MIN_QUEUED_BYTES);
   if (o->stats && !s->start->caller_waits)
     return tdict_fail(err, TDICT_EINVAL,
                       "%s: stats must be NULL: call tdict_future_get_stats() after the transfer has ended", what);
@@ -344,10 +350,16 @@ static bool is_already_there(const starter *s) {
 
 /* Returns true if one thread can queue all copies without waiting. Up to TDICT_DIRECT_IN_FLIGHT chunks are queued
  * without waiting. A strided leaf may need any number of driver copies. */
-static bool is_queued_without_waiting(const tdict_plan *plan) {
-  bool plain = true;
+static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_bytes) {
+  bool plain = !max_queued_bytes || plan->line_bytes <= max_queued_bytes;
   for (uint32_t i = 0; i < plan->num_items && plain; i++) plain = plan->items[i].src_plain && plan->items[i].dst_plain;
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
+}
+
+/* Returns the limit of a chunk, so that two chunks fit into the option max_queued_bytes. Returns 0 without the
+ * option. */
+static size_t max_copy_bytes(const starter *s) {
+  return s->start->options.max_queued_bytes / 2 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
 }
 
 /* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
@@ -360,11 +372,13 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   if (status == TDICT_OK && !builds_late(s, t) && !builds_during_copies(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
+  t->plan.max_copy_bytes = max_copy_bytes(s);
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
-  if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan))
+  if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->max_queued_bytes))
     t->on_caller_if_ready = t->on_caller = false;
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
-  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS) status = tdict_batch_create(t, err);
+  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && !t->max_queued_bytes)
+    status = tdict_batch_create(t, err); /* with a limit, copies must not wait in a batch */
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_wait_events(s, t, err) : status;
@@ -420,6 +434,7 @@ static void choose_work(starter *s) {
                                                    .num_slots = s->engine->num_slots,
                                                    .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
+                                                   .max_copy_bytes = max_copy_bytes(s),
                                                    .caller_waits = start->caller_waits,
                                                    .reads_files = start->reads_files});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
@@ -459,6 +474,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   t->caller_waits = start->caller_waits;
   t->skips_stats = start->caller_waits && !start->options.stats;
   t->is_pin_memory = start->pin;
+  t->max_queued_bytes = start->options.max_queued_bytes;
   *out = t;
   return TDICT_OK;
 }

@@ -179,6 +179,11 @@ static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   return end;
 }
 
+static size_t most_direct_bytes(const tdict_plan *plan) {
+  const size_t most = plan->max_copy_bytes;
+  return most && most < TDICT_LARGE_DIRECT_BYTES ? most : TDICT_LARGE_DIRECT_BYTES;
+}
+
 /* Returns the number of the item after the runs that are queued in one chunk. The first of these runs is from `first`
  * to `end`. */
 static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) {
@@ -188,7 +193,7 @@ static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) 
     const tdict_item *b = &plan->items[end];
     if (b->way != TDICT_WAY_DIRECT || b->gpu != a->gpu || b->kind != a->kind) break;
     uint32_t next = tdict_plan_run_end(plan, end);
-    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > TDICT_LARGE_DIRECT_BYTES) break;
+    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > most_direct_bytes(plan)) break;
     end = next;
   }
   return end;
@@ -198,14 +203,14 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
-    /* A pageable copy is not divided. A chunk of direct copies has up to 16 MiB. All other chunks have up to
-     * chunk_bytes. */
-    bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
-    bool direct = item->way == TDICT_WAY_DIRECT;
-    end = whole ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
+    /* Without a limit, a pageable copy is not divided, and a chunk of direct copies has up to 16 MiB. All other chunks
+     * have up to chunk_bytes. */
+    const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN, whole = pageable && !plan->max_copy_bytes;
+    const bool direct = item->way == TDICT_WAY_DIRECT || (pageable && !whole);
+    end = pageable ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
-    size_t most = whole ? SIZE_MAX / 2 : direct ? TDICT_LARGE_DIRECT_BYTES : chunk_bytes;
+    size_t most = whole ? SIZE_MAX / 2 : direct ? most_direct_bytes(plan) : chunk_bytes;
     status = add_pieces(plan, span, whole || direct ? most : first_bytes, most, err);
   }
   return status;
