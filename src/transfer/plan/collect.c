@@ -64,28 +64,7 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
   return true;
 }
 
-/* Reserves space for `more` items and leaves. On failure, the plan's items and leaves are unchanged. */
-static bool reserve_items(tdict_plan *p, uint32_t more) {
-  size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
-  if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
-  if (items > p->cap_items) {
-    if (items < 2 * (size_t)p->cap_items && p->cap_items < TDICT_SHARED / 2) items = 2 * (size_t)p->cap_items;
-    tdict_item *grown = realloc(p->items, items * sizeof *grown);
-    if (grown) p->items = grown;
-    tdict_fence_node *nodes = grown ? realloc(p->nodes, items * sizeof *nodes) : NULL;
-    if (!nodes) return false;
-    p->nodes = nodes;
-    p->cap_items = (uint32_t)items;
-  }
-  if (leaves > p->cap_leaves) {
-    if (leaves < 2 * (size_t)p->cap_leaves && p->cap_leaves < TDICT_SHARED / 2) leaves = 2 * (size_t)p->cap_leaves;
-    uint32_t *grown = realloc(p->item_of_leaf, leaves * sizeof *grown);
-    if (!grown) return false;
-    p->item_of_leaf = grown;
-    p->cap_leaves = (uint32_t)leaves;
-  }
-  return true;
-}
+static bool reserve_items(tdict_plan *p, uint32_t more) { return tdict_plan_reserve(p, more, more); }
 
 /* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
  * memory may be pinned by another driver, or the program's claim may be false. The last result is stored, because
@@ -206,7 +185,8 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
   if (item->dst) tdict_tensor_retain(item->dst);
   const uint32_t n = p->num_items++;
   tdict_storage *storage = item->src->storage;
-  p->nodes[n] = (tdict_fence_node){.storage = n && p->items[n - 1].src->storage == storage ? NULL : storage};
+  item->shares_storage = n && p->items[n - 1].src->storage == storage;
+  p->nodes[n] = (tdict_fence_node){.storage = item->shares_storage ? NULL : storage};
   p->items[n] = *item;
   p->line_bytes = end;
   p->total_bytes += item->bytes;
@@ -502,14 +482,14 @@ static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   return c->kept_depth || (keep && !c->flat_depth && tdict_keep_matches(keep, cursor));
 }
 
-/* Collects a consolidated tree as one item, which is all bytes of the tree's storage, and sets *done to true. If these
- * bytes are already in place, adds no item. If the leaves must be collected one by one, returns TDICT_OK without
- * changing *done. If the tree cannot be copied, the leaves are collected one by one, too, so that the error has the
- * path of a leaf. */
+/* Collects a tree that is one interval of memory as one item, which is all bytes of the tree's storage, and sets *done
+ * to true. If these bytes are already in place, adds no item. If the leaves must be collected one by one, returns
+ * TDICT_OK without changing *done. If the tree cannot be copied, the leaves are collected one by one, too, so that the
+ * error has the path of a leaf. */
 static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
-  tdict_consolidated *whole = src->consolidated;
+  tdict_consolidated *whole = r->whole ? r->whole : src->consolidated;
   if (!whole || r->keep || whole->num_leaves >= TDICT_SHARED || (r->dst && !tdict_destination_matches(r->dst, src)))
     return TDICT_OK;
   tdict_tensor *bytes = whole->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;

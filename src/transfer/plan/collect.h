@@ -23,7 +23,10 @@ typedef struct tdict_plan_request {
   tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
   const tdict_keep *keep; /* patterns of the entries that are not copied; NULL: no patterns */
-  tdict_plan *spare;      /* a cleared plan whose memory is reused, or NULL */
+  /* the record of a tree that is one interval of memory, see interval.h. NULL: only a consolidated tree is copied as
+   * one item. Must be NULL if `dst` is set */
+  tdict_consolidated *whole;
+  tdict_plan *spare; /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
 /* Reads the tree into a plan. Each leaf that must be copied becomes an item, unless an earlier item has the same bytes.

@@ -32,18 +32,19 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
 } tdict_way;
 
-/* A leaf to copy, or the storage of a consolidated tree. */
+/* A leaf to copy, or the storage of a tree that is one interval of memory. */
 typedef struct tdict_item {
   tdict_tensor *src;    /* retained, except if the plan's `borrows` is true; NULL after an early release */
   tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
   const char *src_data; /* address of the first element; stored here so that workers need not read the tensor */
   char *dst_data;       /* first element */
   size_t offset, bytes;
-  tdict_gpu *gpu;            /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
-  uint32_t leaf;             /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
-  uint8_t way;               /* a tdict_way */
-  uint8_t kind;              /* a tdict_cu_kind; not used if `gpu` is NULL */
-  bool src_plain, dst_plain; /* true: the elements are in memory, in C order without gaps */
+  tdict_gpu *gpu;                    /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
+  uint32_t leaf;                     /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
+  uint8_t way;                       /* a tdict_way */
+  uint8_t kind;                      /* a tdict_cu_kind; not used if `gpu` is NULL */
+  bool src_plain : 1, dst_plain : 1; /* true: the elements are in memory, in C order without gaps */
+  bool shares_storage : 1;           /* true: the source is in the storage of the previous item's source */
 } tdict_item;
 
 typedef struct tdict_chunk {
@@ -97,6 +98,8 @@ typedef struct tdict_plan {
   int64_t num_untouched;              /* number of objects whose type has no hook for this transfer */
   int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
                                        * leaf, or are kept by the option `keep` */
+  size_t max_copy_bytes;              /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, also
+                                       * a pageable copy is divided */
   bool one_by_one;                    /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
   uint32_t num_uniform;               /* number of items that are uniform leaves, see collect_uniform.h */
   bool is_one_run;                    /* true: one driver copy can cover all items */
@@ -105,7 +108,8 @@ typedef struct tdict_plan {
   bool keeps_elsewhere;               /* the option `keep` keeps a tensor that is on another device than the result */
   bool some_locked;                   /* a node of the tree is locked */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
-  /* retained; the tree is copied as one item, and no leaf has an entry in item_of_leaf. NULL: leaves are items */
+  /* retained; the tree is one interval of memory. The tree is copied as one item, and no leaf has an entry in
+   * item_of_leaf. NULL: each leaf is an item */
   tdict_consolidated *whole;
   bool borrows; /* true: the plan does not retain the sources, because the caller keeps the tree alive */
 } tdict_plan;
@@ -128,6 +132,9 @@ uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
 /* Returns the index of an item: the first item at index `low` or later whose end on the line is greater than `at`. The
  * caller guarantees that this item exists. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
+/* Reserves space for more items and leaves. Returns false if memory is exhausted or the numbers exceed 32 bits. The
+ * plan's items and leaves are then unchanged. */
+bool tdict_plan_reserve(tdict_plan *plan, size_t more_items, size_t more_leaves);
 void tdict_plan_reset(tdict_plan *plan);
 /* Returns true if all items are uniform leaves, see collect_uniform.h. If the result is true, the same GPU copies all
  * items in the same way. */
