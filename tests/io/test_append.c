@@ -179,7 +179,7 @@ CASE(append_refuses_a_second_writer) {
   save(&f, parts[0]);
   const int fd = open(in(&f, "x"), O_RDONLY | O_DIRECTORY);
   assert_int_equal(flock(fd, LOCK_EX), 0);
-  td_fails(TDICT_EIO, "another process appends", tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
+  td_fails(TDICT_EIO, "another call appends to the directory", tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
   assert_int_equal(td_last_error.native, EWOULDBLOCK);
   close(fd);
   td_ok(tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
