@@ -76,7 +76,12 @@ CASE(append_adds_rows) {
   for (size_t i = 1; i < 6; i++) {
     tdict_append_options o = tdict_append_options_default();
     o.without_flush = i % 2;
+    only_call = "fsync";
+    begin_faults(FAULT_FAIL, -1); /* counts the calls, and lets none fail */
     td_ok(tdict_append(NULL, in(&f, "x"), parts[i], &o, err));
+    assert_int_equal(calls > 0, !o.without_flush);
+    begin_faults(FAULT_NONE, -1);
+    only_call = NULL;
     assert_true(holds(&f, parts, i + 1));
     assert_int_equal(count_temporary(&f), 0);
   }
