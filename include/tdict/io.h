@@ -330,8 +330,8 @@ static inline tdict_append_options tdict_append_options_default(void) {
  *          directory; #TDICT_EIO a system call failed; #TDICT_EINVAL also for a NULL pointer, a wrong option, no
  *          context although a tensor is on a device, or a transfer into a tensor that failed; the errors of
  *          tdict_to_device(); #TDICT_ENOMEM. After an error, the directory has its old rows, unless the call could not
- *          restore the files meta.json either. In errors of the rows, err->path is the path of the entry. In other
- *          errors, err->path is a file or the directory.
+ *          restore each meta.json. The message then says that numbers of rows may differ. In errors of the rows,
+ *          err->path is the path of the entry. In other errors, err->path is a file or the directory.
  *  @note Cost: reads each meta.json, writes the rows, and flushes each file unless `without_flush` is true. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_append(tdict_context *context, const char *path, const tdict_tree *rows,
                                                     const tdict_append_options *options, tdict_error *err);

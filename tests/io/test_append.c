@@ -214,6 +214,50 @@ CASE(append_that_fails_leaves_the_old_rows) {
   remove_all(f.path);
 }
 
+/* Two system calls fail: the directory has its old rows, at the latest after the next append, or the message says that
+ * they could not be restored. */
+CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
+  enum { PAIRS = 3, MOST_APART = 60 };
+  folder f = folder_create();
+  dice d = {15};
+  tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *none = make_rows(&d, 0);
+  bool done = false;
+  int num_restored = 0, num_mixed = 0;
+  skips_flush = true;
+  for (int n = 0; !done; n++) {
+    for (int i = 0; i < PAIRS && !done; i++) {
+      tdict_error error;
+      save(&f, parts[0]);
+      const int second = n + 1 + (int)roll(&d, MOST_APART);
+      again_at = second;
+      begin_faults(FAULT_FAIL, n);
+      const tdict_status status = tdict_append(NULL, in(&f, "x"), parts[1], NULL, &error);
+      done = calls <= n;
+      const bool is_second = calls > second;
+      begin_faults(FAULT_NONE, -1);
+      again_at = -1;
+      if (status == TDICT_OK) continue;
+      assert_int_equal(status, TDICT_EIO);
+      if (strstr(error.message, "numbers of rows may differ")) {
+        assert_true(is_second);
+        num_mixed++;
+        remove_all(in(&f, "x"));
+        continue;
+      }
+      if (!holds(&f, parts, 1)) fail_msg("calls %d and %d: other rows", n, second);
+      td_ok(tdict_append(NULL, in(&f, "x"), none, NULL, err));
+      if (!holds(&f, parts, 1)) fail_msg("calls %d and %d: other rows after the repair", n, second);
+      assert_int_equal(count_temporary(&f), 0);
+      num_restored += is_second;
+    }
+  }
+  assert_true(num_restored > 0 && num_mixed > 0);
+  skips_flush = false;
+  tdict_release(none);
+  release_all(parts, 2);
+  remove_all(f.path);
+}
+
 /* The process is killed at each system call in turn: the next append repairs the directory. */
 static void kill_at_each_call(fault kind) {
   folder f = folder_create();
