@@ -15,7 +15,8 @@ typedef struct tdict_fence_ops {
    * child, returns false at once for a transfer of the parent process that has not ended. */
   bool (*wait)(tdict_fence *fence, int64_t deadline_ns);
   /* Makes a stream of a device wait for the fence. The host does not wait for the fence, but a transfer first waits on
-   * the host until all its copies are queued. `device` and `stream` are pointers of the device layer. Returns false if the stream cannot wait. The pointer `wait_on_stream` may be NULL. */
+   * the host until all its copies are queued. `device` and `stream` are pointers of the device layer. Returns false if
+   * the stream cannot wait. The pointer `wait_on_stream` may be NULL. */
   bool (*wait_on_stream)(tdict_fence *fence, void *device, void *stream);
   void (*retain)(tdict_fence *fence);
   void (*release)(tdict_fence *fence);
