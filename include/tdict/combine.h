@@ -172,14 +172,14 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
  *  @param[in] items  @p count trees in host memory, borrowed. The call does not use the batch sizes of the trees.
  *  @param[in] options  NULL for the defaults. The strings are borrowed for the call.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL there are no trees, a pointer is NULL, no tensor has a sequence dimension, or an
- *          option is out of range; #TDICT_EINVAL also if a tensor of the result would have more than six dimensions, or
- *          if a transfer into a tensor has failed; #TDICT_ESHAPE the lengths in one tree differ, other dimensions
- *          differ between trees, the sum of the lengths exceeds `num_tokens`, or there are more than `num_sequences`
- *          trees; #TDICT_ENOTFOUND a key is missing in one of the trees, or no tensor is at one of the `stack_paths`,
- *          or `stack_paths` has a path twice; #TDICT_EEXIST the trees have an entry at the path of a new tensor, or two
- *          new tensors have the same path; #TDICT_ETYPE and #TDICT_EDTYPE as tdict_stack(); #TDICT_ETYPE also if the
- *          path of a new tensor leads through a tensor; #TDICT_EWRONGDEVICE a tensor, or `memory`, is not in host
+ *  @return #TDICT_OK; #TDICT_EINVAL there are no trees, a pointer is NULL, no tensor has a sequence dimension, an
+ *          option is out of range, or `stack_paths` has a path twice; #TDICT_EINVAL also if a tensor of the result
+ *          would have more than six dimensions, or if a transfer into a tensor has failed; #TDICT_ESHAPE the lengths in
+ *          one tree differ, other dimensions differ between trees, the sum of the lengths exceeds `num_tokens`, or
+ *          there are more than `num_sequences` trees; #TDICT_ENOTFOUND a key is missing in one of the trees, or no
+ *          tensor is at one of the `stack_paths`; #TDICT_EEXIST the trees have an entry at the path of a new tensor, or
+ *          two new tensors have the same path; #TDICT_ETYPE and #TDICT_EDTYPE as tdict_stack(); #TDICT_ETYPE also if
+ *          the path of a new tensor leads through a tensor; #TDICT_EWRONGDEVICE a tensor, or `memory`, is not in host
  *          memory; #TDICT_EOVERFLOW the sum of the lengths or `num_tokens` does not fit int32, or an integer dtype
  *          cannot hold `pad_value`; #TDICT_ENOTSUP a tree has an object, or a dtype as in tdict_pad_sequence();
  *          #TDICT_ENOMEM. err->path names the key. */

@@ -118,8 +118,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export_legacy(tdict_context 
  *
  *  NULL strides mean C order. The byte offset is added to the address. The library calls the deleter when the last
  *  reference to the bytes is dropped, on the thread that drops this reference. Transfers hold references, so this
- *  thread can belong to the pool of a context. Wait for your own streams before you release the tensor, because
- *  tdict_record_stream() returns #TDICT_EWRONGDEVICE for a tree that has only imported tensors.
+ *  thread can belong to the pool of a context. tdict_record_stream() returns #TDICT_EWRONGDEVICE for a tree that has
+ *  only imported tensors. Wait for your own streams before you release such a tree. If the tree also has a tensor in
+ *  memory of a context, tdict_record_stream() records the work for the imported tensors, too.
  *  @param[in]     context  May be NULL if the options have no stream and no tensor on a device is copied.
  *  @param[in,out] managed  The managed tensor. Set to NULL on success, and also if the managed tensor has a newer major
  *                          version.

@@ -297,8 +297,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const 
 /** Options of tdict_append(). */
 typedef struct tdict_append_options {
   size_t struct_size;
-  /** true: the call does not wait until the rows are on the disk. Small appends are then faster, but after a power
-   *  failure the directory can be damaged. false (default): waits. */
+  /** true: the call flushes no file, and does not wait until the rows are on the disk. Small appends are then faster,
+   *  but after a power failure the directory can be damaged. false (default): waits. */
   bool without_flush;
 } tdict_append_options;
 static inline tdict_append_options tdict_append_options_default(void) {
@@ -338,9 +338,9 @@ static inline tdict_append_options tdict_append_options_default(void) {
  *          directory; #TDICT_EIO a system call failed; #TDICT_EINVAL also for a NULL pointer, a wrong option, or no
  *          context although a tensor is on a device; #TDICT_EINVAL also if a transfer into a tensor has failed; the
  *          errors of tdict_to_device(); #TDICT_ENOMEM. After an error, the directory has its old rows, unless the call
- *          could not restore the files meta.json. In errors of the rows, err->path is the path of the entry. In other
- *          errors, err->path is a file or the directory.
- *  @note Cost: reads each meta.json, writes the rows, and flushes each file. */
+ *          could not restore each meta.json. The message then says that numbers of rows may differ. In errors of the
+ *          rows, err->path is the path of the entry. In other errors, err->path is a file or the directory.
+ *  @note Cost: reads each meta.json, writes the rows, and flushes each file unless `without_flush` is true. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_append(tdict_context *context, const char *path, const tdict_tree *rows,
                                                     const tdict_append_options *options, tdict_error *err);
 

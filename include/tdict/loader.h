@@ -257,8 +257,8 @@ typedef struct tdict_loader_stats {
   size_t total_bytes;                           /**< bytes of delivered batches */
   double wait_seconds;                          /**< time that the program spent in tdict_loader_next() */
   double fetch_seconds;                         /**< time that workers spent making batches, summed over all workers */
-  double idle_seconds;                          /**< time that workers waited to begin or to send a batch, summed
-                                                     over all workers */
+  double idle_seconds;                          /**< time that workers waited to begin, to fetch in order, or to send a
+                                                     batch, summed over all workers */
   double mean_ready;                            /**< mean number of ready batches at the calls of tdict_loader_next() */
   int32_t num_ready;                            /**< batches that are ready now */
 } tdict_loader_stats;

@@ -91,11 +91,12 @@ struct tdict_type {
 
 /** @brief Sets the object at a path, as tdict_set() sets a tensor.
  *
- *  On success, the tree owns @p self. If @p self is already at the path, nothing changes. The device of the object may
- *  differ from the device of the tree. The call checks the batch size only for objects of the library's types, such as
- *  tdict_ragged_type(). No hook of @p self is called.
+ *  On success, the tree owns @p self. If @p self is already at the path, with the same @p type, nothing changes. The
+ *  device of the object may differ from the device of the tree. The call checks the batch size only for objects of the
+ *  library's types, such as tdict_ragged_type(). No hook of @p self is called.
  *  @return The same errors as tdict_set(); #TDICT_EINVAL also if @p type has no name, no `release` or too small a
- *          `struct_size`, or has only one of the hooks `flatten` and `unflatten`. */
+ *          `struct_size`, or has only one of the hooks `flatten` and `unflatten`; #TDICT_EINVAL also if @p self is
+ *          already at the path with another type. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_object(tdict_tree *tree, const char *path, const tdict_type *type,
                                                         void *self, tdict_error *err);
 /** @brief Returns the object at a path.

@@ -144,8 +144,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_share_ring *ri
                                                             tdict_error *err);
 /** @brief Waits until a worker has published a slot, and returns the slot. The trainer calls this function.
  *
- *  The trainer may hold several slots at once. If the transfers of a slot that was given back have ended, this call
- *  makes the slot empty.
+ *  The trainer may hold several slots at once. If the transfers and the recorded uses of a slot that was given back
+ *  have ended, this call makes the slot empty.
  *  @param[in]  timeout_ns  Maximum time to wait, in nanoseconds. 0: does not wait. INT64_MAX: no limit.
  *  @param[out] out         Borrowed from the ring, until the slot is given back. Do not unlock the tree. Written on
  *                          success only.
@@ -163,8 +163,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_take(tdict_share_ring *r
  *
  *  Call this function as soon as the transfer of the slot has been started, even with tdict_to_device_async(). The slot
  *  becomes empty after all transfers from the slot have ended, so no worker can overwrite elements that a transfer
- *  still reads. If a transfer is still reading, a later call of tdict_share_ring_take() or of this function makes the
- *  slot empty.
+ *  still reads. The slot also waits for uses by streams that a deleter of tdict/dlpack.h or tdict_record_stream() has
+ *  recorded. If a transfer or a use has not ended, a later call of tdict_share_ring_take() or of this function makes
+ *  the slot empty.
  *
  *  The program's own reads of the slot must have ended: kernels, copies, and reads through pointers. If a transferred
  *  tree contains the slot's tree and also objects with hooks, call tdict_future_wait_source() before this function. A

@@ -288,8 +288,10 @@ TDICT_API bool tdict_is_pinned(const tdict_tree *tree);
 /** @brief Records that the work that is already queued on @p stream uses the tree.
  *
  *  The library does not free, reuse or overwrite any byte of the tree before this work is done. The bytes of an object
- *  are the bytes of the tensors that `flatten` returns. The call never waits. If the call fails, the work may be
- *  recorded for only some storages of the tree.
+ *  are the bytes of the tensors that `flatten` returns. The work is also recorded for memory of the program and for
+ *  imported tensors. The library calls the release functions of such memory after the work is done. The library finds
+ *  the GPU of @p stream through the memory of a context, so the tree needs at least one tensor in such memory. The call
+ *  never waits. If the call fails, the work may be recorded for only some storages of the tree.
  *  @return #TDICT_OK; #TDICT_EINVAL @p tree is NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a
  *          context allocated on the stream's device or pinned for this device; #TDICT_ECAPTURE the stream is being
  *          captured; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM; the status that `flatten` returned,

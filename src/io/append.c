@@ -25,7 +25,7 @@ static tdict_status open_directory(tdict_contents *c, tdict_error *err) {
                            c->what);
   if (fd < 0) return fail_native(c, "the directory cannot be opened", err);
   tdict_contents_set_root(c, fd);
-  return flock(fd, LOCK_EX | LOCK_NB) == 0 ? TDICT_OK : fail_native(c, "another process appends", err);
+  return flock(fd, LOCK_EX | LOCK_NB) == 0 ? TDICT_OK : fail_native(c, "another call appends to the directory", err);
 }
 
 /* Checks that the directory holds a plain TensorDict, because tdict_td_recover() runs next and may change the

@@ -178,7 +178,7 @@ void tdict_loader_stop_workers(tdict_loader *loader);
  * the lock while planning. */
 bool tdict_loader_plan_next(tdict_loader *loader);
 /* Begins the next batch and fills its slot on the calling thread. The plan must exist. The caller holds the lock. The
- * function releases the lock while fetching. Adds the time since `since_ns` to the idle time. */
+ * function releases the lock while fetching. Adds the time from `since_ns` to the fetch to the idle time. */
 void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
 /* Waits until no worker is busy, drops all prefetched batches and continues at position `to`. The caller holds the
  * lock. The function releases the lock while waiting. */

@@ -123,15 +123,15 @@ static void allow_next_fetch(tdict_loader *l) {
 
 void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   tdict_loader_slot *slot = begin_batch(l, worker);
-  l->stats.idle_seconds += (double)(slot->began_ns - since_ns) * 1e-9;
   wait_to_fetch(l, slot);
+  slot->began_ns = tdict_now_ns(); /* the time before is idle, the time after is the time of the fetch */
+  l->stats.idle_seconds += (double)(slot->began_ns - since_ns) * 1e-9;
   if (l->epoch_ended &&
       tdict_loader_is_stream(l)) { /* the stream ended in an earlier batch, so do not read the stream again */
     slot->ends_epoch = true;
     slot->count = 0;
   }
   if (slot->count > 0) {
-    slot->began_ns = tdict_now_ns();
     pthread_mutex_unlock(&l->lock);
     tdict_loader_fill_slot(l, slot);
     tdict_trace_note(l->tracer, l->pool, TDICT_RANGE_FETCH, slot->began_ns, slot->bytes);

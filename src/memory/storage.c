@@ -357,9 +357,14 @@ static tdict_fence *find_use(tdict_storage *s, bool to_write) {
   return use;
 }
 
+tdict_fence *tdict_storage_find_pending(tdict_storage *s, bool to_write) {
+  tdict_fence *fence = tdict_storage_conflict(s, to_write, NULL);
+  return fence ? fence : find_use(s, to_write);
+}
+
 void tdict_storage_wait(tdict_storage *s, bool to_write) {
   tdict_fence *fence;
-  while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL || (fence = find_use(s, to_write)) != NULL) {
+  while ((fence = tdict_storage_find_pending(s, to_write)) != NULL) {
     bool done = fence->ops->wait(fence, INT64_MAX);
     fence->ops->release(fence);
     if (!done) break; /* the fence belongs to the parent process and cannot finish in this process */

@@ -149,6 +149,10 @@ tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict
  * during these calls, so fn must be short and must not touch storages. */
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user);
+/* Returns a fence that a reader, or a writer if `to_write` is true, must wait for, with a new reference. The fence is
+ * that of a conflicting mark, or an unfinished use. For a reader, the filler is the only use that counts. Removes uses
+ * that are done. Returns NULL if there is nothing to wait for. */
+tdict_fence *tdict_storage_find_pending(tdict_storage *s, bool to_write);
 /* Waits until no mark conflicts, and until the filler is done. If `to_write` is true, also waits for the uses by
  * streams of the program. In a forked child, transfers of the parent process never end, so the function does not wait
  * for these transfers. */

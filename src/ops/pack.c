@@ -30,7 +30,7 @@ typedef struct packer {
   size_t num_leaves, num_fields; /* num_fields: num_leaves plus the number of new leaves */
   packed_leaf *leaves;
   tdict_field *fields; /* the packer owns the paths of the first num_leaves fields */
-  size_t next_entry, num_found;
+  size_t next_entry;
   const tdict_leaf *measured; /* the tensors that give the lengths; NULL: not found yet */
   int64_t total, longest, num_tokens, num_sequences;
 } packer;
@@ -44,9 +44,10 @@ static void release_packer(packer *p) {
   tdict_aligned_reset(&p->aligned);
 }
 
-static bool is_named_to_stack(const packer *p, const char *path) {
-  for (size_t i = 0; i < p->o.num_stack_paths; i++)
-    if (strcmp(p->o.stack_paths[i], path) == 0) return true;
+/* Returns true if `path` is one of the first `count` paths of the option `stack_paths`. */
+static bool is_stack_path(const tdict_pack_options *o, size_t count, const char *path) {
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(o->stack_paths[i], path) == 0) return true;
   return false;
 }
 
@@ -99,9 +100,7 @@ static tdict_status check_parts(packer *p, const tdict_entry *entry, packed_leaf
   const tdict_tensor *t = entry->tensor;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
   char name[32];
-  bool is_named = is_named_to_stack(p, entry->path);
-  leaf->is_stacked = t->ndim == 0 || is_named;
-  p->num_found += is_named;
+  leaf->is_stacked = t->ndim == 0 || is_stack_path(&p->o, p->o.num_stack_paths, entry->path);
   if (tdict_tensor_device(t).type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory", what,
                       tdict_device_format(tdict_tensor_device(t), name, sizeof name));
@@ -149,16 +148,27 @@ static tdict_status add_new_field(packer *p, const char *path, int ndim, int64_t
   return TDICT_OK;
 }
 
+/* Checks that a tensor is at each path of the option `stack_paths`. */
+static tdict_status check_stack_paths(const packer *p, tdict_error *err) {
+  for (size_t i = 0; i < p->o.num_stack_paths; i++) {
+    size_t k = 0;
+    while (k < p->num_leaves && strcmp(p->fields[k].path, p->o.stack_paths[i]) != 0) k++;
+    if (k < p->num_leaves) continue;
+    tdict_fail(err, TDICT_ENOTFOUND, "%s: stack_paths[%zu] names no tensor of the trees", what, i);
+    return tdict_error_at(err, TDICT_ENOTFOUND, p->o.stack_paths[i]);
+  }
+  return TDICT_OK;
+}
+
 /* Sets the first dimension of all fields, and adds the fields of the new tensors. */
 static tdict_status complete_fields(packer *p, tdict_error *err) {
   if (!p->measured) return tdict_fail(err, TDICT_EINVAL, "%s: no tensor of the trees has a dimension to join", what);
-  if (p->num_found != p->o.num_stack_paths)
-    return tdict_fail(err, TDICT_ENOTFOUND, "%s: stack_paths names %zu tensors, but the trees have %zu of them", what,
-                      p->o.num_stack_paths, p->num_found);
+  tdict_status status = check_stack_paths(p, err);
+  if (status != TDICT_OK) return status;
   for (size_t i = 0; i < p->num_leaves; i++)
     p->fields[i].shape[0] = p->leaves[i].is_stacked ? p->num_sequences : p->num_tokens;
   p->num_fields = p->num_leaves;
-  tdict_status status = add_new_field(p, p->o.cu_seqlens, 1, p->num_sequences + 1, err);
+  status = add_new_field(p, p->o.cu_seqlens, 1, p->num_sequences + 1, err);
   if (status == TDICT_OK) status = add_new_field(p, p->o.max_seqlen, 0, 0, err);
   if (status == TDICT_OK && p->o.position_ids) status = add_new_field(p, p->o.position_ids, 1, p->num_tokens, err);
   return status;
@@ -232,13 +242,23 @@ static tdict_status make_packed(packer *p, tdict_tree **out, tdict_error *err) {
   return TDICT_OK;
 }
 
+static tdict_status check_path_list(const tdict_pack_options *o, tdict_error *err) {
+  if (o->num_stack_paths && !o->stack_paths) return tdict_fail(err, TDICT_EINVAL, "%s: stack_paths is NULL", what);
+  for (size_t i = 0; i < o->num_stack_paths; i++) {
+    if (!o->stack_paths[i]) return tdict_fail(err, TDICT_EINVAL, "%s: stack_paths[%zu] is NULL", what, i);
+    if (!is_stack_path(o, i, o->stack_paths[i])) continue;
+    tdict_fail(err, TDICT_EINVAL, "%s: stack_paths[%zu] is the same path as an earlier one", what, i);
+    return tdict_error_at(err, TDICT_EINVAL, o->stack_paths[i]);
+  }
+  return TDICT_OK;
+}
+
 static tdict_status check_pack_options(const packer *p, tdict_error *err) {
   const tdict_pack_options *o = &p->o;
   if (!o->cu_seqlens || !o->max_seqlen)
     return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, o->cu_seqlens ? "max_seqlen" : "cu_seqlens");
-  if (o->num_stack_paths && !o->stack_paths) return tdict_fail(err, TDICT_EINVAL, "%s: stack_paths is NULL", what);
-  for (size_t i = 0; i < o->num_stack_paths; i++)
-    if (!o->stack_paths[i]) return tdict_fail(err, TDICT_EINVAL, "%s: stack_paths[%zu] is NULL", what, i);
+  tdict_status status = check_path_list(o, err);
+  if (status != TDICT_OK) return status;
   if (o->num_tokens < 0 || o->num_sequences < 0 || o->num_sequences > INT32_MAX)
     return tdict_fail(err, TDICT_EINVAL, "%s: num_tokens is %lld and num_sequences %lld, wanted 0 to 2^31 - 1", what,
                       (long long)o->num_tokens, (long long)o->num_sequences);

@@ -21,7 +21,7 @@
 typedef enum tdict_slot_use {
   TDICT_SLOT_NOT_OURS,
   TDICT_SLOT_IN_USE,    /* the program uses the tree, and has taken or begun the slot */
-  TDICT_SLOT_GIVEN_BACK /* trainer only: transfers may still read the slot */
+  TDICT_SLOT_GIVEN_BACK /* trainer only: transfers or streams may still use the slot */
 } tdict_slot_use;
 typedef struct tdict_ring_slot {
   tdict_tree *tree;       /* owned; NULL while the ring is being made */

@@ -9,8 +9,8 @@
 #include "share/ring.h"
 
 static const char take_what[] = "share_ring_take";
-/* The longest wait for a transfer. After the wait, the trainer searches the published slots again. */
-enum { TRANSFER_WAIT_NS = 1000000 };
+/* The longest wait for the end of a use. After the wait, the trainer searches the published slots again. */
+enum { USE_WAIT_NS = 1000000 };
 
 static tdict_status fail_open(const char *what, int32_t pid, tdict_error *err) {
   const int code = errno;
@@ -85,14 +85,16 @@ static bool empty_slot(tdict_share_ring *r, uint32_t slot, uint32_t word) {
   return tdict_slot_change(&r->words->slots[slot], word, TDICT_SHARE_EMPTY);
 }
 
-/* Empties each given-back slot whose storage is idle. Returns a given-back slot that is still in use, or num_slots if
+/* Empties each given-back slot that no transfer and no stream uses. Returns a given-back slot that is still in use, or num_slots if
  * there is no such slot. */
 static uint32_t return_slots(tdict_share_ring *r) {
   uint32_t busy = r->num_slots, num_freed = 0;
   for (uint32_t i = 0; i < r->num_slots; i++) {
     tdict_ring_slot *slot = &r->slots[i];
     if (slot->use != TDICT_SLOT_GIVEN_BACK) continue;
-    if (!tdict_storage_is_idle(slot->storage)) {
+    tdict_fence *fence = tdict_storage_find_pending(slot->storage, true);
+    if (fence) {
+      fence->ops->release(fence);
       busy = i;
       continue;
     }
@@ -181,18 +183,18 @@ static tdict_status check_workers(tdict_share_ring *r, bool *any, tdict_error *e
   return TDICT_OK;
 }
 
-/* If `busy` is a slot, waits for a transfer that still reads the slot, at most TRANSFER_WAIT_NS. Without such a
- * transfer, returns at once. If `busy` is num_slots, waits until `published` changes from `seen`, at most
+/* If `busy` is a slot, waits for a transfer or a stream that still uses the slot, at most USE_WAIT_NS. If the slot is no
+ * longer in use, returns at once. If `busy` is num_slots, waits until `published` changes from `seen`, at most
  * TDICT_RING_CHECK_NS. Never waits longer than `left` nanoseconds. */
 static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, int64_t left) {
   if (busy == r->num_slots) {
     tdict_futex_wait(&r->words->published, seen, left < TDICT_RING_CHECK_NS ? left : TDICT_RING_CHECK_NS);
     return;
   }
-  /* Wait for the transfer, because the workers may need the slot that the transfer reads. */
-  tdict_fence *fence = tdict_storage_conflict(r->slots[busy].storage, true, NULL);
+  /* Wait for the end of the use, because the workers may need the slot. */
+  tdict_fence *fence = tdict_storage_find_pending(r->slots[busy].storage, true);
   if (!fence) return;
-  (void)fence->ops->wait(fence, tdict_deadline_ns(left < TRANSFER_WAIT_NS ? left : TRANSFER_WAIT_NS));
+  (void)fence->ops->wait(fence, tdict_deadline_ns(left < USE_WAIT_NS ? left : USE_WAIT_NS));
   fence->ops->release(fence);
 }
 

@@ -133,13 +133,13 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
     tdict_status status;
     tdict_tree *node = tdict_leaf_tree(leaf);
     status = node ? check_node(demand, node, in_place, err) : check_leaf(demand, leaf, err);
+    if (status == TDICT_OK && node && !tdict_cursor_enter(cursor, node)) status = fail_walk_memory(demand, err);
     /* Name the entry that failed. */
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(cursor, demand->above, path, sizeof path);
       return tdict_error_at(err, status, path);
     }
-    if (node && !tdict_cursor_enter(cursor, node)) return fail_walk_memory(demand, err);
   }
   return TDICT_OK;
 }
@@ -236,7 +236,7 @@ tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, td
   tdict_cursor_reset(&cursor);
   if (status != TDICT_OK) return status;
   tdict_tree *copy = copy_tree_as_demanded(demand, child);
-  if (!copy) return fail_walk_memory(demand, err);
+  if (!copy) return tdict_error_at(err, fail_walk_memory(demand, err), demand->above);
   *out = copy;
   return TDICT_OK;
 }

@@ -16,8 +16,12 @@ static tdict_status set_object_at_place(const char *what, tdict_place *place, co
   if (status != TDICT_OK) return status;
   const tdict_demand demand = tdict_demand_of(place->node, what, place->path.whole);
   tdict_box *box = tdict_leaf_box(tdict_place_leaf(place));
-  if (box && box->self == self && box->type == type)
-    return TDICT_OK; /* a second box of the same object would release the object twice */
+  if (box && box->self == self) { /* a second box of the same object would release the object twice */
+    if (box->type == type) return TDICT_OK;
+    tdict_fail(err, TDICT_EINVAL, "%s: the object is already at the path, with another type, named %.60s", what,
+               box->type->name);
+    return tdict_error_at(err, TDICT_EINVAL, place->path.whole);
+  }
   status = tdict_box_create(type, self, &box, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, place->path.whole);
   status = tdict_agree_leaf(&demand, tdict_leaf_of_box(box), place->path.whole, err);

@@ -2,7 +2,8 @@
 
 usage: pages.py ROOT
 Relative links in *.md and docs/*.md, and paths in backticks, must name existing files. README.md must show
-examples/first_batch.c, and has at most README_LINES lines."""
+examples/first_batch.c, and has at most README_LINES lines. The table of gates in CONTRIBUTING.md must have a row for
+each gate of tests/CMakeLists.txt, and no other row."""
 
 import re
 
@@ -40,6 +41,20 @@ def check_program(report, root):
         report.fail("README.md", "shows another program than examples/first_batch.c")
 
 
+def check_gates(report, root):
+    """The table in the section Gates has one row for each tdict_add_gate line."""
+    gates = re.findall(r"^ *tdict_add_gate\((\w+)", (root / "tests/CMakeLists.txt").read_text(), flags=re.M)
+    section = re.search(r"^## Gates\n(.*?)(?=^## |\Z)", (root / "CONTRIBUTING.md").read_text(), flags=re.S | re.M)
+    rows = re.findall(r"^\| (\w+) \|", section.group(1), flags=re.M)[1:] if section else []  # without the head
+    report.checked(len(gates))
+    for name in gates:
+        if name not in rows:
+            report.fail("CONTRIBUTING.md", f"the table of gates has no row for {name}")
+    for name in rows:
+        if name not in gates:
+            report.fail("CONTRIBUTING.md", f"the table of gates has a row for {name}, which is no gate")
+
+
 def main():
     root = source.root_argument()
     report = source.Report("pages")
@@ -48,6 +63,7 @@ def main():
         if page.name != "CHANGELOG.md":  # it also names what is gone
             check_paths(report, root, page)
     check_program(report, root)
+    check_gates(report, root)
     report.end()
 
 

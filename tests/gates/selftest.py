@@ -73,6 +73,7 @@ FAULTS = [
     ("pages", "CHANGELOG.md", "[planted](docs/planted.md)\n", "links to docs/planted.md"),
     ("pages", "README.md", "```c\nplanted();\n```\n", "shows another program"),
     ("pages", "README.md", "\n" * 120, "README.md: has"),
+    ("pages", "tests/CMakeLists.txt", "tdict_add_gate(planted)\n", "has no row for planted"),
 ]
 
 

@@ -15,6 +15,7 @@
 typedef enum fault { FAULT_NONE, FAULT_FAIL, FAULT_KILL_BEFORE, FAULT_KILL_AFTER } fault;
 static fault chosen;
 static int fault_at = -1;  /* the fault happens at call number fault_at */
+static int again_at = -1;  /* the fault happens at this call, too */
 static _Atomic(int) calls; /* number of calls while `chosen` is set */
 static int fault_errno = EIO;
 static const char *only_call;  /* if not NULL, other calls are neither counted nor changed */
@@ -25,7 +26,9 @@ static _Thread_local bool dies_after;
 
 /* Returns true if this call must fail. */
 static bool begin_call(const char *name) {
-  if (chosen == FAULT_NONE || (only_call && strcmp(name, only_call) != 0) || calls++ != fault_at) return false;
+  if (chosen == FAULT_NONE || (only_call && strcmp(name, only_call) != 0)) return false;
+  const int at = calls++;
+  if (at != fault_at && at != again_at) return false;
   if (chosen == FAULT_KILL_BEFORE) raise(SIGKILL);
   dies_after = chosen == FAULT_KILL_AFTER;
   fault_call = name;

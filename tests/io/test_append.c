@@ -76,7 +76,12 @@ CASE(append_adds_rows) {
   for (size_t i = 1; i < 6; i++) {
     tdict_append_options o = tdict_append_options_default();
     o.without_flush = i % 2;
+    only_call = "fsync";
+    begin_faults(FAULT_FAIL, -1); /* counts the calls, and lets none fail */
     td_ok(tdict_append(NULL, in(&f, "x"), parts[i], &o, err));
+    assert_int_equal(calls > 0, !o.without_flush);
+    begin_faults(FAULT_NONE, -1);
+    only_call = NULL;
     assert_true(holds(&f, parts, i + 1));
     assert_int_equal(count_temporary(&f), 0);
   }
@@ -179,7 +184,7 @@ CASE(append_refuses_a_second_writer) {
   save(&f, parts[0]);
   const int fd = open(in(&f, "x"), O_RDONLY | O_DIRECTORY);
   assert_int_equal(flock(fd, LOCK_EX), 0);
-  td_fails(TDICT_EIO, "another process appends", tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
+  td_fails(TDICT_EIO, "another call appends to the directory", tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
   assert_int_equal(td_last_error.native, EWOULDBLOCK);
   close(fd);
   td_ok(tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
@@ -205,6 +210,50 @@ CASE(append_that_fails_leaves_the_old_rows) {
     assert_int_equal(count_temporary(&f), 0);
     assert_true(!done || status == TDICT_OK);
   }
+  release_all(parts, 2);
+  remove_all(f.path);
+}
+
+/* Two system calls fail: the directory has its old rows, at the latest after the next append, or the message says that
+ * they could not be restored. */
+CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
+  enum { PAIRS = 3, MOST_APART = 60 };
+  folder f = folder_create();
+  dice d = {15};
+  tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *none = make_rows(&d, 0);
+  bool done = false;
+  int num_restored = 0, num_mixed = 0;
+  skips_flush = true;
+  for (int n = 0; !done; n++) {
+    for (int i = 0; i < PAIRS && !done; i++) {
+      tdict_error error;
+      save(&f, parts[0]);
+      const int second = n + 1 + (int)roll(&d, MOST_APART);
+      again_at = second;
+      begin_faults(FAULT_FAIL, n);
+      const tdict_status status = tdict_append(NULL, in(&f, "x"), parts[1], NULL, &error);
+      done = calls <= n;
+      const bool is_second = calls > second;
+      begin_faults(FAULT_NONE, -1);
+      again_at = -1;
+      if (status == TDICT_OK) continue;
+      assert_int_equal(status, TDICT_EIO);
+      if (strstr(error.message, "numbers of rows may differ")) {
+        assert_true(is_second);
+        num_mixed++;
+        remove_all(in(&f, "x"));
+        continue;
+      }
+      if (!holds(&f, parts, 1)) fail_msg("calls %d and %d: other rows", n, second);
+      td_ok(tdict_append(NULL, in(&f, "x"), none, NULL, err));
+      if (!holds(&f, parts, 1)) fail_msg("calls %d and %d: other rows after the repair", n, second);
+      assert_int_equal(count_temporary(&f), 0);
+      num_restored += is_second;
+    }
+  }
+  assert_true(num_restored > 0 && num_mixed > 0);
+  skips_flush = false;
+  tdict_release(none);
   release_all(parts, 2);
   remove_all(f.path);
 }

@@ -232,6 +232,35 @@ SIM_CASE(loader_counts_waiting) {
   }
 }
 
+/* The time of a worker that waits until an earlier batch of a dataset in order is fetched is idle time. */
+SIM_CASE(loader_counts_waiting_to_fetch_in_order) {
+  enum { WAIT_NS = 50000000 };
+  yard y = open_yard();
+  numbers n = numbers_of(200);
+  n.gated = 0;
+  tdict_dataset d = by_row(&n);
+  d.in_order = true;
+  tdict_loader_options o = tdict_loader_options_default();
+  o.num_workers = 2;
+  pthread_mutex_lock(&n.gate);
+  tdict_loader *l = open_loader(&y, &d, &o);
+  td_rest(); /* one worker is at the gate, and the other waits for it */
+  assert_true(n.at_gate);
+  usleep(WAIT_NS / 1000);
+  pthread_mutex_unlock(&n.gate);
+  for (int i = 0; i < 2; i++) {
+    tdict_tree *batch = NULL;
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    tdict_release(batch);
+  }
+  tdict_loader_stats s = tdict_loader_stats_default();
+  td_ok(tdict_loader_get_stats(l, &s, err));
+  assert_true(s.idle_seconds >= WAIT_NS * 1e-9);
+  assert_true(s.fetch_seconds >= WAIT_NS * 1e-9);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
 typedef struct helper {
   tdict_loader *loader;
   tdict_context *c;

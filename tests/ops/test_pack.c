@@ -170,7 +170,7 @@ SIM_CASE(pack_sequence_writes_pinned_memory) {
 }
 
 static tdict_pack_options wrong_options(int which) {
-  static const char *const missing[] = {"nothing"}, *const null[] = {NULL};
+  static const char *const missing[] = {"nothing"}, *const null[] = {NULL}, *const twice[] = {"y", "x", "y"};
   tdict_pack_options o = tdict_pack_options_default();
   if (which == 0) o.num_tokens = 4;
   if (which == 1) o.num_sequences = 1;
@@ -186,6 +186,7 @@ static tdict_pack_options wrong_options(int which) {
   if (which == 11) o.pad_value = 1e30;
   if (which == 12) o.max_seqlen = "x.most";
   if (which == 13) o.struct_size = 1;
+  if (which == 14) o.stack_paths = twice, o.num_stack_paths = 3;
   return o;
 }
 
@@ -199,14 +200,15 @@ CASE(pack_sequence_refuses_options) {
                 {TDICT_EEXIST, "path of a new tensor"},
                 {TDICT_EEXIST, "two fields"},
                 {TDICT_EINVAL, "cu_seqlens is NULL"},
-                {TDICT_ENOTFOUND, "stack_paths names 1"},
+                {TDICT_ENOTFOUND, "stack_paths[0] names no tensor"},
                 {TDICT_EINVAL, "stack_paths[0] is NULL"},
                 {TDICT_EINVAL, "stack_paths is NULL"},
                 {TDICT_EINVAL, ""},
                 {TDICT_EOVERFLOW, "2147483648"},
                 {TDICT_EOVERFLOW, "int64 does not hold"},
                 {TDICT_ETYPE, ""},
-                {TDICT_EINVAL, "struct_size"}};
+                {TDICT_EINVAL, "struct_size"},
+                {TDICT_EINVAL, "stack_paths[2] is the same path"}};
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
   for (int i = 0; i < 2; i++) {
     tdict_tensor *t = NULL;
@@ -216,6 +218,8 @@ CASE(pack_sequence_refuses_options) {
   for (int i = 0; i < (int)(sizeof wanted / sizeof *wanted); i++) {
     tdict_pack_options o = wrong_options(i);
     td_fails(wanted[i].status, wanted[i].text, tdict_pack_sequence((const tdict_tree *const *)td, 2, &o, &out, err));
+    if (i == 6) assert_string_equal(td_last_error.path, "nothing");
+    if (i == 14) assert_string_equal(td_last_error.path, "y");
     assert_null(out);
   }
   td_fails(TDICT_EINVAL, "out is NULL", tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, NULL, err));

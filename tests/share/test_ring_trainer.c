@@ -2,10 +2,12 @@
 #include <pthread.h>
 
 #include "context.h"
+#include "interop/dlpack/abi.h"
 #include "rig.h"
 #include "sim/driver.h"
 #include "support/driver_fault.h"
 #include "support/rest.h"
+#include "tdict/dlpack.h"
 
 /* Publishes batches until the ring is destroyed. */
 WORKER(share_worker_publishes) {
@@ -422,6 +424,54 @@ SIM_CASE(share_ring_waits_for_transfers) {
     tdict_share_ring_destroy(worker);
     tdict_share_ring_destroy(ring);
   }
+  tdict_context_destroy(context);
+}
+
+static void run_nothing(void *user) { (void)user; }
+static atomic_int num_polls;
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+int __real_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
+  num_polls++;
+  return __real_poll(fds, count, timeout_ms);
+}
+
+/* A slot that was given back while a stream uses it is empty only after the work on the stream. */
+SIM_CASE(share_ring_waits_for_recorded_uses) {
+  enum { WAIT_MS = 50 };
+  tdict_context *context = td_context(NULL);
+  tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
+  tdict_tree *batch = NULL, *next = NULL;
+  tdict_tensor *x = NULL;
+  tdict_stream stream;
+  struct DLManagedTensorVersioned *managed = NULL;
+  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
+  td_ok(tdict_stream_create(context, td_device(), &stream, err));
+  o.stream = &stream;
+  td_ok(tdict_share_ring_pin(ring, context, err));
+  for (int64_t seed = 41; seed < 44; seed++) {
+    rig_publish(worker, seed);
+    td_ok(tdict_share_ring_take(ring, 0, &batch, err));
+    assert_int_equal(rig_check(batch), seed);
+    td_ok(tdict_get(batch, "x", &x, err));
+    td_ok(tdict_dlpack_export(context, x, &o, &managed, err));
+    td_ok(tdict_sim_hold(context, err));
+    td_ok(tdict_sim_launch(stream, run_nothing, NULL, err));
+    ((tdict_dl_versioned *)(void *)managed)->deleter((void *)managed);
+    td_ok(tdict_share_ring_give_back(ring, batch, err));
+    td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &next, err));
+    num_polls = 0;
+    td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, RIG_SECOND / 1000 * WAIT_MS, &next, err));
+    assert_in_range(num_polls, 2, WAIT_MS + 3); /* the trainer sleeps for a millisecond between two searches */
+    td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &next, err));
+    td_ok(tdict_sim_resume(context, err));
+    td_ok(tdict_stream_synchronize(context, stream, err));
+    /* The next call of the trainer makes the slot empty. */
+    td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, 0, &next, err));
+  }
+  tdict_stream_destroy(context, stream);
+  tdict_share_ring_destroy(worker);
+  tdict_share_ring_destroy(ring);
   tdict_context_destroy(context);
 }
 

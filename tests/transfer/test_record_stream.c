@@ -179,6 +179,41 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   place_close(&w);
 }
 
+static void count_release(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
+static void *release_tree(void *user) {
+  tdict_release(user);
+  return NULL;
+}
+/* Memory of the program in a tree of the library is released after the work. */
+SIM_CASE(record_stream_holds_memory_of_the_program) {
+  place w = place_open(2);
+  tdict_tree *dev = arena(&w, 12), *both = new_tree();
+  tdict_tensor *own = NULL;
+  atomic_int num_released = 0;
+  float bytes[4] = {0};
+  tdict_tensor_desc view = tdict_tensor_desc_default();
+  view.dtype = TDICT_F32;
+  view.ndim = 1;
+  view.shape = (const int64_t[]){4};
+  view.data = bytes;
+  td_ok(tdict_tensor_from_data(&view, count_release, &num_released, &own, err));
+  td_ok(tdict_set(both, "own", own, err));
+  tdict_tensor_release(own);
+  td_ok(tdict_set_tree(both, "dev", dev, err));
+  reader r;
+  read_later(&w, &r, dev);
+  tdict_release(dev);
+  td_ok(tdict_record_stream(both, r.s, err));
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, release_tree, both), 0);
+  td_rest();
+  assert_int_equal(num_released, 0);
+  check_read(&w, &r, 12);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(num_released, 1);
+  place_close(&w);
+}
+
 /* The same by copies of the driver, which cuda has too: the stream works for a while, then reads the tree. */
 GPU_CASE(record_stream_holds_bytes_under_copies) {
   place w = place_open(2);

@@ -2,6 +2,7 @@
 #include "tree/agree.h"
 
 #include "help.h"
+#include "support/fail_alloc.h"
 
 CASE(tree_set_tree_grows_batch) {
   const tdict_device cpu = tdict_cpu();
@@ -42,6 +43,23 @@ CASE(tree_set_tree_grows_batch) {
   tdict_release(child);
   tdict_release(exact);
   tdict_release(longer);
+  tdict_release(td);
+}
+
+/* If memory is exhausted, the error has the path of the child, or of a tree below. */
+CASE(tree_set_tree_names_the_child_without_memory) {
+  enum { DEPTH = 40 };
+  tdict_tree *td = TREE(4, 3), *child = TREE(4), *at = child;
+  help_put_tree(td, "a", TREE(4, 3));
+  for (int i = 0; i < DEPTH; i++) {
+    help_put(at, "x", TENSOR(4, 3));
+    at = help_put_tree(at, "n", TREE(4));
+  }
+  char *before = help_snapshot(child);
+  TD_WITHOUT_MEMORY_THEN(tdict_set_tree(td, "a.c", child, err), assert_int_equal(strncmp(err->path, "a.c", 3), 0));
+  help_unchanged(child, before);
+  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "a.c")), 2);
+  tdict_release(child);
   tdict_release(td);
 }
 

@@ -180,6 +180,9 @@ CASE(object_set_refuses) {
   td_fails(TDICT_ETYPE, "'t' is a tensor", tdict_set_object(td, "n.t.o", &thing_type, thing, err));
   assert_string_equal(td_last_error.path, "n.t.o");
   td_fails(TDICT_ETYPE, "'kept' is an object of type thing", tdict_set_object(td, "n.kept.o", &thing_type, thing, err));
+  td_fails(TDICT_EINVAL, "already at the path", tdict_set_object(td, "n.kept", &twin_type, get(td, "n.kept"), err));
+  assert_string_equal(td_last_error.path, "n.kept");
+  assert_int_equal(kept, 0);
   const size_t least = offsetof(tdict_type, release) + sizeof thing_type.release;
   tdict_type bad = thing_type;
   for (bad.struct_size = 0; bad.struct_size < least; bad.struct_size++) refuse(td, &bad, "struct_size");

@@ -54,27 +54,47 @@ static const char *read_number(const char *at, const char *end, int64_t *out) {
   return at == begin ? NULL : at;
 }
 
-/* Reads the member `key` of a valid JSON object. The value must be an array of integers of 0 or more. A string that
- * equals the key is a member only if a colon follows. *count is -1 if the member is missing. Returns false if the value
- * is not such an array, or has more than TDICT_MAX_NDIM integers. */
-static bool read_member(text json, const char *key, int64_t numbers[TDICT_MAX_NDIM], int *count) {
-  const char *end = json.at + json.length;
+/* Returns the position after the JSON string at `at`. */
+static const char *skip_string(const char *at) {
+  for (at++; *at != '"'; at++)
+    if (*at == '\\') at++;
+  return at + 1;
+}
+
+/* Finds a member of the outermost object of a valid JSON text. `key` has its quotation marks. Returns the position of
+ * the value, or NULL if the member is missing. */
+static const char *find_member(text json, const char *key) {
+  const char *at = json.at, *end = json.at + json.length;
   const size_t length = strlen(key);
-  *count = -1;
-  for (const char *at = json.at; at + length < end; at++) {
-    if (memcmp(at, key, length) != 0) continue;
-    const char *value = skip_space(at + length, end);
-    if (value == end || *value != ':') continue;
-    value = skip_space(value + 1, end);
-    if (*value != '[') return false;
-    value = skip_space(value + 1, end);
-    for (*count = 0; *value != ']';) {
-      if (*count == TDICT_MAX_NDIM || !(value = read_number(value, end, &numbers[*count]))) return false;
-      (*count)++;
-      value = skip_space(value, end);
-      if (*value == ',') value = skip_space(value + 1, end);
+  int depth = 0;
+  while (at < end) {
+    if (*at != '"') {
+      depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+      at++;
+      continue;
     }
-    return true;
+    const char *begin = at, *after = skip_string(at);
+    at = skip_space(after, end);
+    /* A string is a key only if a colon follows. Members of nested objects have other meanings. */
+    if (depth == 1 && at < end && *at == ':' && (size_t)(after - begin) == length && memcmp(begin, key, length) == 0)
+      return skip_space(at + 1, end);
+  }
+  return NULL;
+}
+
+/* Reads the member `key` of a valid JSON object, which must be an array of integers of 0 or more. *count is -1 if the
+ * member is missing. Returns false if the value is not such an array, or has more than TDICT_MAX_NDIM integers. */
+static bool read_member(text json, const char *key, int64_t numbers[TDICT_MAX_NDIM], int *count) {
+  const char *end = json.at + json.length, *value = find_member(json, key);
+  *count = -1;
+  if (!value) return true;
+  if (*value != '[') return false;
+  value = skip_space(value + 1, end);
+  for (*count = 0; *value != ']';) {
+    if (*count == TDICT_MAX_NDIM || !(value = read_number(value, end, &numbers[*count]))) return false;
+    (*count)++;
+    value = skip_space(value, end);
+    if (*value == ',') value = skip_space(value + 1, end);
   }
   return true;
 }

@@ -43,7 +43,6 @@ typedef struct tdict_out_tensor {
   const char *name;
   const tdict_tensor *tensor; /* borrowed */
   const tdict_safetensors_dtype *dtype;
-  size_t shard;
 } tdict_out_tensor;
 /* The tensors of a tree, and TensorDict's entry. `contents` owns the names. */
 typedef struct tdict_out_tree {

@@ -43,7 +43,8 @@ typedef struct tdict_td_append {
 tdict_status tdict_td_recover(const tdict_contents *contents, tdict_error *err);
 /* Checks that `rows` can be appended, and fills the lists. Returns the errors of tdict_append(). */
 tdict_status tdict_td_append_check(tdict_td_append *append, const tdict_tree *rows, tdict_error *err);
-/* Writes the rows, and replaces each meta.json. On failure, undoes all changes; an error while undoing is ignored. */
+/* Writes the rows, and replaces each meta.json. On failure, undoes all changes. If this fails too, the
+ * message of the error says so. */
 tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err);
 
 #endif

@@ -59,6 +59,14 @@ static tdict_status open_leaf(const tdict_td_append *a, tdict_td_grown *leaf, co
                          leaf->path);
 }
 
+/* Closes a file. Waits until its bytes are on the disk, unless the option `without_flush` is true. */
+static tdict_status close_file(const tdict_td_append *a, tdict_output *to, const char *path, tdict_error *err) {
+  if (a->flushes) return tdict_output_close(to, err);
+  const int fd = to->fd;
+  to->fd = -1; /* Linux closes the descriptor also if close() fails */
+  return close(fd) == 0 ? TDICT_OK : fail_io(&a->contents, path, "closed", err);
+}
+
 /* Writes the rows of a leaf after its saved elements. */
 static tdict_status write_leaf(const tdict_td_append *a, tdict_td_grown *leaf, tdict_error *err) {
   tdict_folder folder;
@@ -69,9 +77,8 @@ static tdict_status write_leaf(const tdict_td_append *a, tdict_td_grown *leaf, t
   status = open_leaf(a, leaf, &folder, name, &to.fd, err);
   if (status == TDICT_OK) {
     status = tdict_output_write_tensor(&to, leaf->rows, leaf->name, err);
-    if (status == TDICT_OK && a->flushes) status = tdict_output_close(&to, err);
-    if (to.fd >= 0 && close(to.fd) != 0 && status == TDICT_OK)
-      status = fail_io(&a->contents, leaf->path, "closed", err);
+    if (status == TDICT_OK) status = close_file(a, &to, leaf->path, err);
+    if (to.fd >= 0) close(to.fd);
   }
   if (status == TDICT_OK && leaf->is_new) status = flush_folder(a, &folder, err);
   tdict_folder_close(&folder);
@@ -89,7 +96,7 @@ static tdict_status write_text(const tdict_td_append *a, const char *folder_path
   status = tdict_output_create(&to, &folder, temporary_name, err);
   if (status == TDICT_OK) {
     status = tdict_output_write(&to, text, length, err);
-    if (status == TDICT_OK) status = tdict_output_close(&to, err);
+    if (status == TDICT_OK) status = close_file(a, &to, to.name, err);
     if (status != TDICT_OK) tdict_output_discard(&to);
     if (status == TDICT_OK) status = flush_folder(a, &folder, err);
   }
@@ -111,12 +118,23 @@ static tdict_status rename_meta(const tdict_td_append *a, const char *folder_pat
   return status;
 }
 
-static void remove_temporary(const tdict_contents *c, const char *folder_path) {
+/* Returns true if the folder then has no temporary file. */
+static bool remove_temporary(const tdict_contents *c, const char *folder_path) {
   tdict_folder folder;
   const char *name;
-  if (open_folder(c, folder_path, &folder, &name, NULL) != TDICT_OK) return;
-  unlinkat(folder.fd, temporary_name, 0);
+  if (open_folder(c, folder_path, &folder, &name, NULL) != TDICT_OK) return false;
+  const bool is_removed = unlinkat(folder.fd, temporary_name, 0) == 0 || errno == ENOENT;
   tdict_folder_close(&folder);
+  return is_removed;
+}
+
+/* Puts the old text of a meta.json back. Returns true on success. */
+static bool restore_meta(const tdict_td_append *a, const tdict_td_new_meta *meta) {
+  bool is_renamed = false;
+  if (write_text(a, meta->folder, meta->old_text, meta->old_length, NULL) == TDICT_OK)
+    (void)!rename_meta(a, meta->folder, &is_renamed, NULL);
+  if (!is_renamed) (void)remove_temporary(&a->contents, meta->folder);
+  return is_renamed;
 }
 
 /* Gives the files of the leaves their old sizes. */
@@ -137,18 +155,29 @@ static void shrink_leaves(tdict_td_append *a) {
   }
 }
 
-/* Removes the temporary files, the root's last, and puts the old texts back. A process that is killed while texts are
- * put back leaves trees with different numbers of rows, which readers refuse. */
-static void undo(tdict_td_append *a, size_t num_temporary, size_t num_renamed) {
-  bool is_renamed;
-  for (size_t i = num_temporary; i > num_renamed; i--) remove_temporary(&a->contents, a->metas[i - 1].folder);
-  for (size_t i = num_renamed; i > 0; i--) {
-    const tdict_td_new_meta *meta = &a->metas[i - 1];
-    if (write_text(a, meta->folder, meta->old_text, meta->old_length, NULL) == TDICT_OK &&
-        rename_meta(a, meta->folder, &is_renamed, NULL) != TDICT_OK && !is_renamed)
-      remove_temporary(&a->contents, meta->folder);
+/* Removes the temporary files, and puts the old texts back. Returns false if files meta.json with different numbers of
+ * rows can remain, which readers refuse. A process that is killed while texts are put back leaves such files, too. */
+static bool undo(tdict_td_append *a, size_t num_temporary, size_t num_renamed) {
+  bool is_removed = true, is_restored = true;
+  for (size_t i = num_temporary; i > num_renamed; i--) {
+    /* The root's file comes last. If another file remains, the root's file remains too, so that the next call removes
+     * both. */
+    if (i == 1 && !is_removed) break;
+    is_removed = remove_temporary(&a->contents, a->metas[i - 1].folder) && is_removed;
   }
-  shrink_leaves(a);
+  for (size_t i = num_renamed; i > 0; i--) is_restored = restore_meta(a, &a->metas[i - 1]) && is_restored;
+  if (is_restored) shrink_leaves(a);
+  return is_restored && (is_removed || num_renamed == 0);
+}
+
+/* Changes the message of an append whose changes could not be undone. */
+static void report_mixed_rows(const tdict_contents *c, tdict_error *err) {
+  char cause[sizeof err->message];
+  if (!err) return;
+  memcpy(cause, err->message, sizeof cause);
+  snprintf(err->message, sizeof err->message,
+           "%s: meta.json was not restored in every folder, so numbers of rows may differ; the error was: %.130s",
+           c->what, cause);
 }
 
 tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err) {
@@ -166,7 +195,7 @@ tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err) {
     status = rename_meta(append, append->metas[num_renamed].folder, &is_renamed, err);
     num_renamed += is_renamed;
   }
-  if (status != TDICT_OK) undo(append, num_temporary, num_renamed);
+  if (status != TDICT_OK && !undo(append, num_temporary, num_renamed)) report_mixed_rows(&append->contents, err);
   return status;
 }
 

@@ -199,14 +199,13 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
   FILE *file;
   status = tdict_file_stream_to_write("tuning file", path, &file, err);
   if (status != TDICT_OK) return status;
-  fprintf(
-      file,
-      "# Settings of tdict for each size of a transfer, for tdict_context_options.tuning_file.\ntdict-tuning %d\nmachine %s\n",
-      TDICT_TUNING_VERSION, machine);
-  fprintf(
-      file,
-      "# in: to a device; out, out_new: to the host, into existing or new memory; host: within the host; sizes in bytes\n"
-      "# up_to chunk first workers slots streaming caller spin_us\n");
+  fprintf(file,
+          "# Settings of tdict for each size of a transfer, for tdict_context_options.tuning_file.\n"
+          "tdict-tuning %d\nmachine %s\n",
+          TDICT_TUNING_VERSION, machine);
+  fprintf(file, "# in: to a device; out, out_new: to the host, into existing or new memory; host: within the host; "
+                "sizes in bytes\n"
+                "# up_to chunk first workers slots streaming caller spin_us\n");
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++)
     for (int i = 0; i < tuning->num_rows[d]; i++) {
       const tdict_tuning_row *w = &tuning->rows[d][i];
