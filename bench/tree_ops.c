@@ -1,7 +1,8 @@
 /* tdict-tree-ops: measures operations on whole trees on the host, and a plain C implementation of the same work as a
  * lower bound. Prints one JSON object: the shortest time of many rounds by name, in seconds. bench/peers/tree_ops.py
  * runs it in turn with TensorDict.
- * Tensors and keys are made before measuring. Main owns them. Thread rule: one thread. */
+ * Tensors and keys are made before measuring. Main owns them. Thread rule: one thread; the copies of large rows also use
+ * threads of a pool. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "tdict/tdict.h"
 
 enum { ROWS = 8192, PICKED = 512, TABLE_LEAVES = 5 };
+enum { LARGE_ROWS = 1000000, LARGE_ROW = 512, LARGE_PICKED = 65536, HELPERS = 2, LARGE_ROUNDS = 9 };
 enum { LEAVES = 1000, SAMPLES = 32, SAMPLE_LEAVES = 7, SIDE = 64, MOST_KEYS = 100000, KEY_BYTES = 16, ROUNDS = 40 };
 
 static char (*keys)[KEY_BYTES];
@@ -25,6 +27,9 @@ static tdict_tree *table_tree, *minibatch; /* rows of a replay buffer, and rows 
 static int64_t picked[PICKED];
 static tdict_tensor *picked_mask;
 static tdict_dataset dataset;
+static tdict_tree *large_tree, *large_part; /* the same for rows that threads of a pool help to copy */
+static int64_t *large_picked;
+static tdict_index_options large_options;
 static int count; /* numbers of keys, for operations that are measured at several sizes */
 
 static double now_seconds(void) {
@@ -219,6 +224,27 @@ static double time_gather_floor(void) {
   return now_seconds() - begin;
 }
 
+static double time_large_into(void) {
+  double begin = now_seconds();
+  check_status(tdict_index_into_with(large_part, large_tree, TDICT_INDEX(TDICT_LIST(large_picked, LARGE_PICKED)),
+                                     &large_options, &error));
+  return now_seconds() - begin;
+}
+static double time_large_set(void) {
+  double begin = now_seconds();
+  check_status(tdict_index_set_with(large_tree, TDICT_INDEX(TDICT_LIST(large_picked, LARGE_PICKED)), large_part,
+                                    &large_options, &error));
+  return now_seconds() - begin;
+}
+static double time_large_floor(void) {
+  char *to = tdict_data(large_part, "x");
+  const char *from = tdict_const_data(large_tree, "x");
+  double begin = now_seconds();
+  for (size_t i = 0; i < LARGE_PICKED; i++)
+    memcpy(to + i * LARGE_ROW, from + (size_t)large_picked[i] * LARGE_ROW, LARGE_ROW);
+  return now_seconds() - begin;
+}
+
 static void print_fastest(const char *name, double (*fn)(void), int rounds) {
   double best = fn();
   for (int i = 1; i < rounds; i++) {
@@ -299,6 +325,39 @@ static void report_rows(void) {
   for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) print_fastest(ways[i].name, ways[i].fn, 5 * ROUNDS);
 }
 
+/* Measures copies of 65536 of 1,000,000 rows of 512 bytes, without and with threads of a pool. */
+static void report_large_rows(void) {
+  static const tdict_field fields[] = {{"x", TDICT_U8, 1, {LARGE_ROW}}};
+  const tdict_schema schema = {fields, 1};
+  const int64_t all[1] = {LARGE_ROWS}, part[1] = {LARGE_PICKED};
+  tdict_context_options options = tdict_context_options_default();
+  tdict_context *context = NULL;
+  options.device = tdict_cpu();
+  options.num_threads = HELPERS;
+  check_status(tdict_context_create(&options, &context, &error));
+  check_status(tdict_create_from(&schema, 1, all, NULL, &large_tree, &error));
+  check_status(tdict_create_from(&schema, 1, part, NULL, &large_part, &error));
+  memset(tdict_data(large_tree, "x"), 1, (size_t)LARGE_ROWS * LARGE_ROW); /* before, all pages are the zero page */
+  large_picked = calloc(LARGE_PICKED, sizeof *large_picked);
+  if (!large_picked) exit(1);
+  for (int64_t i = 0; i < LARGE_PICKED; i++) large_picked[i] = i * 314159 % LARGE_ROWS; /* distinct rows */
+  large_options = tdict_index_options_default();
+  large_options.context = context;
+  for (int threads = 0; threads <= HELPERS; threads++) {
+    char name[48];
+    large_options.num_threads = threads;
+    snprintf(name, sizeof name, "large_into_%d", threads);
+    print_fastest(name, time_large_into, LARGE_ROUNDS);
+    snprintf(name, sizeof name, "large_set_%d", threads);
+    print_fastest(name, time_large_set, LARGE_ROUNDS);
+  }
+  print_fastest("large_floor", time_large_floor, LARGE_ROUNDS);
+  free(large_picked);
+  tdict_release(large_tree);
+  tdict_release(large_part);
+  tdict_context_destroy(context);
+}
+
 static void report_sizes(void) {
   static const int sizes[] = {10, 100, 1000, 10000, 100000};
   for (int i = 0; i < 5; i++) {
@@ -345,6 +404,7 @@ int main(int argc, char **argv) {
   print_fastest("stack_into", time_stack_into, ROUNDS);
   print_fastest("stack_into_floor", time_memcpy_into, ROUNDS);
   report_rows();
+  report_large_rows();
   report_sizes();
   static tdict_tree *empty[LEAVES];
   size_t before = mallinfo2().uordblks;

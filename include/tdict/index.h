@@ -5,6 +5,7 @@
  * If an index has a list or a mask, tdict_index_get() returns copies. Otherwise tdict_index_get() returns views that
  * share storage with the tree. An index applies to the batch dimensions of the tree only. All other dimensions stay
  * whole, including additional batch dimensions of child trees.
+ * tdict_index_get_with() and two similar functions take a memory for the result, and a context whose threads help.
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different elements of one tree at once, if no
  * thread changes keys of the tree. */
 #ifndef TDICT_INDEX_H
@@ -13,6 +14,8 @@
 #include "tdict/tree.h"
 
 TDICT_BEGIN_DECLS
+
+struct tdict_context; /* declared in tdict/context.h */
 
 /** Stands for a missing bound of a range, such as the start in Python's `[:5]`. */
 #define TDICT_NONE INT64_MIN
@@ -121,6 +124,42 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *          or mask and a tensor is on a device; #TDICT_ENOMEM; the errors of objects, see tdict/object.h. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
+typedef struct tdict_index_options {
+  size_t struct_size;
+  /** Host memory of all tensors that tdict_index_get_with() makes, for example tdict_pinned_memory(). NULL (default):
+   *  an index without lists and masks returns views, and other indices return copies in plain host memory. Must be NULL
+   *  in the other functions, because they write to an existing tree. */
+  tdict_memory *memory;
+  /** Context whose thread pool is used. NULL (default): the calling thread makes all copies. The pool is used only for
+   *  tensors with large copies, of about 2 MB or more, and only if the index has a list or a mask. */
+  struct tdict_context *context;
+  /** Maximum number of pool threads that are used in addition to the calling thread. -1 (default): one less than the
+   *  number of CPUs that the pool may use. */
+  int32_t num_threads;
+} tdict_index_options;
+static inline tdict_index_options tdict_index_options_default(void) {
+  tdict_index_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  o.num_threads = -1;
+  return o;
+}
+/** @brief Reads elements like tdict_index_get(), with options.
+ *
+ *  If `memory` is set, all tensors of the result are new tensors in C order, even if the index has no list and no mask.
+ *  All these tensors share one storage in `memory`. An index without lists and masks can then also copy from a device.
+ *  The tensors of objects are copied to `memory` too, if the type has `flatten`. Objects of built-in types are indexed
+ *  as in tdict_index_get(), and their elements are not in `memory`.
+ *
+ *  The call waits until all copies are complete. On a thread of the pool, for example in a hook or in the function of
+ *  tdict_visit(), this thread makes all copies.
+ *  @param[in]  options  NULL for the defaults.
+ *  @param[out] out      New tree, owned by the caller; written on success only.
+ *  @return The same errors as tdict_index_get(); #TDICT_EINVAL also if an option is out of range; #TDICT_EWRONGDEVICE
+ *          also if `memory` is not in host memory; the errors of tdict_tensor_copy(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index,
+                                                            const tdict_index_options *options, tdict_tree **out,
+                                                            tdict_error *err);
 /** @brief Reads elements like tdict_index_get(), but writes the elements into the storages of @p dst. Use this function
  *  to read many minibatches into the same tree.
  *
@@ -134,6 +173,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, t
  *          device fails, the elements of @p dst are unspecified. After any other error, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
                                                         tdict_error *err);
+/** @brief Reads elements like tdict_index_into(), with options.
+ *  @param[in] options  NULL for the defaults. `memory` must be NULL.
+ *  @return The same errors as tdict_index_into(); #TDICT_EINVAL also if an option is out of range or `memory` is set.
+ *          #TDICT_EWRONGDEVICE also if `memory` is on a device. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_index_into_with(tdict_tree *dst, const tdict_tree *src,
+                                                             tdict_indices index, const tdict_index_options *options,
+                                                             tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that an index selects: `tree[index] = value`.
  *
  *  If @p tree has keys, its keys and the addresses of its elements do not change. The batch size of @p value must equal
@@ -150,6 +196,18 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const t
  *          error, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
                                                        tdict_error *err);
+/** @brief Writes elements like tdict_index_set(), with options.
+ *
+ *  If a list names a position twice, the element keeps the value that is last in @p value, with any number of threads.
+ *  Threads of the pool write by lists only if no position is repeated, or if the selected elements of a position have
+ *  at least 64 KiB. To find repeated positions, the call allocates one bit for each number from the lowest to the
+ *  highest position.
+ *  @param[in] options  NULL for the defaults. `memory` must be NULL.
+ *  @return The same errors as tdict_index_set(); #TDICT_EINVAL also if an option is out of range or `memory` is set.
+ *          #TDICT_EWRONGDEVICE also if `memory` is on a device. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_index_set_with(tdict_tree *tree, tdict_indices index,
+                                                            const tdict_tree *value, const tdict_index_options *options,
+                                                            tdict_error *err);
 
 /** @brief Writes @p row to row @p i of @p tree. Use this function to build a batch row by row.
  *

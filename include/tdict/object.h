@@ -29,8 +29,9 @@
  * - tdict_compare() uses the tensors, unless both trees hold the same object.
  * - tdict_to_dtype() uses the tensors. An object without `flatten` is shared.
  *
- * If the caller passes a memory to tdict_clone_deep() or tdict_stack(), and the type has `flatten`, the call uses the
- * tensors instead of the hook. The reason is that the hooks cannot allocate from this memory.
+ * If the caller passes a memory to tdict_clone_deep(), tdict_stack() or tdict_index_get_with(), and the type has
+ * `flatten`, the call uses the tensors instead of the hook. The reason is that the hooks cannot allocate from this
+ * memory.
  *
  * Errors of operations on trees. If an operation on batch dimensions uses the tensors of an object, the shapes of these
  * tensors must begin with the batch size of the object's tree. Otherwise the call returns #TDICT_ESHAPE. If the type

@@ -58,7 +58,7 @@ static tdict_status write_at(tdict_tensor *to, const tdict_index_plan *plan, con
   if (status != TDICT_OK) return status;
   if (!tdict_repeat_leading(value, wanted.ndim, wanted.shape, &made))
     return tdict_check_shape(plan->what, value, wanted.ndim, wanted.shape, err);
-  return tdict_index_plan_copy(plan, to, tdict_temp_over(&temp, value, &made), true, err);
+  return tdict_index_plan_copy(plan, NULL, to, tdict_temp_over(&temp, value, &made), true, err);
 }
 
 tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices index, const tdict_tensor *value,

@@ -213,6 +213,8 @@ static void use_index(tdict_tree *td) {
   tdict_indices index = tdict_indices_add(tdict_indices_none(), item);
   tdict_tensor *mask = NULL;
   tdict_tree *out = NULL;
+  tdict_index_options options = tdict_index_options_default();
+  TRUE(options.memory == NULL && options.context == NULL && options.num_threads == -1);
   TRUE(kinds[5] > kinds[4] && kinds[3] > kinds[2] && kinds[1] > kinds[0] && index.count < TDICT_MAX_INDEX);
   OK(tdict_index_get(td, index, &out, &last_error));
   OK(tdict_index_set(td, TDICT_INDEX(TDICT_AT(2)), out, &last_error));
@@ -223,6 +225,10 @@ static void use_index(tdict_tree *td) {
   OK(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &out, &last_error));
   OK(tdict_index_into(out, td, TDICT_INDEX(TDICT_LIST(rows, 2)), &last_error));
   OK(tdict_write_rows(td, 6, out, &last_error));
+  OK(tdict_index_into_with(out, td, TDICT_INDEX(TDICT_LIST(rows, 2)), &options, &last_error));
+  OK(tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), out, &options, &last_error));
+  tdict_release(out);
+  OK(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &options, &out, &last_error));
   tdict_release(out);
   OK(tdict_tensor_zeros(TDICT_BOOL, 1, batch, NULL, &mask, &last_error));
   OK(tdict_index_get(td, TDICT_INDEX(TDICT_MASK(mask)), &out, &last_error));

@@ -159,6 +159,9 @@ CASE(hpp_call_reaches_every_function) {
   CHECK(tree.has("a"));
   check_throws(TDICT_ENOTFOUND, "action", "", [&] { tdict::run(tdict_rename, tree.raw(), "action", "b", true); });
   check_throws(TDICT_ENOTFOUND, "none", "", [&] { tree.remove("none"); });
+  assert_string_equal(
+      tree.index(TDICT_INDEX(TDICT_AT(5)), tdict_index_options_default()).format().substr(0, 13).c_str(),
+      "tree batch=[]");
   assert_string_equal(tree.index(TDICT_INDEX(TDICT_AT(5))).format().substr(0, 13).c_str(), "tree batch=[]");
 }
 

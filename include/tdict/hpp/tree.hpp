@@ -93,6 +93,8 @@ public:
   outcome<tree> clone_deep(tdict_memory *memory = nullptr) const;
   /** Returns a tree of the elements that an index selects: `batch.index(TDICT_INDEX(TDICT_AT(3)))`. */
   outcome<tree> index(const tdict_indices &index) const;
+  /** Does the same with options, for example a memory for the copies; see tdict_index_get_with(). */
+  outcome<tree> index(const tdict_indices &index, const tdict_index_options &options) const;
   /** Returns a new reference. */
   tree share() const;
   /** Returns the text of tdict_format(). */
@@ -134,6 +136,9 @@ inline outcome<tree> tree_ref::clone_deep(tdict_memory *memory) const {
 }
 inline outcome<tree> tree_ref::index(const tdict_indices &index) const {
   return call<tree>(tdict_index_get, raw_, index);
+}
+inline outcome<tree> tree_ref::index(const tdict_indices &index, const tdict_index_options &options) const {
+  return call<tree>(tdict_index_get_with, raw_, index, &options);
 }
 inline bool operator==(tree_ref a, tree_ref b) noexcept { return tdict_equal(a.raw(), b.raw()); }
 inline bool operator!=(tree_ref a, tree_ref b) noexcept { return !(a == b); }

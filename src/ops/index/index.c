@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "ops/check_copy.h"
 #include "ops/index/index_plan.h"
 #include "ops/map.h"
+#include "ops/visit.h"
 #include "ops/write.h"
 #include "tree/agree.h"
 #include "tree/text.h"
@@ -27,23 +29,63 @@ static tdict_status plan_batch_index(tdict_index_plan *plan, const char *what, c
   return status;
 }
 
+/* Returns the threads that may help the calling thread. */
+static tdict_index_helpers find_helpers(const tdict_index_options *o) {
+  tdict_pool *pool = o->context ? tdict_context_pool(o->context) : NULL;
+  if (!pool) return (tdict_index_helpers){NULL, 0};
+  const int wanted = o->num_threads < 0 ? tdict_pool_num_cpus(pool) - 1 : o->num_threads, most = tdict_pool_size(pool);
+  return (tdict_index_helpers){pool, wanted < most ? wanted : most};
+}
+
+/* Reads and checks the options of a call. */
+static tdict_status read_index_options(const char *what, const tdict_index_options *options, tdict_index_options *o,
+                                       tdict_index_helpers *helpers, tdict_error *err) {
+  *o = tdict_index_options_default();
+  tdict_status status = tdict_options_read(o, sizeof *o, options, "index options", err);
+  if (status != TDICT_OK) return status;
+  if (o->num_threads < -1)
+    return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 or more", what, (int)o->num_threads);
+  if (o->memory && o->memory->device.type != TDICT_DEVICE_CPU) {
+    char device[32];
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory", what,
+                      tdict_device_format(o->memory->device, device, sizeof device));
+  }
+  *helpers = find_helpers(o);
+  return TDICT_OK;
+}
+
+/* Reads the options of a call that writes to an existing tree. */
+static tdict_status read_write_options(const char *what, const tdict_index_options *options,
+                                       tdict_index_helpers *helpers, tdict_error *err) {
+  tdict_index_options o;
+  tdict_status status = read_index_options(what, options, &o, helpers, err);
+  if (status == TDICT_OK && o.memory)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the option memory is set, but the elements are written to a given tree",
+                      what);
+  return status;
+}
+
 typedef struct getter {
   tdict_index_plan plan;
   tdict_pick pick; /* for objects */
+  tdict_index_helpers helpers;
+  bool copies; /* true: all tensors of the result are new */
 } getter;
 
 static tdict_status describe_indexed(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                      tdict_error *err) {
   const getter *g = map->user;
   (void)entry;
-  return tdict_index_plan_describe(&g->plan, from, made, err);
+  tdict_status status = tdict_index_plan_describe(&g->plan, from, made, err);
+  made->fresh = g->copies;
+  return status;
 }
 
 static tdict_status copy_indexed(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                  tdict_error *err) {
   const getter *g = map->user;
   (void)entry;
-  return tdict_index_plan_copy(&g->plan, from, made, false, err);
+  return tdict_index_plan_copy(&g->plan, &g->helpers, from, made, false, err);
 }
 
 static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
@@ -65,21 +107,26 @@ static bool find_pick(const tdict_index_plan *plan, const int64_t *shape, tdict_
   return true;
 }
 
-tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, const tdict_index_options *options,
+                                  tdict_tree **out, tdict_error *err) {
   getter g;
+  tdict_index_options o;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", tree ? "out" : "tree");
-  tdict_status status = plan_batch_index(&g.plan, "index", tree, &index, err);
+  tdict_status status = read_index_options("index", options, &o, &g.helpers, err);
+  if (status == TDICT_OK) status = plan_batch_index(&g.plan, "index", tree, &index, err);
   if (status != TDICT_OK) return status;
   const tdict_index_plan *plan = &g.plan;
   const tdict_pick *pick = find_pick(plan, tree->batch_size, &g.pick) ? &g.pick : NULL;
+  g.copies = plan->num_gathers != 0 || o.memory;
   const tdict_map map = {.what = "index",
                          .batch_in = tree->batch_ndim,
                          .batch_out = plan->ndim,
                          .batch_size = plan->shape,
                          .more_dims = plan->ndim > tree->batch_ndim ? plan->ndim - tree->batch_ndim : 0,
                          .drops_locks = true,
+                         .memory = o.memory,
                          .describe = describe_indexed,
-                         .fill = plan->num_gathers ? copy_indexed : NULL,
+                         .fill = g.copies ? copy_indexed : NULL,
                          .user = &g,
                          .way = tdict_pick_method(pick),
                          .object = index_object,
@@ -89,6 +136,10 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
   return status;
 }
 
+tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out, tdict_error *err) {
+  return tdict_index_get_with(tree, index, NULL, out, err);
+}
+
 /* The state of a write from all leaves of one tree to the leaves at the same paths of another tree. If
  * `reads_index` is false, the plan selects elements of `to`. If `reads_index` is true, the plan selects elements of
  * `from` instead, and both trees must have the same keys. */
@@ -96,6 +147,7 @@ typedef struct writer {
   const tdict_index_plan *plan;
   const tdict_pick *pick; /* the plan's selection, for objects of built-in types; NULL: a pick cannot describe this
                            * selection */
+  const tdict_index_helpers *helpers; /* NULL: none */
   const tdict_tree *to, *from;
   bool reads_index;
   tdict_cursor cursor; /* walks `from`; a frame's mark is the node of `to` at the same path */
@@ -167,7 +219,7 @@ static tdict_status describe_value(const writer *w, const tdict_tensor *to, cons
 static tdict_status read_indexed_tensor(const writer *w, const tdict_tensor *to, const tdict_tensor *from,
                                         bool checks_only, tdict_error *err) {
   tdict_made wanted;
-  if (!checks_only) return tdict_index_plan_copy(w->plan, from, to, false, err);
+  if (!checks_only) return tdict_index_plan_copy(w->plan, w->helpers, from, to, false, err);
   tdict_status status = tdict_index_plan_describe(w->plan, from, &wanted, err);
   if (status == TDICT_OK) status = tdict_check_shape(w->plan->what, to, wanted.ndim, wanted.shape, err);
   if (status == TDICT_OK) status = tdict_check_copy_allowed(w->plan->what, to, from, err);
@@ -188,7 +240,7 @@ static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_
   tdict_status status = describe_value(w, to, from, &made, err);
   if (status == TDICT_OK && checks_only) return tdict_check_copy(w->plan->what, to, from, err);
   if (status != TDICT_OK) return status;
-  return tdict_index_plan_copy(w->plan, to, tdict_temp_over(&temp, from, &made), true, err);
+  return tdict_index_plan_copy(w->plan, w->helpers, to, tdict_temp_over(&temp, from, &made), true, err);
 }
 
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
@@ -339,9 +391,9 @@ static tdict_status check_then_write(writer *w, tdict_error *err) {
   return status;
 }
 
-static tdict_status write_value(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value,
-                                tdict_error *err) {
-  writer w = {.plan = plan, .to = td, .from = value};
+static tdict_status write_value(tdict_tree *td, const tdict_index_plan *plan, const tdict_index_helpers *helpers,
+                                const tdict_tree *value, tdict_error *err) {
+  writer w = {.plan = plan, .helpers = helpers, .to = td, .from = value};
   return check_then_write(&w, err);
 }
 
@@ -355,27 +407,34 @@ static tdict_status check_out_batch_size(const tdict_index_plan *plan, const tdi
                     tdict_text_shape(plan->ndim, plan->shape, wanted, sizeof wanted));
 }
 
-tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index, tdict_error *err) {
+tdict_status tdict_index_into_with(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
+                                   const tdict_index_options *options, tdict_error *err) {
   tdict_index_plan plan;
+  tdict_index_helpers helpers;
   if (!src || !dst) return tdict_fail(err, TDICT_EINVAL, "index_into: %s is NULL", src ? "dst" : "src");
-  tdict_status status = plan_batch_index(&plan, "index_into", src, &index, err);
+  tdict_status status = read_write_options("index_into", options, &helpers, err);
+  if (status == TDICT_OK) status = plan_batch_index(&plan, "index_into", src, &index, err);
   if (status != TDICT_OK) return status;
-  writer w = {.plan = &plan, .to = dst, .from = src, .reads_index = true};
+  writer w = {.plan = &plan, .helpers = &helpers, .to = dst, .from = src, .reads_index = true};
   status = check_out_batch_size(&plan, dst, err);
   if (status == TDICT_OK) status = check_then_write(&w, err);
   tdict_index_plan_reset(&plan);
   return status;
 }
 
+tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index, tdict_error *err) {
+  return tdict_index_into_with(dst, src, index, NULL, err);
+}
+
 /* Creates the tensors of a tree without keys. Writes into a new tree first, so that a failure leaves `td` unchanged. */
-static tdict_status write_to_empty_tree(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value,
-                                        tdict_error *err) {
+static tdict_status write_to_empty_tree(tdict_tree *td, const tdict_index_plan *plan,
+                                        const tdict_index_helpers *helpers, const tdict_tree *value, tdict_error *err) {
   tdict_tree *made = NULL;
   if (tdict_node_is_locked(td))
     return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is empty and locked, so no tensors can be made", plan->what);
   tdict_status status = make_zeros(td, value, plan->what, &made, err);
   if (status != TDICT_OK) return status;
-  status = write_value(made, plan, value, err);
+  status = write_value(made, plan, helpers, value, err);
   if (status == TDICT_OK && td->has_device) status = tdict_set_device(made, &td->device, err);
   if (status == TDICT_OK) tdict_node_swap(td, made);
   tdict_release(made);
@@ -383,28 +442,38 @@ static tdict_status write_to_empty_tree(tdict_tree *td, const tdict_index_plan *
 }
 
 /* Implements tdict_index_set() and the functions that write rows. */
-static tdict_status set_indexed(tdict_tree *td, const char *what, const tdict_indices *index, const tdict_tree *value,
-                                tdict_error *err) {
+static tdict_status set_indexed(tdict_tree *td, const char *what, const tdict_indices *index,
+                                const tdict_index_helpers *helpers, const tdict_tree *value, tdict_error *err) {
   tdict_index_plan plan;
   tdict_status status = plan_batch_index(&plan, what, td, index, err);
   if (status != TDICT_OK) return status;
   status = check_value_batch_size(&plan, value, err);
+  if (status == TDICT_OK && helpers && helpers->count &&
+      tdict_bytes(value) > TDICT_INDEX_BYTES_PER_THREAD / TDICT_INDEX_POSITION_BYTES)
+    status = tdict_index_plan_find_distinct(&plan, err);
   if (status == TDICT_OK)
-    status = tdict_num_keys(td) == 0 && tdict_num_keys(value) != 0 ? write_to_empty_tree(td, &plan, value, err)
-                                                                   : write_value(td, &plan, value, err);
+    status = tdict_num_keys(td) == 0 && tdict_num_keys(value) != 0 ? write_to_empty_tree(td, &plan, helpers, value, err)
+                                                                   : write_value(td, &plan, helpers, value, err);
   tdict_index_plan_reset(&plan);
   return status;
 }
 
-tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value, tdict_error *err) {
+tdict_status tdict_index_set_with(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
+                                  const tdict_index_options *options, tdict_error *err) {
+  tdict_index_helpers helpers;
   if (!tree || !value) return tdict_fail(err, TDICT_EINVAL, "index_set: %s is NULL", tree ? "value" : "tree");
-  return set_indexed(tree, "index_set", &index, value, err);
+  tdict_status status = read_write_options("index_set", options, &helpers, err);
+  return status == TDICT_OK ? set_indexed(tree, "index_set", &index, &helpers, value, err) : status;
+}
+
+tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value, tdict_error *err) {
+  return tdict_index_set_with(tree, index, value, NULL, err);
 }
 
 tdict_status tdict_write_row(tdict_tree *tree, int64_t i, const tdict_tree *row, tdict_error *err) {
   if (!tree || !row) return tdict_fail(err, TDICT_EINVAL, "write_row: %s is NULL", tree ? "row" : "tree");
   const tdict_indices index = TDICT_INDEX(TDICT_AT(i));
-  return set_indexed(tree, "write_row", &index, row, err);
+  return set_indexed(tree, "write_row", &index, NULL, row, err);
 }
 
 tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows, tdict_error *err) {
@@ -417,5 +486,5 @@ tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree 
     return tdict_fail(err, TDICT_EINVAL, "write_rows: %lld rows from row %lld of %lld", (long long)count,
                       (long long)first, (long long)tree->batch_size[0]);
   const tdict_indices index = TDICT_INDEX(TDICT_RANGE(first, first + count, 1));
-  return set_indexed(tree, "write_rows", &index, rows, err);
+  return set_indexed(tree, "write_rows", &index, NULL, rows, err);
 }

@@ -1,11 +1,14 @@
-/* Copies between the elements that an index selects and another tensor. Allocates nothing.
- * Thread rule: as in tdict/index.h. */
+/* Copies between the elements that an index selects and another tensor. Large copies are divided among the caller and
+ * threads of a pool. Allocates nothing. Thread rule: as in tdict/index.h. */
 #include "ops/check_copy.h"
 #include "ops/index/index_plan.h"
 #include "tensor/layout.h"
 #include "tensor/rows.h"
 
 enum { MAX_ROWS = 256 }; /* maximum number of positions whose offsets are computed at once, on the stack */
+/* If a position has at least LARGE_POSITION bytes, the bytes of each position are divided, into pieces of at least
+ * PIECE_BYTES. */
+enum { LARGE_POSITION = 64 << 10, PIECE_BYTES = 4096, PARTS_PER_THREAD = 4 };
 
 /* Narrows the affine result to position i of the lists and masks. Starts at the last dimension, because removing a
  * dimension changes the numbers of later dimensions. */
@@ -51,13 +54,18 @@ static tdict_status copy_each_position(const tdict_index_plan *plan, const tdict
   return status;
 }
 
-/* The state of a copy in host memory. */
+/* A copy in host memory. All threads only read this struct. */
 typedef struct gathering {
   const tdict_index_plan *plan;
   const int64_t *strides;  /* strides of the affine result, in elements */
   int64_t item, step;      /* item: bytes of an element; step: bytes between two positions in the other tensor */
   tdict_pair one_position; /* the elements of one position, in both tensors */
-  tdict_rows rows;
+  tdict_pair_part all;     /* all bytes of position 0 */
+  bool writes_indexed, position_by_position;
+  /* The copy is divided into parts that write different bytes. If divides_bytes is true, each part has a range of the
+   * bytes of all positions, in order. Otherwise each part has a range of the positions. */
+  bool divides_bytes;
+  int num_parts;
 } gathering;
 
 /* Multiplies and wraps around on overflow, because signed overflow is undefined. The unused stride of a dimension of
@@ -99,32 +107,112 @@ static tdict_status copy_rows(void *user, const tdict_rect *rect, tdict_error *e
   return TDICT_OK;
 }
 
-/* Copies the elements of a chunk of positions. The offsets are in g->rows. */
-static void copy_chunk(gathering *g, const tdict_pair_part *all, bool position_by_position) {
-  if (!position_by_position) {
-    (void)tdict_pair_walk(&g->one_position, all, copy_rows, &g->rows, NULL);
+/* Copies the given bytes of a chunk of positions. */
+static void copy_chunk(const gathering *g, tdict_rows *rows, const tdict_pair_part *bytes) {
+  if (!g->position_by_position) {
+    (void)tdict_pair_walk(&g->one_position, bytes, copy_rows, rows, NULL);
     return;
   }
-  for (int64_t i = 0; i < g->rows.count; i++) {
-    tdict_pair_part one = *all;
-    one.dst = (void *)((uintptr_t)all->dst + (uintptr_t)g->rows.dst[i]);
-    one.src = (const void *)((uintptr_t)all->src + (uintptr_t)g->rows.src[i]);
+  for (int64_t i = 0; i < rows->count; i++) {
+    tdict_pair_part one = *bytes;
+    one.dst = (void *)((uintptr_t)bytes->dst + (uintptr_t)rows->dst[i]);
+    one.src = (const void *)((uintptr_t)bytes->src + (uintptr_t)rows->src[i]);
     (void)tdict_pair_walk(&g->one_position, &one, copy_position_rect, NULL, NULL);
   }
 }
 
+/* Returns the start of part i of the numbers [0, total). */
+static int64_t part_start(const gathering *g, int64_t total, long i) {
+  const int64_t n = g->num_parts;
+  return total / n * i + total % n * i / n;
+}
+
+/* Copies one part. Runs on the calling thread or on a thread of the pool. */
+static void copy_part(void *user, long part) {
+  const gathering *g = user;
+  int64_t indexed[MAX_ROWS], other_side[MAX_ROWS], begin = 0, end = g->plan->gather_count;
+  tdict_rows rows = g->writes_indexed ? (tdict_rows){indexed, other_side, 0} : (tdict_rows){other_side, indexed, 0};
+  tdict_pair_part bytes = g->all;
+  if (g->divides_bytes) {
+    bytes.begin = (size_t)part_start(g, (int64_t)g->all.end, part);
+    bytes.end = (size_t)part_start(g, (int64_t)g->all.end, part + 1);
+  } else {
+    begin = part_start(g, g->plan->gather_count, part);
+    end = part_start(g, g->plan->gather_count, part + 1);
+  }
+  /* Copy in chunks of MAX_ROWS positions. */
+  for (int64_t i = begin; i < end; i += rows.count) {
+    rows.count = end - i < MAX_ROWS ? end - i : MAX_ROWS;
+    find_offsets(g, i, rows.count, indexed, other_side);
+    copy_chunk(g, &rows, &bytes);
+  }
+}
+
+static uint64_t magnitude(int64_t stride) { return stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride; }
+
+/* Returns false only if all elements of the tensor have different addresses. */
+static bool may_repeat_elements(const tdict_tensor *t) {
+  const int64_t *strides = tdict_tensor_dims_strides(t);
+  bool visited[TDICT_MAX_NDIM] = {false};
+  uint64_t reach = 0; /* the distance between the first and the last element in the visited dimensions */
+  for (int n = 0; n < t->ndim; n++) {
+    int next = -1; /* the dimension with the smallest stride that is not visited yet */
+    for (int d = 0; d < t->ndim; d++)
+      if (!visited[d] && t->dims[d] > 1 && (next < 0 || magnitude(strides[d]) < magnitude(strides[next]))) next = d;
+    if (next < 0) return false;
+    if (magnitude(strides[next]) <= reach) return true;
+    reach += (uint64_t)(t->dims[next] - 1) * magnitude(strides[next]);
+    visited[next] = true;
+  }
+  return false;
+}
+
+/* Returns false only if the tensors have no byte in common. Both tensors have elements. */
+static bool may_overlap(const tdict_tensor *a, const tdict_tensor *b) {
+  int64_t a_low, a_end, b_low, b_end;
+  if (!tdict_layout_extent(a->ndim, a->dims, tdict_tensor_dims_strides(a), tdict_dtype_bytes(a->dtype), &a_low,
+                           &a_end) ||
+      !tdict_layout_extent(b->ndim, b->dims, tdict_tensor_dims_strides(b), tdict_dtype_bytes(b->dtype), &b_low, &b_end))
+    return true;
+  const uintptr_t a_data = (uintptr_t)a->data, b_data = (uintptr_t)b->data;
+  return a_data + (uintptr_t)a_low < b_data + (uintptr_t)b_end && b_data + (uintptr_t)b_low < a_data + (uintptr_t)a_end;
+}
+
+/* Returns true if no two positions of the result select the same element. */
+static bool positions_are_distinct(const tdict_index_plan *plan) {
+  for (int n = 0; n < plan->num_gathers; n++)
+    if (plan->gathers[n].is_distinct && plan->gathers[n].count == plan->gather_count) return true;
+  return plan->gather_count < 2;
+}
+
+/* Divides the copy among the caller and the helpers. A small copy has one part. The copy has one part, too, if two
+ * parts could write the same byte, or if one part could read what another part writes. */
+static void divide(gathering *g, const tdict_index_helpers *helpers, const tdict_tensor *t, const tdict_tensor *other) {
+  const size_t count = (size_t)g->plan->gather_count;
+  const size_t most = tdict_tensor_nbytes(other) / TDICT_INDEX_BYTES_PER_THREAD +
+                      count / (TDICT_INDEX_BYTES_PER_THREAD / TDICT_INDEX_POSITION_BYTES);
+  int threads = helpers ? helpers->count + 1 : 1;
+  if ((size_t)threads > most) threads = (int)most;
+  g->num_parts = 1;
+  if (threads < 2 || may_repeat_elements(g->writes_indexed ? t : other) || may_overlap(t, other)) return;
+  g->divides_bytes = g->all.end >= LARGE_POSITION;
+  if (!g->divides_bytes && g->writes_indexed && !positions_are_distinct(g->plan)) return;
+  const size_t most_parts = g->divides_bytes ? g->all.end / PIECE_BYTES : count;
+  g->num_parts = threads * PARTS_PER_THREAD;
+  if ((size_t)g->num_parts > most_parts) g->num_parts = (int)most_parts;
+}
+
 /* Copies in host memory. The caller has waited for the transfers of both tensors, and none of their bytes are lost. */
-static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                                   bool writes_indexed, tdict_error *err) {
+static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_index_helpers *helpers,
+                                   const tdict_tensor *t, const tdict_tensor *other, bool writes_indexed,
+                                   tdict_error *err) {
   tdict_made affine_view, row_view, other_view;
-  int64_t indexed[MAX_ROWS], other_side[MAX_ROWS];
   const size_t item = tdict_dtype_bytes(t->dtype);
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
   if (status != TDICT_OK || other->numel == 0) return status;
   /* Describe the elements of one position as a pair of layouts. */
-  gathering g = {.plan = plan, .strides = affine_view.strides, .item = (int64_t)item};
+  gathering g = {.plan = plan, .strides = affine_view.strides, .item = (int64_t)item, .writes_indexed = writes_indexed};
   g.step = wrapping_multiply(tdict_tensor_dims_strides(other)[plan->gather_at], g.item);
-  g.rows = writes_indexed ? (tdict_rows){indexed, other_side, 0} : (tdict_rows){other_side, indexed, 0};
   row_view = affine_view;
   for (int n = plan->num_gathers - 1; n >= 0; n--)
     for (int d = plan->gathers[n].dims - 1; d >= 0; d--)
@@ -134,20 +222,20 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ten
   tdict_made *dst = writes_indexed ? &row_view : &other_view, *src = writes_indexed ? &other_view : &row_view;
   tdict_pair_init(&g.one_position, row_view.ndim, row_view.shape, dst->strides, src->strides, item);
   const int64_t row = other->numel / plan->gather_count;
-  const tdict_pair_part all = {dst->data, src->data, 0, (size_t)row * item};
+  g.all = (tdict_pair_part){dst->data, src->data, 0, (size_t)row * item};
   /* Make the longer dimension the inner loop: the runs of one position, or the positions. */
-  const bool position_by_position = all.end / g.one_position.run_bytes > (size_t)plan->gather_count;
-  /* Copy in chunks of MAX_ROWS positions. */
-  for (int64_t i = 0; i < plan->gather_count; i += g.rows.count) {
-    g.rows.count = plan->gather_count - i < MAX_ROWS ? plan->gather_count - i : MAX_ROWS;
-    find_offsets(&g, i, g.rows.count, indexed, other_side);
-    copy_chunk(&g, &all, position_by_position);
-  }
+  g.position_by_position = g.all.end / g.one_position.run_bytes > (size_t)plan->gather_count;
+  divide(&g, helpers, t, other);
+  if (g.num_parts == 1)
+    copy_part(&g, 0);
+  else
+    tdict_parallel_for(helpers->pool, helpers->count, g.num_parts, copy_part, &g);
   return TDICT_OK;
 }
 
-tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                                   bool writes_indexed, tdict_error *err) {
+tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_index_helpers *helpers,
+                                   const tdict_tensor *t, const tdict_tensor *other, bool writes_indexed,
+                                   tdict_error *err) {
   tdict_made affine_view, other_view;
   tdict_temp a, b;
   if (plan->num_gathers) {
@@ -157,7 +245,7 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ten
      * that are read, and removes the written bytes from the lost bytes. */
     const bool lost = tdict_tensor_is_lost(t) || tdict_tensor_is_lost(other);
     return tdict_is_on_host(t) && tdict_is_on_host(other) && !lost
-               ? gather_on_host(plan, t, other, writes_indexed, err)
+               ? gather_on_host(plan, helpers, t, other, writes_indexed, err)
                : copy_each_position(plan, t, other, writes_indexed, err);
   }
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);

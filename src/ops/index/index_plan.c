@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tree/text.h"
 
-enum { SHAPE_BYTES = 96 };
+enum { SHAPE_BYTES = 96, MAX_WORDS_PER_POSITION = 16 };
 
 typedef struct index_reader {
   tdict_index_plan *plan;
@@ -104,7 +104,7 @@ static tdict_status add_gather(index_reader *r, int dims, int64_t count, tdict_e
   size_t numbers, bytes;
   if (!tdict_mul_size((size_t)count, (size_t)dims, &numbers) || !tdict_mul_size(numbers, sizeof *g->positions, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions is too long", p->what, (long long)count);
-  *g = (tdict_gather){p->affine.ndim_out, dims, count, malloc(bytes ? bytes : 1)};
+  *g = (tdict_gather){p->affine.ndim_out, dims, count, malloc(bytes ? bytes : 1), false};
   if (!g->positions)
     return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", p->what, (long long)count);
   if (p->num_gathers++ == 0) p->gather_count = count;
@@ -190,7 +190,9 @@ static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_err
   /* Count the positions first, to allocate an array of the exact size. */
   status = add_gather(r, mask->ndim, scan_mask(mask, NULL), err);
   if (status != TDICT_OK) return status;
-  scan_mask(mask, r->plan->gathers[r->plan->num_gathers - 1].positions);
+  tdict_gather *g = &r->plan->gathers[r->plan->num_gathers - 1];
+  scan_mask(mask, g->positions);
+  g->is_distinct = true;
   return add_whole_dims(r, mask->ndim, err);
 }
 
@@ -283,6 +285,44 @@ tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int
     plan->ndim = replace_gathered_dims(plan, plan->ndim, plan->shape);
   }
   return TDICT_OK;
+}
+
+/* Marks a list as distinct if no position is repeated. Uses one bit for each number from the lowest to the highest
+ * position. */
+static tdict_status find_distinct_list(const char *what, tdict_gather *g, tdict_error *err) {
+  int64_t low = g->positions[0], high = low;
+  bool is_ascending = true;
+  for (int64_t i = 1; i < g->count; i++) {
+    if (g->positions[i] < low) low = g->positions[i];
+    if (g->positions[i] > high) high = g->positions[i];
+    is_ascending = is_ascending && g->positions[i] > g->positions[i - 1];
+  }
+  g->is_distinct = is_ascending;
+  const size_t num_words = (size_t)(high - low) / 64 + 1;
+  if (is_ascending || num_words / MAX_WORDS_PER_POSITION > (size_t)g->count) return TDICT_OK;
+  uint64_t *found = calloc(num_words, sizeof *found);
+  if (!found)
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to examine %lld positions", what, (long long)g->count);
+  uint64_t repeated = 0;
+  for (int64_t i = 0; i < g->count && !repeated; i++) {
+    const size_t at = (size_t)(g->positions[i] - low);
+    repeated = found[at / 64] >> at % 64 & 1;
+    found[at / 64] |= (uint64_t)1 << at % 64;
+  }
+  g->is_distinct = !repeated;
+  free(found);
+  return TDICT_OK;
+}
+
+tdict_status tdict_index_plan_find_distinct(tdict_index_plan *plan, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (int n = 0; n < plan->num_gathers && status == TDICT_OK; n++) {
+    tdict_gather *g = &plan->gathers[n];
+    if (g->count == plan->gather_count && g->count > 1 && !g->is_distinct)
+      status = find_distinct_list(plan->what, g, err);
+    if (g->is_distinct && g->count == plan->gather_count) break; /* one distinct list is enough */
+  }
+  return status;
 }
 
 void tdict_index_plan_reset(tdict_index_plan *plan) {

@@ -3,6 +3,7 @@
 #ifndef TDICT_OPS_INDEX_INDEX_PLAN_H
 #define TDICT_OPS_INDEX_INDEX_PLAN_H
 
+#include "sched/pool.h"
 #include "tdict/index.h"
 #include "tensor/affine.h"
 
@@ -10,6 +11,8 @@
 typedef struct tdict_gather {
   int axis, dims;
   int64_t count, *positions; /* `dims` numbers per position */
+  /* true: no position is repeated. Set for masks, and for lists by tdict_index_plan_find_distinct() */
+  bool is_distinct;
 } tdict_gather;
 typedef struct tdict_index_plan {
   const char *what;
@@ -38,9 +41,25 @@ tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict
 /* Waits for transfers that write `t`. Returns TDICT_EINVAL if a transfer into a selected element failed, or if `t` is
  * unloaded. */
 tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
+
+/* A copy uses one thread for each TDICT_INDEX_BYTES_PER_THREAD bytes: with fewer bytes, waking a thread takes longer
+ * than the thread saves. Copying a position takes as long as copying TDICT_INDEX_POSITION_BYTES more bytes. */
+enum { TDICT_INDEX_BYTES_PER_THREAD = 1 << 20, TDICT_INDEX_POSITION_BYTES = 16 };
+/* The threads that may help the calling thread to copy. */
+typedef struct tdict_index_helpers {
+  tdict_pool *pool; /* used if `count` is not 0 */
+  int count;
+} tdict_index_helpers;
+/* Finds out whether lists repeat a position. Several threads write rows by a list only if no position is repeated. Does
+ * not examine lists whose positions are far apart, because this would take longer than the copy. Returns TDICT_ENOMEM
+ * if memory is exhausted. */
+tdict_status tdict_index_plan_find_distinct(tdict_index_plan *plan, tdict_error *err);
 /* Copies between the selected elements of `t` and `other`. `other` has the shape of the selected elements. If
- * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. Allocates nothing. */
-tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                                   bool writes_indexed, tdict_error *err);
+ * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. If lists repeat a position, `t`
+ * keeps the elements that are last in `other`. The helpers are used for large copies by lists and masks in host memory.
+ * `helpers` is NULL if there are none. Allocates nothing. */
+tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_index_helpers *helpers,
+                                   const tdict_tensor *t, const tdict_tensor *other, bool writes_indexed,
+                                   tdict_error *err);
 
 #endif
