@@ -393,6 +393,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   status = allocate_result(m, err);
   if (status == TDICT_OK) status = make_mapped_node(m, td, td, &made, err);
   if (status == TDICT_OK) status = make_all_leaves(m, td, made, err);
+  if (status == TDICT_OK && m->map->moves) status = tdict_moves_run(m->map->moves, err);
   /* Drop the references of this call; the tensors hold separate references. */
   for (int i = 0; i < m->num_arenas; i++) tdict_storage_release(m->arenas[i].storage);
   if (m->slab) tdict_slab_release(m->slab, 1);

@@ -4,7 +4,7 @@
 #ifndef TDICT_OPS_MAP_H
 #define TDICT_OPS_MAP_H
 
-#include "tensor/affine.h"
+#include "ops/device/moves.h"
 #include "tree/cursor.h"
 #include "tree/objects.h"
 
@@ -31,6 +31,7 @@ struct tdict_map {
   tdict_status (*fill)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                        tdict_error *err);
   void *user;
+  tdict_moves *moves; /* run after all calls of `fill`; NULL: `fill` makes all copies at once */
   /* `way` names the hook that objects use. `object` calls this hook for one object. An object without the hook is
    * flattened: a tree of its tensors replaces the object, and `describe` is called for these tensors. If
    * `objects_opened` is true, the caller has flattened the objects, and makes objects from the trees in the result. */

@@ -58,7 +58,8 @@ static tdict_status write_at(tdict_tensor *to, const tdict_index_plan *plan, con
   if (status != TDICT_OK) return status;
   if (!tdict_repeat_leading(value, wanted.ndim, wanted.shape, &made))
     return tdict_check_shape(plan->what, value, wanted.ndim, wanted.shape, err);
-  return tdict_index_plan_copy(plan, NULL, to, tdict_temp_over(&temp, value, &made), true, err);
+  status = tdict_index_plan_copy(plan, NULL, to, tdict_temp_over(&temp, value, &made), true, err);
+  return status == TDICT_OK ? tdict_moves_run(plan->moves, err) : status;
 }
 
 tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices index, const tdict_tensor *value,
@@ -70,7 +71,10 @@ tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices in
   if (status != TDICT_OK) return status;
   status = tdict_index_plan_init(&plan, "write_at", to->ndim, to->dims, &index, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
+  tdict_moves moves = {.what = "write_at"};
+  tdict_index_plan_use(&plan, &moves);
   status = write_at(to, &plan, value, err);
+  tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }

@@ -214,7 +214,7 @@ static void use_index(tdict_tree *td) {
   tdict_tensor *mask = NULL;
   tdict_tree *out = NULL;
   tdict_index_options options = tdict_index_options_default();
-  TRUE(options.memory == NULL && options.context == NULL && options.num_threads == -1);
+  TRUE(options.memory == NULL && options.context == NULL && options.num_threads == -1 && options.stream == NULL);
   TRUE(kinds[5] > kinds[4] && kinds[3] > kinds[2] && kinds[1] > kinds[0] && index.count < TDICT_MAX_INDEX);
   OK(tdict_index_get(td, index, &out, &last_error));
   OK(tdict_index_set(td, TDICT_INDEX(TDICT_AT(2)), out, &last_error));

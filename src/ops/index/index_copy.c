@@ -1,5 +1,5 @@
 /* Copies between the elements that an index selects and another tensor. Large copies are divided among the caller and
- * threads of a pool. Allocates nothing. Thread rule: as in tdict/index.h. */
+ * threads of a pool. Copies on a device are added to moves. Thread rule: as in tdict/index.h. */
 #include "ops/check_copy.h"
 #include "ops/index/index_plan.h"
 #include "tensor/layout.h"
@@ -23,15 +23,15 @@ static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int6
 tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err) {
   tdict_made affine_view, row_view;
   tdict_temp temp;
-  tdict_tensor_await(t, false);
+  if (!tdict_moves_are_queued(plan->moves, t)) tdict_tensor_await(t, false);
   if (!tdict_tensor_is_lost(t)) return TDICT_OK; /* the common case */
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
-  if (status != TDICT_OK) return status;
-  if (!plan->num_gathers) return tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &affine_view), err);
-  for (int64_t i = 0; i < plan->gather_count && status == TDICT_OK; i++) {
+  const int64_t count = plan->num_gathers ? plan->gather_count : 1;
+  for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
     row_view = affine_view;
     select_gathered(plan, &row_view, i, tdict_dtype_bytes(t->dtype));
-    status = tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &row_view), err);
+    const tdict_tensor *row = tdict_temp_over(&temp, t, &row_view);
+    if (tdict_tensor_is_lost(row)) status = tdict_tensor_refuse_lost(plan->what, "the source's bytes", row, err);
   }
   return status;
 }
@@ -233,11 +233,47 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ind
   return TDICT_OK;
 }
 
+/* Waits for the transfers of both tensors, unless the moves are queued on a stream. Checks that no source bytes are
+ * lost. */
+static tdict_status prepare_listed(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
+                                   bool writes_indexed, tdict_error *err) {
+  if (!plan->moves->stream) {
+    tdict_tensor_await(t, writes_indexed);
+    tdict_tensor_await(other, !writes_indexed);
+  }
+  if (!writes_indexed) return tdict_index_plan_check_not_lost(plan, t, err);
+  if (!tdict_tensor_is_lost(other)) return TDICT_OK;
+  return tdict_tensor_refuse_lost(plan->what, "the source's bytes", other, err);
+}
+
+/* Adds the copy of all positions to the moves. */
+static tdict_status add_listed(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
+                               bool writes_indexed, tdict_error *err) {
+  tdict_made view;
+  int64_t strides[TDICT_MAX_NDIM];
+  int num_lists = 0;
+  tdict_status status = prepare_listed(plan, t, other, writes_indexed, err);
+  if (status == TDICT_OK) status = tdict_affine_apply(&plan->affine, t, plan->what, &view, err);
+  if (status != TDICT_OK || other->numel == 0) return status;
+  for (int n = 0; n < plan->num_gathers; n++)
+    for (int d = 0; d < plan->gathers[n].dims && plan->gathers[n].count != 1; d++)
+      strides[num_lists++] = view.strides[plan->gathers[n].axis + d];
+  for (int n = plan->num_gathers - 1; n >= 0; n--) {
+    const tdict_gather *g = &plan->gathers[n];
+    for (int d = g->dims - 1; d >= 0; d--)
+      tdict_made_select(&view, g->axis + d, g->count == 1 ? g->positions[d] : 0, tdict_dtype_bytes(t->dtype));
+  }
+  const tdict_listed_copy copy = {t, other, writes_indexed, &view, plan->gather_at, strides};
+  return tdict_moves_add_listed(plan->moves, &copy, err);
+}
+
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_index_helpers *helpers,
                                    const tdict_tensor *t, const tdict_tensor *other, bool writes_indexed,
                                    tdict_error *err) {
   tdict_made affine_view, other_view;
   tdict_temp a, b;
+  if (plan->num_gathers && tdict_moves_take_listed(plan->moves, t, other))
+    return add_listed(plan, t, other, writes_indexed, err);
   if (plan->num_gathers) {
     tdict_tensor_await(t, writes_indexed);
     tdict_tensor_await(other, !writes_indexed);
@@ -252,5 +288,6 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ind
   if (status != TDICT_OK) return status;
   tdict_made_of(other, &other_view);
   tdict_tensor *indexed = tdict_temp_over(&a, t, &affine_view), *other_side = tdict_temp_over(&b, other, &other_view);
-  return tdict_tensor_copy(writes_indexed ? indexed : other_side, writes_indexed ? other_side : indexed, err);
+  return tdict_moves_copy(plan->moves, writes_indexed ? indexed : other_side, writes_indexed ? other_side : indexed,
+                          err);
 }

@@ -127,7 +127,7 @@ static tdict_status add_list(index_reader *r, const tdict_index *item, tdict_err
   return status == TDICT_OK ? add_whole_dims(r, 1, err) : status;
 }
 
-/* Checks the dtype, shape and device of a mask. */
+/* Checks the dtype and shape of a mask. */
 static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   const char *what = r->plan->what;
@@ -139,9 +139,6 @@ static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, 
     return tdict_fail(err, TDICT_ESHAPE, "%s: the mask has shape %s, but its dimensions have sizes %s", what,
                       tdict_text_shape(mask->ndim, mask->dims, found, sizeof found),
                       tdict_text_shape(mask->ndim, r->shape + r->next_dim, wanted, sizeof wanted));
-  if (mask->storage->device.type != TDICT_DEVICE_CPU)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the mask is on %s, wanted host memory", what,
-                      tdict_device_format(mask->storage->device, found, sizeof found));
   return TDICT_OK;
 }
 
@@ -179,21 +176,31 @@ static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   return found;
 }
 
-/* Adds a mask as the list of the positions at which the mask is not 0. */
-static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_error *err) {
-  const tdict_tensor *mask = item->data;
-  tdict_status status = check_mask(r, mask, err);
-  if (status != TDICT_OK) return status;
+/* Adds a mask in host memory as the list of the positions at which the mask is not 0. */
+static tdict_status add_host_mask(index_reader *r, const tdict_tensor *mask, tdict_error *err) {
   /* A transfer may still be writing the mask. */
   tdict_tensor_await(mask, false);
   if (tdict_tensor_is_lost(mask)) return tdict_tensor_refuse_lost(r->plan->what, "the mask's bytes", mask, err);
   /* Count the positions first, to allocate an array of the exact size. */
-  status = add_gather(r, mask->ndim, scan_mask(mask, NULL), err);
+  tdict_status status = add_gather(r, mask->ndim, scan_mask(mask, NULL), err);
   if (status != TDICT_OK) return status;
   tdict_gather *g = &r->plan->gathers[r->plan->num_gathers - 1];
   scan_mask(mask, g->positions);
   g->is_distinct = true;
   return add_whole_dims(r, mask->ndim, err);
+}
+
+static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_error *err) {
+  const tdict_tensor *mask = item->data;
+  tdict_tensor *copy;
+  tdict_status status = check_mask(r, mask, err);
+  if (status != TDICT_OK || mask->storage->device.type == TDICT_DEVICE_CPU)
+    return status == TDICT_OK ? add_host_mask(r, mask, err) : status;
+  status = tdict_tensor_clone(mask, NULL, &copy, err);
+  if (status != TDICT_OK) return status;
+  status = add_host_mask(r, copy, err);
+  tdict_tensor_release(copy);
+  return status;
 }
 
 static tdict_status add_item(index_reader *r, const tdict_index *item, tdict_error *err) {
@@ -263,6 +270,22 @@ static int replace_gathered_dims(const tdict_index_plan *p, int ndim, int64_t *s
   return kept + 1;
 }
 
+/* Lists the positions for moves on devices. */
+static void find_move_lists(tdict_index_plan *p) {
+  p->lists.count = 0;
+  p->lists.num_positions = p->gather_count;
+  for (int n = 0; n < p->num_gathers; n++) {
+    const tdict_gather *g = &p->gathers[n];
+    for (int d = 0; d < g->dims && g->count != 1; d++)
+      p->lists.list[p->lists.count++] = (tdict_move_list){g->positions + d, g->dims};
+  }
+}
+
+void tdict_index_plan_use(tdict_index_plan *plan, tdict_moves *moves) {
+  plan->moves = moves;
+  moves->lists = &plan->lists;
+}
+
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err) {
   index_reader r = {plan, ndim, shape, 0, 0, false};
@@ -273,6 +296,7 @@ tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int
   for (int i = 0; i < ndim; i++) plan->affine.starts[i] = 0;
   plan->num_gathers = plan->gather_at = 0;
   plan->gather_count = 0;
+  plan->moves = NULL;
   tdict_status status = read_items(&r, index, err);
   if (status != TDICT_OK) {
     tdict_index_plan_reset(plan);
@@ -284,6 +308,7 @@ tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int
     plan->gather_at = find_gather_axis(plan);
     plan->ndim = replace_gathered_dims(plan, plan->ndim, plan->shape);
   }
+  find_move_lists(plan);
   return TDICT_OK;
 }
 
@@ -334,11 +359,6 @@ tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict
                                        tdict_error *err) {
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, made, err);
   if (status != TDICT_OK || !plan->num_gathers) return status;
-  if (t->storage->device.type != TDICT_DEVICE_CPU) {
-    char device[32];
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: lists and masks need tensors in host memory, this tensor is on %s",
-                      plan->what, tdict_device_format(t->storage->device, device, sizeof device));
-  }
   made->ndim = replace_gathered_dims(plan, made->ndim, made->shape);
   made->fresh = true;
   return TDICT_OK;

@@ -3,9 +3,9 @@
 #ifndef TDICT_OPS_INDEX_INDEX_PLAN_H
 #define TDICT_OPS_INDEX_INDEX_PLAN_H
 
+#include "ops/device/moves.h"
 #include "sched/pool.h"
 #include "tdict/index.h"
-#include "tensor/affine.h"
 
 /* A list or mask: selects `count` positions in the dimensions [axis, axis + dims) of the affine result. */
 typedef struct tdict_gather {
@@ -22,23 +22,30 @@ typedef struct tdict_index_plan {
   int num_gathers, gather_at;
   int64_t gather_count;
   tdict_gather gathers[TDICT_MAX_INDEX];
-  int ndim; /* ndim, shape: the shape that the indexed dimensions have in the result */
+  /* The positions of all lists and masks with gather_count positions. Masks have one list for each dimension. Other
+   * lists have one position, which counts as a part of the address. */
+  tdict_move_lists lists;
+  tdict_moves *moves; /* collects copies on devices; NULL: such copies are made at once. Borrowed; set by the caller */
+  int ndim;           /* ndim, shape: the shape that the indexed dimensions have in the result */
   int64_t shape[TDICT_MAX_NDIM];
 } tdict_index_plan;
 
 /* Makes the plan of an index for `ndim` dimensions of sizes `shape`. Reset the plan with tdict_index_plan_reset() if
  * the call succeeds. Returns TDICT_EINVAL for an invalid index, for a position outside its dimension, and for a mask
- * whose bytes are lost. Returns TDICT_EDTYPE, TDICT_ESHAPE or TDICT_EWRONGDEVICE for a mask of a wrong dtype, shape or
- * device. Also returns TDICT_ESHAPE if lists and masks have different numbers of positions. Returns TDICT_EOVERFLOW if
- * a list has too many positions, and TDICT_ENOMEM if memory is exhausted. */
+ * whose bytes are lost. Returns TDICT_EDTYPE or TDICT_ESHAPE for a mask of a wrong dtype or shape. Also returns
+ * TDICT_ESHAPE if lists and masks have different numbers of positions. Returns TDICT_EOVERFLOW if a list has too many
+ * positions, and TDICT_ENOMEM if memory is exhausted. Reads a mask on a device once; returns the errors of
+ * tdict_tensor_copy() then. */
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err);
 void tdict_index_plan_reset(tdict_index_plan *plan);
-/* Describes the result for tensor `t`: a view, or a new tensor if the index has lists or masks. Returns TDICT_ENOTSUP
- * for lists and masks if `t` is on a device, and TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions. */
+/* Makes the copies of this plan part of `moves`. */
+void tdict_index_plan_use(tdict_index_plan *plan, tdict_moves *moves);
+/* Describes the result for tensor `t`: a view, or a new tensor if the index has lists or masks. Returns TDICT_EINVAL for
+ * more than TDICT_MAX_NDIM dimensions. */
 tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict_tensor *t, tdict_made *made,
                                        tdict_error *err);
-/* Waits for transfers that write `t`. Returns TDICT_EINVAL if a transfer into a selected element failed, or if `t` is
+/* Waits for transfers that write `t`, unless plan->moves are queued on a stream. Returns TDICT_EINVAL if a transfer into a selected element failed, or if `t` is
  * unloaded. */
 tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
 
@@ -55,9 +62,10 @@ typedef struct tdict_index_helpers {
  * if memory is exhausted. */
 tdict_status tdict_index_plan_find_distinct(tdict_index_plan *plan, tdict_error *err);
 /* Copies between the selected elements of `t` and `other`. `other` has the shape of the selected elements. If
- * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. If lists repeat a position, `t`
- * keeps the elements that are last in `other`. The helpers are used for large copies by lists and masks in host memory.
- * `helpers` is NULL if there are none. Allocates nothing. */
+ * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. On a device, adds the copy to
+ * plan->moves if plan->moves is not NULL. In host memory: if lists repeat a position, `t` keeps the elements that are
+ * last in `other`; the helpers are used for large copies by lists and masks; nothing is allocated. `helpers` is NULL if
+ * there are none. */
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_index_helpers *helpers,
                                    const tdict_tensor *t, const tdict_tensor *other, bool writes_indexed,
                                    tdict_error *err);

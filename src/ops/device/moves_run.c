@@ -1,0 +1,257 @@
+/* Makes the moves that moves.c collected: one launch for each memory. See moves.h for ownership and threads. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "kernel/work.h"
+#include "ops/device/moves.h"
+
+static const int64_t *shape_of(const tdict_moves *all, const tdict_move *m) { return all->numbers + m->numbers; }
+static const int64_t *strides_of(const tdict_moves *all, const tdict_move *m, bool of_dst) {
+  return shape_of(all, m) + (of_dst ? 1 : 2) * m->ndim;
+}
+static const int64_t *list_strides_of(const tdict_moves *all, const tdict_move *m) {
+  return shape_of(all, m) + 3 * m->ndim;
+}
+
+/* Fences that the launches on a stream must wait for. Owns a reference to each fence. */
+typedef struct fence_set {
+  tdict_fence **fences;
+  int count, cap;
+  bool no_memory;
+} fence_set;
+
+static void add_fence(void *user, tdict_fence *fence) {
+  fence_set *set = user;
+  for (int i = set->count; i-- > 0;)
+    if (set->fences[i] == fence) return;
+  if (set->no_memory) return;
+  if (set->count == set->cap) {
+    const int cap = set->cap ? 2 * set->cap : 8;
+    tdict_fence **larger = realloc(set->fences, (size_t)cap * sizeof *larger);
+    set->no_memory = larger == NULL;
+    if (!larger) return;
+    set->fences = larger;
+    set->cap = cap;
+  }
+  fence->ops->retain(fence);
+  set->fences[set->count++] = fence;
+}
+
+static void add_fences_of(fence_set *set, tdict_storage *s, bool to_write) {
+  if (tdict_storage_is_idle(s)) return;
+  tdict_storage_each_conflict(s, to_write, add_fence, set);
+  tdict_storage_each_use(s, to_write, add_fence, set);
+}
+
+static void reset_fences(fence_set *set) {
+  for (int i = 0; i < set->count; i++) set->fences[i]->ops->release(set->fences[i]);
+  free(set->fences);
+}
+
+/* Collects the transfers and uses that must end before the moves begin. */
+static tdict_status find_fences(const tdict_moves *all, fence_set *set, tdict_error *err) {
+  for (size_t i = 0; i < all->count; i++) {
+    const tdict_move *m = &all->moves[i], *last = i > 0 ? m - 1 : NULL;
+    if (!last || last->dst != m->dst) add_fences_of(set, m->dst, true);
+    if (!last || last->src != m->src) add_fences_of(set, m->src, false);
+  }
+  return set->no_memory ? tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the work to wait for", all->what) : TDICT_OK;
+}
+
+/* The launch for one memory. */
+typedef struct launch {
+  const tdict_moves *all;
+  tdict_memory *memory;
+  tdict_kernel_work work;
+  bool has_lists; /* true: `lists` is filled */
+  tdict_kernel_list lists[TDICT_KERNEL_MAX_LISTS];
+} launch;
+
+static tdict_status no_memory_for_positions(const tdict_moves *all, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", all->what,
+                    (long long)all->lists->num_positions);
+}
+
+/* Copies the positions of all lists into the work. */
+static tdict_status add_lists(launch *l, tdict_error *err) {
+  const tdict_move_lists *lists = l->all->lists;
+  tdict_status status = TDICT_OK;
+  int64_t *adjacent = malloc((size_t)lists->num_positions * sizeof *adjacent);
+  if (!adjacent) return no_memory_for_positions(l->all, err);
+  for (int k = 0; k < lists->count && status == TDICT_OK; k++) {
+    const tdict_move_list *list = &lists->list[k];
+    for (int64_t i = 0; i < lists->num_positions; i++) adjacent[i] = list->positions[i * list->step];
+    status = tdict_kernel_add_positions(&l->work, adjacent, lists->num_positions, &l->lists[k].positions, err);
+    l->lists[k].size = 0; /* unused: no position is negative */
+  }
+  free(adjacent);
+  l->has_lists = status == TDICT_OK;
+  return status;
+}
+
+/* Returns the bytes that all lists together add to the address of the indexed side at index `i` of the listed
+ * dimension. */
+static int64_t find_offset(const tdict_moves *all, const tdict_move *m, int64_t i) {
+  const int64_t *strides = list_strides_of(all, m);
+  uint64_t offset = 0;
+  for (int k = 0; k < all->lists->count; k++)
+    offset += (uint64_t)all->lists->list[k].positions[i * all->lists->list[k].step] * (uint64_t)strides[k];
+  return (int64_t)(offset * tdict_dtype_bytes(m->dtype));
+}
+
+/* Copies the offsets of a move into the work as one list, because a move can have only a few lists. */
+static tdict_status add_offsets(launch *l, const tdict_move *m, tdict_error *err) {
+  const int64_t count = l->all->lists->num_positions;
+  int64_t *offsets = malloc((size_t)count * sizeof *offsets);
+  if (!offsets) return no_memory_for_positions(l->all, err);
+  for (int64_t i = 0; i < count; i++) offsets[i] = find_offset(l->all, m, i);
+  l->lists[0] = (tdict_kernel_list){.stride = 1, .size = 0};
+  tdict_status status = tdict_kernel_add_positions(&l->work, offsets, count, &l->lists[0].positions, err);
+  free(offsets);
+  return status;
+}
+
+/* Finds the lists of a move. */
+static tdict_status find_lists(launch *l, const tdict_move *m, tdict_kernel_move *out, tdict_error *err) {
+  const int count = l->all->lists->count;
+  tdict_status status = TDICT_OK;
+  out->listed = m->listed;
+  out->scatter = m->scatter;
+  out->lists = l->lists;
+  out->num_lists = count <= TDICT_KERNEL_MAX_LISTS ? count : 1;
+  if (count > TDICT_KERNEL_MAX_LISTS) return add_offsets(l, m, err);
+  if (!l->has_lists) status = add_lists(l, err);
+  for (int k = 0; k < count; k++)
+    l->lists[k].stride = (int64_t)((uint64_t)list_strides_of(l->all, m)[k] * tdict_dtype_bytes(m->dtype));
+  return status;
+}
+
+static void multiply_all(const int64_t *strides, int count, size_t item, int64_t *out) {
+  for (int d = 0; d < count; d++) out[d] = (int64_t)((uint64_t)strides[d] * item);
+}
+
+static tdict_status add_move(launch *l, const tdict_move *m, tdict_error *err) {
+  int64_t dst_strides[TDICT_MAX_NDIM], src_strides[TDICT_MAX_NDIM];
+  const size_t item = tdict_dtype_bytes(m->dtype);
+  tdict_kernel_move move = {.dst = m->dst_data,
+                            .src = m->src_data,
+                            .ndim = m->ndim,
+                            .shape = shape_of(l->all, m),
+                            .dst_strides = dst_strides,
+                            .src_strides = src_strides,
+                            .item_bytes = item};
+  tdict_status status = TDICT_OK;
+  multiply_all(strides_of(l->all, m, true), m->ndim, item, dst_strides);
+  multiply_all(strides_of(l->all, m, false), m->ndim, item, src_strides);
+  if (m->listed >= 0) status = find_lists(l, m, &move, err);
+  return status == TDICT_OK ? tdict_kernel_add_copy(&l->work, &move, err) : status;
+}
+
+/* Describes one side of a move as a temporary tensor. */
+static tdict_tensor *view_side(const tdict_moves *all, const tdict_move *m, bool of_dst, tdict_temp *temp) {
+  tdict_made made = {.ndim = m->ndim, .data = of_dst ? m->dst_data : (void *)(uintptr_t)m->src_data};
+  const tdict_tensor over = {.storage = of_dst ? m->dst : m->src, .dtype = m->dtype};
+  memcpy(made.shape, shape_of(all, m), (size_t)m->ndim * sizeof *made.shape);
+  memcpy(made.strides, strides_of(all, m, of_dst), (size_t)m->ndim * sizeof *made.strides);
+  return tdict_temp_over(temp, &over, &made);
+}
+
+/* Makes the moves of a memory by copies of its driver, because the driver cannot compile kernels. */
+static tdict_status copy_each(const launch *l, tdict_error *err) {
+  tdict_temp dst, src;
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < l->all->count && status == TDICT_OK; i++) {
+    const tdict_move *m = &l->all->moves[i];
+    if (m->memory != l->memory) continue;
+    status = tdict_tensor_copy(view_side(l->all, m, true, &dst), view_side(l->all, m, false, &src), err);
+  }
+  return status;
+}
+
+/* Launches the moves of one memory. `order` is NULL if the call waits. */
+static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error *err) {
+  bool is_listed = false;
+  tdict_status status = TDICT_OK;
+  tdict_kernel_work_init(&l->work, TDICT_KERNEL_COPY);
+  for (size_t i = 0; i < l->all->count && status == TDICT_OK; i++) {
+    const tdict_move *m = &l->all->moves[i];
+    if (m->memory != l->memory) continue;
+    is_listed = is_listed || m->listed >= 0;
+    status = add_move(l, m, err);
+  }
+  if (status == TDICT_OK) {
+    status = l->memory->ops->run(l->memory, &l->work, order, err);
+    if (status == TDICT_ENOTSUP && !order && !is_listed) {
+      if (err) memset(err, 0, sizeof *err);
+      status = copy_each(l, err);
+    }
+  }
+  tdict_kernel_work_reset(&l->work);
+  return status;
+}
+
+/* Adds the use of a launch to the storages of its moves. If memory is exhausted, waits for the use instead. */
+static void attach_use(const tdict_moves *all, const tdict_memory *memory, tdict_fence *use) {
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < all->count && status == TDICT_OK; i++) {
+    const tdict_move *m = &all->moves[i], *last = i > 0 ? m - 1 : NULL;
+    if (m->memory != memory) continue;
+    const bool follows = last && last->memory == memory;
+    if (!follows || last->dst != m->dst) status = tdict_storage_add_writer(m->dst, use, NULL);
+    if (status == TDICT_OK && (!follows || last->src != m->src)) status = tdict_storage_add_use(m->src, use, NULL);
+  }
+  if (status != TDICT_OK) use->ops->wait(use, INT64_MAX);
+}
+
+/* Removes the bytes that a move writes from the lost bytes. */
+static void regain(const tdict_moves *all, const tdict_move *m) {
+  tdict_temp temp, row;
+  tdict_made at;
+  if (!tdict_storage_has_lost(m->dst)) return;
+  const tdict_tensor *dst = view_side(all, m, true, &temp);
+  if (m->listed < 0 || !m->scatter) {
+    tdict_tensor_regain(dst);
+    return;
+  }
+  for (int64_t i = 0; i < all->lists->num_positions; i++) {
+    tdict_made_of(dst, &at);
+    tdict_made_select(&at, m->listed, 0, tdict_dtype_bytes(m->dtype));
+    at.data = (void *)((uintptr_t)at.data + (uintptr_t)find_offset(all, m, i));
+    tdict_tensor_regain(tdict_temp_over(&row, dst, &at));
+  }
+}
+
+/* Returns true if an earlier move has the memory of move `i`. */
+static bool is_launched(const tdict_moves *all, size_t i) {
+  for (size_t k = 0; k < i; k++)
+    if (all->moves[k].memory == all->moves[i].memory) return true;
+  return false;
+}
+
+static tdict_status run_all(const tdict_moves *all, const fence_set *fences, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  tdict_memory *last = NULL;
+  for (size_t i = 0; i < all->count && status == TDICT_OK; i++) {
+    tdict_memory *memory = all->moves[i].memory;
+    if (memory == last || is_launched(all, i)) continue;
+    tdict_run_order order = {.what = all->what, .after = fences->fences, .num_after = fences->count};
+    launch l = {.all = all, .memory = last = memory};
+    if (all->stream) order.stream = *all->stream;
+    status = launch_memory(&l, all->stream ? &order : NULL, err);
+    if (status != TDICT_OK || !all->stream) continue;
+    attach_use(all, memory, order.use);
+    order.use->ops->release(order.use);
+  }
+  return status;
+}
+
+tdict_status tdict_moves_run(tdict_moves *moves, tdict_error *err) {
+  fence_set fences = {0};
+  tdict_status status = moves->stream ? find_fences(moves, &fences, err) : TDICT_OK;
+  if (status == TDICT_OK) status = run_all(moves, &fences, err);
+  for (size_t i = 0; i < moves->count && status == TDICT_OK; i++) regain(moves, &moves->moves[i]);
+  reset_fences(&fences);
+  moves->count = moves->num_numbers = 0;
+  return status;
+}
