@@ -416,9 +416,12 @@ static void *access_range(void *user, uint64_t address, size_t bytes) {
   range *r = find(host_of(address));
   return r && address % bytes == 0 && host_of(address) + bytes <= r->start + r->bytes ? host_of(address) : NULL;
 }
-tdict_cuda_result cuLaunchKernel(tdict_cuda_function function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
-                                 unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
-                                 tdict_cuda_stream stream, void **params, void **extra) {
+/* The signature is the driver's. */
+#define LAUNCH_KERNEL                                                                                             \
+  tdict_cuda_result cuLaunchKernel(tdict_cuda_function function, unsigned blocks_x, unsigned blocks_y,            \
+                                   unsigned blocks_z, unsigned threads_x, unsigned threads_y, unsigned threads_z, \
+                                   unsigned shared_bytes, tdict_cuda_stream stream, void **params, void **extra)
+LAUNCH_KERNEL {
   const tdict_kernel_access access = {access_range, NULL};
   (void)stream;
   if (!current()) return NO_CONTEXT;

@@ -1,7 +1,6 @@
 /* The operation `run` of device memory: its order with streams and fences, its buffers, and its failures. */
 #include "device/gpu_help.h"
 #include "device/gpu_open.h"
-#include "device/use.h"
 #include "kernel/image.h"
 #include "kernel/work.h"
 #include "support/driver_fault.h"
@@ -151,51 +150,82 @@ static void at_gate(void *user) {
   while (!atomic_load(&g->open)) usleep(100);
 }
 
-/* The work waits for the fences of the order on its stream, and the host does not wait. */
-SIM_CASE(run_waits_for_the_fences_of_its_order) {
+/* A fence that notes what is asked of it. */
+typedef struct noted_fence {
+  tdict_fence fence; /* first */
+  bool is_done;
+  int waits;
+  void *device, *stream; /* of wait_on_stream */
+} noted_fence;
+static bool noted_poll(tdict_fence *fence) { return ((noted_fence *)fence)->is_done; }
+static bool noted_wait(tdict_fence *fence, int64_t deadline_ns) {
+  assert_true(deadline_ns == INT64_MAX);
+  ((noted_fence *)fence)->waits++;
+  return true;
+}
+static bool noted_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
+  noted_fence *f = (noted_fence *)fence;
+  f->device = device;
+  f->stream = stream;
+  return true;
+}
+
+/* The stream waits for the fences of the order that are not done. The host waits only for a fence that cannot be queued
+ * on a stream. */
+GPU_CASE(run_waits_for_the_fences_of_its_order) {
+  static const tdict_fence_ops queued = {noted_poll, noted_wait, noted_wait_on_stream, NULL, NULL};
+  static const tdict_fence_ops waited = {noted_poll, noted_wait, NULL, NULL, NULL};
   run_case c;
   tdict_kernel_work work;
-  tdict_stream other;
-  tdict_fence *use = NULL;
-  gate g = {false};
+  noted_fence f[] = {{.fence = {&queued}}, {.fence = {&waited}}, {.fence = {&queued}, .is_done = true}};
+  tdict_fence *const after[] = {&f[0].fence, &f[1].fence, &f[2].fence};
   open_case(&c, NULL);
-  td_ok(tdict_stream_create(c.b.context, td_device(), &other, err));
-  td_ok(tdict_sim_launch(other, at_gate, &g, err));
-  td_ok(tdict_use_create(c.b.gpu, other.handle, &use, err));
-  tdict_run_order order = {.what = "test", .stream = c.stream, .after = &use, .num_after = 1};
+  tdict_run_order order = {.what = "test", .stream = c.stream, .after = after, .num_after = 3};
   make_gather(&work, c.dst.data, c.src.data, true);
   td_ok(run(&c, &work, &order, err));
-  tdict_kernel_work_reset(&work);
-  td_rest();
-  tdict_driver_sim_count counts;
-  tdict_driver_sim_counts(c.b.d, 0, &counts);
-  assert_int_equal(counts.num_pending, 2); /* the function at the gate, and the launch after it */
-  assert_false(order.use->ops->poll(order.use));
-  atomic_store(&g.open, true);
+  assert_ptr_equal(f[0].device, c.b.gpu);
+  assert_ptr_equal(f[0].stream, c.stream.handle);
+  assert_int_equal(f[0].waits, 0);
+  assert_int_equal(f[1].waits, 1);
+  assert_null(f[2].stream);
+  assert_int_equal(f[2].waits, 0);
   assert_true(order.use->ops->wait(order.use, INT64_MAX));
   check_gathered(&c, true);
   order.use->ops->release(order.use);
-  use->ops->release(use);
-  tdict_stream_destroy(c.b.context, other);
+  tdict_kernel_work_reset(&work);
   close_case(&c);
 }
 
-/* A run without an order follows the legacy stream, as copies do. */
+static void *open_gate_at_rest(void *user) {
+  gate *g = user;
+  td_rest(); /* until the run waits */
+  atomic_store(&g->open, true);
+  return NULL;
+}
+
+/* A run without an order follows the legacy stream, as copies do. A function at a gate blocks this stream. */
 SIM_CASE(run_follows_the_legacy_stream) {
   run_case c;
   tdict_kernel_work work;
+  tdict_cu_stream blocking = NULL;
+  pthread_t opener;
+  gate g = {false};
   open_case(&c, NULL);
   tdict_driver *d = c.b.d;
   void *host = NULL;
   CU(SUCCESS, host_alloc, &host, BYTES, TDICT_CU_HOST_PORTABLE);
   for (int i = 0; i < ROWS; i++) ((int64_t *)host)[i] = c.source[i] = 13 * i;
-  td_ok(tdict_sim_hold(c.b.context, err));
+  CU(SUCCESS, stream_create, &blocking, TDICT_CU_STREAM_DEFAULT);
+  td_ok(tdict_sim_launch((tdict_stream){td_device(), blocking}, at_gate, &g, err));
   CU(SUCCESS, copy_h2d_async, c.src.data, host, BYTES, NULL);
-  td_ok(tdict_sim_resume(c.b.context, err));
-  make_gather(&work, c.dst.data, c.src.data, false);
+  make_gather(&work, c.dst.data, c.src.data, true);
+  assert_int_equal(pthread_create(&opener, NULL, open_gate_at_rest, &g), 0);
   td_ok(run(&c, &work, NULL, err));
-  check_gathered(&c, false);
+  assert_true(atomic_load(&g.open));
+  assert_int_equal(pthread_join(opener, NULL), 0);
+  check_gathered(&c, true);
   tdict_kernel_work_reset(&work);
+  CU(SUCCESS, stream_destroy, blocking);
   CU(SUCCESS, host_free, host, BYTES);
   close_case(&c);
 }

@@ -185,10 +185,11 @@ static void end_blocked(const place *w, blocked *b) {
 
 /* The call returns while the stream is blocked. Reading the result and writing the source wait for the launch. */
 SIM_CASE(device_index_get_on_stream_is_ordered) {
-  place w = place_open(2);
+  place w = place_open(2), host = w;
   blocked b;
   const int64_t list[] = {9, 0, 33};
-  tdict_tree *td = rows_tree(&w, 40, 1), *other = rows_tree(&w, 40, 11), *out = NULL;
+  host.memory = NULL;
+  tdict_tree *td = rows_tree(&w, 40, 1), *other = rows_tree(&host, 40, 11), *out = NULL;
   tdict_transfer_options o = threads(1);
   block(&w, &b);
   const tdict_index_options options = on(&b.s);
