@@ -311,7 +311,7 @@ SIM_CASE(device_index_on_stream_waits_for_uses) {
   place_close(&w);
 }
 
-/* Without a stream, the call waits for a transfer that writes its source. */
+/* Without a stream, the call waits for a transfer that writes its source or reads its destination. */
 SIM_CASE(device_index_waits_for_transfers) {
   place w = place_sim(2, 1e5, 1);
   const int64_t list[] = {9, 0, 33};
@@ -325,6 +325,14 @@ SIM_CASE(device_index_waits_for_transfers) {
   td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
   for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "e"), i, 40, 35, list[i]);
   finish_copy(f);
+  tdict_tree *few = rows_tree(&w, 3, 21);
+  f = move_async(&w, td, tdict_cpu(), NULL);
+  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, 3)), few, err));
+  tdict_release(out);
+  out = finish(f);
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "e"), list[i], 40, 35, list[i]);
+  check_row(&w, help_get(td, "e"), 9, 3, 25, 0);
+  tdict_release(few);
   tdict_release(out);
   tdict_release(host);
   tdict_release(td);
