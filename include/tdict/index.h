@@ -37,7 +37,8 @@ enum tdict_index_kind {
   TDICT_INDEX_NEW_AXIS,
   TDICT_INDEX_REST,
   TDICT_INDEX_LIST,
-  TDICT_INDEX_MASK
+  TDICT_INDEX_MASK,
+  TDICT_INDEX_LIST_OF
 };
 /** One item of an index. Create items with the macros below. The array or tensor at `data` is borrowed. */
 typedef struct tdict_index {
@@ -72,6 +73,11 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 /** Selects @p count elements of a dimension. @p data points to @p count int64_t positions; negative positions count
  *  from the end. */
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
+/** Selects elements like TDICT_LIST. @p tensor has one dimension of int64 positions, in host memory or on a device. If
+ *  the list is on a device, a launch checks the positions, and the call waits for the check, also if the call has a
+ *  stream. The positions then stay on the device. They are copied to the host only if the tree has objects or tensors
+ *  elsewhere. Nothing may write the list before the copies of the call are complete. */
+#define TDICT_LIST_OF(tensor) tdict_index_of(TDICT_INDEX_LIST_OF, 0, 0, 0, (tensor))
 /** Selects the elements for which a mask is not 0, in C order. The mask is a bool or uint8 tensor. A mask of n
  *  dimensions applies to n batch dimensions, and must have the sizes of these dimensions. In the result, one dimension
  *  replaces the n dimensions. A call copies a mask on a device to the host and waits for this copy, also if the call

@@ -49,8 +49,7 @@ tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_tensor 
 }
 
 /* Writes the value to the elements of `to` that the plan selects. */
-static tdict_status write_at(tdict_tensor *to, const tdict_index_plan *plan, const tdict_tensor *value,
-                             tdict_error *err) {
+static tdict_status write_at(tdict_tensor *to, tdict_index_plan *plan, const tdict_tensor *value, tdict_error *err) {
   tdict_made wanted, made;
   tdict_temp temp;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
@@ -69,10 +68,9 @@ tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices in
   if (!tree || !path || !value) return fail_null_argument("write_at", !tree ? "tree" : !path ? "path" : "value", err);
   tdict_status status = tdict_get(tree, path, &to, err);
   if (status != TDICT_OK) return status;
-  status = tdict_index_plan_init(&plan, "write_at", to->ndim, to->dims, &index, err);
-  if (status != TDICT_OK) return tdict_error_at(err, status, path);
   tdict_moves moves = {.what = "write_at"};
-  tdict_index_plan_use(&plan, &moves);
+  status = tdict_index_plan_init(&plan, &moves, to->ndim, to->dims, &index, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = write_at(to, &plan, value, err);
   tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);

@@ -206,16 +206,17 @@ static void use_objects(tdict_tree *td) {
 }
 
 static void use_index(tdict_tree *td) {
-  static const int64_t rows[2] = {1, 0}, batch[1] = {8};
-  const int32_t kinds[] = {TDICT_INDEX_AT,   TDICT_INDEX_RANGE, TDICT_INDEX_NEW_AXIS,
-                           TDICT_INDEX_REST, TDICT_INDEX_LIST,  TDICT_INDEX_MASK};
+  static const int64_t rows[2] = {1, 0}, batch[1] = {8}, two[1] = {2};
+  const int32_t kinds[] = {TDICT_INDEX_AT,   TDICT_INDEX_RANGE, TDICT_INDEX_NEW_AXIS, TDICT_INDEX_REST,
+                           TDICT_INDEX_LIST, TDICT_INDEX_MASK,  TDICT_INDEX_LIST_OF};
   tdict_index item = tdict_index_of(kinds[0], 1, 0, 0, NULL);
   tdict_indices index = tdict_indices_add(tdict_indices_none(), item);
   tdict_tensor *mask = NULL;
   tdict_tree *out = NULL;
   tdict_index_options options = tdict_index_options_default();
   TRUE(options.memory == NULL && options.context == NULL && options.num_threads == -1 && options.stream == NULL);
-  TRUE(kinds[5] > kinds[4] && kinds[3] > kinds[2] && kinds[1] > kinds[0] && index.count < TDICT_MAX_INDEX);
+  TRUE(kinds[6] > kinds[5] && kinds[5] > kinds[4] && kinds[3] > kinds[2] && kinds[1] > kinds[0] &&
+       index.count < TDICT_MAX_INDEX);
   OK(tdict_index_get(td, index, &out, &last_error));
   OK(tdict_index_set(td, TDICT_INDEX(TDICT_AT(2)), out, &last_error));
   OK(tdict_write_row(td, 3, out, &last_error));
@@ -230,6 +231,10 @@ static void use_index(tdict_tree *td) {
   tdict_release(out);
   OK(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &options, &out, &last_error));
   tdict_release(out);
+  OK(tdict_tensor_from_array(TDICT_I64, 1, two, rows, &mask, &last_error));
+  OK(tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(mask)), &out, &last_error));
+  tdict_release(out);
+  tdict_tensor_release(mask);
   OK(tdict_tensor_zeros(TDICT_BOOL, 1, batch, NULL, &mask, &last_error));
   OK(tdict_index_get(td, TDICT_INDEX(TDICT_MASK(mask)), &out, &last_error));
   TRUE(tdict_batch_size(out)[0] == 0);

@@ -138,6 +138,11 @@ tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict
   return TDICT_OK;
 }
 
+bool tdict_moves_reach_list(const tdict_tensor *a, const tdict_tensor *b, const tdict_tensor *list) {
+  tdict_memory *runner = find_runner(a, b), *memory = list->storage->memory;
+  return runner && (memory == runner || runner->ops->reaches(runner, memory));
+}
+
 bool tdict_moves_take_listed(const tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other) {
   return moves && find_runner(indexed, other);
 }

@@ -10,8 +10,10 @@
 
 /* Positions along one dimension, which replace the index of a listed dimension. */
 typedef struct tdict_move_list {
-  const int64_t *positions; /* on the host; none is negative; borrowed */
-  int64_t step;             /* numbers between two positions of `positions` */
+  const int64_t *positions;   /* on the host; none is negative; borrowed; may be NULL if `tensor` is not NULL */
+  int64_t step;               /* numbers between two positions of `positions` */
+  const tdict_tensor *tensor; /* the same positions on a device, adjacent; they may be negative. NULL: none. Borrowed */
+  int64_t size;               /* size of the indexed dimension */
 } tdict_move_list;
 /* The lists of an operation. Every listed move of the operation uses them all. */
 typedef struct tdict_move_lists {
@@ -53,6 +55,26 @@ tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tre
  * tdict_moves_check_copy(). If `moves` is NULL, calls tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for a
  * source whose bytes are lost, and the errors of tdict_tensor_copy(). */
 tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
+
+/* Waits until the host can read a tensor on a device. Waits for transfers and uses that write the tensor. If the moves
+ * are queued on a stream, also waits for the work on the stream. Returns the errors of the memory's operation `run`. */
+tdict_status tdict_moves_await_source(const tdict_moves *moves, const tdict_tensor *t, tdict_error *err);
+/* Returns true if a tensor of positions on a device can be a list of a move. */
+bool tdict_moves_take_list(const tdict_tensor *list);
+/* Checks the positions of a list on a device by a launch, after the work that tdict_moves_await_source() waits for.
+ * Waits for the launch. Sets *bad to the index of the first position that is not in [-size, size), or to -1. */
+tdict_status tdict_moves_check_list(const tdict_moves *moves, const tdict_tensor *list, int64_t size, int64_t *bad,
+                                    tdict_error *err);
+/* Returns true if moves between two tensors can use a list on a device. */
+bool tdict_moves_reach_list(const tdict_tensor *a, const tdict_tensor *b, const tdict_tensor *list);
+/* Adds to `fences` the transfers and uses that must end before the bytes of a storage are read or written. */
+typedef struct tdict_fence_set {
+  tdict_fence **fences; /* owns a reference to each fence */
+  int count, cap;
+  bool no_memory; /* true: memory was exhausted, and fences are missing */
+} tdict_fence_set;
+void tdict_fence_set_add(tdict_fence_set *set, tdict_storage *s, bool to_write);
+void tdict_fence_set_reset(tdict_fence_set *set);
 
 /* A copy between elements that lists select, and another tensor. */
 typedef struct tdict_listed_copy {

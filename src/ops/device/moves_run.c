@@ -14,47 +14,12 @@ static const int64_t *list_strides_of(const tdict_moves *all, const tdict_move *
   return shape_of(all, m) + 3 * m->ndim;
 }
 
-/* Fences that the launches on a stream must wait for. Owns a reference to each fence. */
-typedef struct fence_set {
-  tdict_fence **fences;
-  int count, cap;
-  bool no_memory;
-} fence_set;
-
-static void add_fence(void *user, tdict_fence *fence) {
-  fence_set *set = user;
-  for (int i = set->count; i-- > 0;)
-    if (set->fences[i] == fence) return;
-  if (set->no_memory) return;
-  if (set->count == set->cap) {
-    const int cap = set->cap ? 2 * set->cap : 8;
-    tdict_fence **larger = realloc(set->fences, (size_t)cap * sizeof *larger);
-    set->no_memory = larger == NULL;
-    if (!larger) return;
-    set->fences = larger;
-    set->cap = cap;
-  }
-  fence->ops->retain(fence);
-  set->fences[set->count++] = fence;
-}
-
-static void add_fences_of(fence_set *set, tdict_storage *s, bool to_write) {
-  if (tdict_storage_is_idle(s)) return;
-  tdict_storage_each_conflict(s, to_write, add_fence, set);
-  tdict_storage_each_use(s, to_write, add_fence, set);
-}
-
-static void reset_fences(fence_set *set) {
-  for (int i = 0; i < set->count; i++) set->fences[i]->ops->release(set->fences[i]);
-  free(set->fences);
-}
-
 /* Collects the transfers and uses that must end before the moves begin. */
-static tdict_status find_fences(const tdict_moves *all, fence_set *set, tdict_error *err) {
+static tdict_status find_fences(const tdict_moves *all, tdict_fence_set *set, tdict_error *err) {
   for (size_t i = 0; i < all->count; i++) {
     const tdict_move *m = &all->moves[i], *last = i > 0 ? m - 1 : NULL;
-    if (!last || last->dst != m->dst) add_fences_of(set, m->dst, true);
-    if (!last || last->src != m->src) add_fences_of(set, m->src, false);
+    if (!last || last->dst != m->dst) tdict_fence_set_add(set, m->dst, true);
+    if (!last || last->src != m->src) tdict_fence_set_add(set, m->src, false);
   }
   return set->no_memory ? tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the work to wait for", all->what) : TDICT_OK;
 }
@@ -81,9 +46,13 @@ static tdict_status add_lists(launch *l, tdict_error *err) {
   if (!adjacent) return no_memory_for_positions(l->all, err);
   for (int k = 0; k < lists->count && status == TDICT_OK; k++) {
     const tdict_move_list *list = &lists->list[k];
+    l->lists[k].size = list->size;
+    if (!list->positions) {
+      l->lists[k].positions = tdict_kernel_positions_at(list->tensor->data);
+      continue;
+    }
     for (int64_t i = 0; i < lists->num_positions; i++) adjacent[i] = list->positions[i * list->step];
     status = tdict_kernel_add_positions(&l->work, adjacent, lists->num_positions, &l->lists[k].positions, err);
-    l->lists[k].size = 0; /* unused: no position is negative */
   }
   free(adjacent);
   l->has_lists = status == TDICT_OK;
@@ -201,6 +170,8 @@ static void attach_use(const tdict_moves *all, const tdict_memory *memory, tdict
     if (!follows || last->dst != m->dst) status = tdict_storage_add_writer(m->dst, use, NULL);
     if (status == TDICT_OK && (!follows || last->src != m->src)) status = tdict_storage_add_use(m->src, use, NULL);
   }
+  for (int k = 0; all->lists && k < all->lists->count && status == TDICT_OK; k++)
+    if (!all->lists->list[k].positions) status = tdict_storage_add_use(all->lists->list[k].tensor->storage, use, NULL);
   if (status != TDICT_OK) use->ops->wait(use, INT64_MAX);
 }
 
@@ -214,6 +185,9 @@ static void regain(const tdict_moves *all, const tdict_move *m) {
     tdict_tensor_regain(dst);
     return;
   }
+  /* Bytes that were lost after the move was added stay lost if the positions are only on the device. */
+  for (int k = 0; k < all->lists->count; k++)
+    if (!all->lists->list[k].positions) return;
   for (int64_t i = 0; i < all->lists->num_positions; i++) {
     tdict_made_of(dst, &at);
     tdict_made_select(&at, m->listed, 0, tdict_dtype_bytes(m->dtype));
@@ -229,7 +203,7 @@ static bool is_launched(const tdict_moves *all, size_t i) {
   return false;
 }
 
-static tdict_status run_all(const tdict_moves *all, const fence_set *fences, tdict_error *err) {
+static tdict_status run_all(const tdict_moves *all, const tdict_fence_set *fences, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_memory *last = NULL;
   for (size_t i = 0; i < all->count && status == TDICT_OK; i++) {
@@ -247,11 +221,11 @@ static tdict_status run_all(const tdict_moves *all, const fence_set *fences, tdi
 }
 
 tdict_status tdict_moves_run(tdict_moves *moves, tdict_error *err) {
-  fence_set fences = {0};
+  tdict_fence_set fences = {0};
   tdict_status status = moves->stream ? find_fences(moves, &fences, err) : TDICT_OK;
   if (status == TDICT_OK) status = run_all(moves, &fences, err);
   for (size_t i = 0; i < moves->count && status == TDICT_OK; i++) regain(moves, &moves->moves[i]);
-  reset_fences(&fences);
+  tdict_fence_set_reset(&fences);
   moves->count = moves->num_numbers = 0;
   return status;
 }

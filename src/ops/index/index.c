@@ -17,10 +17,11 @@
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 /* Makes the plan of an index for the batch dimensions of `td`. The caller resets the plan on success. */
-static tdict_status plan_batch_index(tdict_index_plan *plan, const char *what, const tdict_tree *td,
+static tdict_status plan_batch_index(tdict_index_plan *plan, tdict_moves *moves, const tdict_tree *td,
                                      const tdict_indices *index, tdict_error *err) {
+  const char *what = moves->what;
   if (td->batch_ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension", what);
-  tdict_status status = tdict_index_plan_init(plan, what, td->batch_ndim, td->batch_size, index, err);
+  tdict_status status = tdict_index_plan_init(plan, moves, td->batch_ndim, td->batch_size, index, err);
   if (status == TDICT_OK && plan->ndim > TDICT_MAX_BATCH_NDIM) {
     tdict_index_plan_reset(plan);
     return tdict_fail(err, TDICT_EINVAL, "%s: the result would have %d batch dimensions, wanted at most %d", what,
@@ -94,7 +95,7 @@ static tdict_status describe_indexed(const tdict_map *map, size_t entry, const t
 
 static tdict_status copy_indexed(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                  tdict_error *err) {
-  const getter *g = map->user;
+  getter *g = map->user;
   (void)entry;
   return tdict_index_plan_copy(&g->plan, &g->call.helpers, from, made, false, err);
 }
@@ -124,11 +125,11 @@ tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, c
   tdict_index_options o;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", tree ? "out" : "tree");
   tdict_status status = read_index_options(&g.call, options, &o, err);
-  if (status == TDICT_OK) status = plan_batch_index(&g.plan, "index", tree, &index, err);
-  if (status != TDICT_OK) return status;
-  const tdict_index_plan *plan = &g.plan;
   g.moves = (tdict_moves){.what = "index", .stream = g.call.stream};
-  tdict_index_plan_use(&g.plan, &g.moves);
+  if (status == TDICT_OK) status = plan_batch_index(&g.plan, &g.moves, tree, &index, err);
+  if (status != TDICT_OK) return status;
+  if (tdict_num_objects(tree)) status = tdict_index_plan_read_lists(&g.plan, err);
+  const tdict_index_plan *plan = &g.plan;
   const tdict_pick *pick = find_pick(plan, tree->batch_size, &g.pick) ? &g.pick : NULL;
   g.copies = plan->num_gathers != 0 || o.memory;
   const tdict_map map = {.what = "index",
@@ -145,7 +146,7 @@ tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, c
                          .way = tdict_pick_method(pick),
                          .object = index_object,
                          .pick = pick};
-  status = tdict_moves_check_objects(&g.moves, tree, err);
+  if (status == TDICT_OK) status = tdict_moves_check_objects(&g.moves, tree, err);
   if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
   tdict_moves_reset(&g.moves);
   tdict_index_plan_reset(&g.plan);
@@ -160,7 +161,7 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
  * `reads_index` is false, the plan selects elements of `to`. If `reads_index` is true, the plan selects elements of
  * `from` instead, and both trees must have the same keys. */
 typedef struct writer {
-  const tdict_index_plan *plan;
+  tdict_index_plan *plan;
   const tdict_pick *pick; /* the plan's selection, for objects of built-in types; NULL: a pick cannot describe this
                            * selection */
   const tdict_index_helpers *helpers; /* NULL: none */
@@ -398,6 +399,10 @@ static tdict_status write_from_start(writer *w, bool checks_only, tdict_error *e
 static tdict_status check_then_write(writer *w, tdict_error *err) {
   tdict_pick pick;
   const tdict_tree *indexed = w->reads_index ? w->from : w->to;
+  if (tdict_num_objects(w->from)) {
+    tdict_status read = tdict_index_plan_read_lists(w->plan, err);
+    if (read != TDICT_OK) return read;
+  }
   w->pick = find_pick(w->plan, indexed->batch_size, &pick) ? &pick : NULL;
   tdict_cursor_init(&w->cursor, w->from, false);
   tdict_status status = tdict_moves_check_objects(w->plan->moves, w->from, err);
@@ -410,7 +415,7 @@ static tdict_status check_then_write(writer *w, tdict_error *err) {
   return status;
 }
 
-static tdict_status write_value(tdict_tree *td, const tdict_index_plan *plan, const tdict_index_helpers *helpers,
+static tdict_status write_value(tdict_tree *td, tdict_index_plan *plan, const tdict_index_helpers *helpers,
                                 const tdict_tree *value, tdict_error *err) {
   writer w = {.plan = plan, .helpers = helpers, .to = td, .from = value};
   return check_then_write(&w, err);
@@ -432,10 +437,9 @@ tdict_status tdict_index_into_with(tdict_tree *dst, const tdict_tree *src, tdict
   index_call call = {.what = "index_into"};
   if (!src || !dst) return tdict_fail(err, TDICT_EINVAL, "index_into: %s is NULL", src ? "dst" : "src");
   tdict_status status = read_write_options(&call, options, err);
-  if (status == TDICT_OK) status = plan_batch_index(&plan, "index_into", src, &index, err);
-  if (status != TDICT_OK) return status;
   tdict_moves moves = {.what = call.what, .stream = call.stream};
-  tdict_index_plan_use(&plan, &moves);
+  if (status == TDICT_OK) status = plan_batch_index(&plan, &moves, src, &index, err);
+  if (status != TDICT_OK) return status;
   writer w = {.plan = &plan, .helpers = &call.helpers, .to = dst, .from = src, .reads_index = true};
   status = check_out_batch_size(&plan, dst, err);
   if (status == TDICT_OK) status = check_then_write(&w, err);
@@ -449,8 +453,8 @@ tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indi
 }
 
 /* Creates the tensors of a tree without keys. Writes into a new tree first, so that a failure leaves `td` unchanged. */
-static tdict_status write_to_empty_tree(tdict_tree *td, const tdict_index_plan *plan,
-                                        const tdict_index_helpers *helpers, const tdict_tree *value, tdict_error *err) {
+static tdict_status write_to_empty_tree(tdict_tree *td, tdict_index_plan *plan, const tdict_index_helpers *helpers,
+                                        const tdict_tree *value, tdict_error *err) {
   tdict_tree *made = NULL;
   if (tdict_node_is_locked(td))
     return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is empty and locked, so no tensors can be made", plan->what);
@@ -468,10 +472,9 @@ static tdict_status set_indexed(tdict_tree *td, const index_call *call, const td
                                 const tdict_tree *value, tdict_error *err) {
   tdict_index_plan plan;
   const tdict_index_helpers *helpers = &call->helpers;
-  tdict_status status = plan_batch_index(&plan, call->what, td, index, err);
-  if (status != TDICT_OK) return status;
   tdict_moves moves = {.what = call->what, .stream = call->stream};
-  tdict_index_plan_use(&plan, &moves);
+  tdict_status status = plan_batch_index(&plan, &moves, td, index, err);
+  if (status != TDICT_OK) return status;
   status = check_value_batch_size(&plan, value, err);
   if (status == TDICT_OK && helpers->count &&
       tdict_bytes(value) > TDICT_INDEX_BYTES_PER_THREAD / TDICT_INDEX_POSITION_BYTES)

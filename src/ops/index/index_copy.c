@@ -1,5 +1,6 @@
 /* Copies between the elements that an index selects and another tensor. Large copies are divided among the caller and
  * threads of a pool. Copies on a device are added to moves. Thread rule: as in tdict/index.h. */
+#include "kernel/work.h"
 #include "ops/check_copy.h"
 #include "ops/index/index_plan.h"
 #include "tensor/layout.h"
@@ -20,12 +21,13 @@ static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int6
   }
 }
 
-tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err) {
+tdict_status tdict_index_plan_check_not_lost(tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err) {
   tdict_made affine_view, row_view;
   tdict_temp temp;
   if (!tdict_moves_are_queued(plan->moves, t)) tdict_tensor_await(t, false);
   if (!tdict_tensor_is_lost(t)) return TDICT_OK; /* the common case */
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
+  if (status == TDICT_OK) status = tdict_index_plan_read_lists(plan, err);
   const int64_t count = plan->num_gathers ? plan->gather_count : 1;
   for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
     row_view = affine_view;
@@ -235,7 +237,7 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ind
 
 /* Waits for the transfers of both tensors, unless the moves are queued on a stream. Checks that no source bytes are
  * lost. */
-static tdict_status prepare_listed(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
+static tdict_status prepare_listed(tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                    bool writes_indexed, tdict_error *err) {
   if (!plan->moves->stream) {
     tdict_tensor_await(t, writes_indexed);
@@ -246,13 +248,25 @@ static tdict_status prepare_listed(const tdict_index_plan *plan, const tdict_ten
   return tdict_tensor_refuse_lost(plan->what, "the source's bytes", other, err);
 }
 
+/* Returns true if the copy needs the positions of lists on devices on the host: if a launch cannot read the lists, or if
+ * written rows must be removed from the lost bytes one by one. */
+static bool needs_positions(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other) {
+  bool needed = plan->lists.count > TDICT_KERNEL_MAX_LISTS || tdict_storage_has_lost(t->storage);
+  for (int n = 0; n < plan->num_gathers; n++) {
+    const tdict_gather *g = &plan->gathers[n];
+    needed = needed || (!g->positions && !tdict_moves_reach_list(t, other, g->tensor));
+  }
+  return needed;
+}
+
 /* Adds the copy of all positions to the moves. */
-static tdict_status add_listed(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
+static tdict_status add_listed(tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                bool writes_indexed, tdict_error *err) {
   tdict_made view;
   int64_t strides[TDICT_MAX_NDIM];
   int num_lists = 0;
   tdict_status status = prepare_listed(plan, t, other, writes_indexed, err);
+  if (status == TDICT_OK && needs_positions(plan, t, other)) status = tdict_index_plan_read_lists(plan, err);
   if (status == TDICT_OK) status = tdict_affine_apply(&plan->affine, t, plan->what, &view, err);
   if (status != TDICT_OK || other->numel == 0) return status;
   for (int n = 0; n < plan->num_gathers; n++)
@@ -267,14 +281,15 @@ static tdict_status add_listed(const tdict_index_plan *plan, const tdict_tensor 
   return tdict_moves_add_listed(plan->moves, &copy, err);
 }
 
-tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_index_helpers *helpers,
-                                   const tdict_tensor *t, const tdict_tensor *other, bool writes_indexed,
-                                   tdict_error *err) {
+tdict_status tdict_index_plan_copy(tdict_index_plan *plan, const tdict_index_helpers *helpers, const tdict_tensor *t,
+                                   const tdict_tensor *other, bool writes_indexed, tdict_error *err) {
   tdict_made affine_view, other_view;
   tdict_temp a, b;
   if (plan->num_gathers && tdict_moves_take_listed(plan->moves, t, other))
     return add_listed(plan, t, other, writes_indexed, err);
   if (plan->num_gathers) {
+    tdict_status read = tdict_index_plan_read_lists(plan, err);
+    if (read != TDICT_OK) return read;
     tdict_tensor_await(t, writes_indexed);
     tdict_tensor_await(other, !writes_indexed);
     /* A failed transfer can lose only some of the positions. Copy each position separately: each copy checks the bytes

@@ -203,11 +203,17 @@ typedef struct random_index {
   tdict_indices index;
   int64_t positions[TDICT_MAX_INDEX][40];
   tdict_tensor *mask, *device_mask; /* NULL: none */
+  tdict_tensor *lists[TDICT_MAX_INDEX], *device_lists[TDICT_MAX_INDEX];
+  int num_on_device; /* lists on the device */
   bool has_lists;
 } random_index;
 static inline void random_index_release(random_index *i) {
   tdict_tensor_release(i->mask);
   tdict_tensor_release(i->device_mask);
+  for (int n = 0; n < TDICT_MAX_INDEX; n++) {
+    tdict_tensor_release(i->lists[n]);
+    tdict_tensor_release(i->device_lists[n]);
+  }
 }
 
 static inline tdict_index random_range(rng *r, int64_t size) {
@@ -217,8 +223,11 @@ static inline tdict_index random_range(rng *r, int64_t size) {
   return pick(r, 0, 3) ? TDICT_RANGE(start, stop, steps[pick(r, 0, 5)]) : TDICT_ALL;
 }
 
-/* Makes a list. If `is_distinct` is true, no position is repeated. */
-static inline tdict_index random_list(rng *r, random_index *out, int64_t size, int64_t count, bool is_distinct) {
+/* Makes a list of an array, or of a tensor on the host or the device. If `is_distinct` is true, no position is
+ * repeated. */
+static inline tdict_index random_list(rng *r, const world *w, random_index *out, int64_t size, int64_t count,
+                                      bool is_distinct) {
+  const int n = out->index.count;
   int64_t *positions = out->positions[out->index.count], order[40];
   for (int64_t i = 0; i < size; i++) {
     const int64_t j = pick(r, 0, i);
@@ -230,7 +239,12 @@ static inline tdict_index random_list(rng *r, random_index *out, int64_t size, i
     if (pick(r, 0, 1)) positions[i] -= size;
   }
   out->has_lists = true;
-  return TDICT_LIST(positions, count);
+  if (pick(r, 0, 1)) return TDICT_LIST(positions, count);
+  td_ok(tdict_tensor_from_array(TDICT_I64, 1, &count, positions, &out->lists[n], err));
+  if (pick(r, 0, 3) == 0) return TDICT_LIST_OF(out->lists[n]);
+  out->device_lists[n] = to_device(w, out->lists[n]);
+  out->num_on_device++;
+  return TDICT_LIST_OF(out->device_lists[n]);
 }
 
 /* Makes a random index for a tree. If `is_distinct` is true, no element is selected twice. */
@@ -256,7 +270,7 @@ static inline void make_index(rng *r, const world *w, const tdict_tree *td, bool
       int64_t wanted = is_first ? pick(r, 0, most) : pick(r, 0, 2) ? count : 1;
       if (count == 1 && !is_distinct && pick(r, 0, 1)) wanted = pick(r, 1, most);
       if (is_distinct && !is_first && count > bs[d]) wanted = count; /* only the first list is distinct */
-      item = random_list(r, out, bs[d], wanted, is_distinct && is_first);
+      item = random_list(r, w, out, bs[d], wanted, is_distinct && is_first);
       if (is_first || count == 1) count = wanted;
     } else if (kind == 6 && count < 0) {
       dims = (int)pick(r, 1, nb - d < 2 ? 1 : 2);

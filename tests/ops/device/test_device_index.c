@@ -1,16 +1,15 @@
 /* Indices on device trees: random indices give the host's results, errors change nothing, and one launch is enough for
  * all leaves. */
-#include "device/use.h"
 #include "ops/device/pair.h"
+#include "ops/device/rows.h"
 #include "ops/twins.h"
 #include "support/fail_alloc.h"
-#include "transfer/promise.h"
 
 enum { NUM_SEEDS = 150 };
 
 GPU_CASE(device_index_get_equals_host) {
   world w = world_open();
-  int num_lists = 0;
+  int num_lists = 0, num_on_device = 0;
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
     random_index i;
@@ -20,11 +19,12 @@ GPU_CASE(device_index_get_equals_host) {
     td_ok(tdict_index_get(p.device, i.index, &got.device, err));
     pair_check(&w, &got);
     num_lists += i.has_lists;
+    num_on_device += i.num_on_device;
     random_index_release(&i);
     pair_release(&got);
     pair_release(&p);
   }
-  assert_true(num_lists > NUM_SEEDS / 4);
+  assert_true(num_lists > NUM_SEEDS / 4 && num_on_device > NUM_SEEDS / 8);
   world_close(&w);
 }
 
@@ -96,41 +96,6 @@ GPU_CASE(device_index_takes_many_lists) {
   world_close(&w);
 }
 
-static tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t number) {
-  tdict_tensor *t = new_tensor(TDICT_I32, 2, (const int64_t[]){rows, 6}, w->memory);
-  put_number(w, t, number);
-  return t;
-}
-/* Makes a tree of 40 rows with five tensors on the device. */
-static tdict_tree *rows_tree(const place *w, int64_t rows, uint64_t number) {
-  static const char *const paths[] = {"a", "b", "n.c", "n.d", "e"};
-  tdict_tree *td = TREE(rows);
-  for (uint64_t i = 0; i < 5; i++) give(td, paths[i], rows_on(w, rows, number + i));
-  return td;
-}
-/* Checks row `at` of a tensor against a row of random bytes. */
-static void check_row(const place *w, tdict_tensor *t, int64_t at, int64_t rows, uint64_t number, int64_t from) {
-  int32_t *wanted = malloc((size_t)rows * 24), *found = (int32_t *)(void *)get_bytes(w, t);
-  td_fill_random(wanted, (size_t)rows * 24, number);
-  assert_memory_equal(found + at * 6, wanted + from * 6, 24);
-  free(wanted);
-  free(found);
-}
-
-static int num_launches;
-static tdict_cu fault_code; /* TDICT_CU_SUCCESS: launches succeed */
-static const tdict_driver_ops *real_ops;
-static tdict_cu count_launch(tdict_driver *d, const tdict_cu_launch *launch, tdict_cu_stream stream) {
-  num_launches++;
-  return fault_code == TDICT_CU_SUCCESS ? real_ops->launch(d, launch, stream) : fault_code;
-}
-static void begin_counting(shim *s, const place *w) {
-  shim_begin(s, w->d);
-  real_ops = s->real;
-  s->ops.launch = count_launch;
-  num_launches = 0;
-}
-
 SIM_CASE(device_index_launches_once_for_all_leaves) {
   place w = place_open(2);
   shim s;
@@ -151,190 +116,6 @@ SIM_CASE(device_index_launches_once_for_all_leaves) {
   for (int64_t i = 0; i < 6; i++) check_row(&w, help_get(td, "n.d"), 2 + 3 * i, 6, 53, i);
   shim_end(&s, w.d);
   tdict_release(out);
-  tdict_release(td);
-  place_close(&w);
-}
-
-static tdict_index_options on(const tdict_stream *s) {
-  tdict_index_options o = tdict_index_options_default();
-  o.stream = s;
-  return o;
-}
-
-/* A stream whose work waits at a gate. */
-typedef struct blocked {
-  gate gate;
-  kernel k;
-  tdict_stream s;
-  tdict_tensor *t;
-} blocked;
-static void block(const place *w, blocked *b) {
-  memset(b, 0, sizeof *b);
-  b->s = new_stream(w);
-  b->t = new_bytes(8, w->memory);
-  kernel_launch(&b->k, b->s, b->t, &b->gate, NULL);
-  gate_await(&b->gate, 1);
-}
-static void unblock(blocked *b) { gate_open(&b->gate); }
-static void end_blocked(const place *w, blocked *b) {
-  sync_stream(w, b->s);
-  tdict_stream_destroy(w->c, b->s);
-  tdict_tensor_release(b->t);
-  kernel_end(&b->k);
-}
-
-/* The call returns while the stream is blocked. Reading the result and writing the source wait for the launch. */
-SIM_CASE(device_index_get_on_stream_is_ordered) {
-  place w = place_open(2), host = w;
-  blocked b;
-  const int64_t list[] = {9, 0, 33};
-  host.memory = NULL;
-  tdict_tree *td = rows_tree(&w, 40, 1), *other = rows_tree(&host, 40, 11), *out = NULL;
-  tdict_transfer_options o = threads(1);
-  block(&w, &b);
-  const tdict_index_options options = on(&b.s);
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
-  tdict_future *to_host = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, other, td, &o);
-  check_pending(to_host);
-  check_pending(over);
-  tdict_release(out);
-  unblock(&b);
-  out = finish(to_host);
-  finish_copy(over);
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "n.c"), i, 40, 3, list[i]);
-  check_row(&w, help_get(td, "n.c"), 9, 40, 13, 9);
-  end_blocked(&w, &b);
-  tdict_release(out);
-  tdict_release(other);
-  tdict_release(td);
-  place_close(&w);
-}
-
-/* Memory is not reused while the launch may read or write it. */
-SIM_CASE(device_index_on_stream_keeps_memory) {
-  place w = place_open(2);
-  blocked b;
-  const int64_t list[] = {9, 0, 33};
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
-  void *places[2];
-  block(&w, &b);
-  const tdict_index_options options = on(&b.s);
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
-  places[0] = help_get(td, "a")->data;
-  places[1] = help_get(out, "a")->data;
-  tdict_release(td);
-  tdict_release(out);
-  for (int i = 0; i < 4; i++) {
-    tdict_tensor *t = rows_on(&w, i < 2 ? 40 : 3, 1);
-    assert_true(t->data != places[0] && t->data != places[1]);
-    tdict_tensor_release(t);
-  }
-  unblock(&b);
-  end_blocked(&w, &b);
-  place_close(&w);
-}
-
-/* A write is queued: later reads wait for the launch. */
-SIM_CASE(device_index_set_on_stream_is_ordered) {
-  for (int into = 0; into < 2; into++) {
-    place w = place_open(2);
-    blocked b;
-    const int64_t list[] = {9, 0, 33};
-    tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21), *read = into ? few : td;
-    const tdict_indices index = TDICT_INDEX(TDICT_LIST(list, 3));
-    tdict_transfer_options o = threads(1);
-    block(&w, &b);
-    const tdict_index_options options = on(&b.s);
-    td_ok(into ? tdict_index_into_with(few, td, index, &options, err)
-               : tdict_index_set_with(td, index, few, &options, err));
-    tdict_future *f = move_async(&w, read, tdict_cpu(), &o);
-    check_pending(f);
-    unblock(&b);
-    tdict_tree *out = finish(f);
-    for (int i = 0; i < 3; i++) {
-      if (into)
-        check_row(&w, help_get(out, "e"), i, 40, 5, list[i]);
-      else
-        check_row(&w, help_get(out, "e"), list[i], 3, 25, i);
-    }
-    end_blocked(&w, &b);
-    tdict_release(out);
-    tdict_release(few);
-    tdict_release(td);
-    place_close(&w);
-  }
-}
-
-/* A launch runs after a transfer that writes its source. The copies of the device are slow, and its launches are not. */
-SIM_CASE(device_index_on_stream_waits_for_transfers) {
-  place w = place_sim(2, 1e5, 1), host = w;
-  const int64_t list[] = {9, 0, 33};
-  host.memory = NULL;
-  tdict_tree *td = rows_tree(&w, 40, 1), *fresh = rows_tree(&host, 40, 11), *few = rows_tree(&w, 3, 21);
-  tdict_stream s = new_stream(&w);
-  tdict_future *f = copy_async(&w, fresh, td, NULL);
-  const tdict_index_options options = on(&s);
-  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
-  sync_stream(&w, s);
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 11, list[i]);
-  finish_copy(f);
-  tdict_stream_destroy(w.c, s);
-  tdict_release(few);
-  tdict_release(fresh);
-  tdict_release(td);
-  place_close(&w);
-}
-
-/* A launch runs after the program's recorded use of its destination, here a slow copy. */
-SIM_CASE(device_index_on_stream_waits_for_uses) {
-  place w = place_sim(2, 1e3, 1);
-  const int64_t list[] = {9, 0, 33};
-  tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21);
-  tdict_stream s = new_stream(&w), reader = new_stream(&w);
-  tdict_tensor *seen = new_tensor(TDICT_I32, 2, (const int64_t[]){3, 6}, w.pinned);
-  tdict_gpu_scope scope;
-  td_ok(tdict_gpu_enter(w.gpu, &scope, err));
-  assert_int_equal(w.d->ops->copy_d2h_async(w.d, seen->data, help_get(few, "a")->data, 72, reader.handle), 0);
-  tdict_gpu_leave(w.gpu, &scope);
-  td_ok(tdict_record_stream(few, reader, err));
-  const tdict_index_options options = on(&s);
-  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
-  sync_stream(&w, s);
-  sync_stream(&w, reader);
-  check_row(&w, seen, 1, 3, 21, 1); /* the old bytes */
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 1, list[i]);
-  tdict_stream_destroy(w.c, s);
-  tdict_stream_destroy(w.c, reader);
-  tdict_tensor_release(seen);
-  tdict_release(few);
-  tdict_release(td);
-  place_close(&w);
-}
-
-/* Without a stream, the call waits for a transfer that writes its source or reads its destination. */
-SIM_CASE(device_index_waits_for_transfers) {
-  place w = place_sim(2, 1e5, 1);
-  const int64_t list[] = {9, 0, 33};
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *host = TREE(40);
-  tdict_memory *device = w.memory;
-  w.memory = NULL;
-  tdict_release(host);
-  host = rows_tree(&w, 40, 31);
-  w.memory = device;
-  tdict_future *f = copy_async(&w, host, td, NULL);
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "e"), i, 40, 35, list[i]);
-  finish_copy(f);
-  tdict_tree *few = rows_tree(&w, 3, 21);
-  f = move_async(&w, td, tdict_cpu(), NULL);
-  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, 3)), few, err));
-  tdict_release(out);
-  out = finish(f);
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "e"), list[i], 40, 35, list[i]);
-  check_row(&w, help_get(td, "e"), 9, 3, 25, 0);
-  tdict_release(few);
-  tdict_release(out);
-  tdict_release(host);
   tdict_release(td);
   place_close(&w);
 }
@@ -475,6 +256,57 @@ SIM_CASE(device_index_fails_whole) {
   }
   tdict_stream_destroy(w.c, stream);
   tdict_release(two);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* A list on the device: the positions are checked before anything is written, and one launch follows. */
+SIM_CASE(device_index_checks_lists) {
+  place w = place_open(2);
+  shim s;
+  const int64_t positions[] = {9, -40, 33, 40, -41}, counts[] = {3, 4, 5};
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21), *four = rows_tree(&w, 4, 31);
+  tdict_stream stream = new_stream(&w);
+  tdict_tensor *lists[3], *wrong = new_tensor(TDICT_I32, 1, counts, w.memory);
+  tdict_tensor *square = new_tensor(TDICT_I64, 2, (const int64_t[]){1, 2}, w.memory);
+  for (int i = 0; i < 3; i++) {
+    lists[i] = new_tensor(TDICT_I64, 1, &counts[i], w.memory);
+    put_bytes(&w, lists[i], positions);
+  }
+  for (int i = 0; i < 2; i++) {
+    const tdict_index_options o = on(i ? &stream : NULL);
+    td_fails(TDICT_EINVAL, "index_set: position 40 is outside dimension 0, which has 40 elements",
+             tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST_OF(lists[1])), four, &o, err));
+    td_fails(TDICT_EINVAL, "position 40",
+             tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST_OF(lists[2])), &o, &out, err));
+    check_row(&w, help_get(td, "a"), 9, 40, 1, 9);
+    begin_counting(&s, &w);
+    td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &o, &out, err));
+    assert_int_equal(num_launches, 2);                                 /* the check, and the copy */
+    if (i) assert_false(tdict_storage_has_no_uses(lists[0]->storage)); /* a write would wait for the copy */
+    shim_end(&s, w.d);
+    sync_stream(&w, stream);
+    check_row(&w, help_get(out, "e"), 0, 40, 5, 9);
+    check_row(&w, help_get(out, "e"), 1, 40, 5, 0);
+    tdict_release(out);
+  }
+  td_fails(TDICT_EDTYPE, "the list has dtype int32, wanted int64",
+           tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(wrong)), &out, err));
+  td_fails(TDICT_ESHAPE, "the list has shape [1, 2], wanted one dimension",
+           tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(square)), &out, err));
+  td_fails(TDICT_EINVAL, "a NULL tensor", tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(NULL)), &out, err));
+  tdict_tensor_lose(lists[0]);
+  td_fails(TDICT_EINVAL, "the list's bytes are lost",
+           tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &out, err));
+  tdict_tensor_regain(lists[0]);
+  TD_WITHOUT_MEMORY(tdict_index_set(td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), few, err));
+  check_row(&w, help_get(td, "e"), 0, 3, 25, 1);
+  for (int i = 0; i < 3; i++) tdict_tensor_release(lists[i]);
+  tdict_tensor_release(wrong);
+  tdict_tensor_release(square);
+  tdict_stream_destroy(w.c, stream);
+  tdict_release(four);
   tdict_release(few);
   tdict_release(td);
   place_close(&w);
