@@ -362,6 +362,8 @@ static void use_visit(const tdict_tree *td) {
   OK(tdict_filter(td, keep, NULL, &out, &last_error));
   TRUE(tdict_depth(out) == 0 && !tdict_is_empty(out));
   use_dtypes(td);
+  OK(tdict_contiguous(td, &deep, &last_error));
+  tdict_release(deep);
   OK(tdict_clone_deep(td, NULL, &deep, &last_error));
   OK(tdict_compare(deep, out, &exact, &found, &last_error));
   TRUE(!found.differs && tdict_equal(deep, out));
@@ -396,6 +398,29 @@ static void use_tree(void) {
   tdict_release(td);
 }
 
+static void use_device_operations(tdict_context *context) {
+  static const int64_t batch[1] = {4};
+  tdict_tensor *t = NULL;
+  tdict_tree *host = NULL, *device = NULL, *out = NULL;
+  tdict_stream stream;
+  OK(tdict_create(1, batch, &host, &last_error));
+  OK(tdict_tensor_zeros(TDICT_F32, 1, batch, NULL, &t, &last_error));
+  OK(tdict_set(host, "a", t, &last_error));
+  OK(tdict_to_device(context, host, tdict_sim(0), NULL, &device, &last_error));
+  OK(tdict_stream_create(context, tdict_sim(0), &stream, &last_error));
+  OK(tdict_clone_deep_on(device, NULL, stream, &out, &last_error));
+  OK(tdict_fill_on(device, "a", 2, stream, &last_error));
+  OK(tdict_copy_on(out, device, stream, &last_error));
+  tdict_release(out);
+  OK(tdict_contiguous_on(device, stream, &out, &last_error));
+  OK(tdict_stream_synchronize(context, stream, &last_error));
+  tdict_stream_destroy(context, stream);
+  tdict_release(out);
+  tdict_release(device);
+  tdict_release(host);
+  tdict_tensor_release(t);
+}
+
 int main(void) {
   tdict_context_options options = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
@@ -415,6 +440,7 @@ int main(void) {
   use_io();
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
+  if (context) use_device_operations(context);
   if (context) use_lazy_stack(context), use_share(context);
   if (context) use_trace(context);
   if (context) use_arrow(context);

@@ -4,12 +4,16 @@
 
 #include "memory/storage.h"
 
+enum { TDICT_MOVE_FILL_BYTES = 16 }; /* the largest element that a launch can fill */
+
 typedef struct tdict_move {
-  tdict_memory *memory; /* runs the move */
-  tdict_storage *dst, *src;
+  tdict_memory *memory;     /* runs the move */
+  tdict_storage *dst, *src; /* src is NULL for a fill */
   void *dst_data;
   const void *src_data;
   tdict_dtype dtype;
+  bool fills; /* true: `element` is written to all places */
+  unsigned char element[TDICT_MOVE_FILL_BYTES];
   int ndim;
   /* Offset in the array of numbers of the sizes, the destination's strides and the source's strides, in elements. The
    * strides of the lists follow if the move is listed. */

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ops/check_copy.h"
+#include "tensor/element.h"
 #include "tree/box.h"
 #include "tree/cursor.h"
 
@@ -113,7 +114,8 @@ static void add_numbers(tdict_moves *m, const int64_t *numbers, int count) {
 
 tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   tdict_memory *runner = moves ? find_runner(dst, src) : NULL;
-  if (!runner) return tdict_tensor_copy(dst, src, err);
+  tdict_status status = moves && moves->stream ? check_stream(moves, moves->what, dst, src, err) : TDICT_OK;
+  if (!runner || status != TDICT_OK) return status == TDICT_OK ? tdict_tensor_copy(dst, src, err) : status;
   if (dst->numel == 0) return TDICT_OK;
   if (!moves->stream) {
     tdict_tensor_await(src, false);
@@ -121,7 +123,7 @@ tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict
   }
   /* Check after the wait, since a transfer into `src` can fail during the wait. */
   if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost(moves->what, "the source's bytes", src, err);
-  tdict_status status = reserve(moves, 3 * (size_t)dst->ndim, err);
+  status = reserve(moves, 3 * (size_t)dst->ndim, err);
   if (status != TDICT_OK) return status;
   moves->moves[moves->count++] = (tdict_move){.memory = runner,
                                               .dst = dst->storage,
@@ -135,6 +137,49 @@ tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict
   add_numbers(moves, dst->dims, dst->ndim);
   add_numbers(moves, tdict_tensor_dims_strides(dst), dst->ndim);
   add_numbers(moves, tdict_tensor_dims_strides(src), src->ndim);
+  return TDICT_OK;
+}
+
+/* Returns the memory whose launches can fill a tensor, or NULL. */
+static tdict_memory *find_filler(const tdict_moves *moves, const tdict_tensor *t) {
+  const bool fits = tdict_dtype_bytes(t->dtype) <= TDICT_MOVE_FILL_BYTES;
+  return moves && fits && can_run(t->storage->memory) ? t->storage->memory : NULL;
+}
+
+tdict_status tdict_moves_check_fill(const tdict_moves *moves, const tdict_tensor *t, const void *element,
+                                    tdict_error *err) {
+  if (tdict_is_on_host(t) || !find_filler(moves, t)) {
+    tdict_status status = tdict_element_check("fill", t, element, err);
+    return status == TDICT_OK && moves && moves->stream && !tdict_is_on_host(t)
+               ? tdict_fail(err, TDICT_ENOTSUP, "fill: elements of %zu bytes cannot be filled on a stream",
+                            tdict_dtype_bytes(t->dtype))
+               : status;
+  }
+  if (t->storage->flags & TDICT_STORAGE_READ_ONLY)
+    return tdict_fail(err, TDICT_EREADONLY, "fill: the tensor may not be written");
+  return moves->stream ? check_stream(moves, "fill", t, t, err) : TDICT_OK;
+}
+
+tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const void *element, tdict_error *err) {
+  tdict_memory *filler = find_filler(moves, t);
+  if (!filler || tdict_is_on_host(t)) return tdict_element_fill(t, element, err);
+  if (t->numel == 0) return TDICT_OK;
+  if (!moves->stream) tdict_tensor_await(t, true);
+  tdict_status status = reserve(moves, 3 * (size_t)t->ndim, err);
+  if (status != TDICT_OK) return status;
+  tdict_move *m = &moves->moves[moves->count++];
+  *m = (tdict_move){.memory = filler,
+                    .dst = t->storage,
+                    .dst_data = t->data,
+                    .dtype = t->dtype,
+                    .fills = true,
+                    .ndim = t->ndim,
+                    .numbers = moves->num_numbers,
+                    .listed = -1};
+  memcpy(m->element, element, tdict_dtype_bytes(t->dtype));
+  add_numbers(moves, t->dims, t->ndim);
+  add_numbers(moves, tdict_tensor_dims_strides(t), t->ndim);
+  add_numbers(moves, tdict_tensor_dims_strides(t), t->ndim);
   return TDICT_OK;
 }
 
@@ -158,7 +203,8 @@ tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy 
   const tdict_tensor *other = copy->other;
   if (other->numel == 0) return TDICT_OK;
   const size_t num_lists = (size_t)moves->lists->count;
-  tdict_status status = reserve(moves, 3 * (size_t)other->ndim + num_lists, err);
+  tdict_status status = moves->stream ? check_stream(moves, moves->what, copy->indexed, other, err) : TDICT_OK;
+  if (status == TDICT_OK) status = reserve(moves, 3 * (size_t)other->ndim + num_lists, err);
   if (status != TDICT_OK) return status;
   tdict_move *m = &moves->moves[moves->count++];
   *m = (tdict_move){.memory = find_runner(copy->indexed, other),

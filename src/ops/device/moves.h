@@ -22,6 +22,7 @@ typedef struct tdict_move_lists {
   tdict_move_list list[TDICT_MAX_NDIM];
 } tdict_move_lists;
 
+/* All moves are copies, or all moves are fills. */
 typedef struct tdict_moves {
   const char *what;
   const tdict_stream *stream; /* NULL: tdict_moves_run() waits until the moves are made */
@@ -51,9 +52,10 @@ tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, 
  * ordered with the stream. Text, numbers and other values in host memory are allowed. Also returns TDICT_EWRONGDEVICE
  * for a stream of the cpu, and TDICT_ENOMEM. Sets err->path to the object. */
 tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tree *tree, tdict_error *err);
-/* Adds the copy of a tensor, or copies at once. The dtypes and shapes are equal, and the tensors pass
- * tdict_moves_check_copy(). If `moves` is NULL, calls tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for a
- * source whose bytes are lost, and the errors of tdict_tensor_copy(). */
+/* Adds the copy of a tensor, or copies at once. The dtypes and shapes are equal, and the destination is not read-only.
+ * If `moves` is NULL, calls tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for a source whose bytes are lost,
+ * and the errors of tdict_tensor_copy(). If the moves are queued on a stream, also returns the errors of
+ * tdict_moves_check_devices(). */
 tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 
 /* Waits until the host can read a tensor on a device. Waits for transfers and uses that write the tensor. If the moves
@@ -75,6 +77,14 @@ typedef struct tdict_fence_set {
 } tdict_fence_set;
 void tdict_fence_set_add(tdict_fence_set *set, tdict_storage *s, bool to_write);
 void tdict_fence_set_reset(tdict_fence_set *set);
+
+/* Checks that a tensor can be filled with an element: like tdict_element_check(), but a launch can write any element of
+ * at most TDICT_MOVE_FILL_BYTES bytes. Also returns the errors of tdict_moves_check_devices(). */
+tdict_status tdict_moves_check_fill(const tdict_moves *moves, const tdict_tensor *t, const void *element,
+                                    tdict_error *err);
+/* Adds the fill of a tensor that passes tdict_moves_check_fill(), or fills the tensor at once. Copies the element.
+ * Returns TDICT_ENOMEM and the errors of tdict_element_fill(). */
+tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const void *element, tdict_error *err);
 
 /* A copy between elements that lists select, and another tensor. */
 typedef struct tdict_listed_copy {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "kernel/work.h"
 #include "ops/device/moves.h"
+#include "tensor/element.h"
 
 static const int64_t *shape_of(const tdict_moves *all, const tdict_move *m) { return all->numbers + m->numbers; }
 static const int64_t *strides_of(const tdict_moves *all, const tdict_move *m, bool of_dst) {
@@ -19,7 +20,7 @@ static tdict_status find_fences(const tdict_moves *all, tdict_fence_set *set, td
   for (size_t i = 0; i < all->count; i++) {
     const tdict_move *m = &all->moves[i], *last = i > 0 ? m - 1 : NULL;
     if (!last || last->dst != m->dst) tdict_fence_set_add(set, m->dst, true);
-    if (!last || last->src != m->src) tdict_fence_set_add(set, m->src, false);
+    if (m->src && (!last || last->src != m->src)) tdict_fence_set_add(set, m->src, false);
   }
   return set->no_memory ? tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the work to wait for", all->what) : TDICT_OK;
 }
@@ -113,6 +114,7 @@ static tdict_status add_move(launch *l, const tdict_move *m, tdict_error *err) {
   tdict_status status = TDICT_OK;
   multiply_all(strides_of(l->all, m, true), m->ndim, item, dst_strides);
   multiply_all(strides_of(l->all, m, false), m->ndim, item, src_strides);
+  if (m->fills) return tdict_kernel_add_fill(&l->work, &move, m->element, err);
   if (m->listed >= 0) status = find_lists(l, m, &move, err);
   return status == TDICT_OK ? tdict_kernel_add_copy(&l->work, &move, err) : status;
 }
@@ -126,14 +128,19 @@ static tdict_tensor *view_side(const tdict_moves *all, const tdict_move *m, bool
   return tdict_temp_over(temp, &over, &made);
 }
 
-/* Makes the moves of a memory by copies of its driver, because the driver cannot compile kernels. */
+/* Makes the moves of a memory by copies and fills of its driver, because the driver cannot compile kernels. */
 static tdict_status copy_each(const launch *l, tdict_error *err) {
   tdict_temp dst, src;
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < l->all->count && status == TDICT_OK; i++) {
     const tdict_move *m = &l->all->moves[i];
     if (m->memory != l->memory) continue;
-    status = tdict_tensor_copy(view_side(l->all, m, true, &dst), view_side(l->all, m, false, &src), err);
+    tdict_tensor *to = view_side(l->all, m, true, &dst);
+    if (m->fills)
+      status = tdict_element_check(l->all->what, to, m->element, err);
+    else
+      status = tdict_tensor_copy(to, view_side(l->all, m, false, &src), err);
+    if (status == TDICT_OK && m->fills) status = tdict_element_fill(to, m->element, err);
   }
   return status;
 }
@@ -142,7 +149,7 @@ static tdict_status copy_each(const launch *l, tdict_error *err) {
 static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error *err) {
   bool is_listed = false;
   tdict_status status = TDICT_OK;
-  tdict_kernel_work_init(&l->work, TDICT_KERNEL_COPY);
+  tdict_kernel_work_init(&l->work, l->all->moves[0].fills ? TDICT_KERNEL_FILL : TDICT_KERNEL_COPY);
   for (size_t i = 0; i < l->all->count && status == TDICT_OK; i++) {
     const tdict_move *m = &l->all->moves[i];
     if (m->memory != l->memory) continue;
@@ -168,7 +175,8 @@ static void attach_use(const tdict_moves *all, const tdict_memory *memory, tdict
     if (m->memory != memory) continue;
     const bool follows = last && last->memory == memory;
     if (!follows || last->dst != m->dst) status = tdict_storage_add_writer(m->dst, use, NULL);
-    if (status == TDICT_OK && (!follows || last->src != m->src)) status = tdict_storage_add_use(m->src, use, NULL);
+    if (status == TDICT_OK && m->src && (!follows || last->src != m->src))
+      status = tdict_storage_add_use(m->src, use, NULL);
   }
   for (int k = 0; all->lists && k < all->lists->count && status == TDICT_OK; k++)
     if (!all->lists->list[k].positions) status = tdict_storage_add_use(all->lists->list[k].tensor->storage, use, NULL);

@@ -288,7 +288,9 @@ tdict_status tdict_index_plan_copy(tdict_index_plan *plan, const tdict_index_hel
   if (plan->num_gathers && tdict_moves_take_listed(plan->moves, t, other))
     return add_listed(plan, t, other, writes_indexed, err);
   if (plan->num_gathers) {
-    tdict_status read = tdict_index_plan_read_lists(plan, err);
+    tdict_status read =
+        tdict_moves_check_devices(plan->moves, plan->what, writes_indexed ? t : other, writes_indexed ? other : t, err);
+    if (read == TDICT_OK) read = tdict_index_plan_read_lists(plan, err);
     if (read != TDICT_OK) return read;
     tdict_tensor_await(t, writes_indexed);
     tdict_tensor_await(other, !writes_indexed);

@@ -192,7 +192,8 @@ SIM_CASE(device_index_on_stream_refuses) {
   tdict_index_options o = on(&wrong);
   td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", tdict_index_get_with(td, index, &o, &out, err));
   o.stream = &second;
-  td_fails(TDICT_EWRONGDEVICE, "wanted a stream of simulated device 0", tdict_index_get_with(td, index, &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "index: the tensor is on sim:0, but the stream is of sim:1",
+           tdict_index_get_with(td, index, &o, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "index_set: the tensor is on sim:0, but the stream is of sim:1",
            tdict_index_set_with(td, index, few, &o, err));
   assert_string_equal(td_last_error.path, "a");
