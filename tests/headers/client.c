@@ -277,6 +277,7 @@ static void use_shape(const tdict_tree *td) {
 static void use_combine(const tdict_tree *td) {
   const tdict_tree *both[2];
   tdict_join_options options = tdict_join_options_default();
+  TRUE(options.stream == NULL);
   tdict_pack_options packing = tdict_pack_options_default();
   tdict_tree *out[4];
   int i;
