@@ -339,6 +339,7 @@ static void use_dtypes(const tdict_tree *td) {
   tdict_tensor *wide = NULL, *narrow = NULL;
   options.filter = keep_all;
   options.floats_only = true;
+  TRUE(options.stream == NULL);
   OK(tdict_to_dtype(td, TDICT_F64, &options, &out, &last_error));
   tdict_release(out);
   OK(tdict_tensor_arange(TDICT_I64, 0, 1, 6, &wide, &last_error));

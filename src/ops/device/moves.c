@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ops/check_copy.h"
+#include "tensor/convert_tensor.h"
 #include "tensor/element.h"
 #include "tree/box.h"
 #include "tree/cursor.h"
@@ -112,6 +113,28 @@ static void add_numbers(tdict_moves *m, const int64_t *numbers, int count) {
   m->num_numbers += (size_t)count;
 }
 
+/* Adds a move between two tensors of equal shape. */
+static tdict_status add_pair(tdict_moves *moves, const tdict_tensor *dst, const tdict_tensor *src, tdict_kernel_op op,
+                             tdict_memory *runner, tdict_error *err) {
+  tdict_status status = reserve(moves, 3 * (size_t)dst->ndim, err);
+  if (status != TDICT_OK) return status;
+  moves->moves[moves->count++] = (tdict_move){.op = op,
+                                              .memory = runner,
+                                              .dst = dst->storage,
+                                              .src = src->storage,
+                                              .dst_data = dst->data,
+                                              .src_data = src->data,
+                                              .dtype = dst->dtype,
+                                              .src_dtype = src->dtype,
+                                              .ndim = dst->ndim,
+                                              .numbers = moves->num_numbers,
+                                              .listed = -1};
+  add_numbers(moves, dst->dims, dst->ndim);
+  add_numbers(moves, tdict_tensor_dims_strides(dst), dst->ndim);
+  add_numbers(moves, tdict_tensor_dims_strides(src), src->ndim);
+  return TDICT_OK;
+}
+
 tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   tdict_memory *runner = moves ? find_runner(dst, src) : NULL;
   tdict_status status = moves && moves->stream ? check_stream(moves, moves->what, dst, src, err) : TDICT_OK;
@@ -123,21 +146,45 @@ tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict
   }
   /* Check after the wait, since a transfer into `src` can fail during the wait. */
   if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost(moves->what, "the source's bytes", src, err);
-  status = reserve(moves, 3 * (size_t)dst->ndim, err);
-  if (status != TDICT_OK) return status;
-  moves->moves[moves->count++] = (tdict_move){.memory = runner,
-                                              .dst = dst->storage,
-                                              .src = src->storage,
-                                              .dst_data = dst->data,
-                                              .src_data = src->data,
-                                              .dtype = dst->dtype,
-                                              .ndim = dst->ndim,
-                                              .numbers = moves->num_numbers,
-                                              .listed = -1};
-  add_numbers(moves, dst->dims, dst->ndim);
-  add_numbers(moves, tdict_tensor_dims_strides(dst), dst->ndim);
-  add_numbers(moves, tdict_tensor_dims_strides(src), src->ndim);
-  return TDICT_OK;
+  return add_pair(moves, dst, src, TDICT_KERNEL_COPY, runner, err);
+}
+
+/* Returns the memory whose launches can convert elements of `from` to new elements in `memory`, or NULL. */
+static tdict_memory *find_converter(const tdict_tensor *from, tdict_memory *memory) {
+  tdict_memory *own = from->storage->memory, *to = memory ? memory : own;
+  if (!can_run(to) || !tdict_device_equal(to->device, from->storage->device)) return NULL;
+  return !own || own == to || to->ops->reaches(to, own) ? to : NULL;
+}
+
+tdict_status tdict_moves_check_convert(const tdict_moves *moves, tdict_dtype to, tdict_memory *memory,
+                                       const tdict_tensor *from, tdict_error *err) {
+  char wanted[DEVICE_BYTES], found[DEVICE_BYTES];
+  const tdict_device device = from->storage->device;
+  if (tdict_is_on_host(from)) {
+    tdict_status status = tdict_convert_check_memory(moves->what, memory, err);
+    return status == TDICT_OK ? tdict_convert_check(moves->what, to, from, err) : status;
+  }
+  if (!tdict_kernel_converts(to, from->dtype)) return tdict_convert_refuse(moves->what, to, from->dtype, err);
+  const tdict_memory *converter = find_converter(from, memory);
+  if (!converter)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: from %s to %s, wanted one device, with memory of one context",
+                      moves->what, tdict_device_format(device, found, sizeof found),
+                      tdict_device_format(memory ? memory->device : device, wanted, sizeof wanted));
+  if (!moves->stream || tdict_device_equal(device, moves->stream->device)) return TDICT_OK;
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, but the stream is of %s", moves->what,
+                    tdict_device_format(device, wanted, sizeof wanted),
+                    tdict_device_format(moves->stream->device, found, sizeof found));
+}
+
+tdict_status tdict_moves_convert(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, size_t entry,
+                                 tdict_error *err) {
+  if (tdict_is_on_host(src)) return tdict_convert_tensor(moves->what, dst, src, err);
+  if (!moves->stream) tdict_tensor_await(src, false);
+  /* Check after the wait, since a transfer into `src` can fail during the wait. */
+  if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost(moves->what, "the source's bytes", src, err);
+  tdict_status status = add_pair(moves, dst, src, TDICT_KERNEL_CONVERT, find_converter(src, dst->storage->memory), err);
+  if (status == TDICT_OK) moves->moves[moves->count - 1].entry = entry;
+  return status;
 }
 
 /* Returns the memory whose launches can fill a tensor, or NULL. */
@@ -172,7 +219,8 @@ tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const v
                     .dst = t->storage,
                     .dst_data = t->data,
                     .dtype = t->dtype,
-                    .fills = true,
+                    .src_dtype = t->dtype,
+                    .op = TDICT_KERNEL_FILL,
                     .ndim = t->ndim,
                     .numbers = moves->num_numbers,
                     .listed = -1};
@@ -209,6 +257,8 @@ tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy 
   tdict_move *m = &moves->moves[moves->count++];
   *m = (tdict_move){.memory = find_runner(copy->indexed, other),
                     .dtype = other->dtype,
+                    .src_dtype = other->dtype,
+                    .op = TDICT_KERNEL_COPY,
                     .ndim = other->ndim,
                     .numbers = moves->num_numbers,
                     .listed = copy->listed,

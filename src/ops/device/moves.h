@@ -22,7 +22,7 @@ typedef struct tdict_move_lists {
   tdict_move_list list[TDICT_MAX_NDIM];
 } tdict_move_lists;
 
-/* All moves are copies, or all moves are fills. */
+/* All moves of one struct have the same operation. */
 typedef struct tdict_moves {
   const char *what;
   const tdict_stream *stream; /* NULL: tdict_moves_run() waits until the moves are made */
@@ -31,6 +31,8 @@ typedef struct tdict_moves {
   size_t count, cap;
   int64_t *numbers; /* shapes, strides and list strides of all moves */
   size_t num_numbers, cap_numbers;
+  bool has_failed_entry; /* true: tdict_moves_run() has set failed_entry */
+  size_t failed_entry;
 } tdict_moves;
 
 /* Frees the arrays. `moves` may never have been used. */
@@ -86,6 +88,17 @@ tdict_status tdict_moves_check_fill(const tdict_moves *moves, const tdict_tensor
  * Returns TDICT_ENOMEM and the errors of tdict_element_fill(). */
 tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const void *element, tdict_error *err);
 
+/* Checks that a tensor can be converted to a new tensor in `memory`; NULL: in its own memory, or in plain host memory.
+ * Returns the errors of tdict_convert_check() and tdict_convert_check_memory() for a tensor in host memory. On a device,
+ * returns TDICT_ENOTSUP for an unsupported pair of dtypes, and TDICT_EWRONGDEVICE if `memory` or the stream is not of
+ * the tensor's device. */
+tdict_status tdict_moves_check_convert(const tdict_moves *moves, tdict_dtype to, tdict_memory *memory,
+                                       const tdict_tensor *from, tdict_error *err);
+/* Adds the conversion of a tensor that passes tdict_moves_check_convert(), or converts at once. `entry` is the number of
+ * the entry in cursor order. Returns the errors of tdict_convert_tensor(). */
+tdict_status tdict_moves_convert(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, size_t entry,
+                                 tdict_error *err);
+
 /* A copy between elements that lists select, and another tensor. */
 typedef struct tdict_listed_copy {
   const tdict_tensor *indexed, *other;
@@ -102,7 +115,8 @@ tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy 
 
 /* Makes all moves that were added, or queues them on the stream. The moves run after the transfers and uses of their
  * bytes. Later transfers, and calls that read or write the bytes, run after the moves. Written bytes are no longer
- * lost. The struct is then empty. Returns TDICT_ENOMEM, TDICT_EOVERFLOW for too many elements, and the errors of the
+ * lost. The struct is then empty. Returns TDICT_EOVERFLOW for an element that the integer dtype of a conversion cannot
+ * hold, and sets moves->failed_entry to the entry of this conversion. Returns TDICT_ENOMEM, TDICT_EOVERFLOW for too many elements, and the errors of the
  * memory's operation `run`. */
 tdict_status tdict_moves_run(tdict_moves *moves, tdict_error *err);
 

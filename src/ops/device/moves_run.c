@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "kernel/work.h"
 #include "ops/device/moves.h"
+#include "tensor/convert_tensor.h"
 #include "tensor/element.h"
 
 static const int64_t *shape_of(const tdict_moves *all, const tdict_move *m) { return all->numbers + m->numbers; }
@@ -27,7 +28,7 @@ static tdict_status find_fences(const tdict_moves *all, tdict_fence_set *set, td
 
 /* The launch for one memory. */
 typedef struct launch {
-  const tdict_moves *all;
+  tdict_moves *all;
   tdict_memory *memory;
   tdict_kernel_work work;
   bool has_lists; /* true: `lists` is filled */
@@ -113,8 +114,10 @@ static tdict_status add_move(launch *l, const tdict_move *m, tdict_error *err) {
                             .item_bytes = item};
   tdict_status status = TDICT_OK;
   multiply_all(strides_of(l->all, m, true), m->ndim, item, dst_strides);
-  multiply_all(strides_of(l->all, m, false), m->ndim, item, src_strides);
-  if (m->fills) return tdict_kernel_add_fill(&l->work, &move, m->element, err);
+  multiply_all(strides_of(l->all, m, false), m->ndim, tdict_dtype_bytes(m->src_dtype), src_strides);
+  if (m->op == TDICT_KERNEL_FILL) return tdict_kernel_add_fill(&l->work, &move, m->element, err);
+  if (m->op == TDICT_KERNEL_CONVERT)
+    return tdict_kernel_add_convert(&l->work, &move, &(tdict_kernel_cast){.to = m->dtype, .from = m->src_dtype}, err);
   if (m->listed >= 0) status = find_lists(l, m, &move, err);
   return status == TDICT_OK ? tdict_kernel_add_copy(&l->work, &move, err) : status;
 }
@@ -122,7 +125,7 @@ static tdict_status add_move(launch *l, const tdict_move *m, tdict_error *err) {
 /* Describes one side of a move as a temporary tensor. */
 static tdict_tensor *view_side(const tdict_moves *all, const tdict_move *m, bool of_dst, tdict_temp *temp) {
   tdict_made made = {.ndim = m->ndim, .data = of_dst ? m->dst_data : (void *)(uintptr_t)m->src_data};
-  const tdict_tensor over = {.storage = of_dst ? m->dst : m->src, .dtype = m->dtype};
+  const tdict_tensor over = {.storage = of_dst ? m->dst : m->src, .dtype = of_dst ? m->dtype : m->src_dtype};
   memcpy(made.shape, shape_of(all, m), (size_t)m->ndim * sizeof *made.shape);
   memcpy(made.strides, strides_of(all, m, of_dst), (size_t)m->ndim * sizeof *made.strides);
   return tdict_temp_over(temp, &over, &made);
@@ -136,31 +139,60 @@ static tdict_status copy_each(const launch *l, tdict_error *err) {
     const tdict_move *m = &l->all->moves[i];
     if (m->memory != l->memory) continue;
     tdict_tensor *to = view_side(l->all, m, true, &dst);
-    if (m->fills)
+    if (m->op == TDICT_KERNEL_FILL)
       status = tdict_element_check(l->all->what, to, m->element, err);
     else
       status = tdict_tensor_copy(to, view_side(l->all, m, false, &src), err);
-    if (status == TDICT_OK && m->fills) status = tdict_element_fill(to, m->element, err);
+    if (status == TDICT_OK && m->op == TDICT_KERNEL_FILL) status = tdict_element_fill(to, m->element, err);
   }
   return status;
 }
 
+/* Reports the first element that an integer dtype cannot hold. */
+static tdict_status check_results(const launch *l, tdict_error *err) {
+  size_t n = 0;
+  for (size_t i = 0; i < l->all->count && l->work.has_results; i++) {
+    const tdict_move *m = &l->all->moves[i];
+    if (m->memory != l->memory) continue;
+    const uint64_t at = l->work.results[n++];
+    if (at == TDICT_KERNEL_NO_RESULT) continue;
+    tdict_temp temp;
+    unsigned char element[TDICT_MOVE_FILL_BYTES];
+    const tdict_tensor *src = view_side(l->all, m, false, &temp);
+    const int64_t offset = tdict_convert_offset(src, (size_t)at);
+    const tdict_rect one = {.dst = element,
+                            .src = (const void *)((uintptr_t)src->data + (uintptr_t)offset),
+                            .width = tdict_dtype_bytes(src->dtype),
+                            .height = 1};
+    l->all->failed_entry = m->entry;
+    l->all->has_failed_entry = true;
+    tdict_status status = l->memory->ops->copy(l->memory, &one, TDICT_COPY_OUT, err);
+    return status == TDICT_OK ? tdict_convert_overflow(l->all->what, m->dtype, src, (size_t)at, element, err) : status;
+  }
+  return TDICT_OK;
+}
+
 /* Launches the moves of one memory. `order` is NULL if the call waits. */
 static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error *err) {
-  bool is_listed = false;
+  bool needs_kernel = false;
   tdict_status status = TDICT_OK;
-  tdict_kernel_work_init(&l->work, l->all->moves[0].fills ? TDICT_KERNEL_FILL : TDICT_KERNEL_COPY);
+  tdict_kernel_work_init(&l->work, l->all->moves[0].op);
   for (size_t i = 0; i < l->all->count && status == TDICT_OK; i++) {
     const tdict_move *m = &l->all->moves[i];
     if (m->memory != l->memory) continue;
-    is_listed = is_listed || m->listed >= 0;
+    needs_kernel = needs_kernel || m->listed >= 0 || m->op == TDICT_KERNEL_CONVERT;
     status = add_move(l, m, err);
   }
   if (status == TDICT_OK) {
     status = l->memory->ops->run(l->memory, &l->work, order, err);
-    if (status == TDICT_ENOTSUP && !order && !is_listed) {
+    if (status == TDICT_ENOTSUP && !order && !needs_kernel) {
       if (err) memset(err, 0, sizeof *err);
       status = copy_each(l, err);
+    }
+    if (status == TDICT_OK) status = check_results(l, err);
+    if (status != TDICT_OK && order && order->use) {
+      order->use->ops->release(order->use); /* the launch has ended, because it had results */
+      order->use = NULL;
     }
   }
   tdict_kernel_work_reset(&l->work);
@@ -211,7 +243,7 @@ static bool is_launched(const tdict_moves *all, size_t i) {
   return false;
 }
 
-static tdict_status run_all(const tdict_moves *all, const tdict_fence_set *fences, tdict_error *err) {
+static tdict_status run_all(tdict_moves *all, const tdict_fence_set *fences, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_memory *last = NULL;
   for (size_t i = 0; i < all->count && status == TDICT_OK; i++) {
