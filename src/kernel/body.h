@@ -39,7 +39,7 @@ TDICT_BODY void *tdict_kernel_at(tdict_kernel_env *env, uint64_t address, unsign
   return found;
 }
 TDICT_BODY void tdict_kernel_lower(uint64_t *result, uint64_t value) {
-  if (value < *result) *result = value;
+  if (result && value < *result) *result = value;
 }
 #endif
 

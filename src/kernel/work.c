@@ -156,10 +156,9 @@ static uint64_t count_all(const dims *d) {
   return all;
 }
 
-/* Returns the lowest set bit, at most MAX_WIDTH. */
-static unsigned width_of(uint64_t bits) {
-  bits |= MAX_WIDTH;
-  return (unsigned)(bits & (0 - bits));
+/* Returns the largest power of two that divides all numbers whose bits are in `bits`, at most MAX_WIDTH. */
+static uint64_t width_of(uint64_t bits) {
+  return bits & 1 ? 1 : bits & 2 ? 2 : bits & 4 ? 4 : bits & 8 ? 8 : MAX_WIDTH;
 }
 
 /* Returns the bits of everything that is added to an address: all widths that divide these numbers are aligned. */
@@ -180,8 +179,9 @@ static uint64_t take_run(dims *d, uint64_t item_bytes) {
 }
 
 /* Divides a run into units: adds the units of a run as the innermost dimension. */
-static void split_run(dims *d, uint64_t run_bytes, unsigned width) {
+static void split_run(dims *d, uint64_t run_bytes, uint64_t width) {
   if (run_bytes == width) return;
+  /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): width_of() returns at least 1 */
   d->count[d->ndim] = run_bytes / width;
   d->dst[d->ndim] = d->src[d->ndim] = width;
   d->ndim++;
@@ -223,9 +223,9 @@ tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_m
   if (move->item_bytes == 0) return tdict_fail(err, TDICT_EINVAL, "kernel: elements of 0 bytes");
   merge_dims(move, false, &d);
   const uint64_t run = take_run(&d, move->item_bytes);
-  const unsigned width = width_of(run | alignment_bits(move, &d, true, true));
+  const uint64_t width = width_of(run | alignment_bits(move, &d, true, true));
   split_run(&d, run, width);
-  write_entry(move, &d, (uint64_t)width << TDICT_FORM_WIDTH, TDICT_COPY_DIMS, &e);
+  write_entry(move, &d, width << TDICT_FORM_WIDTH, TDICT_COPY_DIMS, &e);
   return append_entry(work, e.words, e.count, err);
 }
 
@@ -314,15 +314,16 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
                       (int)MAX_WIDTH);
   merge_dims(move, true, &d);
   const uint64_t run = take_run(&d, item);
-  unsigned width = width_of(run | alignment_bits(move, &d, true, false));
+  uint64_t width = width_of(run | alignment_bits(move, &d, true, false));
   /* Whole units must repeat after at most 16 bytes. If the size is no power of two, a unit is a part of the element. */
   if (item & (item - 1)) width = width_of(width | item);
   const uint64_t pattern_bytes = item > width ? item : width;
   for (uint64_t i = 0; i < pattern_bytes; i++) pattern[i] = ((const unsigned char *)element)[i % item];
   split_run(&d, run, width);
   memcpy(&e.words[TDICT_FILL_PATTERN], pattern, sizeof pattern);
+  /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): width_of() returns at least 1 */
   e.words[TDICT_FILL_PERIOD] = pattern_bytes / width;
-  write_entry(move, &d, (uint64_t)width << TDICT_FORM_WIDTH, TDICT_FILL_DIMS, &e);
+  write_entry(move, &d, width << TDICT_FORM_WIDTH, TDICT_FILL_DIMS, &e);
   e.words[TDICT_WORD_SRC] = 0;
   return append_entry(work, e.words, e.count, err);
 }
