@@ -47,7 +47,8 @@ static tdict_status check_context_options(const tdict_context_options *o, tdict_
   return TDICT_OK;
 }
 
-/* Binds the pool's threads to the NUMA node of the default device, if this device is a CUDA device. */
+/* If the default device is a CUDA device, binds the pool's threads to the processors of its NUMA node. For exceptions
+ * see tdict_placement_apply(). */
 static void place_workers(tdict_context *c) {
   tdict_gpu *gpu;
   tdict_device device = tdict_devices_default(c->devices, NULL);
@@ -104,7 +105,7 @@ void tdict_context_destroy(tdict_context *context) {
     free(context);
     return;
   }
-  /* Wait for transfers first, because transfers use the log, the pool and the devices. */
+  /* Wait for transfers and jobs first, because they use the log, the pool and the devices. */
   if (context->engine) tdict_engine_wait(context->engine);
   if (context->log) tdict_log_close(context->log);
   tdict_pool_destroy(context->pool);

@@ -88,7 +88,7 @@ def machine():
     return f"{name}, {os.cpu_count()} CPUs"
 
 
-ROWS = [  # what, key, key of the floor
+OPERATIONS = [  # what, key, key of the floor
     ("set 1000 tensors", "set", "set_floor"),
     ("get a key", "get", "get_floor"),
     ("get a path of three keys", "get_deep", None),
@@ -119,7 +119,7 @@ def seconds(value):
 def print_table(ours, theirs):
     print("| operation | tdict | TensorDict | TensorDict / tdict | floor | tdict / floor |")
     print("|---|---|---|---|---|---|")
-    for what, key, floor_key in ROWS:
+    for what, key, floor_key in OPERATIONS:
         mine, other, floor = ours[key], theirs.get(key), ours.get(floor_key)
         peer = f"{seconds(other)} | {other / mine:.1f}" if other else "- | -"
         print(f"| {what} | {seconds(mine)} | {peer} | {f'{seconds(floor)} | {mine / floor:.2f}' if floor else '- | -'} |")

@@ -12,17 +12,17 @@ TDICT_BEGIN_DECLS
  *  copy is not locked. During the call, other threads may read @p tree, and may change earlier clones of @p tree.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
- *  @note Cost: O(nodes), plus O(keys) of each node that has child trees. No element is read or copied. A node shares
- *        its table of keys with its copy. A node without child trees also shares its list of tensors and objects. The
- *        first change to either node copies the shared table or list. This change may therefore return
+ *  @note Cost: O(nodes), plus O(keys) of each node that has child trees. No element is read or copied. A node and its
+ *        copy share the table of keys. If the node has no child trees, the two nodes also share the list of tensors and
+ *        objects. The first change to either node copies the shared table or list. This change may therefore return
  *        #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
 /** @brief Makes a deep copy: new nodes and new elements. Each new tensor is in C order. All new tensors in one memory
  *  share one storage, except tensors that hooks make. The copy is not locked.
  *
- *  The `clone` hook of a type copies its objects. If the type has no `clone` hook, the tensors of the object are
- *  copied. The tensors are also copied if @p memory is set and the type has `flatten`, because the hook cannot allocate
- *  from @p memory.
+ *  The `clone` hook of a type copies the objects of this type. If the type has no `clone` hook, the call copies the
+ *  tensors of the object. If @p memory is set and the type has `flatten`, the call copies the tensors instead of
+ *  calling the hook, because the hook cannot allocate from @p memory.
  *  @param[in]  memory  Memory of the copies. If NULL, a device tensor is copied within its own memory, and a host
  *                      tensor is copied to plain host memory.
  *  @param[out] out     New tree with one reference. Written on success only.
@@ -101,11 +101,12 @@ static inline tdict_compare_options tdict_compare_options_default(void) {
   o.struct_size = sizeof o;
   return o;
 }
-/** The first difference that tdict_compare() finds. Entries are compared in the order of the first tree, and elements
- *  in C order. */
+/** The first difference that tdict_compare() finds. For each pair of trees at one path, the batch sizes are compared
+ *  first. If the second tree of the pair has more keys than the first tree, the next difference is a key that only the
+ *  second tree has. Then follow the entries in the order of the first tree. Elements are compared in C order. */
 typedef struct tdict_difference {
   bool differs;
-  int32_t ndim;                  /**< length of `index`; 0 if the difference is not in an element */
+  int32_t ndim;                  /**< length of `index`; 0 if the difference is not between two elements */
   int64_t index[TDICT_MAX_NDIM]; /**< index of the element that differs */
   char path[248];                /**< "" if the batch sizes of `a` and `b` differ; long paths are cut in the middle */
   char message[256];             /**< describes the difference */
@@ -113,9 +114,8 @@ typedef struct tdict_difference {
 /** @brief Compares the keys (in any order), batch sizes, dtypes, shapes and elements of two trees.
  *
  *  The devices, locks and strides of the trees may differ. Tensors on a device are copied to the host one after
- *  another.
- *  Two different objects of one type are compared by their tensors. Leaves of tdict/nontensor.h are compared by their
- *  values. An object is always equal to itself.
+ *  another. Two different objects of one type are compared by their tensors. Leaves of tdict/nontensor.h are compared
+ *  by their values. An object is always equal to itself.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out  The first difference. If there is no difference, `differs` is false. Written on success only.
  *  @return #TDICT_OK, also if the trees differ; #TDICT_EINVAL a NULL pointer, a negative tolerance, or a tensor with
@@ -123,12 +123,13 @@ typedef struct tdict_difference {
  *          memory of the program (see tdict_tensor_from_data()); #TDICT_ENOTSUP two different objects have a type
  *          without `flatten`; #TDICT_ENOMEM; the errors of tdict_tensor_clone() for a tensor on a device; the errors of
  *          `flatten`.
- *  @note Cost: O(keys), plus one read of the elements before the first difference. */
+ *  @note Cost: O(keys), plus at most two reads of the tensors up to the first difference, plus the copies of device
+ *        tensors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);
-/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. If the tensors of
- *  a tree have lost bytes (see tdict/transfer.h), the tree is not equal to itself. */
+/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. A tree with NaN
+ *  elements or with lost bytes (see tdict/transfer.h) is not equal to itself. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 
 TDICT_END_DECLS

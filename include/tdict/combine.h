@@ -8,13 +8,13 @@
  * first tree and its children. If the option `memory` is set, the device of `memory` replaces each of these devices.
  * The result of tdict_pack_sequence() and its children have no batch dimensions and no device.
  *
- * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The functions that make a
- * new tree allocate one storage per memory, one block for the structs of all tensors, and one block per node. The
- * functions that write into `dst` allocate only temporary lists, and views of the rows of ragged leaves. Hooks of
- * objects can allocate more.
+ * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. A new tree consists of one
+ * storage per memory, one block for the structs of all tensors, and one block per node. The functions also allocate
+ * temporary lists. The functions that write into `dst` allocate only such lists, and views of the rows of ragged
+ * leaves. Hooks of objects can allocate more.
  *
  * A program can change a child tree so that a tensor of the child no longer begins with the batch size of the parent
- * (see tdict/tree.h). All functions except tdict_pack_sequence() then return #TDICT_ESHAPE.
+ * (see tdict/tree.h). For such trees, all functions except tdict_pack_sequence() return #TDICT_ESHAPE.
  *
  * Thread rule: as in tdict/tree.h. The functions read the trees of `items` and write `dst`. */
 #ifndef TDICT_COMBINE_H
@@ -28,7 +28,7 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_join_options {
   size_t struct_size;
   /** Stack: position of the new batch dimension. Cat: the dimension along which trees are joined. Negative values count
-   *  from the end. Default 0. */
+   *  from the end: -1 is the last batch dimension of the result. Default 0. */
   int32_t dim;
   /** Memory of the result. NULL (default): tensors on a device are joined in the memory of the first tree's tensor, and
    *  other tensors in plain host memory. */
@@ -66,18 +66,18 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *          `ragged` is set for trees with batch dimensions; #TDICT_EINVAL also if the result would have too many
  *          dimensions, or if a transfer into a tensor has failed; #TDICT_ENOTFOUND if a key is missing in one of the
  *          trees; #TDICT_ETYPE if the entries at a key differ in kind (tensor, tree, object) or in the type of the
- *          object; #TDICT_ESHAPE if batch sizes or shapes differ, or if a ragged leaf would be in a child tree with a
- *          batch dimension; #TDICT_EDTYPE if dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on
- *          different devices, or if `memory` is NULL and the first tree's tensor is in device memory of the program;
- *          #TDICT_ENOTSUP if the result would be in more than 16 memories; #TDICT_ENOTSUP also if `ragged` is set and
- *          the tensors of an object are used instead of its `stack` hook; #TDICT_EOVERFLOW if the size of the result
- *          does not fit in 63 bits; #TDICT_ENOMEM; the errors of tdict_tensor_empty() and tdict_tensor_copy(); the
- *          errors of objects, see tdict/object.h. err->path names the key, and the message gives the index of the tree
- *          in @p items. On a device, one launch makes all copies, or the copies of the driver if the driver cannot
- *          compile kernels. With `stream`: #TDICT_EINVAL also if `ragged` is set; #TDICT_ENOTSUP also for a copy that
- *          cannot be queued, for an object other than text, numbers and JSON, and if the driver cannot compile kernels;
- *          #TDICT_EWRONGDEVICE also if the stream is not of the device of a tensor; #TDICT_ECAPTURE if the stream is
- *          being captured. */
+ *          object; #TDICT_ESHAPE if batch sizes or shapes differ; #TDICT_ESHAPE also if a child tree would have too
+ *          many batch dimensions, or if a ragged leaf would be in a child tree with a batch dimension; #TDICT_EDTYPE if
+ *          dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on different devices, or if `memory` is
+ *          NULL and the first tree's tensor is in device memory of the program; #TDICT_ENOTSUP if the result would be
+ *          in more than 16 memories; #TDICT_ENOTSUP also if `ragged` is set and the tensors of an object are used
+ *          instead of its `stack` hook; #TDICT_EOVERFLOW if the size of the result does not fit in 63 bits;
+ *          #TDICT_ENOMEM; the errors of tdict_tensor_empty() and tdict_tensor_copy(); the errors of objects, see
+ *          tdict/object.h. err->path names the key, and the message gives the index of the tree in @p items.
+ *          On a device, one launch makes all copies, or the driver copies if the driver cannot compile kernels. With
+ *          `stream`: #TDICT_EINVAL also if `ragged` is set; #TDICT_ENOTSUP also for a copy that cannot be queued, for
+ *          an object other than text, numbers and JSON, and if the driver cannot compile kernels; #TDICT_EWRONGDEVICE
+ *          also if the stream is not of the device of a tensor; #TDICT_ECAPTURE if the stream is being captured. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);
@@ -85,8 +85,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *item
  *
  *  The batch sizes of the trees may differ only in this dimension. In the result, the size of this dimension is the sum
  *  of the sizes in the trees.
- *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EOVERFLOW also if the sum is
- *          too large. */
+ *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EOVERFLOW also if the sum of
+ *          the sizes is too large. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);
 /** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p dst.
@@ -97,8 +97,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items,
  *  @param[in,out] dst  Must have the keys of the trees in @p items, and the batch size, shapes and dtypes of the
  *          result.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EREADONLY if a tensor of @p
- *          dst is read-only; #TDICT_EWRONGDEVICE also as tdict_tensor_copy(); #TDICT_ENOTSUP also if a leaf that cannot
- *          be written in place, such as a text, would change. */
+ *          dst is read-only; #TDICT_EWRONGDEVICE also as for tdict_tensor_copy(); #TDICT_ENOTSUP also if a leaf that
+ *          cannot be written in place, such as a text, would change. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, tdict_tree *dst,
                                                         tdict_error *err);
@@ -118,9 +118,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *i
  *  tensor. For bool, 0 is false and every other number is true.
  *
  *  If the option `masks` is set, the result also has a tree of masks at the path `masks`. The tree of masks has one
- *  bool tensor for each tensor of the result, at the same path. The tree of masks also has the leaves of
- *  tdict/nontensor.h and tdict/unbatched.h of the result. The shape of each mask is the batch size of the result. A
- *  mask is true where an element belongs to a sequence, and false in the padding. All masks share one storage.
+ *  bool tensor for each tensor of the result, at the same path. If the result has leaves of tdict/nontensor.h or
+ *  tdict/unbatched.h, the tree of masks has the same leaves. The shape of each mask is the batch size of the result. A
+ *  mask is true where an element belongs to a sequence, and false in the padding. All masks in one memory share one
+ *  storage.
  *  @param[in] options  Only `memory` and `masks` are used; `dim` must be 0, and `ragged` false.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if a tree has no batch dimension, `dim` is not 0, or
  *          `ragged` is set; #TDICT_EOVERFLOW also if an integer dtype cannot hold @p value; #TDICT_ENOTSUP if a tensor
@@ -184,11 +185,13 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
  *          option is out of range; #TDICT_EINVAL also if a tensor of the result would have more than six dimensions, or
  *          if a transfer into a tensor has failed; #TDICT_ESHAPE the lengths in one tree differ, other dimensions
  *          differ between trees, the sum of the lengths exceeds `num_tokens`, or there are more than `num_sequences`
- *          trees; #TDICT_ENOTFOUND a key is missing in one of the trees, or no tensor is at one of the `stack_paths`;
- *          #TDICT_EEXIST the trees have an entry at the path of a new tensor; #TDICT_ETYPE and #TDICT_EDTYPE as
- *          tdict_stack(); #TDICT_EWRONGDEVICE a tensor, or `memory`, is not in host memory; #TDICT_EOVERFLOW the sum of
- *          the lengths or `num_tokens` does not fit int32, or an integer dtype cannot hold `pad_value`; #TDICT_ENOTSUP
- *          a tree has an object, or a dtype as in tdict_pad_sequence(); #TDICT_ENOMEM. err->path names the key. */
+ *          trees; #TDICT_ENOTFOUND a key is missing in one of the trees, or no tensor is at one of the `stack_paths`,
+ *          or `stack_paths` has a path twice; #TDICT_EEXIST the trees have an entry at the path of a new tensor, or two
+ *          new tensors have the same path; #TDICT_ETYPE and #TDICT_EDTYPE as tdict_stack(); #TDICT_ETYPE also if the
+ *          path of a new tensor leads through a tensor; #TDICT_EWRONGDEVICE a tensor, or `memory`, is not in host
+ *          memory; #TDICT_EOVERFLOW the sum of the lengths or `num_tokens` does not fit int32, or an integer dtype
+ *          cannot hold `pad_value`; #TDICT_ENOTSUP a tree has an object, or a dtype as in tdict_pad_sequence();
+ *          #TDICT_ENOMEM. err->path names the key. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pack_sequence(const tdict_tree *const *items, size_t count,
                                                            const tdict_pack_options *options, tdict_tree **out,
                                                            tdict_error *err);

@@ -17,8 +17,8 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_context_options {
   size_t struct_size;
-  /** The default device of the context. All zero (default) means "auto": cuda:0 if present, else sim:0 if `sim` is set,
-   *  else the cpu. */
+  /** The default device of the context. All zero (default) means "auto": cuda:0 if it can be opened, else sim:0 if
+   *  `sim` is set, else the cpu. */
   tdict_device device;
   /** Number of threads in the pool, 1 to 1024. -1 (default): one thread for each CPU in the affinity mask of the thread
    *  that creates the context, but at least 8. The threads of the pool block all signals. */
@@ -37,11 +37,11 @@ typedef struct tdict_context_options {
   /** Path of a tuning table that `tdict-bench tune` wrote; NULL (default): the built-in table.
    *  tdict_context_create() reads the file. */
   const char *tuning_file;
-  /** Options of simulated devices, which are added to the context. Borrowed for the call. NULL (default): if `device`
-   *  names a simulated device, the default options are used. Otherwise the context has no simulated device. */
+  /** Options of simulated devices. The new context then has these devices. Borrowed for the call. NULL (default): the
+   *  default options if `device` names a simulated device, and no simulated device for any other `device`. */
   const tdict_sim_options *sim;
-  /** Number of bytes of pinned memory that one driver call registers, rounded up to a multiple of 4 MiB. 0 (default):
-   *  one driver call registers a whole block. See tdict_pinned_memory(). */
+  /** Number of bytes of pinned memory that one driver call registers. The library rounds the number up to a multiple of
+   *  4 MiB. 0 (default): one driver call registers a whole block. See tdict_pinned_memory(). */
   size_t pin_piece_bytes;
 } tdict_context_options;
 static inline tdict_context_options tdict_context_options_default(void) {
@@ -72,7 +72,8 @@ TDICT_API void tdict_context_destroy(tdict_context *context);
 
 /** @brief Returns the default device.
  *  @param[out] why  If the default device is not a CUDA device, the call writes the reason and the status
- *          #TDICT_ENODEVICE to @p why. Otherwise @p why is unchanged. May be NULL. */
+ *          #TDICT_ENODEVICE to @p why. If the default device is a CUDA device, @p why is unchanged. NULL: no reason is
+ *          written. */
 TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
@@ -86,8 +87,8 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
 
 /** @brief Returns the context's pool of pinned (page-locked) host memory.
  *  The memory is owned by the context and never NULL. If the context has no device that can read pinned memory, every
- *  allocation fails with #TDICT_ENODEVICE, and the message gives the reason. For blocks of 2 MiB or more, the library
- *  asks the system for memory on the NUMA node of the default device.
+ *  allocation fails with #TDICT_ENODEVICE, and the message gives the reason. If the default device is a GPU, the
+ *  library asks the system to place new blocks of 2 MiB or more on the NUMA node of this GPU.
  *
  *  **Your own copies.** This part concerns copies that the program makes, for example with cudaMemcpyAsync() or NCCL.
  *  If a copy spans two registrations, the driver returns CUDA_ERROR_INVALID_VALUE. By default each block lies in
@@ -113,8 +114,8 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *
  *  If `pin_piece_bytes` is set, a block of at most the piece size lies in one registration. For a larger block, split
  *  your own copies at addresses that are multiples of the piece size. The library splits its own copies at the same
- *  addresses. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB, and then lets the
- *  driver allocate the block. */
+ *  addresses. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB
+ *  (#TDICT_PIN_SMALL_PIECES), and then lets the driver allocate the block (#TDICT_PIN_DRIVER). */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
 /** @brief Returns the memory of a device. The memory of tdict_cpu() is plain host memory.
  *  The memory is owned by the context and never NULL. If the device is absent, every allocation fails with
@@ -131,7 +132,8 @@ typedef struct tdict_allocator {
    *  function on any thread, and holds no lock during the call. */
   void *(*allocate)(void *user, size_t bytes);
   /** Frees the block @p data of @p bytes bytes. The library calls the function after all copies and recorded uses of
-   *  the block are done. The call can be on any thread, and the library holds no lock during the call. */
+   *  the block are done. The call can be on any thread, and the library holds no lock during the call. In a forked
+   *  child process, the library does not call the function for device memory. */
   void (*release)(void *user, void *data, size_t bytes);
   void *user; /**< passed to both functions */
 } tdict_allocator;
@@ -163,14 +165,14 @@ TDICT_API void tdict_stream_destroy(tdict_context *context, tdict_stream stream)
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_EWRONGDEVICE the context does not have the stream's
  *          device, or the stream belongs to a simulated device of another context; #TDICT_ECAPTURE the stream is being
  *          captured; #TDICT_ELOST the device is lost; #TDICT_EDEVICE the driver failed; #TDICT_EFORKED the process is a
- *          fork of the process that created the context. */
+ *          fork of the process that created the context; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stream_synchronize(tdict_context *context, tdict_stream stream,
                                                                 tdict_error *err);
 
 /** Driver resources that a context holds. Pinned memory, streams and events are counted for all devices of one driver
  *  together: all CUDA devices, or all simulated devices. */
 typedef struct tdict_device_counts {
-  size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory now, and their maximum */
+  size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory now, and the maximum so far */
   size_t device_bytes;                    /**< bytes of device memory that storages use; freed blocks do not count */
   int64_t num_streams, num_events;        /**< streams and events that the library has created and not destroyed */
 } tdict_device_counts;

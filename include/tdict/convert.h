@@ -23,9 +23,9 @@
  * range of every integer dtype. The message names the first element outside the range in C order: its index, its value
  * and the range.
  *
- * PyTorch 2.11 gives the same results, with two exceptions. PyTorch does not check the range of integers. If PyTorch
- * converts F64 or a large integer to a float of 8 or 16 bits, it rounds twice, first to float32. PyTorch 2.15 also
- * differs: a number that is too large for F8E4M3 becomes the largest F8E4M3 number.
+ * PyTorch 2.11 gives the same results, with two exceptions. PyTorch does not check the range of integers. From F64 or a
+ * large integer to a float of 8 or 16 bits, PyTorch rounds twice, first to float32. PyTorch 2.15 has one more
+ * difference: a number that is too large for F8E4M3 becomes the largest F8E4M3 number.
  *
  * The calling thread must use the default floating-point environment: rounding to nearest, and subnormal numbers not
  * flushed to zero. If the processor has AVX2 or AVX-512, the library uses these instructions for frequent pairs of
@@ -46,11 +46,11 @@ TDICT_BEGIN_DECLS
  *  @param[out] out  One reference, owned by the caller. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into @p tensor has failed; #TDICT_EDTYPE @p dtype
  *          is unknown; #TDICT_ENOTSUP the pair of dtypes is not supported; #TDICT_EWRONGDEVICE @p tensor or @p memory
- *          is not in host memory; #TDICT_EOVERFLOW an element is out of range; #TDICT_ENOMEM. */
+ *          is not in host memory; #TDICT_EOVERFLOW an element is out of range; the errors of tdict_tensor_empty(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype,
                                                              tdict_memory *memory, tdict_tensor **out,
                                                              tdict_error *err);
-/** @brief Converts all elements of @p src to the dtype of @p dst and writes them to @p dst.
+/** @brief Converts all elements of @p src to the dtype of @p dst, and writes the results to @p dst.
  *
  *  Both tensors must have the same shape; their strides may differ. If the tensors overlap, the result is unspecified.
  *  If the dtypes are equal, the call copies the elements. The call first waits for the same transfers as
@@ -67,7 +67,7 @@ typedef struct tdict_dtype_options {
   /** Memory in which the new elements are allocated. The memory must be on the device of each converted tensor. NULL
    *  (default): the own memory of a tensor on a device, and plain host memory for other tensors. */
   tdict_memory *memory;
-  /** Returns true if tdict_to_dtype() is to convert the tensor. NULL (default): all tensors are converted. Before the
+  /** Returns true if tdict_to_dtype() must convert the tensor. NULL (default): all tensors are converted. Before the
    *  conversion, the calling thread calls `filter` once for each tensor, in the order of tdict_visit(). */
   tdict_leaf_predicate filter;
   void *user;       /**< Passed to `filter`. */
@@ -95,10 +95,10 @@ static inline tdict_dtype_options tdict_dtype_options_default(void) {
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into a tensor has failed; #TDICT_EDTYPE @p dtype
  *          is unknown; #TDICT_ENOTSUP a pair of dtypes is not supported, or the driver of a device cannot compile
  *          kernels; #TDICT_EWRONGDEVICE `memory` or `stream` is not of the device of a tensor to convert, or the tensor
- *          is in device memory of the program; #TDICT_EOVERFLOW an element is out of range; #TDICT_ENOMEM; the errors
- *          of a device's driver; the errors of objects, see tdict/object.h. With `stream`: #TDICT_ENOTSUP also for an
- *          object other than text, numbers and JSON; #TDICT_ECAPTURE the stream is being captured. err->path names the
- *          tensor or object.
+ *          is in device memory of the program; #TDICT_EOVERFLOW an element is out of range; the errors of
+ *          tdict_tensor_empty() and of a device's driver; the errors of objects, see tdict/object.h. With `stream`:
+ *          #TDICT_ENOTSUP also for an object other than text, numbers and JSON; #TDICT_ECAPTURE the stream is being
+ *          captured. err->path names the tensor or object.
  *  @note Cost: one read and one write of the converted elements, plus O(tensors + nodes). If `filter` is set, the call
  *        also allocates a list of all paths. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype,

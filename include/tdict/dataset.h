@@ -41,12 +41,12 @@ typedef struct tdict_dataset {
   /** Returns sample @p index as a new tree, owned by the caller. The loader calls `fetch_sample` if neither `fetch` nor
    *  `fetch_batch` can be used, or if the loader's option `pad`, `pack` or `collate` is set. */
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);
-  void (*release)(void *self); /**< releases `self`; NULL: nothing to release */
+  void (*release)(void *self); /**< releases `self`; NULL: the dataset needs no release */
   /** true: calls of `fetch`, `fetch_batch` and `fetch_sample` run one at a time, in the order in which the batches are
    *  delivered. A call of `sample_length` can run at the same time. Default false. */
   bool in_order;
-  /** true: the result of `length` may change between epochs, but is never negative. The loader calls `length` at the
-   *  beginning of each epoch, see tdict_loader_next(), and also in tdict_loader_create() and tdict_loader_set_state().
+  /** true: the result of `length` may change between epochs, but is never negative. The loader calls `length` in
+   *  tdict_loader_create() and tdict_loader_set_state(), and at the beginning of each epoch (see tdict_loader_next()).
    *  These calls run on the thread of the program. Default false. */
   bool length_varies;
   /** Returns the number of tokens of sample @p index, 0 or more. NULL: the dataset does not know the number of tokens.
@@ -72,9 +72,9 @@ TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
  *  the dataset, the program must not write elements, because worker threads of the loader can read the elements at any
  *  time. To write rows while a loader reads rows, use a replay buffer (tdict/replay.h).
  *
- *  The tree may have leaves of tdict/nontensor.h, tdict/unbatched.h and tdict/ragged.h. The dataset then has no
- *  `fetch_batch`, so the loader calls `fetch_sample` and obtains a tree for each sample. A sample has one value of each
- *  column of values. A sample has one row of each ragged leaf, as a tensor. All samples share the tensors of leaves of
+ *  The tree may have leaves of tdict/nontensor.h, tdict/unbatched.h and tdict/ragged.h. If the tree has such leaves,
+ *  the dataset has only `fetch_sample`, which returns a tree for each sample. A sample has one value of each column of
+ *  values. A sample has one row of each ragged leaf, as a tensor. All samples share the tensors of leaves of
  *  tdict/unbatched.h. If the loader stacks the samples, the values become a column again. The loader's option `pack`
  *  joins ragged rows.
  *  @param[out] out  a dataset owned by the caller; written on success only.

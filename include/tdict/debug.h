@@ -2,11 +2,13 @@
  *
  * The text has the lines of tdict_format(). The line of each tensor ends with the summary:
  *
- * - Integers and floats: `min`, `max` and `mean`. The mean is correct even if the sum exceeds the range of the dtype.
+ * - Integers and floats: `min`, `max` and `mean`. The mean is computed from a sum of type long double, which does not
+ *   overflow.
  * - Floats also: `nan`, the number of NaN elements. NaN elements do not count for `min`, `max` and `mean`.
  * - Bool: the number of true elements. Complex: the number of elements with a NaN part.
  * - `empty`: the tensor has no elements.
- * - `not read`, and the reason: the tensor is on a device, or a transfer into the tensor has failed.
+ * - `not read`, and the reason: the tensor is on a device, the elements are not loaded from a file yet, or a transfer
+ *   into the tensor has failed. tdict_dump() has further reasons.
  *
  * The functions read only host memory, and transfer nothing. In types with several lanes, each lane counts as an
  * element. Objects are printed as tdict_format() prints them.
@@ -20,7 +22,7 @@ TDICT_BEGIN_DECLS
 
 /** @brief Writes the text to @p file. Waits for transfers that write a host tensor of the tree.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_EIO the file could not be written, and err->native is errno.
- *  @note Cost: the cost of tdict_format(), plus one read of each element in host memory. */
+ *  @note Cost: the cost of tdict_format(), plus at most one read of each element in host memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_describe(const tdict_tree *tree, FILE *file, tdict_error *err);
 /** @brief Writes the text to @p buffer. The text is cut to @p bytes bytes, which include the final 0. Waits as
  *  tdict_describe() does, and has the same cost.
@@ -34,8 +36,8 @@ typedef struct tdict_tensor_summary {
   int64_t num_elements; /**< number of elements; each lane counts */
   int64_t num_nans;     /**< number of elements that are NaN, or have a NaN part */
   int64_t num_true;     /**< number of true elements of a bool tensor; 0 for other dtypes */
-  /** Numbers of the elements that are not NaN. 0 if there is no such element, and for bool and complex. The mean of inf
-   *  and -inf is NaN. */
+  /** Minimum, maximum and mean of the elements that are not NaN. 0 if all elements are NaN, if the tensor has no
+   *  elements, and for bool and complex. The mean of inf and -inf is NaN. */
   double min, max, mean;
   /** Exact minimum and maximum of an integer dtype; 0 for other dtypes. For #TDICT_U64, the uint64_t number converted
    *  to int64_t. */
@@ -57,13 +59,13 @@ static inline tdict_tensor_summary tdict_tensor_summary_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_get_summary(const tdict_tensor *tensor, tdict_tensor_summary *out,
                                                                 tdict_error *err);
 
-/** @brief Writes the text to the standard error output. For calls from a debugger, such as `call tdict_dump(tree)`.
+/** @brief Writes the text to the standard error output. To print a tree in GDB, enter `call tdict_dump(tree)`.
  *
  *  A debugger may have stopped the other threads of the process. The call therefore waits for no transfer and takes no
  *  lock. A host tensor is marked `not read: in transfer` if a transfer reads or writes its storage. A host tensor is
  *  marked `not read: in use by a stream` if a stream uses its storage. The call does not call hooks of the program's
- *  objects, does not use stdio, and does not change errno. The call allocates memory only if the tree has more than 24
- *  levels.
+ *  objects, does not write through a FILE, and does not change errno. The call allocates memory only if the tree has
+ *  more than 24 levels.
  *  @param[in] tree  May be NULL. */
 TDICT_API void tdict_dump(const tdict_tree *tree);
 

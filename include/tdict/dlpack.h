@@ -9,11 +9,13 @@
  * struct, which has no version and no read-only flag. The library writes version 1.3 to the structs that it exports as
  * DLManagedTensorVersioned.
  *
- * Dtypes. The functions accept all dtypes of tdict/values.h with one lane. They refuse other dtypes with #TDICT_EDTYPE.
+ * Dtypes. The functions accept all dtypes of tdict/values.h with one lane. For any other dtype, the functions return
+ * #TDICT_EDTYPE.
  * Devices. The functions accept tensors in host memory, on cuda devices and on simulated devices. Pinned host memory is
  * DLPack's kDLCUDAHost. A simulated device is kDLExtDev. A tensor in CUDA managed memory (kDLCUDAManaged) can only be
- * imported. If the options have a stream, the tensor gets the device of the stream. Otherwise the tensor gets the cuda
- * device that the struct names. The functions refuse other devices with #TDICT_ENOTSUP.
+ * imported. The imported tensor gets the device of the stream in the options. If the options have no stream or
+ * #TDICT_DLPACK_NO_STREAM, the tensor gets the cuda device that the struct names. For any other device, the functions
+ * return #TDICT_ENOTSUP.
  *
  * Streams. DLPack does not say when the elements are valid. The options of an export or import therefore name a stream
  * of the other library:
@@ -22,14 +24,15 @@
  *   transfers that write the tensor. The deleter records the work that is queued on this stream, as
  *   tdict_record_stream() does. The library waits for the recorded work before it frees, reuses or overwrites the
  *   bytes. Before the deleter runs, the library does not know the consumer's work. If the program starts a transfer of
- *   the same bytes earlier, the program itself must order the transfer after the consumer's work.
+ *   the same bytes before the deleter runs, the program itself must order the transfer after the consumer's work.
  * - Import: the producer's stream. Later transfers and other calls that use the tensor run after the work that was
  *   queued on this stream before the import. The library does not order the program's own streams after the producer's
  *   stream.
  *
  * Ownership. If an import succeeds, the library owns the managed tensor and sets the caller's pointer to NULL. The
- * library cannot read a managed tensor of a newer major version. The import then calls the deleter, sets the pointer to
- * NULL, and returns #TDICT_EFORMAT. After any other failure the caller still owns the managed tensor.
+ * library cannot read a managed tensor of a newer major version. For such a managed tensor, the import calls the
+ * deleter, sets the pointer to NULL, and returns #TDICT_EFORMAT. After any other failure the caller still owns the
+ * managed tensor.
  *
  * Thread rule: every function may be called from any thread. A tree or tensor must not change during the call. */
 #ifndef TDICT_DLPACK_H
@@ -44,15 +47,15 @@ struct DLManagedTensorVersioned;
 TDICT_BEGIN_DECLS
 
 /** A stream handle that turns off the ordering of work on devices. DLPack's Python method `__dlpack__` uses the stream
- *  -1 for this purpose. The program itself must then order the work of the producer and the consumer. */
+ *  -1 for this purpose. With this handle, the program itself must order the work of the producer and the consumer. */
 #define TDICT_DLPACK_NO_STREAM ((void *)(intptr_t)-1)
 
 typedef struct tdict_dlpack_export_options {
   size_t struct_size;
   /** The stream on which the consumer uses the tensor. The tdict_stream is borrowed for the call, but the stream itself
    *  must exist until the deleter has run. If the stream is CUDA's per-thread stream, the deleter must run on the
-   *  thread of the export. NULL (default): the call waits until the elements are valid, and the deleter records no
-   *  work. For host memory the call always waits, as tdict_tensor_data() does. */
+   *  thread of the export. NULL (default): the call waits for the library's work on the tensor, and the deleter records
+   *  no work. For host memory the call always waits, as tdict_tensor_data() does. */
   const tdict_stream *stream;
   /** true: the consumer only reads the tensor. The versioned struct then has the read-only flag, and the consumer's
    *  stream does not wait for transfers that read the tensor. */
@@ -95,11 +98,11 @@ static inline tdict_dlpack_import_options tdict_dlpack_import_options_default(vo
  *  @param[in]  tensor   Borrowed.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      Owned by the caller. Written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a missing context, or the bytes are lost because a transfer into
- *          them failed; #TDICT_EDTYPE the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of
- *          device; #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the
- *          context; #TDICT_ECAPTURE the stream is being captured; #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE;
- *          #TDICT_ENOMEM.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a missing context, or a transfer into the tensor has failed;
+ *          #TDICT_EDTYPE the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of device;
+ *          #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the context, or
+ *          the tensor is on a simulated device of another context; #TDICT_ECAPTURE the stream is being captured;
+ *          #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM.
  *  @note If a transfer into the tensor fails after the call has returned, the consumer reads unspecified bytes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export(tdict_context *context, const tdict_tensor *tensor,
                                                            const tdict_dlpack_export_options *options,
@@ -115,19 +118,19 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export_legacy(tdict_context 
  *
  *  NULL strides mean C order. The byte offset is added to the address. The library calls the deleter when the last
  *  reference to the bytes is dropped, on the thread that drops this reference. Transfers hold references, so this
- *  thread can belong to the pool of a context. tdict_record_stream() does not record uses of imported memory: wait for
- *  your own streams before you release the tensor.
+ *  thread can belong to the pool of a context. Wait for your own streams before you release the tensor, because
+ *  tdict_record_stream() returns #TDICT_EWRONGDEVICE for a tree that has only imported tensors.
  *  @param[in]     context  May be NULL if the options have no stream and no tensor on a device is copied.
  *  @param[in,out] managed  The managed tensor. Set to NULL on success, and also if the managed tensor has a newer major
  *                          version.
  *  @param[in]     options  NULL for the defaults.
- *  @param[out]    out      A new reference. Written on success only.
+ *  @param[out]    out      New tensor, owned by the caller. Written on success only.
  *  @return #TDICT_OK; #TDICT_EFORMAT the major version is not 1; #TDICT_EDTYPE the library does not know the dtype, or
  *          the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of device; #TDICT_EINVAL a
  *          NULL pointer, a missing context, or an invalid size or byte offset; the errors of tdict_tensor_from_data();
- *          #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the context;
- *          #TDICT_ECAPTURE the stream is being captured; the errors of tdict_tensor_clone() for a copy; #TDICT_EFORKED;
- *          #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM. */
+ *          #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the context, or
+ *          the tensor is on a simulated device of another context; #TDICT_ECAPTURE the stream is being captured; the
+ *          errors of tdict_tensor_clone() for a copy; #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import(tdict_context *context,
                                                            struct DLManagedTensorVersioned **managed,
                                                            const tdict_dlpack_import_options *options,
@@ -152,7 +155,8 @@ typedef struct tdict_dlpack_entry {
  *
  *  All managed tensors share one block of memory and one set of references to the bytes. Their deleters may run in any
  *  order, on any threads. After all deleters and tdict_dlpack_release_entries() have run, the library records the work
- *  on the consumer's stream. Then the library drops the references. The stream must exist until then.
+ *  on the consumer's stream. Then the library drops the references. The stream must exist until the references are
+ *  dropped.
  *
  *  An object whose type has `flatten` becomes the tensors that `flatten` returns. Their paths begin with the path of
  *  the object. For example, a ragged leaf "text" becomes "text.values" and "text.offsets". Batch sizes and trees
@@ -161,9 +165,10 @@ typedef struct tdict_dlpack_entry {
  *  @param[in]  tree     Borrowed. Later changes of the tree do not affect the result.
  *  @param[out] entries  New array, released with tdict_dlpack_release_entries(). Written on success only.
  *  @param[out] count    Number of entries. Written on success only.
- *  @return The errors of tdict_dlpack_export(), or for legacy structs of tdict_dlpack_export_legacy(); #TDICT_ENOTSUP
- *          also for an object without `flatten`; the errors of `flatten`. err->path names the leaf.
- *  @note Cost: O(keys). One allocation holds all managed tensors, and another allocation holds the names. */
+ *  @return The errors of tdict_dlpack_export(), or for legacy structs the errors of tdict_dlpack_export_legacy();
+ *          #TDICT_ENOTSUP also for an object without `flatten`; the errors of `flatten`. err->path names the leaf.
+ *  @note Cost: O(keys). In the result, one allocation holds all managed tensors, and another allocation holds the
+ *        names. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export_tree(tdict_context *context, const tdict_tree *tree,
                                                                 const tdict_dlpack_export_options *options,
                                                                 tdict_dlpack_entry **entries, size_t *count,
@@ -174,14 +179,14 @@ TDICT_API void tdict_dlpack_release_entries(tdict_dlpack_entry *entries, size_t 
 /** @brief Makes a tree of tensors over managed tensors.
  *
  *  The keys of the tree have the order of the entries. The tree has an empty batch size and no device. The program can
- *  set the batch size with tdict_set_batch_size(). Each leaf owns one managed tensor.
+ *  set the batch size with tdict_set_batch_size(). Each leaf that is not a copy owns one managed tensor.
  *  @param[in]     context  As in tdict_dlpack_import().
  *  @param[in,out] entries  @p count entries. The names are borrowed for the call. On success, the call sets all
- *                          pointers to managed tensors to NULL. On failure, the call deletes managed tensors of a newer
- *                          major version and sets their pointers to NULL. The caller still owns the other managed
- *                          tensors.
+ *                          pointers to managed tensors to NULL. On failure, the call calls the deleters of managed
+ *                          tensors of a newer major version, and sets the pointers to these managed tensors to NULL.
+ *                          The caller still owns the other managed tensors.
  *  @param[in]     options  NULL for the defaults.
- *  @param[out]    out      A new reference. Written on success only.
+ *  @param[out]    out      New tree, owned by the caller. Written on success only.
  *  @return The errors of tdict_dlpack_import(); the errors of tdict_set(); #TDICT_EEXIST two entries have the same
  *          name; #TDICT_ETYPE also if one entry has the name of a parent of another entry, such as "a" and "a.b";
  *          #TDICT_EINVAL also if a name is NULL, or if an entry does not have exactly one managed tensor. err->path is

@@ -29,9 +29,8 @@ TDICT_API tdict_stream tdict_hook_stream(const tdict_hook *hook);
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);
 /** @brief Copies a tensor to pinned memory. If @p tensor is already pinned, the result is @p tensor itself, retained.
  *  @param[out] out  The result; a new reference.
- *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into @p tensor has failed; #TDICT_EWRONGDEVICE the
- *          tensor is on a device; #TDICT_ENODEVICE the context has no device that reads pinned memory; #TDICT_ENOMEM;
- *          #TDICT_EDEVICE and #TDICT_ELOST the driver failed. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL; #TDICT_EWRONGDEVICE the tensor is on a device; #TDICT_ENODEVICE
+ *          the context has no device that reads pinned memory; the errors of tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                       tdict_error *err);
 /** @brief Copies a tensor to the hook's device. If @p tensor is already on that device, the result is @p tensor itself,
@@ -39,7 +38,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, td
  *
  *  The copy is complete when the function returns.
  *  @param[out] out  The result; a new reference.
- *  @return The errors of tdict_to_device(). */
+ *  @return The errors of tdict_to_device(); #TDICT_EINVAL also if @p tensor is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                        tdict_error *err);
 

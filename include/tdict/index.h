@@ -78,10 +78,10 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
  *  stream. The positions then stay on the device. They are copied to the host only if the tree has objects or tensors
  *  elsewhere. Nothing may write the list before the copies of the call are complete. */
 #define TDICT_LIST_OF(tensor) tdict_index_of(TDICT_INDEX_LIST_OF, 0, 0, 0, (tensor))
-/** Selects the elements for which a mask is not 0, in C order. The mask is a bool or uint8 tensor. A mask of n
- *  dimensions applies to n batch dimensions, and must have the sizes of these dimensions. In the result, one dimension
- *  replaces the n dimensions. A call copies a mask on a device to the host and waits for this copy, also if the call
- *  has a stream. */
+/** Selects the elements for which a mask is not 0, in C order. The mask is a bool or uint8 tensor with at
+ *  least one dimension. A mask of n dimensions applies to n batch dimensions, and must have the sizes of these
+ *  dimensions. In the result, one dimension replaces the n dimensions. A call copies a mask on a device to the host and
+ *  waits for this copy, also if the call has a stream. */
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16
@@ -133,14 +133,15 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the tree has no batch dimension, or a position is outside its
  *          dimension; #TDICT_EINVAL also if the index has too many items, items for more dimensions than the tree has,
  *          an invalid item, two TDICT_REST or a step of 0; #TDICT_EINVAL also if the result would have more than
- *          TDICT_MAX_BATCH_NDIM batch dimensions, or if a transfer into a mask or a copied tensor has failed;
- *          #TDICT_ESHAPE if the sizes of a mask are not the sizes of the dimensions to which the mask applies;
- *          #TDICT_ESHAPE also if lists have different numbers of positions; #TDICT_ESHAPE also if a child tree of
- *          the result would have too many batch dimensions; #TDICT_ESHAPE also if a tensor of a child tree no
- *          longer begins with the batch size of @p tree (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool
- *          nor uint8; #TDICT_EWRONGDEVICE if a mask, or a tensor to copy, is in device memory of the program;
- *          #TDICT_ENOTSUP if the driver cannot compile kernels; #TDICT_ENOMEM; #TDICT_EDEVICE and other errors of the
- *          driver; the errors of objects, see tdict/object.h. */
+ *          TDICT_MAX_BATCH_NDIM batch dimensions, or a tensor more than TDICT_MAX_NDIM dimensions; #TDICT_EINVAL also
+ *          if a transfer into a mask or a copied tensor has failed; #TDICT_ESHAPE if the sizes of a mask are not the
+ *          sizes of the dimensions to which the mask applies; #TDICT_ESHAPE also if lists have different numbers of
+ *          positions; #TDICT_ESHAPE also if a child tree of the result would have too many batch dimensions;
+ *          #TDICT_ESHAPE also if a tensor of a child tree no longer begins with the batch size of @p tree (see
+ *          tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8; #TDICT_EWRONGDEVICE if a mask, or a tensor
+ *          to copy, is in device memory of the program; #TDICT_ENOTSUP if the driver cannot compile kernels;
+ *          #TDICT_EOVERFLOW if the size of the result does not fit in 63 bits; #TDICT_ENOMEM; #TDICT_EDEVICE and other
+ *          errors of the driver; the errors of objects, see tdict/object.h. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
 typedef struct tdict_index_options {
@@ -192,9 +193,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_with(const tdict_tree *tr
  *  allocated only for lists, masks and objects.
  *  @param[in,out] dst  Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If @p dst and
  *                      @p src share elements, the values of these elements are unspecified after the call.
- *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other;
- *          #TDICT_ETYPE if the entries at a key differ in kind; the errors of tdict_tensor_copy(). If the driver of a
- *          device fails, the elements of @p dst are unspecified. After any other error, no element has been written. */
+ *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other tree;
+ *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE also if @p dst does not have the batch
+ *          size of the result; #TDICT_ENOTSUP also if a leaf that cannot be written in place, such as a text, would
+ *          change; the errors of tdict_tensor_copy(). If the driver of a device fails, the elements of @p dst are
+ *          unspecified. After any other error, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
                                                         tdict_error *err);
 /** @brief Reads elements like tdict_index_into(), with options.
@@ -215,10 +218,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into_with(tdict_tree *dst, co
  *  written if it has keys.
  *  Cost: two passes of O(tensors of @p value), plus one copy of the elements. The first pass checks all tensors. Memory
  *  is allocated only for lists, masks, objects and the tensors of a tree without keys.
- *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree lacks a key of @p value; #TDICT_ETYPE if
- *          the entries at a key differ in kind; the errors of tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no
- *          keys and is locked. If the driver of a device fails, the selected elements are unspecified. After any other
- *          error, no element has been written. */
+ *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree has keys, but lacks a key of @p value;
+ *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE also if the batch size of @p value does
+ *          not fit; #TDICT_ENOTSUP also if a leaf that cannot be written in place, such as a text, would change; the
+ *          errors of tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is locked. If the driver of a
+ *          device fails, the selected elements are unspecified. After any other error, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
                                                        tdict_error *err);
 /** @brief Writes elements like tdict_index_set(), with options.
@@ -236,15 +240,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_set_with(tdict_tree *tree, td
 
 /** @brief Writes @p row to row @p i of @p tree. Use this function to build a batch row by row.
  *
- *  A row is an element of the first batch dimension. @p row must have the batch size of tree[i]. If @p tree has keys,
- *  several threads may write different rows at once. tdict_index_set() describes the other rules and the errors.
+ *  A row is an element of the first batch dimension. The call does the same as tdict_index_set() with the index
+ *  TDICT_AT(i), and returns the same errors. If @p tree has keys, several threads may write different rows at once.
  *  Cost: O(tensors), plus one copy of the row. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *tree, int64_t i, const tdict_tree *row,
                                                        tdict_error *err);
 /** @brief Writes all rows of @p rows to consecutive rows of @p tree, starting at row @p first.
  *
- *  tdict_index_set() describes the rules and errors. The call also returns #TDICT_EINVAL if @p first is negative or the
- *  rows do not fit into @p tree.
+ *  tdict_index_set() describes the rules and errors. The call also returns #TDICT_EINVAL if @p rows has no batch
+ *  dimension, @p first is negative, or the rows do not fit into @p tree.
  *  Cost: O(tensors), plus one copy of the rows. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows,
                                                         tdict_error *err);

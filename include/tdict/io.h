@@ -5,40 +5,43 @@
  * safetensors. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is
  * the path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the
  * batch sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
- * tdict_open() reads the entry. Large models consist of several safetensors files, called shards, and a file
- * `model.safetensors.index.json`, called index. The index names the shard of each tensor.
+ * tdict_open() reads the entry. A large model can consist of several safetensors files, called shards, and an index: a
+ * file `model.safetensors.index.json` that names the shard of each tensor.
  *
  * Leaves of tdict in TensorDict's entry. A ragged leaf (tdict/ragged.h) is a level with the mark `"tdict": "ragged"`
  * and the tensors `values` and `offsets`. TensorDict reads this level as a TensorDict of two tensors without batch
  * dimensions. A column of values (tdict/nontensor.h) is a JSON list with the mark `"tdict": "column"`. TensorDict reads
- * the column as a list. JSON texts are written without spaces between their parts. A JSON text that is a single string,
- * number, bool or null returns as a value of that kind. The names of dimensions and the classes of tensorclasses are
- * ignored. A lazy stack of TensorDict returns as one tree.
+ * the column as a list. JSON texts are written without spaces between tokens. A JSON text that is a single string,
+ * number, bool or null is read as a value of that kind. The names of dimensions and the classes of tensorclasses are
+ * ignored. A lazy stack of TensorDict is read as one tree.
  *
- * Dtypes of safetensors. A file can hold all dtypes of tdict except complex128 and dtypes with several lanes. Dtypes of
- * newer files that tdict does not have are refused by name: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4.
+ * Dtypes of safetensors. A file can hold all dtypes of tdict except complex128 and dtypes with several lanes. Some
+ * files have dtypes that tdict does not have: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4. These dtypes
+ * are refused, and the message names the dtype.
  *
  * NumPy. A .npy file holds one array. The tree of the file has this array as the tensor `arr_0`. A .npz file is a zip
  * file of .npy files. The name of an entry without ".npy" is the name of a tensor, and a dot in the name separates two
- * keys. Arrays that are big-endian or in Fortran order are converted. Records, texts, dates, objects of Python and
- * compressed entries are refused by name. The formats have no batch sizes. They hold all dtypes of tdict except bf16,
- * 8-bit floats and dtypes with several lanes. The checksums of a .npz file are written. They are compared only if the
- * option `check_crc` is set.
+ * keys. Functions that read files convert arrays that are big-endian or in Fortran order. These functions refuse arrays
+ * with a structured, string, date or object dtype, and compressed entries. The message gives the reason. NumPy's
+ * formats have no batch sizes. These formats hold all dtypes of tdict except bf16, 8-bit floats and dtypes with several
+ * lanes. The function tdict_save() writes a checksum for each entry of a .npz file. The checksums are compared only if
+ * the option `check_crc` is set.
  *
  * TensorDict. TensorDict 0.15 has three formats of its own: a directory with one file for each tensor (MEMMAP), an
- * archive of such a directory (TDZ), and a consolidated file. All three hold the dtypes of tdict, batch sizes, nested
- * trees, text, numbers and JSON, and columns of values. TensorDict cannot read 8-bit floats in these formats. A key
- * `a/b` has the file `a%2Fb.memmap`, so no key leaves the directory. Symbolic links in a directory are refused.
- * Pickles, and compressed entries of archives, are refused by name. NaN and infinity in values are refused, too.
+ * archive of such a directory (TDZ), and a consolidated file. All three hold batch sizes, nested trees, text, numbers,
+ * JSON and columns of values, and all dtypes of tdict except dtypes with several lanes. TensorDict cannot read 8-bit
+ * floats in these formats. A key `a/b` has the file `a%2Fb.memmap`, and a tree at the key `..` has the folder `%2E%2E`,
+ * so no key leads out of the directory. Symbolic links in a directory, pickles, and compressed entries of archives are
+ * refused. Values that are NaN or infinity are refused, too.
  *
- * Lazy stacks of these formats return as a tree with the children "0", "1" and so on, and tdict_lazy_stack_from_tree()
- * makes a stack of this tree. The trees above the stack lose their batch dimensions from the dimension of the stack on.
- * Tensorclasses return as trees. The names of dimensions are ignored.
+ * Lazy stacks in these formats are read as a tree with the children "0", "1" and so on, and
+ * tdict_lazy_stack_from_tree() makes a stack of this tree. The trees above the stack lose the batch dimension of the
+ * stack, and all batch dimensions after it. Tensorclasses are read as trees. The names of dimensions are ignored.
  *
  * Leaves of tdict in TensorDict's formats. A ragged leaf is a jagged tensor in a consolidated file. In a directory, the
  * leaf is a folder with the tensors `values` and `offsets` and a mark. A leaf without batch dimensions is a tensor with
  * a mark. TensorDict ignores the marks. A consolidated file holds the values of a tree first, then the tensors, then
- * the trees, so the order of keys can change.
+ * the child trees, so the order of keys can change.
  *
  * Thread rule: any thread may call any function. A tree that is written must not change during the call. */
 #ifndef TDICT_IO_H
@@ -56,19 +59,21 @@ typedef struct tdict_open_options {
    *  NULL (default): all entries. */
   const char *const *keys;
   size_t num_keys; /**< number of strings in `keys` */
-  /** Removes this path and the dot after the path from the start of old paths. The path of an entry that does not begin
-   *  with `strip_prefix` stays. NULL (default): removes nothing. */
+  /** Removes this path and the dot after the path from the start of old paths. The entries below this path therefore
+   *  move to the root. All other leaves keep their paths, also a leaf at this path itself. NULL (default): removes
+   *  nothing. */
   const char *strip_prefix;
-  /** Adds this path and a dot before all paths, after `strip_prefix` is removed. NULL (default): adds nothing. */
+  /** Adds this path and a dot before all paths, after the removal of `strip_prefix`. NULL (default): adds nothing. */
   const char *add_prefix;
-  /** true: each tensor is one key of the root, with the name of the tensor as its key. TensorDict's entry is then not
-   *  read, so the batch size is [], and text and numbers are left out. false (default): nested trees. */
+  /** true: the tree has no child trees, and the keys are the names of the tensors in the file. The batch size is [],
+   *  and text and numbers are left out. false (default): nested trees. */
   bool flat;
   /** true: shards that are symbolic links are opened, for example in the cache of huggingface_hub. Such links can lead
-   *  out of the folder. false (default): links are refused. The given path itself may always be a link. */
+   *  out of the folder. false (default): links are refused. The argument `path` of tdict_open() itself may always be a
+   *  link. */
   bool follows_links;
-  /** true: reads all bytes of a .npz or .tdz file, and compares the checksum (CRC-32) of each entry. The whole file is
-   *  read, also if `keys` selects a part. Other formats have no checksums and ignore the option. false (default):
+  /** true: reads all bytes of a .npz or .tdz file, and compares the checksum (CRC-32) of each entry. The call reads the
+   *  whole file, even if `keys` selects a part. Other formats have no checksums and ignore the option. false (default):
    *  checksums are not compared. */
   bool check_crc;
 } tdict_open_options;
@@ -79,34 +84,35 @@ static inline tdict_open_options tdict_open_options_default(void) {
   return o;
 }
 
-/** @brief Opens a file, a directory, or the shards of an index, as a tree of read-only tensors. Copies no elements.
+/** @brief Opens a file, a directory, or the shards of an index, as a tree of read-only tensors.
  *
- *  The files are mapped read-only. Each tensor is a view of the mapping of its file. The mapping ends when the last
- *  tensor of the file is released. Keys are in the order of TensorDict's entry, else in the order of the file's header
- *  or of the index. A tensor whose position in the file is not a multiple of the size of its numbers is read to host
- *  memory instead.
+ *  The files are mapped read-only. Each tensor is normally a view of the mapping of its file, so no elements are
+ *  copied. The mapping of a file ends when the last tensor that uses the mapping is released. The call reads an array
+ *  of NumPy to host memory instead if the array is big-endian or in Fortran order. The call also reads a tensor if its
+ *  position in the file is not a multiple of the size of its numbers. Keys are in the order of TensorDict's entry, else
+ *  in the order of the file's header or of the index.
  *
- *  A mapping has a risk. If another program shortens or overwrites the file, the elements change, or reading them ends
- *  the program with SIGBUS. tdict_save() never does this, because it replaces a file as a whole.
- *  A directory may have any number of files, because a file is closed as soon as it is mapped. The limit of the system
- *  for mappings is about 65,000 files.
- *  @param[in]  path     A safetensors file, a .npy or .npz file, a .tdz archive or a consolidated file. The contents of
- *                       the file decide, and not its name. Also an index (a name that ends with ".json"), a folder with
- *                       a file `model.safetensors.index.json`, or a folder with a file `meta.json` (MEMMAP). Shards
+ *  A mapping has a risk. If another program shortens or overwrites the file, the elements change, or reading an element
+ *  ends the program with SIGBUS. The function tdict_save() never shortens or overwrites a file, because it replaces the
+ *  file as a whole. A file is closed as soon as it is mapped, so a directory can have more files than a process may
+ *  have open. The system limits the number of mappings of a process, usually to about 65,000.
+ *  @param[in]  path     A safetensors file, a .npy or .npz file, a .tdz archive, a consolidated file, an index or a
+ *                       folder. The contents of a file decide its format. The name of an index must end with ".json".
+ *                       A folder must have a file `model.safetensors.index.json` or a file `meta.json` (MEMMAP). Shards
  *                       must lie in the folder of the index.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EIO a file cannot be opened, read or mapped, and err->native is the errno; #TDICT_EFORMAT
- *          a file is no regular file, or breaks a rule of its format, or has a wrong checksum (option
- *          `check_crc`); #TDICT_ENOTSUP a pickle, a
- *          compressed entry, a dtype or a version of a format that this library does not know, or a header of more than
- *          100,000,000 bytes;
- *          #TDICT_ENOTFOUND a selected key is not in the file; #TDICT_EEXIST two entries get the same path;
- *          #TDICT_ETYPE a path leads through a tensor; #TDICT_ESHAPE a tensor does not begin with the batch size of its
- *          tree; #TDICT_EINVAL a NULL pointer, an invalid prefix or a wrong option; #TDICT_ENOMEM. In errors of a file,
+ *          a file is no regular file, or breaks a rule of its format, or has a wrong checksum (option `check_crc`);
+ *          #TDICT_ENOTSUP a pickle, a compressed entry, a dtype or a version of a format that this library does not
+ *          know, or a header of more than 100,000,000 bytes; #TDICT_ENOTFOUND a selected key is not in the file;
+ *          #TDICT_EEXIST two entries get the same path; #TDICT_ETYPE a path leads through a tensor; #TDICT_ESHAPE a
+ *          tensor does not begin with the batch size of its tree; #TDICT_EINVAL a NULL pointer, an invalid prefix or a
+ *          wrong option; #TDICT_ENOMEM memory is exhausted, or the process has too many mappings. In errors of a file,
  *          err->path is the file. The message has the position of the wrong byte, or the key of the wrong entry.
- *  @note Cost: O(bytes of the headers), and O(entries * selected keys). Headers are checked completely. Elements are
- *        not read, except with `check_crc`. The result can be the source of a dataset (tdict/dataset.h). */
+ *  @note Cost: O(bytes of the headers), and O(entries * selected keys). Headers are checked completely. Elements that
+ *        are mapped are not read, except with `check_crc`. The result can be the source of a dataset (tdict/dataset.h).
+ *        */
 TDICT_API TDICT_NODISCARD tdict_status tdict_open(const char *path, const tdict_open_options *options, tdict_tree **out,
                                                   tdict_error *err);
 
@@ -116,20 +122,21 @@ typedef struct tdict_load_options {
   /** Selects and renames entries as in tdict_open(). Borrowed for the call. NULL (default): all entries, with their
    *  names. */
   const tdict_open_options *open;
-  /** The first row that is loaded, and the number of rows. Rows are selected from dimension 0 of all selected tensors,
-   *  columns of values and ragged leaves. All of these must have the same number of rows. The batch sizes of the result
-   *  have the number of selected rows. Leaves without batch dimensions, and single values, are loaded whole. Only the
-   *  selected rows are read. `num_rows` -1 (default): all rows from `first_row`. Default of `first_row`: 0. */
+  /** The first row that is loaded, and the number of rows. `num_rows` -1 (default): all rows from `first_row`. Default
+   *  of `first_row`: 0. With both defaults, all leaves are loaded whole. With any other value, rows are selected from
+   *  dimension 0 of all selected tensors, columns of values and ragged leaves. All these leaves must have the same
+   *  number of rows. Only the selected rows are read. The batch sizes of the result have the number of selected rows.
+   *  Leaves without batch dimensions, and single values, are loaded whole. */
   int64_t first_row, num_rows;
   /** Options of the transfer: threads, `after`, `memory`, `pinned_result`, `stats`. Borrowed for the call. `keep` and
    *  `check_sources` must not be set. NULL (default): the defaults. */
   const tdict_transfer_options *transfer;
-  /** Called with the number of bytes that were read from the files, and the number of bytes to read. Tensors that
-   *  the call reads before the transfer do not count, see tdict_load(). NULL (default): no calls.
-   *  The calling thread makes the first call, with @p done 0, before any element is read. Threads that read files make
-   *  the later calls, about 1000 in all. A call begins after the previous call has returned, and @p done grows from
-   *  call to call. If the load succeeds, @p done equals @p total in the last call. The last copies to the device may
-   *  still run at that time. No call begins after the load has ended.
+  /** Reports that @p done bytes of @p total bytes have been read from the files. Tensors that tdict_load() reads before
+   *  the transfer do not count. NULL (default): no calls.
+   *  The calling thread makes the first call, with @p done 0, before the transfer reads an element. Threads that read
+   *  files make the later calls, at most about 1000. A call begins after the previous call has returned, and @p done
+   *  grows from call to call. If the load succeeds, @p done equals @p total in the last call. The last copies to the
+   *  device may still run at that time. No call begins after the load has ended.
    *  The function must not wait for a transfer of the context. If the function returns false, the load ends with
    *  #TDICT_ECANCELLED, and no further calls are made. */
   bool (*progress)(void *user, uint64_t done, uint64_t total);
@@ -143,15 +150,15 @@ static inline tdict_load_options tdict_load_options_default(void) {
   return o;
 }
 
-/** @brief Loads the tensors of files to a device, and waits until the elements are there.
+/** @brief Loads the tensors of files to a device, and waits until all elements are loaded.
  *
  *  The call opens the files like tdict_open(). Then the threads of a transfer read the elements with pread(), and the
  *  transfer copies the elements like tdict_to_device(). For a device, the threads read into the staging ring of the
  *  context. For the cpu, the threads read into the memory of the result. The call does not map the files, and needs no
  *  host memory for the elements, other than the staging ring and a result on the cpu. The elements may begin at any
- *  byte of the file. There are exceptions: the call itself reads the offsets of ragged leaves, and arrays of NumPy that
- *  are big-endian or in Fortran order, to new host memory. A result on the cpu shares this memory. All other leaves of
- *  the result are in one new storage.
+ *  byte of the file. Before the transfer, the call itself reads some tensors to new host memory: the offsets of ragged
+ *  leaves, and arrays of NumPy that are big-endian or in Fortran order. If the result is in ordinary host memory, the
+ *  result shares this memory. All other tensors of the result are in one new storage.
  *
  *  If another program shortens a file during the call, the call returns #TDICT_EIO. If another program overwrites a
  *  file, the elements are unspecified.
@@ -162,28 +169,30 @@ static inline tdict_load_options tdict_load_options_default(void) {
  *  @return #TDICT_OK; errors of tdict_open(); errors of tdict_to_device(); #TDICT_EINVAL the rows are not inside the
  *          tree, or an option must not be set; #TDICT_ESHAPE the selected leaves have different numbers of rows, a
  *          tensor has no dimensions, or no leaf has rows; #TDICT_ENOTSUP rows of a tensor in Fortran order;
- *          #TDICT_ECANCELLED the function `progress` returned false; #TDICT_EIO elements cannot be read. In the last
- *          case, err->path is the path of the leaf in the tree, and the message has the file and the byte. The field
- *          err->native is the errno, or 0 if the file was shortened. For tensors that the call reads before the
- *          transfer, err->path is the file.
+ *          #TDICT_ECANCELLED the function `progress` returned false; #TDICT_EIO elements cannot be read. If elements
+ *          cannot be read, err->path is the path of the leaf in the tree, and the message has the file and the byte.
+ *          The field err->native is the errno, or 0 if the file was shortened. For tensors that the call reads before
+ *          the transfer, err->path is the file.
  *  @note Cost: as tdict_open(), plus one read of the selected elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_load(tdict_context *context, const char *path, tdict_device device,
                                                   const tdict_load_options *options, tdict_tree **out,
                                                   tdict_error *err);
-/** @brief Starts tdict_load(), and returns a future, as tdict_to_device_async() does. The call reads the headers of the
- *  files and the offsets of ragged leaves. To cancel the load, call tdict_future_cancel().
+/** @brief Starts tdict_load(), and returns a future, as tdict_to_device_async() does. Before the call returns, the call
+ *  reads the headers of the files, and the tensors that tdict_load() reads before the transfer. To cancel the load,
+ *  call tdict_future_cancel().
  *  @param[out] out  A new future, released with tdict_future_release(). The future keeps the files open until the load
  *                   has ended.
  *  @return Errors of tdict_load() that occur before the call returns. tdict_future_wait() returns all later errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_load_async(tdict_context *context, const char *path, tdict_device device,
                                                         const tdict_load_options *options, tdict_future **out,
                                                         tdict_error *err);
-/** @brief Loads the tensors of files into the tensors of @p dst, and waits until the elements are there.
+/** @brief Loads the tensors of files into the tensors of @p dst, and waits until all elements are loaded.
  *
  *  @p dst must have the keys, shapes and dtypes of the selected part of the files. @p dst may be on any device of the
  *  context, and may be strided. Text, numbers and the offsets of ragged leaves are not written.
- *  @return Errors of tdict_load() and tdict_transfer_into(). For errors before the first element is read, nothing is
- *          written. After later errors, the bytes of @p dst are lost until a later call writes these bytes. */
+ *  @return Errors of tdict_load() and tdict_transfer_into(). If an error occurs before the transfer reads the first
+ *          element, the elements of @p dst are unchanged. After any later error, the bytes of @p dst are lost until
+ *          another call writes these bytes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_load_into(tdict_context *context, tdict_tree *dst, const char *path,
                                                        const tdict_load_options *options, tdict_error *err);
 /** @brief Starts tdict_load_into(), and returns a future. The future's result is @p dst. */
@@ -193,8 +202,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_load_into_async(tdict_context *cont
 
 /** A format of files. */
 typedef enum tdict_file_format {
-  /** Chooses by the end of the path: ".npy", ".npz" and ".tdz" are the formats with these names, a slash is a MEMMAP
-   *  directory, and any other end is SAFETENSORS (default). */
+  /** Default. Chooses the format by the end of the path: NPY for ".npy", NPZ for ".npz", TDZ for ".tdz", MEMMAP for a
+   *  slash, and SAFETENSORS for any other end. */
   TDICT_FORMAT_AUTO,
   TDICT_FORMAT_SAFETENSORS,
   TDICT_FORMAT_MEMMAP,       /**< TensorDict's directory of memory-mapped files */
@@ -216,19 +225,20 @@ typedef enum tdict_snapshot {
 /** Options of tdict_save() and tdict_save_async(). */
 typedef struct tdict_save_options {
   size_t struct_size;
-  /** Writes shards of at most this number of bytes of elements, and an index. A larger tensor has a shard of its own.
-   *  Only for safetensors. 0 (default): writes one file. */
+  /** Writes shards of at most this number of bytes of elements, and an index. A tensor with more bytes has a shard of
+   *  its own. For formats other than SAFETENSORS, the call returns #TDICT_EINVAL. 0 (default): writes one file. */
   uint64_t max_shard_bytes;
-  /** true: leaves out TensorDict's entry. The batch sizes are then not saved, and text, numbers, ragged leaves and
-   *  empty trees are refused. Leaves without batch dimensions become ordinary tensors. Other formats ignore the option.
-   *  false (default): writes the entry. */
+  /** true: leaves out TensorDict's entry. A file without the entry holds no batch sizes, and the call refuses text,
+   *  numbers, ragged leaves and empty trees. Leaves without batch dimensions become ordinary tensors. Other formats
+   *  ignore the option. false (default): writes the entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
   /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such
-   *  a file system, no directory has the name for a moment. If the process is killed in this moment, the old directory
-   *  stays under a temporary name. false (default): on such a file system, the call returns #TDICT_ENOTSUP. */
+   *  a file system, the call renames the old directory and then the new directory. For a moment, no directory has the
+   *  name. If the process is killed in this moment, the old directory stays under a temporary name. false (default): on
+   *  such a file system, the call returns #TDICT_ENOTSUP. */
   bool allows_gap;
-  const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call. NULL (default) */
+  const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call; NULL (default): none */
   int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
@@ -240,38 +250,46 @@ static inline tdict_save_options tdict_save_options_default(void) {
 
 /** @brief Writes a tree to a file, to shards with an index, or to a directory.
  *
- *  The same tree always gives the same bytes. In a safetensors file, tensors are in the order of the package
- *  safetensors 0.8: by dtype, the largest elements first, then by name. The first element has an offset that is a
- *  multiple of 8. Tensors that are not in C order are converted piece by piece, in a buffer of 1 MiB.
+ *  The same tree always gives the same bytes, except for the names of shards in an index. In a safetensors file,
+ *  tensors are in the order of the package safetensors 0.8: by dtype, the largest elements first, then by name. The
+ *  first element has an offset that is a multiple of 8. Tensors that are not in C order are converted piece by piece,
+ *  in buffers of 1 MiB.
  *
  *  One file. The call writes a new file, `.NAME.<16 hexadecimal digits>.tmp`, in the same folder. Then the call flushes
  *  the file to the disk, renames the file to @p path, and flushes the folder. A reader sees the old file or the new
- *  file, also after a power failure. If the call fails, it removes the new file. If the process is killed before the
- *  rename, the new file stays under its temporary name. A new file that replaces a file has the permissions of the old
- *  file. If @p path is a symbolic link, the link is replaced.
+ *  file, also after a power failure. If the call fails before the rename, the call removes the new file. If the process
+ *  is killed before the rename, the new file stays under its temporary name. A new file that replaces a file has the
+ *  permissions of the old file. If @p path is a symbolic link, the link is replaced.
  *
  *  Shards. @p path must end with ".safetensors.index.json". The shards are beside the index, and their names begin with
  *  the name of the index without this ending. Each save uses new names, and the index is replaced last. Shards of an
- *  earlier save stay, so that trees and readers that use them still work. If the call fails, it removes the new shards.
- *  Directory (MEMMAP). The call writes a new directory beside @p path, and then exchanges the names of both directories
- *  by one system call. An old directory is replaced only if it is empty or has a file meta.json. Trees that were opened
- *  from the old directory stay valid. A directory reserves the keys `shape`, `device` and `_type`. A consolidated file
- *  reserves the keys `cls`, `non_tensors`, `leaves`, `cls_metadata` and `size` of trees and columns, and keys of other
- *  leaves that begin with "<NJT".
- *  @param[in] context  Needed if a tensor is on a device. Threads of the context write large pieces of the tensors in
- *                      parallel. The bytes of device tensors go through the staging ring, and need no other host
- *                      memory. NULL is allowed for trees in host memory: the calling thread then writes.
+ *  earlier save stay, so that trees and readers that use these shards still work. If the call fails before it replaces
+ *  the index, the call removes the new shards.
+ *
+ *  Directory (MEMMAP). The call writes a new directory beside @p path. If there is an old directory, the call then
+ *  exchanges the names of both directories by one system call, and removes the old directory. The call replaces an old
+ *  directory only if the old directory is empty or has a file meta.json. Trees that were opened from the old directory
+ *  stay valid.
+ *
+ *  A directory reserves the keys `shape`, `device` and `_type`. A consolidated file reserves the keys `cls`,
+ *  `non_tensors`, `leaves`, `cls_metadata` and `size` of trees and columns, and keys of other leaves that begin with
+ *  "<NJT".
+ *  @param[in] context  Needed if a tensor is on a device. For safetensors, threads of the context write the tensors in
+ *                      parallel, and the bytes of device tensors go through the staging ring. For other formats,
+ *                      the calling thread writes, and tensors on a device are first copied to host memory. NULL is
+ *                      allowed for trees in host memory. If @p context is NULL, the calling thread writes.
  *  @param[in] tree     Borrowed for the call. The call waits for transfers that write the tensors.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EIO a system call failed, err->path is @p path and err->native is the errno (for example
- *          ENOSPC if the disk is full); #TDICT_ENOTSUP the format cannot hold a leaf or a key, and err->path names
- *          the entry. This concerns objects of the program, dtypes that the format lacks, keys that are not UTF-8, and
- *          more than 128 nested trees; #TDICT_ENOTSUP also a header of more than 100,000,000 bytes; #TDICT_EEXIST two
- *          tensors get the same name, for example the key `a.b` and the path a.b; #TDICT_EFORMAT @p path names a folder
- *          or a device; #TDICT_EINVAL a NULL pointer, a wrong option, a path without a name, no context although a
- *          tensor is on a device, or a transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM.
- *          If the folder could not be flushed after the rename, the call returns #TDICT_EIO and the new file is in
- *          place.
+ *          ENOSPC if the disk is full); #TDICT_ENOTSUP the format cannot hold a leaf or a key, and err->path names the
+ *          entry. This concerns objects of the program, dtypes that the format lacks, keys that are not UTF-8, and more
+ *          than 128 nested trees; #TDICT_ENOTSUP also a header of more than 100,000,000 bytes, more than 99,999 shards,
+ *          or a file system that cannot exchange two names (see `allows_gap`); #TDICT_EEXIST two tensors get the same
+ *          name, for example the key `a.b` and the path a.b; #TDICT_EFORMAT @p path names something that is not
+ *          replaced, such as a device, a folder for the format of one file, or a file for a directory; #TDICT_EINVAL a
+ *          NULL pointer, a wrong option, a path without a name, no context although a tensor is on a device, or a
+ *          transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM. If the folder of a file could
+ *          not be flushed after the rename, the call returns #TDICT_EIO and the new file is in place.
  *  @note Cost: one write of all elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);
@@ -279,7 +297,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const 
 /** Options of tdict_append(). */
 typedef struct tdict_append_options {
   size_t struct_size;
-  /** true: the call does not wait until the bytes are on the disk. Small appends are then faster, but after a power
+  /** true: the call does not wait until the rows are on the disk. Small appends are then faster, but after a power
    *  failure the directory can be damaged. false (default): waits. */
   bool without_flush;
 } tdict_append_options;
@@ -293,32 +311,35 @@ static inline tdict_append_options tdict_append_options_default(void) {
 /** @brief Appends rows to a memory-mapped directory of TensorDict, along the first batch dimension.
  *
  *  The rows must have the keys, dtypes and shapes of the saved tree. Only the first batch dimension may differ. A value
- *  for the whole tree stays as it is, and the rows must have the same value. Columns of values, ragged leaves, leaves
- *  without batch dimensions, lazy stacks and tensorclasses cannot grow. All checks come before the first write.
+ *  for the whole tree does not change, and @p rows must have the same value. Columns of values, ragged leaves, leaves
+ *  without batch dimensions, lazy stacks and tensorclasses cannot grow. The call checks all rows before it writes the
+ *  first row.
  *
  *  The call works like append_memmap() of TensorDict 0.15. Rows are written after the saved elements of each file. Then
- *  each folder gets a file `.meta.json.append.tmp` with the new number of rows, the root first. Then these files
- *  replace the files `meta.json`, the root first. Trees that were opened before the call keep their number of rows, and
- *  stay valid.
+ *  each folder, beginning with the root, gets a file `.meta.json.append.tmp` with the new number of rows. Then these
+ *  files replace the files `meta.json`, beginning with the root. Trees that were opened before the call keep their
+ *  number of rows, and stay valid.
  *
  *  Interrupted appends. A process that is killed can leave files `.meta.json.append.tmp`. The next call for the
  *  directory repairs the directory first, with TensorDict's rule. If the root has such a file, no meta.json was
- *  replaced, and the files are removed. Otherwise the files replace the files `meta.json` beside them, which ends the
- *  append. Until the repair, tdict_open() can return #TDICT_ESHAPE, because trees have different numbers of rows.
- *  Elements of a file after the shape of its leaf are always ignored.
- *  @param[in] context  Needed if a tensor of @p rows is on a device. The call then first copies @p rows to host memory.
- *  @param[in] path     The directory. Only one process may append at a time. A second process that appends with tdict
- *  gets
- *                      #TDICT_EIO with EWOULDBLOCK.
+ *  replaced, and the repair removes all such files. Otherwise the repair renames each such file to `meta.json`, which
+ *  ends the append. Until the repair, tdict_open() can return #TDICT_ESHAPE, because trees have different numbers of
+ *  rows.
+ *  If a file has more elements than the shape of its leaf, the additional elements are ignored.
+ *  @param[in] context  Needed if a tensor of @p rows is on a device. In this case, the call first copies @p rows to
+ *                      host memory.
+ *  @param[in] path     The directory. Only one call may append at a time. A second call of tdict_append() at the same
+ *                      time returns #TDICT_EIO, with EWOULDBLOCK in err->native.
  *  @param[in] rows     Borrowed for the call. The call waits for transfers that write the tensors.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND @p rows and the saved tree have different keys; #TDICT_ETYPE, #TDICT_EDTYPE or
  *          #TDICT_ESHAPE an entry has another kind, dtype or shape than the saved entry; #TDICT_EINVAL a value differs;
  *          #TDICT_ENOTSUP a saved entry cannot grow; #TDICT_EOVERFLOW too many rows; the errors of tdict_open() for the
- *          directory; #TDICT_EIO a system call failed; #TDICT_EINVAL also for a NULL pointer, a wrong option, no
- *          context although a tensor is on a device, or a transfer into a tensor that failed; the errors of
- *          tdict_to_device(); #TDICT_ENOMEM. After an error, the directory has its old rows. In errors of the rows,
- *          err->path is the path of the entry. In other errors, err->path is a file.
+ *          directory; #TDICT_EIO a system call failed; #TDICT_EINVAL also for a NULL pointer, a wrong option, or no
+ *          context although a tensor is on a device; #TDICT_EINVAL also if a transfer into a tensor has failed; the
+ *          errors of tdict_to_device(); #TDICT_ENOMEM. After an error, the directory has its old rows, unless the call
+ *          could not restore the files meta.json. In errors of the rows, err->path is the path of the entry. In other
+ *          errors, err->path is a file or the directory.
  *  @note Cost: reads each meta.json, writes the rows, and flushes each file. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_append(tdict_context *context, const char *path, const tdict_tree *rows,
                                                     const tdict_append_options *options, tdict_error *err);

@@ -5,8 +5,8 @@
  * not change. Functions whose names end in `_in_place` change @p tree itself and make no new tree.
  * The root of a result has the batch size and device of the source tree. The result of tdict_merge() has the batch size
  * and device of the first tree. No element is read or copied, so the tensors may be on any device.
- * All functions return #TDICT_ENOMEM if memory is exhausted. All functions return #TDICT_EINVAL for a NULL pointer, an
- * invalid path or an empty separator. Cost of each function: O(keys that are read or created).
+ * All functions return #TDICT_ENOMEM if memory is exhausted. All functions return #TDICT_EINVAL for an invalid path, an
+ * empty separator, or a NULL pointer other than a separator. Cost of each function: O(keys that are read or created).
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_KEYSETS_H
 #define TDICT_KEYSETS_H
@@ -15,8 +15,8 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief Makes a tree with the entries at the paths and the nodes that lead to these entries. The entries have the
- *  order of the paths.
+/** @brief Makes a tree with the entries at the paths and the child trees that lead to these entries. The entries have
+ *  the order of the paths.
  *
  *  A path to a tree selects the whole tree. If several paths name one entry, the result has the entry once.
  *  @param[in] paths  @p count paths, borrowed.
@@ -25,17 +25,17 @@ TDICT_BEGIN_DECLS
  *          tdict_get_entry(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_select(const tdict_tree *tree, const char *const *paths, size_t count,
                                                     bool strict, tdict_tree **out, tdict_error *err);
-/** @brief Makes a tree without the entries at the paths. Paths that do not exist are ignored. Nodes that become empty
- *  are kept. */
+/** @brief Makes a tree without the entries at the paths. Paths that do not exist are ignored. Child trees that become
+ *  empty are kept. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count,
                                                      tdict_tree **out, tdict_error *err);
 /** @brief Keeps only the entries at the paths and the child trees that lead to these entries, in the order of the
  *  paths. Removes all other entries of @p tree.
  *
- *  If each child tree is at one path only, @p tree then equals the result of tdict_select(). A child tree that leads to
- *  a path loses all keys that no path needs. These keys are then missing in every tree that shares the child tree.
- *  Pointers to @p tree and to the changed child trees stay valid. On failure, nothing has changed. Cost: O(keys of the
- *  trees that lead to the paths), plus the release of the removed entries.
+ *  If each child tree is at one path only, @p tree equals the result of tdict_select() after the call. A child tree
+ *  that leads to a path loses all keys that no path needs. These keys are then missing in every tree that shares the
+ *  child tree. Pointers to @p tree and to the changed child trees stay valid. On failure, nothing has changed. Cost:
+ *  O(keys of the trees that lead to the paths), plus the release of the removed entries.
  *  @param[in] strict  If false, paths that do not exist are ignored.
  *  @return The same errors as tdict_select(); #TDICT_ELOCKED if @p tree or a tree that leads to a path is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *tree, const char *const *paths, size_t count,

@@ -66,9 +66,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_item(const tdict_laz
 /** @brief Returns a new stack of the items that an index selects. Both stacks share these items.
  *  @param[in]  index  #TDICT_RANGE, #TDICT_ALL, #TDICT_LIST, or #TDICT_MASK with one dimension.
  *  @param[out] out    New stack with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a position is outside the stack, a step is 0, the index selects no item or is of
- *          another kind, or a pointer is NULL; #TDICT_ESHAPE, #TDICT_EDTYPE and #TDICT_EWRONGDEVICE for a mask as in
- *          tdict_index_get(); #TDICT_ESHAPE also if the batch size of an item has changed; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a position is outside the stack, a step is 0, the index selects no item or is not
+ *          one of the kinds above, or a pointer is NULL; #TDICT_ESHAPE, #TDICT_EDTYPE and #TDICT_EWRONGDEVICE for a
+ *          mask as in tdict_index_get(); #TDICT_ESHAPE also if the batch size of an item has changed; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_index(const tdict_lazy_stack *stack, tdict_index index,
                                                               tdict_lazy_stack **out, tdict_error *err);
 /** @brief Adds an item at the end.
@@ -198,7 +198,8 @@ typedef struct tdict_lazy_pad_options {
   size_t struct_size;
   double value;         /**< written to padded elements, converted to each dtype; default 0 */
   tdict_memory *memory; /**< memory of the results; NULL (default): as in tdict_join_options */
-  tdict_tree **mask;    /**< receives a new tree of masks, owned by the caller, on success; NULL (default): no masks */
+  tdict_tree **mask;    /**< on success, receives a new tree of masks, which the caller owns; NULL (default): no
+                             masks */
 } tdict_lazy_pad_options;
 static inline tdict_lazy_pad_options tdict_lazy_pad_options_default(void) {
   tdict_lazy_pad_options o;
@@ -210,10 +211,10 @@ static inline tdict_lazy_pad_options tdict_lazy_pad_options_default(void) {
  *  the end, up to the largest size.
  *
  *  The items must have the same keys. The tensors at a key must have the same number of dimensions and the same dtype.
- *  The tree of masks has the same keys. A mask is a bool tensor. A mask is true for elements that come from an item,
- *  and false for padding. A mask has the batch dimensions of the result, and the following dimensions up to the last
- *  padded dimension. At the path of an object, the tree of masks has a tree with the masks of the object's tensors. The
- *  tree of masks has the same leaves of tdict/nontensor.h and tdict/unbatched.h as the result.
+ *  The tree of masks has the keys of the result. A mask is a bool tensor. A mask is true for elements that come from an
+ *  item, and false for padding. A mask has the batch dimensions of the result, and the following dimensions up to the
+ *  last padded dimension. At the path of an object, the tree of masks has a tree with the masks of the object's
+ *  tensors. If the result has leaves of tdict/nontensor.h or tdict/unbatched.h, the tree of masks has the same leaves.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree, owned by the caller; written on success only.
  *  @return The errors of tdict_stack(); #TDICT_EOVERFLOW and #TDICT_ENOTSUP also for `value`, as in

@@ -1,16 +1,16 @@
 /* Declares the loader. Worker threads of the loader prepare batches before the program needs them. The function
  * tdict_loader_next() delivers the batches in order.
  *
- * A worker fetches the samples of a batch. If batches are delivered on a device other than the cpu, the worker fetches
- * into pinned memory, and queues the copy to the device when the batch is complete. Batches are delivered in the order
- * of the sampler, even if workers finish in another order. The samples of a batch do not depend on the number of
- * workers. Near the end of an epoch, the workers begin batches of the next epoch. If the dataset is a stream, or if its
- * `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
+ * A worker fetches the samples of a batch. If batches are delivered on a device other than the cpu, the worker makes
+ * the batch in pinned memory, and queues the copy to the device when the batch is complete. Batches are delivered in
+ * the order of the sampler, even if workers finish in another order. The samples of a batch do not depend on the number
+ * of workers. Near the end of an epoch, the workers begin batches of the next epoch. If the dataset is a stream, or if
+ * its `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
  *
- * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released. The
- * memory also stays valid until the work that tdict_record_stream() has recorded is done. At most four copies to the
- * device run at once. The loader may keep the memory of up to four batches that the program has released. The loader
- * drops this memory when the loader queues the copies of later batches.
+ * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released and the
+ * work that tdict_record_stream() has recorded is done. At most four batches are copied to the device at once. The
+ * loader may keep the memory of up to four batches that the program has released. When the loader queues the copies of
+ * later batches, the loader drops this memory.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time, but no call may run during or
@@ -28,9 +28,10 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_loader tdict_loader;
 
 /** Makes a batch from samples. The batch is a new tree of any tensors and objects, and the loader owns the tree.
- *  Several workers may call the function at the same time. A number that is not a tdict_status becomes #TDICT_EHOOK.
- *  The samples are borrowed for the call. The tensors of the batch should be allocated from @p memory. If batches are
- *  pinned or sent to a device, @p memory is pinned memory. Otherwise @p memory is NULL. */
+ *  Several workers may call the function at the same time. If the function returns a number that is not a tdict_status,
+ *  the loader reports #TDICT_EHOOK. The function borrows the samples for the call. The tensors of the batch should be
+ *  allocated from @p memory. If batches are pinned or sent to a device, @p memory is pinned memory. Otherwise @p memory
+ *  is NULL. */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err);
 
@@ -61,7 +62,8 @@ typedef struct tdict_loader_options {
   const tdict_sampler *sampler;
   tdict_device device; /**< device of the delivered batches; all zero (default): the context's default device */
   /** true: pins batches that are delivered on the cpu. The hooks of objects pin the objects. The context must have a
-   *  device that reads pinned memory. Batches for any other device are always fetched into pinned memory. */
+   *  device that reads pinned memory. Batches for any other device are made in pinned memory even if this option is
+   *  false. */
   bool pin_memory;
   /** Function that makes batches from samples. NULL (default): the dataset writes rows into the batch, or the loader
    *  stacks, pads or packs the samples. */
@@ -80,7 +82,7 @@ typedef struct tdict_loader_options {
    *  the positions rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. All ranks draw the same
    *  number of samples. If the number of samples is not a multiple of `world_size`, the last ranks draw the first
    *  samples of the epoch again. For streams, and if `sampler` is set, `world_size` must be 1. A sampler has its own
-   *  rank. */
+   *  options `rank` and `world_size`. */
   int32_t rank, world_size;
   /** true: tdict_loader_next() never returns a NULL batch. After the last batch of an epoch, tdict_loader_next()
    *  returns the first batch of the next epoch. To learn the epoch of a batch, call tdict_loader_get_batch_info(). */
@@ -132,8 +134,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *contex
                                                            tdict_error *err);
 /** @brief Stops the workers, and releases the dataset and the batches that were not delivered. NULL is allowed. The
  *  call waits until running functions of the dataset and running calls of `collate` have returned. Delivered batches
- *  stay valid. Running copies to a device are cancelled. The memory of these copies is freed after the copies have
- *  stopped. */
+ *  stay valid. Running copies to a device are cancelled. The library frees the source and the destination of such a
+ *  copy after the copy has stopped. */
 TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 
 /** @brief Returns the next batch, or NULL at the end of an epoch. The call after NULL returns the first batch of the
@@ -155,8 +157,9 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *  @return #TDICT_OK; the error of fetching, collating or pinning (the message names the sample or the batch); the
  *          error of the transfer; #TDICT_ETIMEDOUT the batch was not ready within `timeout_ns`, and the call may be
  *          repeated; #TDICT_EINVAL @p loader or @p out is NULL; #TDICT_EINVAL also if `endless` is true and an epoch
- *          had no batch, or if the dataset's `length_varies` is true and the length is negative; #TDICT_ENOMEM host
- *          memory was exhausted before the call took a batch, and the call may be repeated; #TDICT_EWRONGDEVICE @p
+ *          had no batch, or if the dataset's `length_varies` is true and the length is negative; #TDICT_EINVAL also if
+ *          a sample of the epoch is longer than `max_tokens`, or `sample_length` returned a wrong number; #TDICT_ENOMEM
+ *          host memory was exhausted before the call took a batch, and the call may be repeated; #TDICT_EWRONGDEVICE @p
  *          stream belongs to another device; #TDICT_ECAPTURE @p stream is being captured; the errors of
  *          tdict_record_stream() for the previous batch; #TDICT_EFORKED the process is a fork of the process that
  *          created the loader.
@@ -167,10 +170,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, c
  *  function returns the number for the epoch that began last. Before the first epoch, the function uses the length of
  *  the dataset at the creation of the loader.
  *
- *  If `max_tokens` is set, epochs may have different numbers of batches. The function then returns the number for the
- *  epoch of the last batch that tdict_loader_next() took. Before the first batch, the function returns the number for
- *  the first epoch. After tdict_loader_set_state(), the function returns the number for the epoch of the state, until
- *  the next epoch begins. */
+ *  If `max_tokens` is set, epochs may have different numbers of batches. In this case, the function returns the number
+ *  for the epoch of the last batch that tdict_loader_next() took. Before the first batch, the function returns the
+ *  number for the first epoch. After tdict_loader_set_state(), the function returns the number for the epoch of the
+ *  state, until the next epoch begins. */
 TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
 /** @brief Begins a new epoch, and drops prefetched batches. Clears an earlier failure.
  *
@@ -197,7 +200,7 @@ static inline tdict_batch_info tdict_batch_info_default(void) {
   return i;
 }
 /** @brief Describes the batch that the last call of tdict_loader_next() returned. Attention kernels take `max_seqlen`
- *  as an argument from the host. With this function, the program need not copy `max_seqlen` from the device.
+ *  as an argument from the host. This function returns `max_seqlen` without a copy from the device.
  *  @param[in,out] out  from tdict_batch_info_default(). At most `out->struct_size` bytes are written.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or struct_size is wrong. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_batch_info(const tdict_loader *loader, tdict_batch_info *out,
@@ -254,7 +257,8 @@ typedef struct tdict_loader_stats {
   size_t total_bytes;                           /**< bytes of delivered batches */
   double wait_seconds;                          /**< time that the program spent in tdict_loader_next() */
   double fetch_seconds;                         /**< time that workers spent making batches, summed over all workers */
-  double idle_seconds;                          /**< time that workers waited, summed over all workers */
+  double idle_seconds;                          /**< time that workers waited to begin or to send a batch, summed
+                                                     over all workers */
   double mean_ready;                            /**< mean number of ready batches at the calls of tdict_loader_next() */
   int32_t num_ready;                            /**< batches that are ready now */
 } tdict_loader_stats;

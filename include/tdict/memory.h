@@ -13,9 +13,9 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_memory tdict_memory;
 
-/** Statistics of one memory. The counts contain the sizes of blocks, not of tensors. Pinned blocks are multiples of
- *  4096 bytes, and device blocks are multiples of 256 bytes. Blocks of a memory that tdict_memory_create() returned
- *  have the requested size.
+/** Statistics of one memory. The counts contain the sizes of blocks, not of tensors. The size of a pinned block is a
+ *  multiple of 4096 bytes, and the size of a device block is a multiple of 256 bytes. Blocks of a memory that
+ *  tdict_memory_create() returned have the requested size.
  *  A reused block of device memory may be up to an eighth larger than requested, and counts with its full size. */
 typedef struct tdict_memory_counts {
   size_t live_bytes;       /**< bytes of blocks that storages use */

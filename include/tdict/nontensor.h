@@ -4,17 +4,18 @@
  * A value for a whole tree belongs to every element of the tree. TensorDict calls such a leaf NonTensorData, and a
  * column NonTensorStack. A value never changes. To replace a value, set the leaf again.
  *
- * Operations on trees. A new tree shares the values for whole trees with its source. Functions of tdict/index.h and
- * tdict/shape.h that make a tree rearrange the values of a column like the elements of a tensor. An index that removes
- * all dimensions of a column makes a value for the whole tree. A stack always makes a column. A cat also makes a
- * column, unless all trees have the same value for the whole tree. The columns that tdict_pad_sequence() receives must
- * have equal lengths.
+ * Operations on trees. A new tree shares the values for whole trees with its source. If a function of tdict/index.h or
+ * tdict/shape.h makes a tree, the values of a column move like the elements of a tensor. An index that removes all
+ * dimensions of a column makes a value for the whole tree. A stack always makes a column. A cat also makes a column,
+ * unless all trees have the same value for the whole tree. If the trees of tdict_pad_sequence() have columns at one
+ * path, these columns must have equal lengths.
  *
  * Other functions. A deep clone and the result of a transfer share the values, which stay in host memory. A transfer
  * with the option `strict_objects` accepts values. The functions tdict_visit(), tdict_apply(), tdict_filter() and
  * tdict_fill() skip values. Comparisons are exact: the integer 1 and the real 1.0 differ, reals are compared bit by
- * bit, and JSON is compared as text. The function tdict_bytes() counts 16 bytes for each value, plus the bytes of the
- * texts and one byte for the end of each text.
+ * bit, and JSON is compared as text. The function tdict_bytes() counts 16 bytes for each value, plus the stored texts,
+ * each with one byte for its end. If successive values of a column are set from the same `text` pointer, their text is
+ * stored once.
  *
  * Writes in place. Functions that write to an existing tree cannot change a value. The functions tdict_copy(),
  * tdict_update_in_place() and tdict_transfer_into() accept a leaf of values if the leaf has equal values in both trees.
@@ -55,8 +56,8 @@ typedef struct tdict_value {
  *  @param[in] value  The call copies the value and its text.
  *  @return #TDICT_OK; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_EINVAL also if the kind is unknown, a
  *          bool is not 0 or 1, a text is not UTF-8, or JSON is invalid; #TDICT_ETYPE the path leads through a tensor or
- *          an object; #TDICT_ELOCKED the tree is locked; #TDICT_EOVERFLOW the text is too long; #TDICT_ENOMEM. For an
- *          invalid text, the message gives the position of the first wrong byte.
+ *          an object; #TDICT_ELOCKED the tree that gets the leaf is locked; #TDICT_EOVERFLOW the text is too long;
+ *          #TDICT_ENOMEM. For an invalid text, the message gives the position of the first wrong byte.
  *  @note Cost: as tdict_set(), plus O(bytes of the text). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_value(tdict_tree *tree, const char *path, const tdict_value *value,
                                                        tdict_error *err);
@@ -70,27 +71,27 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_value(tdict_tree *tree, const c
  *          first invalid value. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_values(tdict_tree *tree, const char *path, const tdict_value *values,
                                                         size_t count, tdict_error *err);
-/** @brief Sets one text for the whole tree. @p text ends with a 0 byte. The errors are the errors of
- *  tdict_set_value(). */
+/** @brief Sets one text for the whole tree. @p text ends with a 0 byte. Returns the errors of tdict_set_value(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_text(tdict_tree *tree, const char *path, const char *text,
                                                       tdict_error *err);
 /** @brief Sets a column of texts. Each text ends with a 0 byte. For a NULL in @p texts, the value has the kind
- *  #TDICT_VALUE_NULL. The errors are the errors of tdict_set_values(). */
+ *  #TDICT_VALUE_NULL. Returns the errors of tdict_set_values(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_texts(tdict_tree *tree, const char *path, const char *const *texts,
                                                        size_t count, tdict_error *err);
 
 /** @brief Returns the value at a path. The leaf must hold one value for the whole tree.
  *  @param[out] out  Written on success only. The text of the value is borrowed from the tree until the leaf is replaced
  *          or removed.
- *  @return The errors of tdict_get(); #TDICT_ETYPE if the path names a tensor, a tree or another object; #TDICT_ESHAPE
- *          if the path names a column. */
+ *  @return The errors of tdict_get(). Here, #TDICT_ETYPE means that the path names a tensor, a tree or another object,
+ *          or leads through a tensor or an object; #TDICT_ESHAPE if the path names a column. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_value(const tdict_tree *tree, const char *path, tdict_value *out,
                                                        tdict_error *err);
 /** @brief Returns the value of one element.
  *
  *  If the path names a value for the whole tree, the function returns this value for each element.
- *  @param[in]  i    Position of the element in C order. For a column, @p i must be below the number of values.
- *                   Otherwise @p i must be below the number of elements of the tree that holds the leaf.
+ *  @param[in]  i    Position of the element in C order. For a column, @p i must be below the number of values. For a
+ *                   value for the whole tree, @p i must be below the number of elements of the tree that holds the
+ *                   leaf.
  *  @param[out] out  As in tdict_get_value().
  *  @return #TDICT_OK; #TDICT_EINVAL @p i is out of range; #TDICT_EINVAL also for an invalid path or a NULL pointer;
  *          #TDICT_ENOTFOUND there is no entry at the path; #TDICT_ETYPE the path names a tensor, a tree or another
@@ -112,8 +113,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_text_at(const tdict_tree *tree,
 
 /** The object of a leaf of values. tdict_walk() and tdict_get_object() return this object. The tree owns the object. */
 typedef struct tdict_nontensor tdict_nontensor;
-/** @brief Returns the type of objects that hold values. To set such an object, call tdict_set_value() or
- *  tdict_set_values(). Do not pass this type to tdict_set_object(). The type is static. Thread-safe. */
+/** @brief Returns the type of objects that hold values. To put such an object into a tree, call tdict_set_value() or
+ *  tdict_set_values(), and do not call tdict_set_object(). The type is static. Thread-safe. */
 TDICT_API const tdict_type *tdict_nontensor_type(void);
 /** @brief Returns the number of dimensions of @p values: 0 for a value for the whole tree.
  *  @param[out] shape  The sizes of the dimensions, borrowed from @p values. May be NULL. */

@@ -23,7 +23,7 @@
  * - tdict_stack() along dimension 0 calls the `stack` hook. If the type has no `stack` hook, the call uses the tensors.
  * - Other indices, tdict_stack() along other dimensions, tdict_cat(), tdict_pad_sequence() and other functions of
  *   tdict/shape.h use the tensors.
- * - Functions that write to an existing tree use the tensors of both objects, which must have the same type.
+ * - Functions that write elements of an existing tree use the tensors of both objects, which must have the same type.
  * - tdict_visit(), tdict_apply() and tdict_filter() use the tensors. The path of a tensor begins with the path of the
  *   object.
  * - tdict_compare() uses the tensors, unless both trees hold the same object.
@@ -56,17 +56,18 @@ typedef struct tdict_hook tdict_hook;
 /** A type of object: a table of hooks. All members after `release` may be NULL.
  *
  *  A hook returns a tdict_status; any other number becomes #TDICT_EHOOK. A hook writes its result on success only.
- *  Success without a result also becomes #TDICT_EHOOK. A hook that makes an object may return `self` in *out. The
- *  result then shares the box of `self`. The type must outlive its objects. The library never writes to the type, and
- *  compares types by address. */
+ *  If a hook returns #TDICT_OK without a result, the status also becomes #TDICT_EHOOK. A hook that makes an object may
+ *  return `self` in *out. The result then shares the box of `self`. The type must outlive its objects. The library
+ *  never writes to the type, and compares types by address. */
 struct tdict_type {
   size_t struct_size;          /**< sizeof(tdict_type); hooks beyond this size are treated as NULL */
   const char *name;            /**< name in messages and in tdict_print(); not empty */
   void (*release)(void *self); /**< frees the struct; called once */
   /** Makes an object of the same type whose tensors are pinned. */
   tdict_status (*pin_memory)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
-  /** Makes an object of the same type on the device of the hook. If the transfer has called `pin_memory` before, `self`
-   *  is the pinned object. If the hook queues work, the hook must use the stream that tdict_hook_stream() returns. */
+  /** Makes an object of the same type on the device that tdict_hook_device() returns. If the transfer has called
+   *  `pin_memory` before, `self` is the pinned object. If the hook queues work, the hook must use the stream that
+   *  tdict_hook_stream() returns. */
   tdict_status (*to_device)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
   bool (*is_pinned)(const void *self); /**< returns true if every host tensor of the object is pinned */
   /** Makes a tree that shares the tensors of the object and holds no objects. The library may read and write the
@@ -74,7 +75,7 @@ struct tdict_type {
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err);
   /** Makes an object like `self` from the tensors of `tree`. The tree has the keys that `flatten` returned. The shapes
    *  may differ. The tree is borrowed: the hook must retain the tensors that the object keeps. In a transfer, the
-   *  elements are not valid yet, and the hook must not read them. */
+   *  elements are not valid yet, and the hook must not read the elements. */
   tdict_status (*unflatten)(const void *self, const tdict_tree *tree, void **out, tdict_error *err);
   /** Makes a deep copy of the object. The copy should share no elements with `self`. */
   tdict_status (*clone)(const void *self, void **out, tdict_error *err);
@@ -99,8 +100,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_object(tdict_tree *tree, const 
                                                         void *self, tdict_error *err);
 /** @brief Returns the object at a path.
  *  @param[out] out  Borrowed from the tree. Written on success only.
- *  @return The same errors as tdict_get(); #TDICT_ETYPE also if the path names a tensor, a tree or an object of a type
- *          other than @p type. */
+ *  @return The same errors as tdict_get(). Here, #TDICT_ETYPE means that the path names a tensor, a tree or an object
+ *          of a type other than @p type, or leads through a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_object(const tdict_tree *tree, const char *path,
                                                         const tdict_type *type, void **out, tdict_error *err);
 /** @brief Returns the type of the object at a path, or NULL if there is no object at the path. */

@@ -26,11 +26,11 @@
  *   the same number of rows, and the rows must have the same lengths. Otherwise the call returns #TDICT_ESHAPE.
  * - If the option `ragged` is set, tdict_stack() makes a ragged leaf from tensors of different lengths.
  * - Functions that write rows in place, such as tdict_index_set(), accept only a row of the length of the old row. For
- *   a row of another length, the functions return #TDICT_ESHAPE. The tree with the new elements has a ragged leaf at
- *   the same path, with one row for each selected row. If the batch size of this tree is [], the tree may have a tensor
- *   at the path instead. The call then writes this tensor to each selected row.
+ *   a row of another length, the functions return #TDICT_ESHAPE. The tree with the new elements must have a ragged leaf
+ *   at the same path, with one row for each selected row. If the batch size of this tree is [], the tree may have a
+ *   tensor at the path instead. In this case, the call writes the tensor to each selected row.
  * - tdict_index_into() with TDICT_AT copies the row into a tensor. With other indices, the call copies the selected
- *   rows into a ragged leaf whose rows have the same lengths.
+ *   rows into a ragged leaf whose rows have the lengths of the selected rows.
  * - tdict_fill(), tdict_zero(), tdict_to_dtype(), tdict_visit(), tdict_apply() and tdict_filter() use only the tensor
  *   `values`. The path of this tensor is the path of the leaf, followed by the key `values`. A new tensor that
  *   tdict_apply() receives for `values` must have as many elements in dimension 0 as `values`.
@@ -75,12 +75,13 @@ static inline tdict_ragged_options tdict_ragged_options_default(void) {
  *          be 0. No offset may be less than the offset before it. The last offset must be the size of dimension 0 of @p
  *          values.
  *  @param[out] out  Owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if an argument is NULL, or a transfer into @p offsets failed; #TDICT_EINVAL also if
- *          the first offset is not 0, or an offset is less than the offset before it (the message has the index);
- *          #TDICT_ESHAPE if @p values has no dimension, or @p offsets has another shape; #TDICT_ESHAPE also if the last
- *          offset differs from the size of dimension 0 of @p values; #TDICT_EDTYPE if @p offsets is neither int64 nor
- *          int32; #TDICT_EWRONGDEVICE if the tensors are on different devices, or @p offsets is in device memory that
- *          the program owns; #TDICT_ENOMEM; #TDICT_EDEVICE. */
+ *  @return #TDICT_OK; #TDICT_EINVAL if an argument is NULL, or a transfer into @p offsets failed or was cancelled;
+ *          #TDICT_EINVAL also if the first offset is not 0, or an offset is less than the offset before it (the message
+ *          has the index); #TDICT_ESHAPE if @p values has no dimension, or @p offsets has another shape; #TDICT_ESHAPE
+ *          also if the last offset differs from the size of dimension 0 of @p values; #TDICT_EDTYPE if @p offsets is
+ *          neither int64 nor int32; #TDICT_EWRONGDEVICE if the tensors are on different devices, or @p offsets is in
+ *          device memory that the program owns; #TDICT_ENOMEM; for @p offsets on a device also #TDICT_EDEVICE,
+ *          #TDICT_ELOST and #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_create(tdict_tensor *values, tdict_tensor *offsets,
                                                            tdict_ragged **out, tdict_error *err);
 /** @brief Creates a ragged leaf from one tensor per row. Copies the elements into one new storage.
@@ -90,12 +91,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_create(tdict_tensor *values,
  *          the row. The other sizes, the dtype and the device must be equal in all rows.
  *  @param[in] options  NULL for the defaults.
  *  @param[out] out  Owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if there are no rows, a pointer is NULL, or a transfer into a row failed;
- *          #TDICT_ESHAPE, #TDICT_EDTYPE or #TDICT_EWRONGDEVICE if a row differs from row 0 (the message has the index
- *          of the row); #TDICT_ESHAPE if a row has no dimension; #TDICT_EDTYPE if `offsets_dtype` is neither int64 nor
- *          int32; #TDICT_EOVERFLOW if `offsets_dtype` cannot hold the last offset; #TDICT_EWRONGDEVICE if the program
- *          owns the device memory of the rows and the option `memory` is NULL, or if the rows and `memory` are on two
- *          different devices other than the cpu; the errors of tdict_tensor_empty(). */
+ *  @return #TDICT_OK; #TDICT_EINVAL if there are no rows, a pointer is NULL, or a transfer into a row failed or was
+ *          cancelled; #TDICT_ESHAPE, #TDICT_EDTYPE or #TDICT_EWRONGDEVICE if a row differs from row 0 (the message has
+ *          the index of the row); #TDICT_ESHAPE if a row has no dimension; #TDICT_EDTYPE if `offsets_dtype` is neither
+ *          int64 nor int32; #TDICT_EOVERFLOW if `offsets_dtype` cannot hold the last offset; #TDICT_EWRONGDEVICE if the
+ *          program owns the device memory of the rows and the option `memory` is NULL, or if the rows and `memory` are
+ *          on two different devices other than the cpu; the errors of tdict_tensor_empty(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_rows(tdict_tensor *const *rows, size_t count,
                                                               const tdict_ragged_options *options, tdict_ragged **out,
                                                               tdict_error *err);
@@ -110,23 +111,24 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_rows(tdict_tensor *cons
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL for NULL; #TDICT_EINVAL also if a length is below 0 or above `longest` (the
  *          message names the row); #TDICT_EINVAL also if a 0 comes before another value in a row of the mask;
- *          #TDICT_ESHAPE if the shapes of the two tensors do not match; #TDICT_EDTYPE if @p lengths has another dtype;
- *          the errors of tdict_ragged_from_rows(). */
+ *          #TDICT_ESHAPE if @p padded has fewer than two dimensions, or the shapes of the two tensors do not match;
+ *          #TDICT_EDTYPE if @p lengths has another dtype; the errors of tdict_ragged_from_rows(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_padded(const tdict_tensor *padded, const tdict_tensor *lengths,
                                                                 const tdict_ragged_options *options, tdict_ragged **out,
                                                                 tdict_error *err);
-/** @brief Copies the rows into a new tensor of shape [rows, longest row, ...], and fills the rest of each row.
+/** @brief Copies the rows into a new tensor of shape [rows, longest row, ...], and fills the elements after the end of
+ *  each row.
  *
  *  Cost: one tdict_tensor_copy() and one fill per row.
- *  @param[in] value  Number that fills the rest of each row; converted as tdict_fill() does.
+ *  @param[in] value  Number that fills the elements after the end of each row; converted as tdict_fill() does.
  *  @param[in] memory  Allocates @p padded and @p mask. NULL: the memory of the leaf if the leaf is on a device, else
  *          plain host memory.
  *  @param[out] padded  Owned by the caller; written on success only.
- *  @param[out] mask  May be NULL. A bool tensor of shape [rows, longest row] that is true for the elements of the rows.
- *          Owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL for NULL, or if a transfer into the tensor `values` failed; #TDICT_EOVERFLOW if an
- *          integer dtype cannot hold @p value; #TDICT_ENOTSUP as tdict_fill(); #TDICT_EWRONGDEVICE as
- *          tdict_ragged_from_rows(); the errors of tdict_tensor_empty(). */
+ *  @param[out] mask  A bool tensor of shape [rows, longest row] that is true for the elements of the rows. Owned by the
+ *          caller; written on success only. NULL: no mask is made.
+ *  @return #TDICT_OK; #TDICT_EINVAL for NULL, or if a transfer into the tensor `values` failed or was cancelled;
+ *          #TDICT_EOVERFLOW if an integer dtype cannot hold @p value; #TDICT_ENOTSUP as tdict_fill();
+ *          #TDICT_EWRONGDEVICE as tdict_ragged_from_rows(); the errors of tdict_tensor_empty(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_to_padded(const tdict_ragged *ragged, double value,
                                                               tdict_memory *memory, tdict_tensor **padded,
                                                               tdict_tensor **mask, tdict_error *err);
@@ -162,7 +164,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_ragged(tdict_tree *tree, const 
                                                         tdict_error *err);
 /** @brief Returns the ragged leaf at a path.
  *  @param[out] out  Borrowed from the tree. Written on success only.
- *  @return The same errors as tdict_get(); #TDICT_ETYPE also if the path names an entry that is not a ragged leaf. */
+ *  @return The same errors as tdict_get(). Here, #TDICT_ETYPE means that the entry at the path is not a ragged leaf, or
+ *          that the path leads through a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_ragged(const tdict_tree *tree, const char *path, tdict_ragged **out,
                                                         tdict_error *err);
 

@@ -1,4 +1,4 @@
-/* Uses an array of C structs as a tree, without a copy.
+/* Declares functions that use an array of C structs as a tree.
  *
  * A program describes the members of its struct by a table of fields. tdict_records_view() creates a tree whose tensors
  * are views of the members. All tensors share one storage, which is the array. tdict_records_write() copies the tensors
@@ -66,15 +66,16 @@ static inline tdict_records tdict_records_default(void) {
  *  The tensor of a field has the shape [num_records, sizes of the field...]. A write to the tensor writes the member.
  *  Members need not be aligned to the size of their elements, for example in a packed struct.
  *  @param[in]  records  Borrowed for the call.
- *  @param[in]  release  Called once with @p user after the last tensor of the array is released; may be NULL. The rules
- *                       of tdict_tensor_from_data() apply. If tdict_records_view() fails, the callback is not called.
+ *  @param[in]  release  Called once with @p user after the last tensor of the array is released. NULL: nothing is
+ *                       called. The rules of tdict_tensor_from_data() apply. If tdict_records_view() fails, the
+ *                       callback is not called.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_ENOTSUP `record_bytes` is not a multiple of the size of a field's element; #TDICT_ESHAPE a
  *          field reaches outside the record, or `member_bytes` differs from the size of the field; #TDICT_EDTYPE a
  *          dtype is unknown; #TDICT_EEXIST two fields have the same path; #TDICT_ETYPE the path of a field leads
  *          through the tensor of another field; #TDICT_EOVERFLOW the array does not fit into the address space;
- *          #TDICT_EINVAL a NULL pointer, an invalid size, flag or path, or no fields; #TDICT_ENOMEM. err->path names
- *          the field.
+ *          #TDICT_EINVAL a NULL pointer, an invalid size, flag or path, or no fields; #TDICT_ENOMEM. If a field is
+ *          wrong, err->path names the field.
  *  @note Cost: O(fields), for any number of records. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_records_view(const tdict_records *records, void (*release)(void *user),
                                                           void *user, tdict_tree **out, tdict_error *err);
@@ -91,7 +92,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_records_view(const tdict_records *r
  *  @return The errors of tdict_records_view(); #TDICT_ENOTFOUND @p src lacks a path; #TDICT_ETYPE the entry of @p src
  *          at a path is not a tensor; #TDICT_ESHAPE or #TDICT_EDTYPE a tensor does not match its field;
  *          #TDICT_EWRONGDEVICE a tensor is on a device; #TDICT_EREADONLY the flag #TDICT_DESC_READ_ONLY is set;
- *          #TDICT_EINVAL also if a transfer into a tensor has failed. err->path names the field.
+ *          #TDICT_EINVAL also if a transfer into a tensor failed or was cancelled. If the error is about a field,
+ *          err->path names the field.
  *  @note Cost: O(fields), plus one strided copy of the elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_records_write(const tdict_records *records, const tdict_tree *src,
                                                            tdict_error *err);

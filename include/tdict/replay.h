@@ -17,8 +17,7 @@
  * they write. All rows of a batch are therefore read before such a call begins to write, or after the call has written
  * all of its rows. If a write comes between two fetches of an epoch, only the later batch can contain the new elements.
  * A batch may be fetched up to `prefetch` batches before delivery. If the loader's option `collate`, `pad` or `pack` is
- * set, each fetch holds the lock for one sample only. Samples of one batch may then differ in the writes that they
- * contain.
+ * set, each fetch holds the lock for one sample only. In this case, a write can come between two samples of one batch.
  *
  * A program may write the tensors of the tree directly between tdict_replay_lock() and tdict_replay_unlock(). While a
  * loader uses the buffer, any other write to the tensors is a data race. The library calls no function of the program
@@ -55,15 +54,16 @@ TDICT_API void tdict_replay_release(tdict_replay *replay);
  *
  *  The call first waits for transfers that write @p rows. Then the call waits until no fetch and no other writer holds
  *  the lock.
- *  @param[in] rows  a tree in host memory with exactly the keys of the buffer. The dtypes and the shapes of rows must
- *                   equal those of the buffer. The number of rows must not exceed the capacity. Borrowed for the call.
- *                   The tensors must not share bytes with the buffer.
+ *  @param[in] rows  a tree in host memory with exactly the keys of the buffer. A row must have the dtypes and the
+ *                   shapes of a row of the buffer. The number of rows must not exceed the capacity. Borrowed for the
+ *                   call. The tensors must not share bytes with the buffer.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, @p rows has more rows than the capacity, or a transfer into @p
- *          rows failed; #TDICT_ESHAPE @p rows has another number of batch dimensions, or a shape differs;
- *          #TDICT_ENOTFOUND @p rows lacks a key of the buffer, or has a key that the buffer lacks; #TDICT_ETYPE an
- *          entry is not a tensor; #TDICT_ENOTSUP @p rows has an object; #TDICT_EDTYPE a dtype differs; #TDICT_EREADONLY
- *          a tensor of the buffer is read-only; #TDICT_EWRONGDEVICE a tensor is not in host memory; #TDICT_ENOMEM host
- *          memory is exhausted. If the error is about a tensor, err->path names the tensor. On failure nothing changes.
+ *          rows failed or was cancelled; #TDICT_ESHAPE @p rows has another number of batch dimensions, or a shape
+ *          differs; #TDICT_ENOTFOUND @p rows lacks a key of the buffer, or has a key that the buffer lacks;
+ *          #TDICT_ETYPE an entry is not a tensor; #TDICT_ENOTSUP @p rows has an object; #TDICT_EDTYPE a dtype differs;
+ *          #TDICT_EREADONLY a tensor of the buffer is read-only; #TDICT_EWRONGDEVICE a tensor is not in host memory;
+ *          #TDICT_ENOMEM host memory is exhausted. If the error is about a tensor, err->path names the tensor. On
+ *          failure nothing changes.
  *  @note Cost: O(tensors), plus one copy of the rows. If the call writes the last row of the buffer and continues with
  *        row 0, each row of each tensor is copied separately. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_replay_append(tdict_replay *replay, const tdict_tree *rows,
@@ -83,7 +83,7 @@ TDICT_API void tdict_replay_clear(tdict_replay *replay);
 
 /** @brief Returns the number of filled rows. */
 TDICT_API int64_t tdict_replay_length(const tdict_replay *replay);
-/** @brief Returns the number of rows of the tree, filled or not. */
+/** @brief Returns the capacity: the number of all rows of the tree, whether they are filled or not. */
 TDICT_API int64_t tdict_replay_capacity(const tdict_replay *replay);
 /** @brief Returns the number of rows that all calls of tdict_replay_append() together have appended so far. */
 TDICT_API int64_t tdict_replay_total(const tdict_replay *replay);

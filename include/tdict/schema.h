@@ -71,7 +71,7 @@ typedef struct tdict_schema_entry {
   int32_t depth;             /**< 0 for the keys of the root */
   int64_t parent;            /**< entry number of the tree that holds this entry; -1: the root */
   int32_t batch_ndim;        /**< length of `batch_size` */
-  const int64_t *batch_size; /**< batch size of a tree; for other entries, of the tree that holds the entry */
+  const int64_t *batch_size; /**< batch size of a tree; for other entries, the batch size of the tree above */
   tdict_dtype dtype;         /**< dtype of a tensor; 0 for other entries */
   int32_t ndim;              /**< length of `shape`; 0 if the entry is not a tensor */
   const int64_t *shape;      /**< sizes of a tensor after the batch dimensions */
@@ -166,8 +166,8 @@ static inline tdict_tree_schema_create_options tdict_tree_schema_create_options_
 }
 /** @brief Creates a tree that has the given schema.
  *
- *  All tensors are views of one storage, in the order of the entries. The storage and each tensor begin on a multiple
- *  of 256 bytes. The tree has no device and is not locked.
+ *  All tensors are views of one storage, in the order of the entries. The addresses of the storage and of each tensor
+ *  are multiples of 256. The tree has no device and is not locked.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_ENOTSUP the schema has an object; #TDICT_EINVAL a NULL pointer, an invalid batch size, or

@@ -8,12 +8,13 @@
  * tdict_reshape() and tdict_flatten() copy the tensor.
  * Cost of each result: O(tensors + nodes). One block of memory is allocated for all tensors. No elements are read or
  * copied, except where a function says so.
- * All functions return #TDICT_ENOMEM if memory is exhausted. All functions return #TDICT_EINVAL for NULL, an invalid
- * dimension, an invalid size, or a shape with more than TDICT_MAX_BATCH_NDIM dimensions. All functions return
- * #TDICT_EOVERFLOW for sizes that no tensor can have. All functions return #TDICT_ESHAPE if a child would have more
+ * All functions that make trees return #TDICT_ENOMEM if memory is exhausted. These functions return #TDICT_EINVAL for
+ * NULL, an invalid dimension or an invalid size. These functions return #TDICT_EINVAL also if a shape has more than
+ * TDICT_MAX_BATCH_NDIM dimensions, or a tensor would have more than TDICT_MAX_NDIM dimensions. These functions return
+ * #TDICT_EOVERFLOW for sizes that no tensor can have. These functions return #TDICT_ESHAPE if a child would have more
  * than TDICT_MAX_BATCH_NDIM batch dimensions. tdict_unsqueeze() also returns #TDICT_ESHAPE if @p tree already has
  * TDICT_MAX_BATCH_NDIM batch dimensions. If the shape of a tensor in a child no longer begins with the batch size of @p
- * tree (see tdict/tree.h), all functions return #TDICT_ESHAPE.
+ * tree (see tdict/tree.h), these functions return #TDICT_ESHAPE.
  *
  * All functions work on every device. Thread rule: as in tdict/tree.h; every result is a separate tree. */
 #ifndef TDICT_SHAPE_H
@@ -32,7 +33,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *tree, int nd
 /** @brief Returns a tree like tdict_view(), but copies each tensor whose strides allow no view.
  *
  *  The copy of a host tensor is in plain host memory. The copy of a device tensor is in the memory of the device
- *  tensor. Copies are in C order. Cost: one copy of the elements of these tensors.
+ *  tensor. Copies are in C order. Cost: one copy of the elements of the copied tensors.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the number of batch elements differs; #TDICT_EWRONGDEVICE if a tensor to copy is
  *          in device memory that the program owns; the errors of tdict_tensor_copy() (err->path names the tensor). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shape,
@@ -99,8 +100,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree,
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the dimension does not exist, or @p size is below 1. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree *tree, int dim, int64_t size,
                                                                size_t *count, tdict_error *err);
-/** @brief Cuts batch dimension @p dim into at most *@p count pieces of equal size. The last piece may be shorter, and
- *  there may be fewer pieces than *@p count.
+/** @brief Cuts batch dimension @p dim into at most *@p count pieces. All pieces have the same size, except that the
+ *  last piece may be shorter.
  *  @param[out] trees  The pieces; owned by the caller.
  *  @param[in,out] count  Before the call, the wanted number of pieces, which is also the capacity of @p trees;
  *          after the call, the number of pieces.

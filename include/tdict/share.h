@@ -3,9 +3,9 @@
  *
  * **Segments.** A shared tree is consolidated, see tdict/clone.h. Its elements and its schema are in a segment. A
  * segment is an anonymous file of memfd_create(), so no file remains in /dev/shm. Each process that has the tree holds
- * one mapping and one descriptor of the segment. Both are freed when the tree and all its tensors are released. The
- * size of a segment cannot change. All memory of a segment is allocated when the segment is created. If memory is
- * short, the call that creates the segment returns #TDICT_ENOMEM.
+ * one mapping and one descriptor of the segment. The process frees the mapping and the descriptor when the tree and all
+ * tensors of the tree are released. The size of a segment cannot change. All memory of a segment is allocated when the
+ * segment is created. If memory is short, the call that creates the segment returns #TDICT_ENOMEM.
  *
  * **Order.** The functions for single trees do not order accesses: every process that has the tree may write its
  * elements at any time. A ring orders accesses.
@@ -23,14 +23,15 @@
  *
  * **Starting workers.** Start workers before the context is created, or start workers with exec, as posix_spawn() does.
  * A process that was forked without exec has copies of the trainer's locks, but not the trainer's threads. The CUDA
- * driver does not work in such a process. Calls that need threads or a driver return #TDICT_EFORKED there, and so do
- * calls on the trainer's ring. A worker that was started with exec has none of these restrictions, and may create its
- * own context.
+ * driver does not work in such a process, and calls that need threads or a driver return #TDICT_EFORKED. In such a
+ * process, all calls on the trainer's ring except tdict_share_ring_destroy() return #TDICT_EFORKED, too. A worker that
+ * was started with exec has none of these restrictions, and may create its own context.
  *
  * **Death of a worker.** The trainer holds a process descriptor of each worker. If a worker ends without
  * tdict_share_ring_destroy(), tdict_share_ring_take() reports the worker once. The slots that the worker was filling
- * become empty. Batches that the worker published earlier are still delivered. The ring continues with the other
- * workers. If the trainer ends, the next call of tdict_share_ring_begin() in each worker returns #TDICT_ECANCELLED.
+ * become empty. The batches that the worker published before its end are still delivered. The ring continues with the
+ * other workers. If the trainer ends, the next call of tdict_share_ring_begin() in each worker returns
+ * #TDICT_ECANCELLED.
  *
  * Thread rule: one thread at a time may use a handle of a ring. Functions for single trees are thread-safe. If two
  * threads receive from one socket, either thread may get the next tree. Trees: as in tdict/tree.h. */
@@ -136,8 +137,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_add_worker(tdict_share_r
  *  Transfers then copy directly from the slots. Without this call, or if the call fails, transfers copy through the
  *  staging ring. The registration ends when the segment is freed. The ring may outlive the context.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to a worker, the ring is already pinned, or a slot
- *          that the trainer has taken is not empty again; #TDICT_ENODEVICE the default device of the context is the
- *          cpu; #TDICT_ENOMEM and #TDICT_EDEVICE the driver refused to register the memory; #TDICT_EFORKED.
+ *          that the trainer has taken is not empty yet; #TDICT_ENODEVICE the default device of the context is the cpu;
+ *          #TDICT_ENOMEM and #TDICT_EDEVICE the driver refused to register the memory; #TDICT_EFORKED.
  *  @note Cost: about 40 ms per GB. Other threads cannot queue copies during this time, see tdict_pinned_memory(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_share_ring *ring, tdict_context *context,
                                                             tdict_error *err);
@@ -149,8 +150,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_share_ring *ri
  *  @param[out] out         Borrowed from the ring, until the slot is given back. Do not unlock the tree. Written on
  *                          success only.
  *  @return #TDICT_OK; #TDICT_ETIMEDOUT no slot is full; #TDICT_ENOTFOUND no slot is full, and no worker is left;
- *          #TDICT_ELOST a worker has ended without tdict_share_ring_destroy(), err->native is the process id of the
- *          worker, and the message names the first slot that the worker was filling, if any; #TDICT_EFORMAT a state
+ *          #TDICT_ELOST a worker has ended without tdict_share_ring_destroy() (err->native is the process id of the
+ *          worker; if the worker was filling slots, the message names the first of these slots); #TDICT_EFORMAT a state
  *          word is wrong, and the slot that the message names is empty now; #TDICT_EINVAL a NULL pointer, a negative
  *          time, or the ring belongs to a worker; #TDICT_EFORKED.
  *  @note After #TDICT_ELOST and #TDICT_EFORMAT the ring is intact: call the function again. A call that waits notices

@@ -12,7 +12,7 @@
  * such as tdict_tensor_copy(), return #TDICT_EDEVICE in this case.
  *
  * In a forked child of the process that created the context, no function of this header waits. In such a child,
- * tdict_sim_hold(), tdict_sim_step(), tdict_sim_resume() and tdict_sim_launch() return #TDICT_EFORKED.
+ * tdict_sim_hold(), tdict_sim_step(), tdict_sim_resume() and tdict_sim_launch() return #TDICT_EFORKED, and
  * tdict_sim_host_pointer() returns NULL. Thread rule: any thread may call tdict_sim_hold(), tdict_sim_step(),
  * tdict_sim_resume() and tdict_sim_launch(). */
 #ifndef TDICT_SIM_H
@@ -30,8 +30,8 @@ typedef struct tdict_sim_options {
   size_t struct_size;
   int32_t num_devices; /**< 1 to 8; default 1 */
   bool held;           /**< true: all queues are stopped at first, as after tdict_sim_hold() */
-  size_t memory_bytes; /**< memory of each device in bytes; default 16 GiB; the system allocates pages at their first
-                            use */
+  size_t memory_bytes; /**< memory of each device in bytes, at least 1 MiB; default 16 GiB; the system allocates pages
+                            at their first use */
   double h2d_bytes_per_second, d2h_bytes_per_second; /**< bandwidth of copies to and from the device; 0 (default): no
                                                           limit */
   int64_t latency_ns;                                /**< time in nanoseconds that is added to each copy, fill and

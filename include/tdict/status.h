@@ -1,7 +1,9 @@
 /* Declares the status codes, and the error struct that failing calls fill.
  *
  * Every function of the library that returns a tdict_status takes a `tdict_error *err` as its last argument. `err` may
- * be NULL. `*err` is written only on failure. A call that fails changes nothing, unless its comment says otherwise.
+ * be NULL. `*err` is written only on failure. A call that fails changes nothing, unless its comment says otherwise. If
+ * a struct begins with `struct_size`, a call that reads the struct also returns #TDICT_EINVAL for a wrong
+ * `struct_size`. The call returns #TDICT_ENOTSUP if the struct sets a field that this library does not know.
  * Thread rule: during a call, no other thread may use the error struct that is passed to the call. */
 #ifndef TDICT_STATUS_H
 #define TDICT_STATUS_H
@@ -17,7 +19,7 @@ TDICT_BEGIN_DECLS
 typedef enum tdict_status {
   TDICT_OK = 0,
   TDICT_EINVAL = 1,        /**< an argument is invalid */
-  TDICT_ENOMEM = 2,        /**< out of memory; the message names the kind of memory */
+  TDICT_ENOMEM = 2,        /**< out of memory, or a limit such as `pinned_bytes` of the context is reached */
   TDICT_ENOTFOUND = 3,     /**< a key, an entry, a process or a full slot of a ring (tdict/share.h) does not exist */
   TDICT_EEXIST = 4,        /**< a key, a path or the name of a file is already in use */
   TDICT_ETYPE = 5,         /**< an entry, a value or an Arrow array has the wrong kind or type */
@@ -49,7 +51,7 @@ typedef struct tdict_error {
   int32_t native;
   /** Path of the entry that caused the error, or name of the file, or "". Long paths are cut in the middle. */
   char path[248];
-  char message[256]; /**< one sentence that names the cause: the value that was found, and the value that was wanted */
+  char message[256]; /**< the cause, on one line; usually the value that was found and the value that was wanted */
 } tdict_error;
 
 /** @brief Returns the name of a status, such as "TDICT_EINVAL". Returns "TDICT_?" for an unknown number.

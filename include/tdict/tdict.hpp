@@ -9,8 +9,8 @@
  *   moved but not copied. share() returns another reference.
  * - Classes such as tdict::tree_ref borrow, as pointers do. The functions take arguments of these classes.
  * - Errors are exceptions. With -fno-exceptions, errors are results: see tdict/hpp/result.hpp.
- * - The classes have members for the most common C functions. tdict::call() and tdict::run() call all other C
- *   functions.
+ * - The classes have members for the most common C functions. tdict::call() and tdict::run() call other C functions
+ *   that return a status.
  * - TDICT_BIND() (tdict/hpp/bind.hpp) binds a struct of tensors to a tree.
  *
  * The thread rules, ownership and errors are the same as in C. */

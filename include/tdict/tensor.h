@@ -39,7 +39,7 @@ typedef struct tdict_tensor tdict_tensor;
 /** Says that the program has page-locked the bytes. A transfer uses the bytes as pinned memory only if the driver
  *  confirms the claim. */
 #define TDICT_DESC_PINNED 1u
-/** Says that the bytes must not be written. tdict_tensor_data() then returns NULL. */
+/** Says that the bytes must not be written. For such a tensor, tdict_tensor_data() returns NULL. */
 #define TDICT_DESC_READ_ONLY 2u
 
 /** Describes memory that the program owns. tdict_tensor_get_desc() writes the description of any tensor to this
@@ -101,10 +101,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count,
                                                            tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor over memory of the program. Copies nothing.
- *  @param[in] release  Called once with @p user after the last reference to the memory is dropped; may be NULL. Tensors
- *          and running transfers hold references. The callback runs on the thread that drops the last reference, which
- *          may be a pool thread. The library holds no lock during the call. The callback may call only release
- *          functions of this library. If tdict_tensor_from_data() fails, @p release is not called.
+ *  @param[in] release  Called once with @p user after the last reference to the memory is dropped. NULL: nothing is
+ *          called. Tensors and running transfers hold references. The callback runs on the thread that drops the last
+ *          reference, which may be a pool thread. The library holds no lock during the call. The callback may call only
+ *          release functions of this library. If tdict_tensor_from_data() fails, @p release is not called.
  *  @return #TDICT_OK; #TDICT_EINVAL if @p view or @p out is NULL, `data` is NULL although there are elements, or a
  *          device, ndim, size, struct_size or flag is invalid; #TDICT_EDTYPE for an unknown dtype; #TDICT_EOVERFLOW if
  *          the bytes do not fit 63 bits or the address space; #TDICT_ESHAPE if `storage_bytes` is not 0 and the strides
@@ -178,18 +178,19 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *te
                                                           tdict_tensor **out, tdict_error *err);
 /** @brief Creates a view whose dimension i is dimension @p order[i] of @p tensor.
  *  @param[in] order  @p ndim dimensions, each exactly once; may be NULL if @p ndim is 0.
- *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, @p tensor does not have @p ndim dimensions, or @p order is
- *          not a permutation; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL if a required pointer is NULL, @p tensor does not have @p ndim dimensions, or @p
+ *          order is not a permutation; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order,
                                                             tdict_tensor **out, tdict_error *err);
 
 /** @brief Returns a tensor with the elements of @p tensor, in C order, in another shape. At most one size may be -1.
- *  That size is then computed from the other sizes.
+ *  That size is then computed from the number of elements and the other sizes.
  *  If strides can describe the new shape, the result is a view. Otherwise the result is a copy in C order. The copy is
- *  in the memory of @p tensor. If the program owns the memory of a host tensor, the copy is in plain host memory.
+ *  in the memory of @p tensor. If a host tensor is in memory of the program or of a mapped file, the copy is in plain
+ *  host memory.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the new shape cannot have the number of elements of @p tensor; #TDICT_EINVAL for
- *          NULL or an invalid size; #TDICT_EOVERFLOW for sizes that no tensor can have; errors of tdict_tensor_clone()
- *          if the call copies; #TDICT_ENOMEM. */
+ *          NULL, an invalid @p ndim or an invalid size; #TDICT_EOVERFLOW for sizes that no tensor can have; errors of
+ *          tdict_tensor_clone() if the call copies; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const int64_t *shape,
                                                             tdict_tensor **out, tdict_error *err);
 
@@ -209,8 +210,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, cons
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory,
                                                           tdict_tensor **out, tdict_error *err);
 /** @brief Returns a contiguous tensor with the same elements. If @p tensor is contiguous, returns @p tensor with a new
- *  reference. Otherwise returns a clone. The clone is in the memory of @p tensor. If the program owns the memory of a
- *  host tensor, the clone is in plain host memory.
+ *  reference. Otherwise returns a clone. The clone is in the memory of @p tensor. If a host tensor is in memory of the
+ *  program or of a mapped file, the clone is in plain host memory.
  *  @return The errors of tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out,
                                                                tdict_error *err);

@@ -1,8 +1,8 @@
 /* Declares functions that record a timeline of transfers and write the timeline as JSON for ui.perfetto.dev or
  * chrome://tracing.
  *
- * The timeline has a track for each thread that works on a transfer, and a track for each stream. A slice is a named
- * interval on a track. These are the slices on threads:
+ * The timeline has a track for each thread that works on a transfer or for a loader, and a track for each stream. A
+ * slice is a named interval on a track. These are the slices on threads:
  *
  * - `plan`: planning of a transfer
  * - `copy`: copying by the thread
@@ -18,7 +18,7 @@
  * Two events of the device measure the time of each slice on a stream. Copies that are queued together share one slice.
  * A slice begins when the stream reaches the copy and ends when the copy is done. The slice therefore includes the wait
  * for the device's copy engine. Device times are converted to the host's clock with an error of some microseconds. If a
- * slice would then begin before its copy was queued, all slices of the device are shifted to later times.
+ * converted slice would begin before its copy was queued, all slices of the device are shifted to later times.
  *
  * Cost: if no recording is on, a transfer only checks one flag.
  * Thread rule: any thread may call any function of this header. */

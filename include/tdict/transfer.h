@@ -21,19 +21,28 @@
  * separate runs of bytes, and a tensor whose bytes are written in more than 4096 separate parts. Such a tensor is valid
  * again only after one call writes the tensor itself, or a contiguous tensor that covers all of its bytes.
  * Objects. The hooks of an object's type move the object before the copies begin. Hooks of several objects run at the
- * same time. The hook `to_device` moves the object. In mode NON_BLOCKING_PIN, a transfer to a device first calls the
- * hook `pin_memory`, if the type has this hook. The hook `to_device` then receives the pinned object. If the type has
- * no hook for the transfer, the transfer copies the tensors that `flatten` returns. If the type has no `flatten`
- * either, the result holds the same object. tdict_transfer_stats.num_objects_untouched counts such objects. The result
- * has objects of the same types at the same paths.
+ * same time. The hook `to_device` moves the object. In the modes AUTO and NON_BLOCKING_PIN, a transfer to a device
+ * first calls the hook `pin_memory`, if the type has this hook. The hook `to_device` then receives the pinned object.
+ * If the type has no hook for the transfer, the transfer copies the tensors that `flatten` returns. If the type has no
+ * `flatten` either, the result holds the same object. tdict_transfer_stats.num_objects_untouched counts such objects.
+ * The result has objects of the same types at the same paths.
+ * Locked trees. The library keeps the plan of a transfer with a locked tree, and reuses the plan in later transfers of
+ * the tree to the same device with the same mode. Unlocking or freeing the tree frees its plans. To use this, lock the
+ * root of the source with tdict_lock(). Plans are not kept for tdict_transfer_into() and tdict_pin_memory(), for trees
+ * with objects, with tensors over memory of the program, or with the option `keep`. A kept plan needs at most 16 MiB,
+ * about 120 bytes for each tensor, and a tree keeps at most four plans. A transfer of a larger tree makes its plan
+ * anew.
+ * Blocks. If all tensors of a locked tree lie in one storage in the layout of tdict_create_from(), the storage is
+ * copied as one block. After the first transfer, the start of an _async transfer takes the same time for any number of
+ * tensors. This does not hold for tdict_transfer_into(), for tdict_pin_memory() and with the option `keep`.
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
- * tree is copied as one block, and the result is consolidated. The function tdict_transfer_into() also copies one block
- * if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned memory on
- * the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16 MiB. If a
- * block was copied, the byte counts of the statistics include the padding between leaves. If the copy of a block fails,
- * the error names no leaf. If a consolidated tree is a child of the source, the transfer copies the child leaf by leaf.
- * This child of the result is not consolidated.
- * Cost. O(keys of all trees), plus the copies.
+ * tree is copied as one block, too, and the result is consolidated. The function tdict_transfer_into() also copies one
+ * block if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned
+ * memory on the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16
+ * MiB. If a block was copied, the byte counts of the statistics include the padding between leaves. If the copy of a
+ * block fails, the error names no leaf. If a consolidated tree is a child of the source, the transfer copies the child
+ * leaf by leaf. This child of the result is not consolidated.
+ * Cost. O(keys of all trees), plus the copies. For a locked tree, see above.
  * Thread rule: any thread may call any function of this header. Several transfers can run at the same time. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
@@ -88,9 +97,11 @@ typedef struct tdict_transfer_stats {
   double plan_seconds, copy_seconds, wait_seconds; /**< time spent planning, copying on host threads, and waiting for
                                                         slots of the staging ring. Copying and waiting are summed over
                                                         all threads */
-  double cpu_seconds;   /**< processor time of the threads that copied, from their first chunk to their last byte,
+  double cpu_seconds;       /**< processor time of the threads that copied, from their first chunk to their last byte,
                              without planning */
-  double total_seconds; /**< time from the call to the last byte */
+  double total_seconds;     /**< time from the call to the last byte */
+  size_t peak_queued_bytes; /**< largest number of bytes that the option `max_queued_bytes` counted at once; 0 without
+                                 this option */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
@@ -110,8 +121,8 @@ typedef struct tdict_transfer_options {
    *  of the pool. */
   int32_t num_threads;
   /** A stream. Copies from and to devices wait for the work that is queued on the stream at the time of the call. NULL
-   *  (default): copies from the host into new device memory wait for nothing, and other copies wait for the device's
-   *  legacy stream.
+   *  (default): copies from the host into new device memory wait for nothing, and other copies from or to a device wait
+   *  for the legacy stream of this device.
    *  While the first copy waits for a stream, the transfer leaves an eighth of the staging ring free for other
    *  transfers. An _async call with num_threads 0 may use the whole ring.
    *  The option `after` orders only accesses to device memory. Host threads read host sources without waiting for the
@@ -126,8 +137,8 @@ typedef struct tdict_transfer_options {
   /** true: host sources are hashed before and after the copies. If a source has changed, the transfer fails with
    *  #TDICT_ECHANGED and the leaf's path. The option costs two additional reads of the sources. */
   bool check_sources;
-  tdict_transfer_stats *stats; /**< written when a blocking call succeeds. Must be NULL for _async calls: use
-                                    tdict_future_get_stats() */
+  tdict_transfer_stats *stats; /**< written when a blocking call succeeds; NULL (default): no statistics. Must be NULL
+                                    for _async calls: use tdict_future_get_stats() */
   /** Patterns for entries that are not copied: tensors, objects and whole child trees. Borrowed for the call. The
    *  result shares the kept tensors and objects. tdict_transfer_into() does not write kept entries. The destination
    *  must have the keys of kept entries; types, shapes and dtypes of kept entries are not compared.
@@ -141,6 +152,13 @@ typedef struct tdict_transfer_options {
    *  each pattern is compared with the path of each entry. */
   const char *const *keep;
   size_t num_keep; /**< number of patterns in `keep`; default 0 */
+  /** Limit in bytes of this transfer's copies that are queued on streams and not finished. 0 (default): no limit. With
+   *  a limit, the program's own copies wait less for this transfer, and the transfer may take longer. The limit counts
+   *  all copies from, to and between devices, on all devices together, with the padding between leaves. It applies in
+   *  every mode, and not to copies within the host. A copy is cut into chunks of at most half the limit, so two chunks
+   *  fit. Values from 1 to 131071 are an error (#TDICT_EINVAL). A call that queues its copies itself, such as an _async
+   *  call with num_threads 0, waits for its first copies before it queues more than the limit. */
+  size_t max_queued_bytes;
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
   tdict_transfer_options o;
@@ -186,11 +204,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
 /** @brief Copies a tree to a device, and waits until the copies are done.
  *
  *  The result has the keys, batch size and locks of @p src, and @p device as its device. The result shares every leaf
- *  that is already on @p device. If @p src has tensors, all leaves are shared and no hook runs, the call returns @p src
- *  itself, retained and unchanged. All other leaves are copied into one new storage, contiguous and in tree order. Each
- *  leaf begins at a multiple of 256 bytes; bytes between leaves are unspecified. If several leaves of @p src have the
- *  same bytes of one storage, these bytes are copied once. Leaves may be on another device of the context, and may be
- *  strided. If two devices have a direct link, copies between the devices use the link.
+ *  that is already on @p device. All other leaves are copied into one new storage, contiguous and in tree order. Each
+ *  of these leaves begins at a multiple of 256 bytes; bytes between leaves are unspecified. If all leaves are shared
+ *  and no hook runs, the call returns @p src itself, retained and unchanged. A tree without tensors is returned itself
+ *  only if its device is @p device. If several leaves of @p src have the same bytes of one storage, these bytes are
+ *  copied once. Leaves may be on another device of the context, and may be strided. If two devices have a direct link,
+ *  copies between the devices use the link.
  *  @param[in]  src     Borrowed. The transfer retains the storages of @p src until the copies have ended.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO means the default device of the
  *                      context. An index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is an error (#TDICT_EINVAL).
@@ -255,8 +274,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, 
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);
 /** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
- *  @param[out] out  A new object of the type, owned by the caller. If the hook `pin_memory` returned @p self, or if the
- *                   type has neither `pin_memory` nor `flatten`, *@p out is @p self.
+ *  @param[out] out  A new object of the type, owned by the caller. If the hook `pin_memory` returned @p self, *@p out
+ *                   is @p self. If the type has no hook `pin_memory`, *@p out is @p self too if the type has no
+ *                   `flatten`, or if all tensors of the object are pinned already.
  *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL an argument is NULL, or tdict_set_object() does not accept the
  *           type. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
@@ -313,7 +333,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *fu
 TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *future);
-/** @brief Returns the state of the transfer. Never waits, also not in a forked process. */
+/** @brief Returns the state of the transfer. Never waits, not even in a forked process. */
 TDICT_API tdict_future_phase tdict_future_state(const tdict_future *future);
 /** @brief Writes the statistics of a transfer that has ended.
  *  @param[in,out] out  From tdict_transfer_stats_default(). At most out->struct_size bytes are written.

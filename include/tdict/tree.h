@@ -76,8 +76,8 @@ typedef struct tdict_schema {
 
 /** @brief Creates a tree with the tensors that a schema describes. All elements are zero.
  *
- *  All tensors are views of one storage, in the order of the fields. The storage and each tensor begin on a multiple of
- *  256 bytes.
+ *  All tensors are views of one storage, in the order of the fields. The addresses of the storage and of each tensor
+ *  are multiples of 256.
  *  @param[in]  schema  Borrowed for the call.
  *  @param[in]  memory  Allocates the storage. NULL is plain host memory.
  *  @param[out] out     New tree with one reference, written on success only.
@@ -98,14 +98,15 @@ TDICT_API void tdict_release(tdict_tree *tree);
 /** @brief Sets the tensor at a path. No elements are copied.
  *
  *  Missing trees on the path are created with the batch size and device of their parent. If there is an entry at the
- *  path, the new tensor replaces the entry. The key then keeps its position in the order.
+ *  path, the new tensor replaces the entry. The key then keeps its position in the order. In the errors below, the
+ *  parent is the tree that gets the last key of the path.
  *  @param[in] tensor  Retained by the tree. The caller still owns its reference.
  *  @return #TDICT_OK; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_ETYPE the path leads through a tensor or
- *          an object; #TDICT_ESHAPE the leading dimensions of the tensor differ from the batch size;
- *          #TDICT_EWRONGDEVICE the tree has a device, and the tensor is on another device; #TDICT_ELOCKED the tree is
- *          locked; #TDICT_ENOMEM.
- *  @note Cost: O(length of the path) on average. If another tree shares the key table of the node that changes, the
- *        call copies the table, at a cost of O(keys of the node). */
+ *          an object; #TDICT_ESHAPE the leading dimensions of the tensor differ from the batch size of the parent;
+ *          #TDICT_EWRONGDEVICE the parent has a device, and the tensor is on another device; #TDICT_ELOCKED the parent
+ *          is locked; #TDICT_ENOMEM.
+ *  @note Cost: O(length of the path) on average. If another tree shares the key table or the list of entries of the
+ *        parent, the call first copies what it changes, at a cost of O(keys of the parent). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor,
                                                  tdict_error *err);
 /** @brief Sets the tree at a path. Normally the new parent retains @p child itself.
@@ -114,9 +115,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *tree, const char *p
  *  the parent. Second, the parent has a device and @p child has no device. Third, @p child has no tensor and no object
  *  with batch dimensions, and the batch size of @p child does not begin with the batch size of the parent. The batch
  *  size of the copy begins with the batch size of the parent. If the parent has a device, the copy has this device. The
- *  copy shares all tensors with @p child, and @p child itself is unchanged. If the parent holds @p child itself, a
- *  later change to @p child is visible in every tree that holds @p child. The comment at the top of this header lists
- *  the functions that may then fail.
+ *  copy shares all tensors and objects with @p child, and @p child itself is unchanged. If the parent holds @p child
+ *  itself, a later change to @p child is visible in every tree that holds @p child. The comment at the top of this
+ *  header lists the functions that may then fail.
  *  @return The same errors as tdict_set(); #TDICT_EINVAL also if @p child would contain itself.
  *  @note Cost: as tdict_set(), plus O(keys in @p child and in all trees below @p child) for the checks. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const char *path, tdict_tree *child,
@@ -133,8 +134,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const ch
  *        with a backslash. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *tree, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
-/** @brief Returns the tree at a path, borrowed. Returns the same errors as tdict_get(). Here, #TDICT_ETYPE means that
- *  the path names a tensor or an object, or leads through a tensor or an object. */
+/** @brief Returns the tree at a path. The caller borrows the tree in *@p out. Returns the same errors as tdict_get().
+ *  Here, #TDICT_ETYPE means that the path names a tensor or an object, or leads through a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_tree(const tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
 /** @brief Returns tdict_tensor_data() of the tensor at a path, or NULL if there is no tensor at the path. */
@@ -150,7 +151,7 @@ TDICT_API bool tdict_has(const tdict_tree *tree, const char *path);
  *          #TDICT_ENOMEM.
  *  @note Cost: as tdict_set(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *tree, const char *path, tdict_error *err);
-/** @brief Removes the tensor at a path. The caller takes over the reference of the tree.
+/** @brief Removes the tensor at a path. The caller takes over the tree's reference to the tensor.
  *  @param[out] out  Owned by the caller. Written on success only.
  *  @return The same errors as tdict_delete(); #TDICT_ETYPE also if the path names a tree or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *tree, const char *path, tdict_tensor **out,
@@ -164,8 +165,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *tree, const ch
  *  Missing trees on the path @p to are created. If both paths differ only in the last key, the entry keeps its position
  *  in the order. If both paths are equal, nothing changes. A tree that moves to another parent is set as
  *  tdict_set_tree() sets a child, so the new parent may hold a shallow copy.
- *  @param[in] safe  If true, the call fails if there is another entry at @p to. If false, the entry at @p to is
- *          replaced.
+ *  @param[in] safe  true: the call fails if there is another entry at @p to. false: the call replaces an entry at @p
+ *          to.
  *  @return The same errors as tdict_delete() and tdict_set(); #TDICT_EEXIST @p safe is true and there is another entry
  *          at @p to; #TDICT_EINVAL also if @p to is below @p from.
  *  @note Cost: as tdict_set(). */
@@ -180,15 +181,16 @@ TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
  *
  *  The call also changes trees below @p tree. A tree below @p tree with fewer than @p batch_ndim batch dimensions gets
  *  @p batch_size. A tree below @p tree whose batch size begins with @p batch_size is unchanged. If any other tree below
- *  @p tree has no tensor and no object with batch dimensions, that tree gets @p batch_size. Otherwise the call fails.
- *  The parents of @p tree are not checked: see the top of this header.
+ *  @p tree has a tensor, or an object with batch dimensions, the call fails. If such a tree has neither, the tree gets
+ *  @p batch_size. The call does not compare @p batch_size with the parents of @p tree: see the top of this header.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or a tree below @p tree does not match,
  *          and err->path names the first mismatch; #TDICT_ELOCKED @p tree, or a tree below @p tree that must change, is
  *          locked; #TDICT_ENOMEM.
  *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_t *batch_size,
                                                             tdict_error *err);
-/** @brief Returns true if the tree has a device, and then writes the device to @p out. @p out may be NULL. */
+/** @brief Returns true if the tree has a device, and false if not. If the tree has a device and @p out is not NULL,
+ *  writes the device to @p out. */
 TDICT_API bool tdict_get_device(const tdict_tree *tree, tdict_device *out);
 /** @brief Sets the device of a tree and of all trees below the tree. No tensor is moved.
  *  @param[in] device  Borrowed for the call. NULL removes the device.
@@ -207,7 +209,7 @@ TDICT_API void tdict_lock(tdict_tree *tree);
  *  @return #TDICT_OK; #TDICT_ELOCKED @p tree is below a locked tree, and the program must unlock the upper tree
  *          instead; #TDICT_EINVAL @p tree is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);
-/** @brief Returns true if the tree is locked. tdict_lock() locks a tree and all trees below it. */
+/** @brief Returns true if the tree is locked. A tree below a locked tree is locked, too. */
 TDICT_API bool tdict_is_locked(const tdict_tree *tree);
 
 /** @brief Returns the number of keys of this node. Keys of child trees are not counted. */
@@ -274,14 +276,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, c
 
 /** @brief Writes a text that describes the tree to @p buffer, cut to @p bytes and ended by 0.
  *
- *  The text has one line per key. The line of a tensor shows its dtype, shape and device. No elements of tensors are
- *  shown. Pinned tensors are marked `pinned`. A tensor is marked `shared` if its range of bytes overlaps the range of a
- *  tensor at another path. The line of an object shows the type and up to 255 bytes of text from the `print` hook. The
- *  line of a single value (tdict/nontensor.h) shows at most 40 bytes of the value's text. The text shows at most 100
- *  keys, and then the number of keys that were left out.
+ *  The first line describes the tree. Each key has one line. The last line has the numbers of tensors, objects and
+ *  bytes. The line of a tensor shows its dtype, shape and device. No elements of tensors are shown. Pinned tensors are
+ *  marked `pinned`. A tensor is marked `shared` if its range of bytes overlaps the range of a tensor at another path.
+ *  The line of an object shows the type and up to 255 bytes of text from the `print` hook. The line of a single value
+ *  (tdict/nontensor.h) shows at most 40 bytes of the value's text. The text shows at most 100 keys, and then the number
+ *  of keys that were left out.
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return the length of the full text without the 0, as snprintf does.
- *  @note Cost: O(keys), with at most 100 comparisons per tensor. Memory is allocated only for very deep trees. */
+ *  @note Cost: O(keys), with at most 100 comparisons per tensor, and the hooks of the objects. Memory is allocated only
+ *        for very deep trees. */
 TDICT_API size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes);
 /** @brief Writes the text of tdict_format() to @p file, and flushes @p file.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_EIO the file could not be written, and err->native is errno.

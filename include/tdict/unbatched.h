@@ -25,14 +25,14 @@ TDICT_BEGIN_DECLS
 /** @brief Sets a leaf without batch dimensions at a path. The shape of @p tensor need not begin with the batch size.
  *  @param[in] tensor  Retained by the tree. The caller still owns its reference.
  *  @return #TDICT_OK; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_ETYPE the path leads through a tensor or
- *          an object; #TDICT_EWRONGDEVICE the tree has a device, and the tensor is on another device; #TDICT_ELOCKED
- *          the tree is locked; #TDICT_ENOMEM. */
+ *          an object; #TDICT_EWRONGDEVICE the tree that gets the leaf has a device, and the tensor is on another
+ *          device; #TDICT_ELOCKED the tree that gets the leaf is locked; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_unbatched(tdict_tree *tree, const char *path, tdict_tensor *tensor,
                                                            tdict_error *err);
-/** @brief Returns the tensor of the leaf without batch dimensions at a path.
+/** @brief Returns the tensor of the leaf at a path. The leaf must be a leaf without batch dimensions.
  *  @param[out] out  Borrowed from the tree. Written on success only.
- *  @return The errors of tdict_get(); #TDICT_ETYPE also if the path names an ordinary tensor, a tree or another
- *          object. */
+ *  @return The errors of tdict_get(). Here, #TDICT_ETYPE means that the path names an ordinary tensor, a tree or
+ *          another object, or leads through a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_unbatched(const tdict_tree *tree, const char *path, tdict_tensor **out,
                                                            tdict_error *err);
 /** @brief Returns the type of leaves without batch dimensions, to recognize such leaves in tdict_walk(). The type is

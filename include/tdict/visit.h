@@ -40,7 +40,7 @@ typedef struct tdict_visit_options {
   struct tdict_context *context; /**< Context whose thread pool is used. NULL (default): all calls are made on the
                                       calling thread, in order. */
   int32_t num_threads;           /**< Number of pool threads that are used in addition to the calling thread. -1
-                                      (default): all. */
+                                      (default): all threads of the pool. */
 } tdict_visit_options;
 static inline tdict_visit_options tdict_visit_options_default(void) {
   tdict_visit_options o;
@@ -59,9 +59,9 @@ static inline tdict_visit_options tdict_visit_options_default(void) {
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, there are no trees, or an option is out of range;
  *          #TDICT_ENOTFOUND if a key is missing in one of the trees; #TDICT_ETYPE if the entries at a key differ in
- *          kind; #TDICT_ENOTSUP if an object has no `flatten`; #TDICT_ENOMEM; the status that `flatten` or @p visit
- *          returned. If @p visit left err->path empty, the call sets err->path to the path of the tensor. All other
- *          errors are returned before @p visit is called. */
+ *          kind; #TDICT_ENOTSUP if an object of the program has no `flatten`; #TDICT_ENOMEM; the status that `flatten`
+ *          or @p visit returned. If @p visit left err->path empty, the call sets err->path to the path of the tensor.
+ *          All other errors are returned before @p visit is called. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_visit(const tdict_tree *const *trees, size_t count,
                                                    tdict_leaf_visitor visit, const tdict_visit_options *options,
                                                    tdict_error *err);
@@ -81,8 +81,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_apply(const tdict_tree *const *tree
 /** @brief Makes a new tree with the tensors for which @p keep returns true. The new tree shares these tensors. Trees
  *  that become empty are kept.
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, or if @p keep returns true for only some tensors of an
- *          object; #TDICT_ENOTSUP if an object has no `flatten`; #TDICT_ENOMEM; the status that the hook `flatten` or
- *          `unflatten` of an object returned. */
+ *          object; #TDICT_ENOTSUP if an object of the program has no `flatten`; #TDICT_ENOMEM; the status that the hook
+ *          `flatten` or `unflatten` of an object returned. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, void *user,
                                                     tdict_tree **out, tdict_error *err);
 

@@ -36,12 +36,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const ch
  *  @param[in] path  NULL for the whole tree.
  *  @param[in] value  Converted to the dtype of each tensor as tdict_tensor_arange() does. In a bool tensor, 0 is stored
  *                    as false and any other value as true. In a complex tensor, @p value is the real part.
- *  @return #TDICT_OK; #TDICT_ENOTFOUND, #TDICT_EINVAL, #TDICT_ETYPE as tdict_get(); #TDICT_EOVERFLOW if an integer
- *          dtype cannot hold @p value; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE; #TDICT_ENOTSUP for an object without
- *          `flatten`, or for elements of more than 64 bytes; #TDICT_ENOTSUP also if @p value is not 0 and the dtype is
- *          an 8-bit float or has several lanes; #TDICT_ENOTSUP also on a device if the bytes of the new element are not
- *          all equal, and the element has more than 16 bytes or the driver cannot compile kernels; #TDICT_EDEVICE;
- *          #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND, #TDICT_EINVAL as tdict_get(); #TDICT_ETYPE if the path leads through a tensor
+ *          or an object; #TDICT_EOVERFLOW if an integer dtype cannot hold @p value; #TDICT_EREADONLY;
+ *          #TDICT_EWRONGDEVICE if a tensor is in device memory that the program owns; #TDICT_ENOTSUP for an object of
+ *          the program without `flatten`, or for elements of more than 64 bytes; #TDICT_ENOTSUP also if @p value is not
+ *          0 and the dtype is an 8-bit float or has several lanes; #TDICT_ENOTSUP also on a device if
+ *          the bytes of the new element are not all equal, and the element has more than 16 bytes or the driver cannot
+ *          compile kernels; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err);
 /** @brief Fills like tdict_fill(), and queues the fills on @p stream.
  *
@@ -57,8 +58,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_zero(tdict_tree *tree, tdict_error 
 /** @brief Writes all elements of @p src to the tensors of @p dst with the same paths. Both trees must have the same
  *  keys, in any order.
  *  @return The same errors as tdict_write(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other tree;
- *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ENOTSUP if an object has no `flatten`;
- *          #TDICT_ENOMEM. */
+ *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ENOTSUP if an object of the program has no
+ *          `flatten`; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, tdict_error *err);
 /** @brief Copies like tdict_copy(), and queues the copies on @p stream.
  *

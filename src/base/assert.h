@@ -1,9 +1,9 @@
 /* Defines TDICT_ASSERT(condition), the debug assertion. Assertions check conditions that the library itself guarantees.
- * They never check arguments that the program passes.
+ * Assertions never check arguments that the program passes.
  *
- * Assertions are enabled in Debug builds and in sanitizer builds, and disabled in other builds. A failed assertion
- * writes one line to stderr and executes a trap instruction. A failed assertion does not call abort(). The condition
- * must have no side effects. Thread-safe. */
+ * Assertions are enabled in builds without NDEBUG, and in builds with AddressSanitizer or ThreadSanitizer. A failed
+ * assertion writes one line to stderr and executes a trap instruction. A failed assertion does not call abort(). The
+ * condition must have no side effects. Thread-safe. */
 #ifndef TDICT_BASE_ASSERT_H
 #define TDICT_BASE_ASSERT_H
 
@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Detects a build with a sanitizer. Such a build can define NDEBUG, but assertions are enabled even then. GCC defines a
- * macro for each of these sanitizers. Clang reports them through __has_feature(). */
+/* Detects AddressSanitizer and ThreadSanitizer. A build with a sanitizer has assertions even if the build defines
+ * NDEBUG. GCC defines a macro for each of these sanitizers. Clang reports these sanitizers through __has_feature(). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TDICT_SANITIZED 1
 #elif defined(__has_feature)
@@ -32,8 +32,7 @@
 #endif
 
 #if TDICT_ASSERTS
-/* Writes one line to stderr and stops the process by a trap. The function calls dprintf(), because another thread can
- * hold the lock of a stdio stream. */
+/* Calls dprintf(), because another thread can hold the lock of a stdio stream. */
 __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const char *condition, const char *file,
                                                                        int line) {
   dprintf(STDERR_FILENO, "tdict: %s:%d: assertion failed: %s\n", file, line, condition);
@@ -41,7 +40,8 @@ __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const cha
 }
 #define TDICT_ASSERT(condition) ((condition) ? (void)0 : tdict_assert_failed(#condition, __FILE__, __LINE__))
 #else
-/* sizeof does not evaluate the condition, but the compiler still checks it and counts its variables as used. */
+/* sizeof does not evaluate the condition, but the compiler still checks the condition. The compiler counts variables in
+ * the condition as used. */
 #define TDICT_ASSERT(condition) ((void)sizeof((condition) ? 1 : 0))
 #endif
 

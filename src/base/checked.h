@@ -1,5 +1,5 @@
 /* Arithmetic with overflow checks. Each function with a parameter `out` writes the result to *out and returns true. If
- * the result overflows, the function returns false, and *out is unspecified. Pure functions; thread-safe. */
+ * the result overflows, the function returns false, and *out is unspecified. Thread-safe. */
 #ifndef TDICT_BASE_CHECKED_H
 #define TDICT_BASE_CHECKED_H
 

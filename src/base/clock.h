@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Returns the monotonic time. This clock never runs backwards, so deadlines and durations use it. */
+/* Returns the monotonic time. CLOCK_MONOTONIC never runs backwards, so deadlines and durations use this clock. */
 static inline int64_t tdict_now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

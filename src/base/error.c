@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#undef tdict_fail /* error.h defines macros of these names for clang-tidy */
+#undef tdict_fail /* error.h defines macros with the names of both functions for clang-tidy */
 #undef tdict_fail_native
 
 const char *tdict_status_name(tdict_status status) {

@@ -1,5 +1,6 @@
-/* Declares the functions that fill a tdict_error. They return the status of the error, so a caller can fill the error
- * and return in one line. The caller owns the error struct. Thread-safe if each thread uses its own error struct. */
+/* Declares the functions that fill a tdict_error. tdict_fail() and tdict_error_at() return the status of the error, so
+ * a caller can fill the error and return in one line. The caller owns the error struct. Thread-safe if each thread uses
+ * its own error struct. */
 #ifndef TDICT_BASE_ERROR_H
 #define TDICT_BASE_ERROR_H
 
@@ -7,8 +8,8 @@
 
 #include "tdict/status.h"
 
-/* Fills *err with the status, the formatted message, an empty path and native code 0. If `err` is NULL, writes nothing.
- * Returns `status`. */
+/* Fills *err with the status, the formatted message, an empty path and native code 0. Cuts a message that is too long.
+ * If `err` is NULL, writes nothing. Returns `status`. */
 tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) TDICT_PRINTF(3, 4);
 /* Fills *err like tdict_fail(), and also sets the native code: an error code of the driver, or an errno. */
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...)
@@ -17,12 +18,13 @@ tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t na
  * writes nothing. Returns `status`, so a function can end with `return tdict_error_at(err, status, path)`. */
 tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path);
 
-/* Returns true if the number is a member of enum tdict_status. */
+/* Returns true if `status` is a value of enum tdict_status. */
 bool tdict_status_is_known(tdict_status status);
 /* Checks the value that a callback of the program returned. Call this function after every callback that returns a
- * status. Returns `returned` if this number is a tdict_status, else TDICT_EHOOK. `what` names the callback in the
- * message. `callback_err` is the error struct that was passed to the callback, or NULL. If the callback failed and
- * filled `callback_err`, sets callback_err->status to `returned`. */
+ * status. If `returned` is a value of enum tdict_status, returns `returned`. Otherwise fills `callback_err` and returns
+ * TDICT_EHOOK. `what` names the callback in the message. `callback_err` is the error struct that was passed to the
+ * callback, or NULL. If the callback returned an error and filled `callback_err`, sets callback_err->status to
+ * `returned`. */
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
 
 /* clang-tidy analyses one file at a time. Without these macros, clang-tidy assumes that tdict_fail() and

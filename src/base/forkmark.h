@@ -1,5 +1,5 @@
-/* Detects a fork. A fork mark records whether this process was forked after the mark was created. Marks are
- * reference-counted. Thread rule: safe from any thread. */
+/* Detects a fork. A fork mark shows whether the calling process is a child that was forked after the mark was created.
+ * Marks are reference-counted. Thread rule: safe from any thread. */
 #ifndef TDICT_BASE_FORKMARK_H
 #define TDICT_BASE_FORKMARK_H
 
@@ -7,7 +7,7 @@
 
 #include "tdict/status.h"
 
-/* An opaque mark. Every function that takes a mark accepts NULL and then reports no fork. */
+/* An opaque mark. Every function that takes a mark accepts NULL. For NULL, the functions report no fork. */
 typedef struct tdict_forkmark tdict_forkmark;
 /* Creates a mark with one reference. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err);

@@ -1,6 +1,6 @@
 /* Passes messages to the log function of the program. A log is reference-counted, since futures and device memory can
- * outlive the context. Thread rule: safe from any thread. A log has no lock, but a caller of tdict_log_write() can hold
- * locks of its own. */
+ * outlive the context. Thread rule: safe from any thread. A log has no lock. The program's function can still run under
+ * a lock, because the caller of tdict_log_write() can hold a lock. */
 #ifndef TDICT_BASE_LOG_H
 #define TDICT_BASE_LOG_H
 

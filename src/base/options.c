@@ -1,4 +1,4 @@
-/* Reads and writes public structs that begin with their own size. See options.h. Pure functions; thread-safe. */
+/* Reads and writes public structs that begin with their own size. See options.h. Thread-safe. */
 #include "base/options.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Implements streaming copies with the vector instructions that the processor supports. See stream_copy.h for ownership
+/* Implements streaming copies with the vector instructions of each tdict_stream_kind. See stream_copy.h for ownership
  * and threads. */
 #include "base/stream_copy.h"
 
@@ -24,7 +24,7 @@ static inline void prefetch_to_write(const char *dst) {
 }
 
 /* Copies with ordinary stores. If `ahead` is not NULL, prefetches whole blocks at `ahead` for reading. If the processor
- * also has AVX-512, prefetches the destination for writing. */
+ * has AVX-512, a copy with an `ahead` also prefetches the destination for writing. */
 static void copy_cached(char *dst, const char *src, size_t bytes, const char *ahead) {
   const bool has_prefetchw = ahead && tdict_stream_has(TDICT_STREAM_AVX512);
   size_t at = 0;
@@ -123,7 +123,8 @@ void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from
   char *dst = to;
   const char *src = from, *next = ahead;
   size_t head = (size_t)(-(uintptr_t)dst % LINE_BYTES);
-  /* Use ordinary stores if the caller asks for them, or if the copy is too short to contain an aligned block. */
+  /* Use ordinary stores if the caller wants ordinary stores, or if the destination is too short for an aligned
+   * block. */
   if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK_BYTES) {
     copy_cached(dst, src, bytes, next);
     if (padded > bytes) memset(dst + bytes, 0, padded - bytes);

@@ -20,13 +20,14 @@ tdict_stream_kind tdict_stream_best(void);
 /* Returns true if this processor supports this kind of stores. */
 bool tdict_stream_has(tdict_stream_kind kind);
 /* Copies `bytes` bytes. The ranges must not overlap, and the processor must support `kind`. Before other threads or
- * devices read the bytes, the same thread must call tdict_stream_fence(). */
+ * devices read the bytes, the same thread must call tdict_stream_fence(). A copy uses ordinary stores if its
+ * destination contains no block of 256 bytes that starts at a cache line. */
 void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes);
 /* Copies like tdict_stream_copy(), then sets the bytes [bytes, padded) of `to` to zero. `padded` must be at least
  * `bytes`. If the zeros reach the end of a cache line, the processor can write the line without reading it first.
  * `ahead` points to the bytes that the next copy will read, or is NULL. If `ahead` is not NULL, the function also
- * prefetches at most `bytes` bytes at `ahead`. If the processor has AVX-512, a copy with ordinary stores and an `ahead`
- * also prefetches its destination, 1024 bytes in advance. Prefetched addresses need not be mapped. */
+ * prefetches at most `bytes` bytes at `ahead`. If `ahead` is not NULL and the processor has AVX-512, a copy with
+ * ordinary stores also prefetches its destination, 1024 bytes in advance. Prefetched addresses need not be mapped. */
 void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded,
                               const void *ahead);
 /* Makes all earlier streaming stores of this thread visible to other threads and devices. */

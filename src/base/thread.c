@@ -1,4 +1,4 @@
-/* Starts threads on which the program's signal handlers do not run, except the handlers of fault signals such as
+/* Starts threads that run no signal handlers of the program, except handlers of SIGABRT and of fault signals such as
  * SIGSEGV. Thread rule: safe from any thread. */
 #include "base/thread.h"
 

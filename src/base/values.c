@@ -1,5 +1,5 @@
-/* Implements the sizes and names of element types, and parses, checks and formats devices. Pure functions;
- * thread-safe. */
+/* Implements the sizes and names of element types, and parses, checks and formats devices. The functions keep no state.
+ * Thread-safe. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "tdict/values.h"
 
 /* Returns the name of a dtype, or NULL for an unknown dtype. Operations on trees call this function often, so the
- * function uses a switch instead of a search in a table. The switch ignores the number of lanes: a type with several
- * lanes is known if its one-lane type is known. */
+ * function uses a switch instead of a search in a table. The switch ignores the number of lanes: a dtype with several
+ * lanes is known if the dtype with one lane is known. */
 static const char *find_dtype_name(tdict_dtype dtype) {
   if (dtype >> 16 == 0) return NULL;
   switch ((dtype & 0xffffu) | 1u << 16) {
@@ -91,7 +91,7 @@ static const struct {
 #define NUM_DEVICE_TYPES (sizeof device_types / sizeof *device_types)
 
 /* Parses the part of a device text after the name, such as ":12". Returns 0 if this part is empty. Returns -1 if this
- * part is not a colon and one to three digits. */
+ * part is not a colon and one to four digits. */
 static int parse_device_index(const char *text) {
   if (!*text) return 0;
   if (*text++ != ':' || !*text || strlen(text) > 4) return -1;

@@ -1,5 +1,5 @@
-/* Summarizes the elements of tensors, and prints the summaries with their tree. Owns nothing. Thread rule: as in
- * tdict/debug.h. */
+/* Summarizes the elements of tensors, and prints a tree with the summary of each tensor. Owns nothing. Thread rule: as
+ * in tdict/debug.h. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 /* The kinds of dtypes that have different summaries. */
 typedef enum number_kind { KIND_INTEGER, KIND_FLOAT, KIND_BOOL, KIND_COMPLEX } number_kind;
 
-/* The numbers are long double, which holds every integer of 64 bits on common machines. Sums of float64 then do not
- * overflow. */
+/* The numbers are long double, which holds every integer of 64 bits on common machines. On such machines, sums of
+ * float64 do not overflow. */
 typedef struct summary {
   tdict_dtype dtype; /* of one lane */
   number_kind kind;
@@ -97,7 +97,7 @@ static void format_summary(const summary *s, char text[TDICT_PRINT_ABOUT_BYTES])
     snprintf(text, TDICT_PRINT_ABOUT_BYTES, "min=%-12s max=%-12s mean=%-12s %s", low, high, mean, nans);
 }
 
-/* Summarizes a tensor whose elements may be read. */
+/* Summarizes a tensor whose elements can be read. */
 static summary compute_summary(const tdict_tensor *t) {
   const tdict_dtype lane = (t->dtype & 0xffffu) | 1u << 16;
   const int64_t *strides = tdict_tensor_dims_strides(t);
@@ -137,7 +137,7 @@ static void describe_after_transfers(const tdict_tensor *t, char text[TDICT_PRIN
     summarize(t, text);
 }
 
-/* Describes a tensor without waiting. Takes no lock of the storage, because a thread that a debugger has stopped may
+/* Describes a tensor without waiting. Takes no lock of the storage, because a thread that a debugger has stopped can
  * hold the lock. */
 static void describe_at_once(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]) {
   if (explain_unreadable(t, text)) return;
@@ -162,7 +162,8 @@ size_t tdict_describe_format(const tdict_tree *tree, char *buffer, size_t bytes)
   return tdict_print_to_buffer(tree, &waiting, buffer, bytes);
 }
 
-/* Checks that the elements may be read, after transfers that write the tensor. */
+/* Checks that the elements can be read. If the tensor is in host memory, first waits for transfers that write the
+ * tensor. */
 static tdict_status check_readable(const tdict_tensor *t, tdict_error *err) {
   char device[40];
   if (t->storage->device.type != TDICT_DEVICE_CPU)

@@ -10,8 +10,8 @@
  * allocator's device, or NULL for the cpu. Retains the gpu. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_allocator_memory_create(const tdict_allocator *allocator, tdict_gpu *gpu, tdict_memory **out,
                                            tdict_error *err);
-/* Returns the gpu of a memory that calls the program's allocator, borrowed. Returns NULL if that memory is on the cpu,
- * or if `memory` is of another kind. */
+/* Returns the gpu of a memory from tdict_allocator_memory_create(). The memory keeps its reference to the gpu. Returns
+ * NULL if the memory is on the cpu, or if another function created `memory`. */
 tdict_gpu *tdict_gpu_of_allocator_memory(tdict_memory *memory);
 
 #endif

@@ -1,6 +1,6 @@
-/* Declares the list of freed device blocks that a gpu keeps for later allocations of about the same size. To take a
- * block from the list, the only driver calls are queries of events. The gpu owns the list, frees its blocks and reuses
- * their events. Thread rule: safe from any thread. */
+/* Declares the list of freed device blocks that a gpu keeps for later allocations of about the same size. Taking a
+ * block from the list makes no driver call except queries of events. The gpu owns the list, frees the blocks and reuses
+ * the events of the blocks. Thread rule: safe from any thread, except init and reset. */
 #ifndef TDICT_DEVICE_BLOCK_CACHE_H
 #define TDICT_DEVICE_BLOCK_CACHE_H
 
@@ -25,10 +25,11 @@ typedef struct tdict_block_cache {
 
 void tdict_block_cache_init(tdict_block_cache *cache);
 void tdict_block_cache_reset(tdict_block_cache *cache); /* the list must be empty */
-/* Removes the smallest block without a pending use whose size is from `bytes` to 9/8 * `bytes`. The caller owns the
- * block's event. Returns false if no block fits. */
+/* Removes the smallest block that has no pending use and a size from `bytes` to 9/8 * `bytes`. Writes the block to
+ * *out. The caller then owns the block and the event of the block. Returns false if no block fits. */
 bool tdict_block_cache_take(tdict_block_cache *cache, tdict_driver *driver, size_t bytes, tdict_kept_block *out);
-/* Adds the block. Returns false if the list is full or would then hold more than most_bytes bytes. */
+/* Adds the block. If the list is full, or if the bytes of all blocks together would exceed most_bytes, returns false
+ * and does not add the block. */
 bool tdict_block_cache_put(tdict_block_cache *cache, const tdict_kept_block *block, size_t most_bytes);
 /* Removes the block that was freed longest ago. Returns false if the list holds at most keep_count blocks and at most
  * keep_bytes bytes. */

@@ -1,5 +1,5 @@
-/* Counts the resources that were created through the driver's table and not destroyed yet. The driver's struct holds
- * the counts. Thread rule: see counted.h. */
+/* Implements the wrappers of counted.h, which count the streams, events and pinned bytes that exist. The driver's
+ * struct holds the counts. Thread rule: see counted.h. */
 #include "device/counted.h"
 
 /* Adds to the pinned bytes and raises the peak. Uses compare-exchange, because another thread may raise the peak

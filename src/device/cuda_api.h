@@ -3,9 +3,10 @@
  * signature. The source is NVIDIA's "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every
  * declaration with cuda.h.
  *
- * The driver's enums are plain ints here: an int has the same size and calling convention. If TDICT_CUDA_HEADER_CHECK
- * is defined, cuda.h must be included first, and the enum types of cuda.h are used. The comparison of signatures is
- * then exact. Thread rule: none, because the file only contains declarations. */
+ * This file declares the driver's enums as int, which has the size and the calling convention of an enum. If
+ * TDICT_CUDA_HEADER_CHECK is defined, this file uses the enum types of cuda.h, so that the comparison of signatures
+ * is exact. The including file must then include cuda.h first. Thread rule: none, because the file only contains
+ * declarations. */
 #ifndef TDICT_DEVICE_CUDA_API_H
 #define TDICT_DEVICE_CUDA_API_H
 
@@ -125,7 +126,7 @@ struct tdict_cuda_rect {
   size_t width, height;
 };
 
-/* CUDA_MEMCPY3D_PEER: source and destination each name their context. */
+/* CUDA_MEMCPY3D_PEER, which has a context for the source and a context for the destination. */
 struct tdict_cuda_peer_rect {
   size_t src_x, src_y, src_z, src_lod;
   tdict_cuda_memory_type src_type;
@@ -155,7 +156,7 @@ struct tdict_cuda_copy_hints {
 /* The parameter `extra` of cuLaunchKernel is a list of these keys, each with its value, and ends with END. */
 enum { TDICT_CUDA_LAUNCH_END = 0, TDICT_CUDA_LAUNCH_BUFFER = 1, TDICT_CUDA_LAUNCH_BYTES = 2 };
 
-/* cuGetProcAddress, which looks up all other entries. Its own symbol is cuGetProcAddress_v2. */
+/* cuGetProcAddress, which looks up all other entries. The symbol of cuGetProcAddress is cuGetProcAddress_v2. */
 typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function, int version, uint64_t flags,
                                                tdict_cuda_lookup_result *result);
 

@@ -16,7 +16,7 @@ enum { MAX_GPUS = 64 };
 
 struct tdict_devices {
   tdict_driver *cuda, *sim;    /* retained; NULL: the driver is absent */
-  tdict_error no_cuda, no_sim; /* why the driver is absent */
+  tdict_error no_cuda, no_sim; /* why the driver is absent, or why cuda:0 could not become the default device */
   tdict_stream_range streams;
   size_t cache_bytes, pin_piece;
   tdict_forkmark *mark; /* retained */
@@ -90,8 +90,8 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount returned %d", result);
 }
 
-/* Chooses and opens the default device. If the option is "auto" and the cuda device cannot be opened, treats this
- * device as absent. */
+/* Chooses and opens the default device. If the option is "auto", chooses the first of these devices: cuda:0 if cuda:0
+ * can be opened, sim:0 if the context has simulated devices, the cpu. */
 static tdict_status open_default_device(tdict_devices *d, tdict_device requested, tdict_error *err) {
   tdict_gpu *gpu;
   if (requested.type != TDICT_DEVICE_AUTO) {
@@ -111,25 +111,28 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
 }
 
 /* Creates the pool of pinned memory. The default device's driver pins the pages for all devices of this driver. If the
- * default device is the cpu, the driver of cuda:0 pins the pages, or without CUDA the driver of sim:0. If this device
- * cannot be opened, every allocation from the pool fails. */
+ * default device is the cpu, the driver of cuda:0 pins the pages, or the driver of sim:0 if CUDA is absent. If both are
+ * absent, or the device cannot be opened, every allocation from the pool fails. */
 static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;
   if (device.type == TDICT_DEVICE_CPU && d->cuda) device = tdict_cuda(0);
   if (device.type == TDICT_DEVICE_CPU && d->sim) device = tdict_sim(0);
-  tdict_error *why = &d->no_pinned;
-  if (device.type == TDICT_DEVICE_CPU || tdict_devices_gpu(d, device, &gpu, why) != TDICT_OK) {
-    (void)!tdict_fail(why, TDICT_ENODEVICE, "pinned memory needs a device that reads it: %.200s", d->no_cuda.message);
-    d->pinned = tdict_absent_memory_create(tdict_cpu(), why);
+  tdict_error cause = d->no_cuda;
+  tdict_status status = TDICT_ENODEVICE;
+  if (device.type != TDICT_DEVICE_CPU) status = tdict_devices_gpu(d, device, &gpu, &cause);
+  if (status != TDICT_OK) {
+    (void)!tdict_fail(&d->no_pinned, status, "pinned memory needs a device that reads it: %.200s", cause.message);
+    d->no_pinned.native = cause.native;
+    d->pinned = tdict_absent_memory_create(tdict_cpu(), &d->no_pinned);
     return d->pinned ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its pinned memory");
   }
   tdict_pinner pinner = tdict_gpu_pinner(gpu, pool);
   return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
 }
 
-/* Rounds the piece size up to a multiple of TDICT_PINNED_GRAIN. If the result overflows, returns 0, which means no
- * pieces, because no block is that large. */
+/* Rounds the piece size up to a multiple of TDICT_PINNED_GRAIN. If the result overflows, returns 0, which means that
+ * blocks are not divided: no block could be larger than the wanted piece. */
 static size_t round_piece_bytes(size_t wanted) {
   size_t rounded;
   return tdict_round_up(wanted, TDICT_PINNED_GRAIN, &rounded) ? rounded : 0;
@@ -178,14 +181,15 @@ void tdict_devices_destroy(tdict_devices *d) {
 tdict_device tdict_devices_default(const tdict_devices *d, tdict_error *why) {
   if (why && d->device.type != TDICT_DEVICE_CUDA) {
     *why = d->no_cuda;
-    why->status = TDICT_ENODEVICE; /* the driver may exist, and opening its device may have failed */
+    why->status = TDICT_ENODEVICE; /* no_cuda can also have the status with which cuda:0 failed to open */
     if (!d->no_cuda.status)
       (void)!tdict_fail(why, TDICT_ENODEVICE, "a cuda device exists, but the options name another device");
   }
   return d->device;
 }
 
-/* Finds the driver for the type of a device. If the driver is absent, fails with the reason. */
+/* Finds the driver for the type of a device. If the driver is absent, fails with the reason. Also fails for the cpu and
+ * for unknown types. */
 static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdict_driver **out, tdict_error *err) {
   const tdict_error *reason = NULL;
   if (device.type == TDICT_DEVICE_CUDA)
@@ -231,8 +235,8 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
   return status;
 }
 
-/* Returns the memory of an absent device and creates it at the first request. The memory is kept, because callers
- * borrow the memory. Returns NULL if host memory is exhausted. The caller holds the lock. */
+/* Returns the memory of an absent device, and creates the memory at the first request. The memory is kept, because
+ * callers borrow the memory. Returns NULL if host memory is exhausted. The caller holds the lock. */
 static tdict_memory *find_or_create_absent(tdict_devices *d, tdict_device device, const tdict_error *why) {
   for (int i = 0; i < d->num_absent; i++)
     if (tdict_device_equal(d->absent[i]->device, device)) return d->absent[i];

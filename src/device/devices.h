@@ -1,5 +1,5 @@
-/* Declares the devices of a context: the drivers, the gpus and their memories. A gpu is opened at its first use. Thread
- * rule: every call except create and destroy is safe from any thread. */
+/* Declares the devices of a context: the drivers, the gpus and their memories. A gpu is opened when it is first needed.
+ * Thread rule: every call except create and destroy is safe from any thread. */
 #ifndef TDICT_DEVICE_DEVICES_H
 #define TDICT_DEVICE_DEVICES_H
 
@@ -13,33 +13,36 @@ typedef struct tdict_devices tdict_devices;
 typedef struct tdict_devices_config {
   /* All fields are set. The call reads device, pinned_bytes, device_cache_bytes, pin_piece_bytes and sim. */
   const tdict_context_options *options;
-  tdict_driver *driver; /* retained; for tests: the only driver of the context. NULL: the drivers that `options` asks
-                         * for are opened */
-  /* Checks the options and opens the simulated driver. Called only if the context has simulated devices. If NULL, the
-   * creation of such a context fails with TDICT_ENODEVICE. */
+  tdict_driver *driver; /* retained; for tests: the only driver of the context. NULL: opens the CUDA driver, and also
+                         * the simulated driver if `options` asks for simulated devices */
+  /* Checks the options and opens the simulated driver. Called only if `driver` is NULL and `options` asks for simulated
+   * devices. If `open_sim` is NULL and would be called, tdict_devices_create() returns TDICT_ENODEVICE. */
   tdict_status (*open_sim)(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
   tdict_pool *pool;     /* must outlive the devices */
   tdict_forkmark *mark; /* retained */
   tdict_log *log;       /* retained; may be NULL */
   const char *sysfs;    /* root of sysfs, where NUMA nodes are looked up; NULL: no lookup. Must outlive the devices */
 } tdict_devices_config;
-/* Opens the drivers and the default device. Returns TDICT_ENODEVICE if the default device is absent. Other errors:
- * TDICT_EINVAL, TDICT_ENOTSUP, TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
+/* Opens the drivers and the default device. Returns TDICT_ENODEVICE if the options name a device that is absent or has
+ * no memory pools. Other errors: TDICT_EINVAL, TDICT_ENOTSUP, TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err);
 void tdict_devices_destroy(tdict_devices *devices);
 /* Returns the default device. If the default device is not a cuda device, writes the reason to *why. `why` may be
  * NULL. */
 tdict_device tdict_devices_default(const tdict_devices *devices, tdict_error *why);
-/* Returns the gpu of a device, borrowed. The first call opens the gpu. TDICT_DEVICE_AUTO means the default device.
- * Returns TDICT_ENODEVICE if the device is absent; the message gives the reason. Returns TDICT_EINVAL if the device is
- * the cpu. Other errors: TDICT_EFORKED, TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
+/* Writes the gpu of the device to *out. The caller borrows the gpu. The first call for a device opens the gpu.
+ * TDICT_DEVICE_AUTO means the default device. Returns TDICT_ENODEVICE if the device is absent or has no memory pools;
+ * the message gives the reason. Also returns TDICT_ENODEVICE if the context has opened too many devices. Returns
+ * TDICT_EINVAL if the device is the cpu. Other errors: TDICT_EFORKED, TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdict_gpu **out, tdict_error *err);
-/* Returns the memory of a device: borrowed, never NULL. Every allocation from the memory of an absent device fails. */
+/* Returns the memory of a device, never NULL. The caller borrows the memory. Every allocation from the memory of an
+ * absent device fails. */
 tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);
-/* Returns the pool of pinned host memory: borrowed, never NULL. */
+/* Returns the pool of pinned host memory, never NULL. The caller borrows the pool. */
 tdict_memory *tdict_devices_pinned(tdict_devices *devices);
-/* Returns false if this context has simulated devices, and the memory or storage belongs to a simulated device of
- * another context. Simulated devices of two contexts are different devices, even if they have the same index. */
+/* Returns false if the memory or storage belongs to a simulated device of another context. Always returns true if this
+ * context has no simulated devices. Simulated devices of two contexts are different devices, even if they have the same
+ * index. */
 bool tdict_devices_own_memory(const tdict_devices *devices, tdict_memory *memory);
 bool tdict_devices_own_storage(const tdict_devices *devices, const tdict_storage *storage);
 /* Returns TDICT_EFORKED in a forked child of the process that created the devices. `what` begins the message. */
@@ -55,10 +58,10 @@ typedef struct tdict_stream_range {
 } tdict_stream_range;
 /* Returns the range of streams that belong to these devices. */
 tdict_stream_range tdict_devices_streams(const tdict_devices *devices);
-/* Returns the simulated driver, borrowed, or NULL if the context has no simulated device. */
+/* Returns the simulated driver, or NULL if the context has no simulated device. The caller borrows the driver. */
 tdict_driver *tdict_devices_sim(tdict_devices *devices);
 
-/* Returns the devices of a context, borrowed. src/context.c defines this function. */
+/* Returns the devices of a context. The caller borrows the devices. src/context.c defines this function. */
 tdict_devices *tdict_context_devices(const tdict_context *context);
 
 #endif

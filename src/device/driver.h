@@ -2,10 +2,10 @@
  * libcuda, and src/sim implements the table for a simulated GPU. A wrapper may implement the table over another driver.
  *
  * The table uses CUDA's terms, rules and result codes, as in NVIDIA's "CUDA Driver API" manual. Results are CUresult
- * codes: 0 is success. Handles are the driver's own pointers. Device addresses are `void *`; the host never
- * dereferences them.
+ * codes: 0 is success. Handles are the driver's own pointers. Device addresses have the type `void *`. Code outside
+ * the driver never dereferences a device address.
  *
- * A driver is reference counted. Thread rule: every entry is safe from any thread. An entry marked (ctx) needs a
+ * A driver is reference counted. Thread rule: all functions of the table are thread-safe. An entry marked (ctx) needs a
  * current context on the calling thread; without a current context the entry returns TDICT_CU_INVALID_CONTEXT. */
 #ifndef TDICT_DEVICE_DRIVER_H
 #define TDICT_DEVICE_DRIVER_H
@@ -50,12 +50,15 @@ typedef struct tdict_cu_pool *tdict_cu_pool;               /* CUmemoryPool */
 typedef struct tdict_cu_module *tdict_cu_module;           /* CUmodule */
 typedef const struct tdict_cu_function *tdict_cu_function; /* CUfunction */
 
-/* The next enums repeat constants of cuda.h, whose values the CUDA driver expects. In this order, the constants come
- * from CUstream_flags, CUevent_flags, the flags of cuMemHostAlloc and cuMemHostRegister, CUdevice_attribute,
- * CUmemPool_attribute, CUstreamCaptureMode and CUstreamCaptureStatus. */
+/* The next enums repeat constants of cuda.h. The comment before each enum names the CUDA enum, or the CUDA functions
+ * that take the flags. */
+/* CUstream_flags */
 enum { TDICT_CU_STREAM_DEFAULT = 0, TDICT_CU_STREAM_NON_BLOCKING = 1 };
+/* CUevent_flags */
 enum { TDICT_CU_EVENT_DEFAULT = 0, TDICT_CU_EVENT_BLOCKING_SYNC = 1, TDICT_CU_EVENT_DISABLE_TIMING = 2 };
+/* flags of cuMemHostAlloc and cuMemHostRegister */
 enum { TDICT_CU_HOST_PORTABLE = 1 };
+/* CUdevice_attribute */
 enum {
   TDICT_CU_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
   TDICT_CU_ATTRIBUTE_PCI_BUS_ID = 33,
@@ -66,6 +69,7 @@ enum {
   TDICT_CU_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
   TDICT_CU_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115
 };
+/* CUmemPool_attribute */
 enum {
   TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
   TDICT_CU_POOL_REUSE_ALLOW_OPPORTUNISTIC = 2,
@@ -74,14 +78,17 @@ enum {
   TDICT_CU_POOL_RESERVED_MEM_CURRENT = 5,
   TDICT_CU_POOL_USED_MEM_CURRENT = 7
 };
+/* CUstreamCaptureMode */
 enum { TDICT_CU_CAPTURE_GLOBAL = 0, TDICT_CU_CAPTURE_THREAD_LOCAL = 1, TDICT_CU_CAPTURE_RELAXED = 2 };
+/* CUstreamCaptureStatus */
 enum { TDICT_CU_CAPTURE_STATUS_NONE = 0, TDICT_CU_CAPTURE_STATUS_ACTIVE = 1, TDICT_CU_CAPTURE_STATUS_INVALIDATED = 2 };
 
 /* The properties of an address that the driver reports. */
 typedef struct tdict_cu_pointer {
   bool known;      /* false: the driver does not know the address, and the other fields are 0 */
   bool device;     /* true: device memory; false: page-locked host memory */
-  int32_t ordinal; /* the device that owns the memory */
+  int32_t ordinal; /* the device that owns the device memory, or the device whose context was current when the host
+                    * memory was pinned */
   void *range;     /* start and bytes of the allocation or registration that contains the address */
   size_t range_bytes;
 } tdict_cu_pointer;
@@ -151,8 +158,9 @@ typedef struct tdict_driver_ops {
   tdict_cu (*host_free)(tdict_driver *d, void *host, size_t bytes); /* (ctx) `bytes` is the allocated size */
   tdict_cu (*host_register)(tdict_driver *d, void *host, size_t bytes, unsigned flags); /* (ctx) */
   tdict_cu (*host_unregister)(tdict_driver *d, void *host, size_t bytes);               /* (ctx) */
-  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* returns SUCCESS for an
-                                                                                         * unknown address, too */
+  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* for an unknown address:
+                                                                                         * returns SUCCESS, and
+                                                                                         * out->known is false */
 
   tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host,
                        size_t bytes); /* (ctx) synchronous, as cuMemcpyHtoD */
@@ -173,7 +181,8 @@ typedef struct tdict_driver_ops {
   tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes,
                          tdict_cu_stream s); /* (ctx) */
   /* (ctx) Queues up to TDICT_CU_MOST_LINES copies, which can run in any order. On failure some of the copies may be
-   * queued. `s` must not be the legacy stream. TDICT_CU_NOT_SUPPORTED: the driver has no such call. */
+   * queued. `s` must not be the legacy stream. Returns TDICT_CU_NOT_SUPPORTED if the driver has no call for batches of
+   * copies. */
   tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                tdict_cu_stream s);
 
@@ -187,11 +196,12 @@ typedef struct tdict_driver_ops {
 
   tdict_cu (*stream_create)(tdict_driver *d, tdict_cu_stream *out, unsigned flags); /* (ctx) */
   tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* queued work still runs */
-  /* Returns the driver that created a stream, and the ordinal of the stream's device; NULL if the handle is not a
-   * stream. This function has no driver parameter, so that a stream can be checked after its driver is closed. If the
-   * driver detects streams of other drivers in every call, the entry is NULL. */
+  /* Returns the driver that created the stream `handle`, and writes the ordinal of the stream's device to *ordinal.
+   * Returns NULL if the handle is not a stream. This function has no driver parameter, so that callers can check a
+   * stream after its driver is closed. The entry is NULL if the driver itself checks the stream handles in every
+   * call. */
   tdict_stream_owner stream_owner;
-  tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s); /* SUCCESS or NOT_READY */
+  tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s); /* SUCCESS, NOT_READY or an error */
   tdict_cu (*stream_synchronize)(tdict_driver *d, tdict_cu_stream s);
   tdict_cu (*stream_wait_event)(tdict_driver *d, tdict_cu_stream s,
                                 tdict_cu_event e); /* does nothing if the event was never recorded */
@@ -207,23 +217,23 @@ typedef struct tdict_driver_ops {
 struct tdict_driver {
   const tdict_driver_ops *ops;
   int32_t device_type; /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
-  tdict_driver *inner; /* retained; the driver inside this wrapper; NULL: this driver is not a wrapper; constant */
+  tdict_driver *inner; /* retained, constant; the driver that this wrapper calls; NULL: this driver is not a wrapper */
   _Atomic(int64_t) refs;
-  /* The functions of counted.h update these counts, initially 0. Relaxed: statistics only. */
+  /* The functions of counted.h update these counts, which begin at 0. Relaxed: statistics only. */
   _Atomic(size_t) pinned_bytes, peak_pinned_bytes;
   _Atomic(int64_t) num_streams, num_events;
 };
 tdict_driver *tdict_driver_retain(tdict_driver *d);
 void tdict_driver_release(tdict_driver *d); /* the last release closes the driver; NULL is allowed */
-/* Returns the driver inside all wrappers, borrowed. */
+/* Follows `inner` to the driver that is not a wrapper. The caller borrows the driver. */
 static inline tdict_driver *tdict_driver_innermost(tdict_driver *d) {
   while (d->inner) d = d->inner;
   return d;
 }
 
 /* Opens libcuda.so.1. *out holds one reference. Returns TDICT_ENODEVICE if the library is missing, is older than CUDA
- * 12.0, lacks an entry, cannot be initialized, or has no device; the message gives the reason. Returns TDICT_ENOMEM if
- * host memory is exhausted. */
+ * 12.0, lacks an entry, cannot be initialized, or reports no device. The message gives the reason. Returns TDICT_ENOMEM
+ * if host memory is exhausted. */
 tdict_status tdict_driver_cuda_open(tdict_driver **out, tdict_error *err);
 
 #endif

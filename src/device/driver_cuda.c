@@ -444,7 +444,7 @@ static const tdict_driver_ops cuda_ops = {
 };
 
 /* Stores a symbol in a function pointer. ISO C has no cast from an object pointer to a function pointer. POSIX
- * guarantees that both have the same format. */
+ * guarantees that both kinds of pointers have the same format. */
 static void store_function(void *function, void *symbol) { memcpy(function, &symbol, sizeof symbol); }
 
 typedef struct entry {
@@ -470,7 +470,8 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
-/* Fills the table. A missing entry is an error, except for an optional entry, whose pointer is then NULL. */
+/* Fills the table. Fails if the driver lacks an entry, except for an optional entry: the pointer of an optional entry is
+ * NULL if the driver lacks the entry. */
 static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;

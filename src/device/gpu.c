@@ -1,5 +1,5 @@
 /* Implements the scope of a GPU, its pools of streams and events, page-locking, and the release of a GPU. gpu_open.c
- * opens a GPU. gpu_memory.c implements its memory. See gpu.h for ownership and threads. */
+ * opens a GPU. gpu_memory.c implements the memory of a GPU. See gpu.h for ownership and threads. */
 #include "device/gpu.h"
 
 #include <stdlib.h>
@@ -10,24 +10,24 @@
 #include "sched/spin.h"
 #include "tdict/context.h"
 
-/* Returns true for codes after which every call on the context fails. CUresult in the driver's manual lists these
- * codes. */
+/* Returns true for the codes after which the device counts as lost. After most of the codes below, every later call on
+ * the context fails. NVIDIA's manual explains the codes under CUresult. */
 static bool means_lost(tdict_cu result) {
   switch (result) {
-  case 4:   /* deinitialized */
-  case 46:  /* device unavailable */
-  case 214: /* an uncorrectable memory error */
-  case 220: /* an uncorrectable link error */
+  case 4:   /* CUDA_ERROR_DEINITIALIZED */
+  case 46:  /* CUDA_ERROR_DEVICE_UNAVAILABLE */
+  case 214: /* CUDA_ERROR_ECC_UNCORRECTABLE */
+  case 220: /* CUDA_ERROR_NVLINK_UNCORRECTABLE */
   case TDICT_CU_ILLEGAL_ADDRESS:
-  case 702: /* a kernel ran too long */
-  case 709: /* the context was destroyed */
-  case 710: /* an assertion in a kernel failed */
-  case 714: /* hardware stack error */
-  case 715: /* illegal instruction */
-  case 716: /* misaligned address */
-  case 717: /* invalid address space */
-  case 718: /* invalid program counter */
-  case 719: /* a kernel failed */
+  case 702: /* CUDA_ERROR_LAUNCH_TIMEOUT */
+  case 709: /* CUDA_ERROR_CONTEXT_IS_DESTROYED */
+  case 710: /* CUDA_ERROR_ASSERT */
+  case 714: /* CUDA_ERROR_HARDWARE_STACK_ERROR */
+  case 715: /* CUDA_ERROR_ILLEGAL_INSTRUCTION */
+  case 716: /* CUDA_ERROR_MISALIGNED_ADDRESS */
+  case 717: /* CUDA_ERROR_INVALID_ADDRESS_SPACE */
+  case 718: /* CUDA_ERROR_INVALID_PC */
+  case 719: /* CUDA_ERROR_LAUNCH_FAILED */
     return true;
   default:
     return false;
@@ -80,7 +80,7 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
 }
 
 /* Enters a scope to free resources. Unlike tdict_gpu_enter(), this function also enters if the device is lost, and
- * retries a failed push once. Without a scope, the resources would leak. */
+ * tries twice to push the context. Without a scope, the resources would leak. */
 static void enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;

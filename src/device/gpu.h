@@ -1,6 +1,6 @@
 /* Declares the struct of a GPU: its context, its memory, and its pooled streams and events. The functions call the
- * driver through its table. A gpu is reference counted, and each storage in its memory holds a reference. Thread rule:
- * safe from any thread. */
+ * driver through its table. A gpu is reference counted. Each storage in the memory of the gpu holds a reference. Thread
+ * rule: safe from any thread. */
 #ifndef TDICT_DEVICE_GPU_H
 #define TDICT_DEVICE_GPU_H
 
@@ -35,56 +35,61 @@ struct tdict_gpu {
   tdict_log *log;                    /* retained; NULL: no log */
   _Atomic(uint64_t) peers_asked;     /* relaxed; bit n: allow_peer_access() ran for ordinal n */
   _Atomic(int32_t) lost;             /* relaxed; the driver's code if the device is lost, else 0 */
-  pthread_mutex_t lock;              /* guards: streams, events, their numbers, `counts`, peak_live_bytes */
+  pthread_mutex_t lock;              /* guards: the fields from `streams` to peak_live_bytes */
   tdict_cu_stream *streams;          /* idle streams */
   int num_streams, cap_streams;
   tdict_cu_event *events; /* idle events */
   int num_events, cap_events;
   tdict_memory_counts counts;
   size_t peak_live_bytes;
-  pthread_mutex_t queue_lock;  /* held while a copy and its event are queued, see tdict_gpu_begin_queue() */
-  pthread_mutex_t bounce_lock; /* guards: `bounce` and its bytes. Held until the copies through this buffer are done */
+  pthread_mutex_t queue_lock;  /* limits how many threads queue copies, see tdict_gpu_begin_queue() */
+  pthread_mutex_t bounce_lock; /* guards: `bounce` and the bytes of the buffer. Held until all copies through the buffer
+                                * are done */
   void *bounce;                /* pinned buffer of TDICT_GPU_BOUNCE_BYTES, allocated at first use */
   tdict_kernel_state kernels;
 };
 
 tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu);
-/* Drops a reference. The last release frees the gpu and everything that it holds. NULL is allowed. */
+/* Drops a reference. The last release frees the gpu and all resources of the gpu, except in a forked child. NULL is
+ * allowed. */
 void tdict_gpu_release(tdict_gpu *gpu);
 
-/* Makes later calls in a forked child fail with TDICT_EFORKED. Retains the mark. Call before other threads use the
+/* Sets the mark by which tdict_gpu_enter() detects a forked child. Retains the mark. Call before other threads use the
  * gpu. */
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark);
 /* Sets the log that receives messages about pinned memory. Retains the log. Call before other threads use the gpu. */
 void tdict_gpu_set_log(tdict_gpu *gpu, tdict_log *log);
 
-/* The state of a thread that tdict_gpu_leave() restores. */
+/* The state of the calling thread before tdict_gpu_enter(). tdict_gpu_leave() restores this state. */
 typedef struct tdict_gpu_scope {
   int capture_mode;
   bool entered;
 } tdict_gpu_scope;
 /* Makes the gpu's context current on this thread and sets the thread's capture mode to relaxed. tdict_gpu_leave()
- * restores both, and does nothing if tdict_gpu_enter() failed. Scopes may be nested. Every function below marked
- * "inside a scope" must be called between tdict_gpu_enter() and tdict_gpu_leave(). Returns TDICT_ELOST if the device is
- * lost, TDICT_EFORKED in a forked child, and the errors of tdict_gpu_check(). */
+ * restores the previous context and capture mode. If tdict_gpu_enter() failed, tdict_gpu_leave() does nothing. Scopes
+ * may be nested. Every function below marked "inside a scope" must be called between tdict_gpu_enter() and
+ * tdict_gpu_leave(). Returns TDICT_ELOST if the device is lost, TDICT_EFORKED in a forked child, and the errors of
+ * tdict_gpu_check(). */
 tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err);
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
 /* Converts a driver's code to a status. The error names `call` and the code. Returns TDICT_OK for TDICT_CU_SUCCESS,
- * TDICT_ENOMEM for out of memory, TDICT_ELOST for codes that make the context unusable, else TDICT_EDEVICE. After
- * TDICT_ELOST, tdict_gpu_enter() fails. */
+ * TDICT_ENOMEM for TDICT_CU_OUT_OF_MEMORY, TDICT_ELOST for codes after which the device counts as lost, and
+ * TDICT_EDEVICE for all other codes. After TDICT_ELOST, tdict_gpu_enter() fails. */
 tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err);
 
-/* Streams and events are pooled. tdict_gpu_take_*() returns an idle stream (non-blocking) or event, or creates one. The
- * caller owns the stream or event until tdict_gpu_give_*() makes it idle again. Call tdict_gpu_take_*() inside a scope.
- * Returns an error of tdict_gpu_check(). */
+/* Streams and events are pooled. The streams are non-blocking, and the events have no timing. If no stream or event is
+ * idle, tdict_gpu_take_*() creates a new stream or event. The caller owns the stream or event until tdict_gpu_give_*()
+ * returns the object to the pool. Call tdict_gpu_take_*() inside a scope. Returns the errors of tdict_gpu_check(). */
 tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream); /* the stream must have no pending work */
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err);
 void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event);
-/* Makes later work on `stream` wait for all work that is queued on `after` now. Call inside a scope. */
+/* Makes later work on `stream` wait for all work that is queued on `after` now. Call inside a scope. Returns the errors
+ * of tdict_gpu_check(). */
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
 
-/* The next four functions call the driver and convert its code with tdict_gpu_check(). Call them inside a scope. */
+/* The next four functions call the driver and convert the driver's code with tdict_gpu_check(). Call these four
+ * functions inside a scope. */
 /* Records an event on a stream. */
 tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err);
 /* Makes later work on `stream` wait for the recorded event. */
@@ -98,30 +103,30 @@ tdict_cu tdict_gpu_query_event(tdict_gpu *gpu, tdict_cu_event event);
 /* Writes the milliseconds between two timing events. Both events must be done. */
 tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_event to, float *ms, tdict_error *err);
 
-/* Returns TDICT_ECAPTURE if the stream is being captured into a graph. `what` begins the message. Call inside a
- * scope. */
+/* Returns TDICT_ECAPTURE if the stream is being captured into a graph. `what` begins the message. Call inside a scope.
+ * Other errors: the errors of tdict_gpu_check(). */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
-/* Locks the gpu's queue lock, so that only one thread at a time queues copies. Without this lock, threads would sleep
- * on a lock inside the driver. If the lock is not free after a short time, returns false. The caller then queues
+/* Tries to take the gpu's queue lock, which a thread holds while it queues copies. Without this lock, threads would
+ * sleep on a lock inside the driver. If the lock is not free after a short time, returns false. The caller then queues
  * without the lock, so that a driver call that hangs on one thread does not block other threads. Pass the result to
  * tdict_gpu_end_queue(). */
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);
 void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
 /* Queues the copy of a rectangle. Pitches may be negative. The host memory of the rectangle should be pinned. One
  * driver call cannot copy host memory of two registrations, so the function splits the copy at the end of a
- * registration. The function splits only at multiples of TDICT_PINNED_GRAIN. Call inside a scope. Returns an error of
- * tdict_gpu_check(). After a failure some rows may be queued. */
+ * registration. The function splits only at multiples of TDICT_PINNED_GRAIN. Call inside a scope. Returns the errors of
+ * tdict_gpu_check(). After a failure, a part of the copy may be queued. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* Queues up to TDICT_CU_MOST_LINES contiguous copies between host and device, which can run in any order. Uses one
- * driver call if the driver supports batches and the host memory of each copy is in one registration. The gaps between
- * copies are then shorter. `stream` must not be the legacy stream. Call inside a scope. Returns the errors of
- * tdict_gpu_queue_rect(). */
+ * driver call if the driver supports batches, no copy is empty, and the host memory of each copy is in one
+ * registration. With one driver call, the gaps between the copies are shorter. `stream` must not be the legacy stream.
+ * Call inside a scope. Returns the errors of tdict_gpu_queue_rect(). */
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err);
 /* Queues the copy of a rectangle from memory of `from`, another gpu of the same driver, to memory of `gpu`. The driver
- * copies over a link between the gpus if a link exists, else through host memory. NULL for `from` means `gpu` itself.
- * Call inside a scope. Returns the errors of tdict_gpu_queue_rect(). */
+ * copies over a link between the gpus if a link exists, else through host memory. If `from` is NULL, copies within the
+ * memory of `gpu`. Call inside a scope. Returns the errors of tdict_gpu_queue_rect(). */
 tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* Implements the operation `run` of tdict_memory_ops for memory of the gpu. Defined in run.c. */
@@ -132,20 +137,21 @@ void tdict_gpu_free_tables(tdict_gpu *gpu, bool all);
 /* Allocates device memory that the gpu's counts do not include. Any stream may use the memory at once. Defined in
  * gpu_memory.c. Call inside a scope. Returns TDICT_ENOMEM or another error of tdict_gpu_check(). */
 tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err);
-/* Returns true if the gpu's copy engines can access all of [address, address + bytes): the range is pinned memory. The
+/* Returns true if all of [address, address + bytes) is pinned memory, which the gpu's copy engines can access. The
  * range may span several registrations if tdict_gpu_queue_rect() can split copies at their boundaries. `storage`
- * contains the range. */
+ * contains the range. Returns false if neither the library nor the program has flagged the storage as pinned. */
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
 /* Queues the free of a block on free_stream. If the block has an event, returns the event to the gpu's pool of idle
  * events. */
 void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block);
 /* Returns kept blocks to the driver, oldest first, until at most keep_count blocks and keep_bytes bytes are kept. */
 void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count);
-/* Returns freed memory to the driver until at most keep_bytes are kept. */
+/* Returns freed memory to the driver until at most keep_bytes are kept. Does nothing if tdict_gpu_enter() fails. */
 void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes);
-/* Returns the functions by which this gpu page-locks host memory, and its NUMA node. Borrows the gpu and the pool. */
+/* Returns the functions and settings with which this gpu page-locks host memory. The result borrows the gpu and the
+ * pool. */
 tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool);
-/* Returns the gpu of a device memory, borrowed; NULL if `memory` is NULL or not device memory. */
+/* Returns the gpu of a device memory, or NULL if `memory` is NULL or not device memory. The caller borrows the gpu. */
 tdict_gpu *tdict_gpu_of_memory(tdict_memory *memory);
 /* Implements tdict_memory_ops.reaches. */
 bool tdict_gpu_memory_reaches(tdict_memory *memory, tdict_memory *other);

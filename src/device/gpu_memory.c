@@ -1,7 +1,7 @@
 /* Implements the device memory of a gpu. Blocks come from the gpu's memory pool, and are allocated and freed in stream
- * order. This file also copies and fills single tensors, and waits until this work is done. Copies to the host pass
- * through a pinned buffer, because the driver's copies to pageable memory block other threads. See gpu.h for ownership
- * and threads. */
+ * order. This file also queues copies for transfers. For single tensors, this file copies and fills, and waits until
+ * the work is done. Copies of single tensors to the host pass through a pinned buffer, because the driver's copies to
+ * pageable memory block other threads. See gpu.h for ownership and threads. */
 #include "device/gpu_memory.h"
 
 #include <string.h>
@@ -52,8 +52,8 @@ tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_
   return status;
 }
 
-/* Adds an allocation to the counts. `held` is the size of the driver's pool after the allocation, or 0 if the block
- * came from the block cache. */
+/* Adds an allocation to the counts. `held` is the number of bytes that the driver's pool holds after the allocation. 0:
+ * this number is unknown, or the block came from the block cache. */
 static void count_device_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
   pthread_mutex_lock(&gpu->lock);
   tdict_memory_counts *c = &gpu->counts;
@@ -90,9 +90,10 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   return TDICT_OK;
 }
 
-/* Makes free_stream wait for the fences, and releases the fences. If a fence cannot be queued on a stream, waits for
- * the fence here. *out is an event that is recorded after the pending uses, or NULL if no use is pending. Returns false
- * if no such event could be recorded. The block must then not be kept. */
+/* Makes free_stream wait for the fences, and releases the fences. If free_stream cannot wait for a fence, the calling
+ * thread waits. *out is an event that is recorded after the pending uses, or NULL if no use is pending. If the device
+ * cannot be entered or no event can be recorded, returns false and sets *out to NULL. If the result is false, the
+ * caller must not keep the block. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
   bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;
@@ -108,7 +109,7 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
   if (ordered && busy) ordered = tdict_gpu_take_event(gpu, out, NULL) == TDICT_OK;
   if (*out && gpu->driver->ops->event_record(gpu->driver, *out, gpu->free_stream) != TDICT_CU_SUCCESS) {
     tdict_gpu_give_event(gpu, *out);
-    *out = NULL; /* otherwise the caller gives the event a second time */
+    *out = NULL; /* this thread has just given the event, so the caller must not give it again */
     ordered = false;
   }
   tdict_gpu_leave(gpu, &scope);
@@ -119,8 +120,8 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
  * MIN_CACHE_LIMIT, the cache keeps at most MIN_CACHE_LIMIT. The gpu's cache_bytes may set a lower limit. */
 #define MIN_CACHE_LIMIT ((size_t)64 << 20)
 
-/* Keeps the block for reuse. Before that, frees the oldest kept blocks, so that at most limit_bytes are kept in all.
- * Frees a block that is larger than limit_bytes. */
+/* Keeps the block for reuse. Before that, frees the oldest kept blocks, so that at most limit_bytes are kept in total.
+ * A block that is larger than limit_bytes is freed instead. */
 static void keep_block(tdict_gpu *gpu, const tdict_kept_block *block, size_t limit_bytes) {
   bool fits = block->bytes <= limit_bytes, kept = false;
   while (fits && !kept) { /* repeat, because another thread may fill the list meanwhile */
@@ -147,8 +148,8 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
     tdict_gpu_free_block(gpu, &freed); /* needs no current context */
 }
 
-/* Allows two gpus to access each other's pools. Tries this once for each `other`. A failure is ignored, because peer
- * copies can go through the host. */
+/* Allows two gpus to access each other's pools. Tries this once for each `other`, and never if the ordinal of `other`
+ * is 64 or more. A failure is ignored, because peer copies can go through the host. */
 static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
   uint64_t bit = other->ordinal < 64 ? (uint64_t)1 << other->ordinal : 0;
@@ -160,8 +161,8 @@ static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
     d->ops->pool_allow_peer(d, gpu->pool, other->ordinal);
 }
 
-/* Queues a copy of a rectangle or a line with one driver call. `from` is the other gpu whose memory is read, or
- * NULL. */
+/* Queues a copy of a rectangle or a line with one driver call. `from` is the other gpu whose memory the copy reads.
+ * NULL: the copy reads no memory of another gpu. */
 static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, const tdict_cu_rect *r,
                                       tdict_cu_stream stream, tdict_error *err) {
   tdict_driver *d = gpu->driver;
@@ -190,10 +191,9 @@ static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, con
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
-/* Returns how many of the `bytes` bytes at a host address one copy can cover: at most the bytes up to the end of the
- * registration that contains the address. If the memory is not registered, or the registration ends at no multiple of
- * TDICT_PINNED_GRAIN, returns `bytes`. If the query fails, returns the bytes up to the next multiple of
- * TDICT_PINNED_GRAIN. */
+/* Returns how many of the `bytes` bytes at a host address one driver call may copy. If the registration that contains
+ * the address ends inside the range, at a multiple of TDICT_PINNED_GRAIN, returns the bytes up to this end. If the
+ * query fails, returns the bytes up to the next multiple of TDICT_PINNED_GRAIN. In all other cases, returns `bytes`. */
 static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) {
   uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
   tdict_cu_pointer p = {0};
@@ -221,8 +221,8 @@ static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdic
   return status;
 }
 
-/* Returns true if one driver call can copy the rectangle. The pitches must be valid, and the host memory must be in one
- * registration. */
+/* Returns true if one driver call can copy the rectangle, because the pitches are valid for the driver, and no
+ * registration of the host memory ends inside the rectangle. */
 static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
   if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
   if (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH) return false;
@@ -232,7 +232,8 @@ static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rec
   return bytes_to_boundary(gpu, kind == TDICT_CU_H2D ? r->src : r->dst, extent) == extent;
 }
 
-/* Queues the rectangle as one copy if possible. Otherwise queues a copy for each row. */
+/* Queues the copy of a rectangle. A rectangle without gaps is copied as contiguous bytes. Other rectangles are copied
+ * with one driver call if possible, otherwise row by row. */
 static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *r,
                                     tdict_cu_stream stream, tdict_error *err) {
   if (r->height == 0) return TDICT_OK;
@@ -272,8 +273,8 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
 
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err) {
-  /* In a driver call for several copies, the host memory of each copy must be in one registration. If not, queue the
-   * copies one by one. */
+  /* A driver call for several copies accepts no empty copy, and no copy whose host memory is in two registrations. If
+   * there is such a copy, queue the copies one by one. */
   bool as_batch = count > 1;
   for (size_t i = 0; i < count && as_batch; i++) {
     const void *host = kind == TDICT_CU_H2D ? lines[i].src : lines[i].dst;
@@ -345,7 +346,7 @@ static tdict_status copy_and_wait(tdict_gpu *gpu, const tdict_rect *r, tdict_dir
   } else if (status == TDICT_OK) {
     status = tdict_gpu_queue_rect(gpu, direction == TDICT_COPY_IN ? TDICT_CU_H2D : TDICT_CU_D2D, r, stream, err);
     tdict_status end =
-        synchronize(gpu, stream, status == TDICT_OK ? err : NULL); /* some rows may be queued after a failure */
+        synchronize(gpu, stream, status == TDICT_OK ? err : NULL); /* a call that failed can have queued some rows */
     if (status == TDICT_OK) status = end;
   }
   tdict_gpu_give_stream(gpu, stream);
@@ -399,7 +400,7 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
     size_t live = gpu->counts.live_bytes;
     pthread_mutex_unlock(&gpu->lock);
     size_t held = get_pool_bytes(gpu);
-    if (held > live && held - live > keep_bytes) /* after this check, live + keep_bytes cannot overflow */
+    if (held > live && held - live > keep_bytes) /* if this condition is true, live + keep_bytes cannot overflow */
       gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, live + keep_bytes);
   }
   tdict_gpu_leave(gpu, &scope);

@@ -8,8 +8,8 @@
 #include "device/counted.h"
 #include "device/gpu_memory.h"
 
-/* Creates the memory pool. INTERNAL_DEPENDENCIES is off, because the pool could otherwise reuse memory whose free is
- * still queued. The allocation would then wait for that free. */
+/* Creates the memory pool. Turns the attribute REUSE_ALLOW_INTERNAL_DEPENDENCIES off. With this attribute, an
+ * allocation can reuse memory whose free is still queued, and must then wait for this free. */
 static tdict_status create_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   int supported = 0;
@@ -26,8 +26,9 @@ static tdict_status create_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error 
   return tdict_gpu_check(gpu, result, "cuMemPoolSetAttribute", err);
 }
 
-/* Allocates and frees a block. The first allocation of a process takes 10 to 20 ms on an H200, which would delay the first
- * transfer. Ignores missing memory, because a program may never allocate on this GPU. */
+/* Allocates and frees a block. The first allocation of a process takes 10 to 20 ms on an H200, and would otherwise
+ * delay the first transfer. If device memory is exhausted, still returns TDICT_OK, because a program may never allocate
+ * on this GPU. */
 static tdict_status use_pool_once(tdict_gpu *gpu, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   void *block;

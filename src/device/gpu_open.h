@@ -4,9 +4,9 @@
 
 #include "device/gpu.h"
 
-/* Opens the gpu `ordinal` of a driver, and retains the driver. The gpu keeps at most cache_bytes of freed memory for
- * reuse. *out holds one reference. Returns TDICT_ENODEVICE if the driver has no such device, or if the device has no
- * memory pools. Other errors: TDICT_EDEVICE, TDICT_ELOST, TDICT_ENOMEM. */
+/* Opens the gpu with number `ordinal` of a driver, and retains the driver. The gpu keeps at most cache_bytes of freed
+ * memory for reuse. *out holds one reference. Returns TDICT_ENODEVICE if the driver has no such device, or if the
+ * device has no memory pools. Other errors: TDICT_EDEVICE, TDICT_ELOST, TDICT_ENOMEM. */
 tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err);
 
 #endif

@@ -5,7 +5,8 @@
 
 #include "memory/memory.h"
 
-/* Returns ordinary host memory, aligned to 64 bytes. The memory is static: references are not counted. */
+/* Returns the ordinary host memory, whose blocks are aligned to 64 bytes. The tdict_memory is static: references are
+ * not counted. */
 tdict_memory *tdict_host_memory(void);
 /* Creates a memory from which every allocation fails with a copy of `reason`. The caller owns the one reference.
  * Returns NULL if host memory is exhausted. */

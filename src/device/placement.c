@@ -21,7 +21,8 @@ static bool read_text(const char *path, char *buffer, size_t bytes) {
   return count > 0 && count < bytes - 1;
 }
 
-/* Parses a list of numbers in the kernel's format, such as "0-3,8". Returns false if the text has another format. */
+/* Parses a list of numbers in the kernel's format, such as "0-3,8". Returns false if the text has another format, or if
+ * a number is CPU_SETSIZE or more. */
 static bool parse_list(const char *text, cpu_set_t *out) {
   CPU_ZERO(out);
   while (*text && *text != '\n') {

@@ -1,6 +1,6 @@
-/* Finds the NUMA node of a GPU and binds the threads of a pool to the node's processors. Processors that the process
- * may not use are ignored. The library reads sysfs when a context is created and when a gpu is opened. These functions
- * store nothing. Thread rule: safe from any thread. */
+/* Finds the NUMA node of a GPU and binds the threads of a pool to the node's processors. Ignores processors that the
+ * process is not allowed to use. The library reads sysfs when a context is created and when a gpu is opened. These
+ * functions store nothing. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_PLACEMENT_H
 #define TDICT_DEVICE_PLACEMENT_H
 
@@ -17,7 +17,7 @@ typedef enum tdict_placement_kind {
 } tdict_placement_kind;
 typedef struct tdict_placement {
   tdict_placement_kind kind;
-  int num_nodes, node; /* node -1: unknown */
+  int num_nodes, node; /* node -1: unknown, or the machine has one node */
   cpu_set_t cpus;      /* kind NODE: the node's processors that the process may use; else `mask` */
 } tdict_placement;
 
@@ -28,9 +28,12 @@ tdict_placement tdict_placement_find(const char *root, const char *bus, const cp
 bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes);
 /* Returns the gpu's NUMA node; -1 if the node is unknown or the machine has one node. */
 int tdict_placement_node(const char *root, const tdict_gpu *gpu);
-/* Finds the gpu's node, binds the pool's threads to the node's processors, and logs the choice. */
+/* Finds the gpu's node, binds the pool's threads to the node's processors, and logs the choice. Does nothing on a
+ * machine with one node. If the node is unknown, or if the process may use none of the node's processors, only logs the
+ * reason. */
 void tdict_placement_apply(const char *root, const tdict_gpu *gpu, tdict_pool *pool, tdict_log *log);
-/* Writes the set of processors in the kernel's format, such as "0-3,8". Returns `buffer`. */
+/* Writes the set of processors in the kernel's format, such as "0-3,8". Leaves out processors for which `buffer` has no
+ * room. Returns `buffer`. */
 char *tdict_placement_format(const cpu_set_t *cpus, char *buffer, size_t bytes);
 
 #endif

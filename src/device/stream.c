@@ -7,8 +7,8 @@
 
 enum { LAST_SPECIAL_HANDLE = 2 }; /* CU_STREAM_PER_THREAD. Handles up to this value are valid on every device. */
 
-/* Returns false if the stream belongs to another simulated driver or device. `driver` may be closed, because only its
- * address is compared. Returns true for cuda, because the CUDA driver checks handles itself. */
+/* Returns true if the stream's handle belongs to `driver` and to the device `s.device`. Always returns true for cuda,
+ * because the CUDA driver checks handles itself. `driver` may be closed, because only its address is compared. */
 static bool handle_is_of_device(const tdict_driver *driver, tdict_stream_owner owner, tdict_stream s) {
   if (s.device.type != TDICT_DEVICE_SIM || !owner || (uintptr_t)s.handle <= LAST_SPECIAL_HANDLE) return true;
   int32_t ordinal;
@@ -71,7 +71,8 @@ void tdict_stream_destroy(tdict_context *context, tdict_stream stream) {
   tdict_gpu *gpu;
   tdict_gpu_scope scope;
   if (!stream.handle || tdict_devices_gpu(tdict_context_devices(context), stream.device, &gpu, NULL) != TDICT_OK)
-    return;                                  /* does nothing in a forked child */
+    return;                                  /* a forked child returns here, too: the streams belong to the parent
+                                              * process */
   (void)!tdict_gpu_enter(gpu, &scope, NULL); /* destroying a stream needs no current context */
   tdict_counted_stream_destroy(gpu->driver, stream.handle);
   tdict_gpu_leave(gpu, &scope);

@@ -10,7 +10,7 @@
 #include "tree/create_from.h"
 #include "tree/place.h"
 
-/* Checks ndim, shape and dtype of a field, and computes the bytes of its elements in one record. */
+/* Checks ndim, shape and dtype of a field, and computes the number of bytes of the field in one record. */
 static tdict_status measure_field(const char *what, const tdict_record_field *field, size_t *bytes, tdict_error *err) {
   tdict_layout_size size;
   tdict_status status = tdict_field_check(what, field->path, field->ndim, field->shape, err);

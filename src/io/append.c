@@ -16,7 +16,8 @@ static tdict_status fail_native(const tdict_contents *c, const char *text, tdict
   return tdict_error_at(err, TDICT_EIO, c->path);
 }
 
-/* Opens the directory, and keeps other processes from appending until the directory is closed. */
+/* Opens and locks the directory. Until the directory is closed, other calls of tdict_append() for the directory fail,
+ * also in other processes. */
 static tdict_status open_directory(tdict_contents *c, tdict_error *err) {
   const int fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 && errno == ENOTDIR)
@@ -27,7 +28,8 @@ static tdict_status open_directory(tdict_contents *c, tdict_error *err) {
   return flock(fd, LOCK_EX | LOCK_NB) == 0 ? TDICT_OK : fail_native(c, "another process appends", err);
 }
 
-/* Checks that the directory has a tree, so that tdict_td_recover() may change it. */
+/* Checks that the directory holds a plain TensorDict, because tdict_td_recover() runs next and may change the
+ * directory. */
 static tdict_status check_directory(tdict_contents *c, tdict_error *err) {
   const tdict_td_files files = tdict_td_folder_files(c, c->root);
   json_t *meta = NULL;

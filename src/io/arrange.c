@@ -1,4 +1,4 @@
-/* Reads options, makes paths of names, selects items and renames items. See contents.h for ownership and threads. */
+/* Reads options, turns names into paths, selects items and renames items. See contents.h for ownership and threads. */
 #include <string.h>
 
 #include "base/error.h"
@@ -66,7 +66,8 @@ tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err) {
   return status;
 }
 
-/* Returns true if a selected key is at or above the item, or below a tree. Counts the leaves of each key. */
+/* Returns true if a selected key is at or above the item. Also returns true for the root, and for a tree above a
+ * selected key. Sets matched[k] to true if key k is at or above the item. */
 static bool is_selected(const tdict_item *item, const tdict_open_options *o, bool *matched) {
   bool selected = item->kind == TDICT_ITEM_TREE && !item->path[0];
   for (size_t k = 0; k < o->num_keys; k++) {
@@ -97,7 +98,8 @@ static tdict_status select_items(tdict_contents *c, const tdict_open_options *o,
   return TDICT_OK;
 }
 
-/* Writes prefix + rest, as one escaped key if `flat` is true. */
+/* Puts the option add_prefix, if set, and a dot before `rest`. If the option `flat` is true, escapes the result as one
+ * key. */
 static tdict_status join(tdict_contents *c, const tdict_open_options *o, const char *rest, const char **out,
                          tdict_error *err) {
   const char *prefix = o->add_prefix ? o->add_prefix : "";
@@ -116,7 +118,8 @@ static tdict_status join(tdict_contents *c, const tdict_open_options *o, const c
   return status;
 }
 
-/* Returns true if a leaf after item `i` is below this tree and not at or below the prefix. */
+/* Returns true if the tree of item `i` has a leaf that is not at or below the prefix. In the list of items, the leaves
+ * of a tree come after the tree. */
 static bool has_other_leaf(const tdict_contents *c, size_t i, const char *strip) {
   const char *tree = c->items[i].path;
   for (size_t k = i + 1; k < c->num_items; k++) {

@@ -30,8 +30,8 @@ static tdict_status fail_open(const walk *w, int code, tdict_error *err) {
 
 static bool is_safe(const char *name) { return name[0] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0; }
 
-/* Copies the name at the start of `path` to `name`, which has room for NAME_MAX + 1 bytes. Returns the bytes of the
- * name, or 0 if the name breaks a rule. */
+/* Copies the name at the start of `path` to `name`, which has room for NAME_MAX + 1 bytes. Returns the length of the
+ * name, or 0 if the name is not allowed. */
 static size_t next_name(const char *path, char *name) {
   const size_t length = strcspn(path, "/");
   if (length > NAME_MAX) return 0;
@@ -40,7 +40,7 @@ static size_t next_name(const char *path, char *name) {
   return is_safe(name) ? length : 0;
 }
 
-/* Opens the folder at the first `length` bytes of the path. */
+/* Opens the folder whose path is the first `length` bytes of `path`. */
 static tdict_status open_folder(const walk *w, size_t length, int *out, tdict_error *err) {
   char name[NAME_MAX + 1];
   size_t bytes = 0;

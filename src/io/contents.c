@@ -1,4 +1,4 @@
-/* Keeps the files and items of opened files, and builds trees of them. See contents.h for ownership and threads. */
+/* Keeps opened files and their items, and builds trees of the items. See contents.h for ownership and threads. */
 #include "io/contents.h"
 
 #include <errno.h>
@@ -218,7 +218,7 @@ tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span
   return status;
 }
 
-/* Moves the key of an error to the message, and the file to err->path. */
+/* Reports an error at an item: the message names the key, and err->path is the path that the program gave. */
 static tdict_status fail_at_key(const tdict_contents *c, const tdict_item *item, const tdict_error *why,
                                 tdict_error *err) {
   const char *detail = strstr(why->message, ": "); /* leave out the name of the inner call */

@@ -1,8 +1,9 @@
 /* Describes the contents of opened files, independently of their format.
  *
- * A reader of a format opens the files and adds an item for each leaf of the tree. An item has the path of the leaf, and
- * the bytes of the leaf as a span of a file. Any part of the library can then bring the spans to tensors: tdict_open()
- * maps the files. tdict_contents_build() makes the tree of these tensors.
+ * A reader of a format opens the files and adds an item for each leaf. If the format describes trees, the reader also
+ * adds an item for each tree. An item has the path of the leaf, and the bytes of the leaf as a span of a file. Other
+ * functions then make tensors from the spans. For example, tdict_open() maps the files. tdict_contents_build() makes
+ * the tree of these tensors.
  *
  * The struct owns the descriptors, the items and all texts and sizes that the items point to. Thread rule: used by one
  * thread at a time; several threads may read the items and the files. */
@@ -12,7 +13,7 @@
 #include "tdict/io.h"
 #include "tdict/nontensor.h"
 
-enum { TDICT_IO_MAX_DEPTH = 128 }; /* maximum number of nested trees in files with nested names */
+enum { TDICT_IO_MAX_DEPTH = 128 }; /* maximum number of nested trees in a file, and of keys in a name */
 
 typedef enum tdict_item_kind {
   TDICT_ITEM_TREE,           /* a tree; comes before the items below the tree. The path of the root is "" */
@@ -31,8 +32,8 @@ typedef struct tdict_span {
 
 typedef struct tdict_item {
   tdict_item_kind kind;
-  /* The path in the tree, escaped; a reader that only knows names of tensors sets the names, see tdict_contents_nest().
-   */
+  /* The escaped path in the tree. A reader that knows only the names of tensors sets the names instead, see
+   * tdict_contents_nest(). */
   const char *path;
   tdict_dtype dtype;         /* of a tensor */
   int32_t ndim;              /* number of sizes in `shape` */
@@ -49,7 +50,7 @@ static inline bool tdict_item_has_tensor(const tdict_item *item) {
 
 typedef struct tdict_source_file {
   const char *path; /* for messages */
-  /* -1: the file is opened when its bytes are needed, by tdict_contents_open_file(); or the descriptor was moved to a
+  /* -1: tdict_contents_open_file() opens the file when bytes of the file are needed, or the descriptor was moved to a
    * storage, see unloaded.h */
   int fd;
   const char *below; /* the path below contents->root of a file that is opened when needed, see below.h; else NULL */
@@ -76,35 +77,39 @@ tdict_status tdict_contents_alloc(tdict_contents *contents, size_t bytes, void *
 /* Copies a text and adds a 0 byte. */
 tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text, size_t length, const char **out,
                                       tdict_error *err);
-/* Adds a file, and takes the descriptor also if the call fails. Copies `path`. */
+/* Adds a file. Takes over the descriptor, also on failure. Copies `path`. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const char *path, tdict_error *err);
-/* Sets the folder for tdict_contents_add_below(), and takes the descriptor. The contents must have no folder yet. */
+/* Sets the folder for tdict_contents_add_below(). Takes over the descriptor. The contents must have no other folder
+ * yet. */
 void tdict_contents_set_root(tdict_contents *contents, int fd);
 /* Adds a file below contents->root, and closes the file again, so that a folder of many files needs few descriptors.
- * Copies `below`. Returns the errors of tdict_below_open(), with the whole path in err->path. */
+ * Copies `below`. Returns TDICT_ENOMEM and the errors of tdict_below_open(), with the whole path in err->path. */
 tdict_status tdict_contents_add_below(tdict_contents *contents, const char *below, tdict_error *err);
 /* Returns a descriptor of file number `file`. The caller passes the descriptor to tdict_contents_close_file(). Several
- * threads may call the function for the same contents. Returns TDICT_EIO if the file was removed or has become shorter
- * since it was added, and the errors of tdict_below_open(). */
+ * threads may call the function for the same contents. Returns TDICT_EIO if the file was removed, or is shorter than
+ * when it was added. Also returns the errors of tdict_below_open(). */
 tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t file, int *fd, tdict_error *err);
 void tdict_contents_close_file(const tdict_contents *contents, size_t file, int fd);
 /* Adds an item. The pointers of the item must live as long as the contents. */
 tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item, tdict_error *err);
-/* Reads bytes of a file to memory. If the file has become shorter, returns TDICT_EIO. */
+/* Reads bytes of a file into memory. If the file has become shorter, returns TDICT_EIO. Also returns the errors of
+ * tdict_contents_open_file(). */
 tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span, void *to, tdict_error *err);
 
 /* Fills *err like tdict_fail(), and sets err->path to `path`, the name of a file. */
 tdict_status tdict_fail_file(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
     TDICT_PRINTF(4, 5);
 
-/* Makes paths of the names of tensors: each dot in a name separates two keys. Returns TDICT_EFORMAT for a name with an
- * empty key, and for more than TDICT_IO_MAX_DEPTH keys. */
+/* Turns the names of tensors into paths: each dot in a name separates two keys. Returns TDICT_EFORMAT for a name with
+ * an empty key, and for more than TDICT_IO_MAX_DEPTH keys. */
 tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
-/* Copies the program's options to *out. `what` is the name of the public call. Returns TDICT_EINVAL and TDICT_ENOTSUP for wrong options. */
+/* Copies the program's options to *out. `what` is the name of the public call. Returns TDICT_EINVAL and TDICT_ENOTSUP
+ * for wrong options. */
 tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
                                     tdict_error *err);
 /* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are
- * names, which become single keys. Returns TDICT_ENOTFOUND if a selected key matches no leaf. */
+ * names, which become single keys. Returns TDICT_ENOTFOUND if a selected key matches no leaf and no tree. Returns
+ * TDICT_EINVAL if a selected key is NULL, TDICT_EFORMAT if a new name is empty, and TDICT_ENOMEM. */
 tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
 /* Makes the tree. leaves[i] is the tensor of item i, borrowed; NULL if the item has no tensor. An error names the file
  * that the program gave in err->path, and the key in the message. */

@@ -90,26 +90,27 @@ static bool is_pickle(const tdict_contents *c) {
          start[1] >= 2 && start[1] <= 5 && start[2] != 0;
 }
 
-/* Adds the file at the path, and reads the description of the format that its bytes show. */
+/* Adds the file at the path, finds the format of the file from its bytes, and reads the description in this format. */
 static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, const char **structure, bool *has_paths,
                               tdict_error *err) {
   int fd;
   tdict_status status = tdict_file_open_to_read(c->what, c->path, &fd, err);
   if (status == TDICT_OK) status = tdict_contents_add_file(c, fd, c->path, err);
   if (status != TDICT_OK) return status;
-  /* The end comes first: the elements at the start of a consolidated file can look like another format. */
+  /* Check the end of the file first: the elements at the start of a consolidated file can look like another format. */
   if (tdict_consolidated_is(c, 0)) {
     *has_paths = true;
     return tdict_consolidated_read(c, 0, o, err);
   }
-  /* NumPy gives the name arr_0 to the first array without a name, too. */
+  /* Use the name that NumPy gives to the first array without a name. */
   if (tdict_npy_is_npy(c, 0)) return tdict_npy_read(c, (tdict_span){0, 0, c->files[0].bytes}, "arr_0", err);
   if (tdict_zip_is_zip(c, 0)) return read_zip(c, o, has_paths, err);
   status = tdict_safetensors_read(c, 0, structure, err);
   return status == TDICT_EFORMAT && is_pickle(c) ? fail_pickle(c, "a pickle", err) : status;
 }
 
-/* Reads the description of all files. Sets the paths of the items, or their names if the option `flat` is set. */
+/* Reads the description of all files. Sets the path of each item, or the name of the item if the option `flat` is
+ * set. */
 static tdict_status read_description(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
   const char *structure = NULL;
   bool has_paths = false; /* the reader has set paths and not names */

@@ -41,7 +41,7 @@ static const char *skip_string(const char *at) {
   return at + 1;
 }
 
-/* Returns the address after a value. Counts brackets, so the depth needs no recursion. */
+/* Returns the address after a value. Counts brackets, so nested values need no recursion. */
 static const char *skip_value(const char *at) {
   size_t depth = 0;
   do {
@@ -89,7 +89,8 @@ tdict_status tdict_json_parse(const tdict_json_source *source, tdict_json_slice 
 
 tdict_status tdict_json_read(const tdict_json_source *source, const char *text, size_t length, json_t **out,
                              tdict_error *err) {
-  /* The library's own check comes first: it limits the levels without recursion, and gives exact positions. */
+  /* Call tdict_json_check() before jansson, because this check limits the levels without recursion and gives exact
+   * positions. */
   tdict_status status = tdict_json_check(source, (tdict_json_slice){text, length}, err);
   return status == TDICT_OK ? tdict_json_parse(source, (tdict_json_slice){text, length}, out, err) : status;
 }

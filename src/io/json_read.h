@@ -19,22 +19,24 @@ typedef struct tdict_json_slice {
   const char *text;
   size_t length;
 } tdict_json_slice;
-/* Checks that a text is one JSON object as RFC 8259 defines it, with at most 512 nested levels. Does not refuse duplicate
- * keys. Returns TDICT_EFORMAT with the position of the wrong byte. */
+/* Checks that a text is one JSON object as RFC 8259 defines it, with at most 512 nested levels. Does not refuse
+ * duplicate keys. Returns TDICT_EFORMAT with the position of the wrong byte. */
 tdict_status tdict_json_check(const tdict_json_source *source, tdict_json_slice text, tdict_error *err);
-/* Finds the next member of an object. The text of the object must be valid. At first, *at is the address after the brace
- * that opens the object. Sets *key to the string with its quotes. Returns false after the last member. */
+/* Finds the next member of an object. The text of the object must be valid. At first, *at is the address after the
+ * brace that opens the object. Sets *key to the key with its quotes, and *value to the text of the value. Returns false
+ * after the last member. */
 bool tdict_json_next_member(const char **at, tdict_json_slice *key, tdict_json_slice *value);
-/* Parses a part of a valid text. Refuses duplicate keys, and integers that do not fit 64 bits. source->offset is the
- * position of the part. The caller releases *out with json_decref(). Returns TDICT_EFORMAT and TDICT_ENOMEM. */
+/* Parses a part of a valid text. Refuses duplicate keys, keys with a 0 byte, and numbers that overflow a 64-bit integer
+ * or a double. source->offset is the position of the part. The caller releases *out with json_decref(). Returns
+ * TDICT_EFORMAT and TDICT_ENOMEM. */
 tdict_status tdict_json_parse(const tdict_json_source *source, tdict_json_slice part, json_t **out, tdict_error *err);
-/* Checks and parses a text that must be a JSON object. Returns the errors of tdict_json_check() and tdict_json_parse().
- */
+/* Checks and parses a text that must be a JSON object. Returns the errors of tdict_json_check() and
+ * tdict_json_parse(). */
 tdict_status tdict_json_read(const tdict_json_source *source, const char *text, size_t length, json_t **out,
                              tdict_error *err);
-/* Returns true if jansson failed to read a text that tdict_json_is_valid() accepts, because memory is exhausted. jansson
- * reports this in several ways, for example as a wrong token. Therefore every error counts as missing memory, except the
- * errors that a valid text can cause. */
+/* Returns true if jansson failed to read a text that tdict_json_is_valid() accepts, because memory is exhausted.
+ * jansson reports this in several ways, for example as a wrong token. Therefore every error counts as missing memory,
+ * except the errors that a valid text can cause. */
 bool tdict_json_lacks_memory(const json_error_t *why);
 /* Returns the text of a JSON string, or NULL if the value is no string or has a 0 byte. NULL is allowed. */
 const char *tdict_json_text(const json_t *value);

@@ -64,7 +64,7 @@ static tdict_status add_real(tdict_io_text *to, double real, const char **why) {
   return TDICT_OK;
 }
 
-/* Writes a JSON text that tdict_open() can read. */
+/* Adds a JSON text. Returns TDICT_ENOTSUP if tdict_open() could not read the text again. */
 static tdict_status add_json(tdict_io_text *to, const tdict_value *value, const char **why) {
   json_error_t fault;
   json_t *json =

@@ -6,12 +6,13 @@
 #include "io/json_read.h"
 #include "io/text.h"
 
-/* Reads a value. Arrays and objects become JSON texts without spaces. The contents own the texts. Returns TDICT_ENOMEM.
- */
+/* Reads a value. Arrays and objects become JSON texts without spaces. The contents own the texts. Returns
+ * TDICT_ENOMEM. */
 tdict_status tdict_value_from_json(tdict_contents *contents, const json_t *json, tdict_value *out, tdict_error *err);
 
-/* Appends the JSON of a value. Returns TDICT_ENOTSUP if tdict_open() could not read the JSON again, and sets *why to the
- * reason. Returns TDICT_ENOMEM. Fills no error. */
+/* Appends the JSON of a value. Returns TDICT_ENOTSUP if tdict_open() could not read the JSON again, and sets *why to
+ * the reason. Returns TDICT_ENOMEM if jansson has no memory. If memory for `text` is exhausted, sets text->has_failed
+ * instead. Fills no tdict_error. */
 tdict_status tdict_value_to_json(tdict_io_text *text, const tdict_value *value, const char **why);
 /* Returns the number of values of a leaf. */
 int64_t tdict_nontensor_count(const tdict_nontensor *values);

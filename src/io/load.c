@@ -43,7 +43,8 @@ static uint64_t count_bytes(const tdict_contents *c) {
   return bytes;
 }
 
-/* Makes a tree of unloaded tensors. If the first call of `progress` fails, the caller releases *out. */
+/* Makes a tree of unloaded tensors. The caller releases *out, also if the call fails because `progress` returned
+ * false. */
 static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) {
   tdict_contents *c = &l->contents;
   const bool selects_rows = l->options.first_row > 0 || l->options.num_rows >= 0;
@@ -66,7 +67,7 @@ static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) 
 
 /* Makes the source of a transfer and starts the transfer. The caller has set the name of the call and the target in
  * *start, and releases start->src, also after an error. The transfer retains the storages of its source only if
- * start->caller_waits is false, so a call that waits releases start->src after the end. */
+ * start->caller_waits is false, so a caller that waits must not release start->src before the transfer has ended. */
 static tdict_status start_load(tdict_context *context, tdict_start *start, const char *path,
                                const tdict_load_options *options, tdict_future **future, tdict_error *err) {
   loader l = {.progress = NULL};

@@ -66,7 +66,8 @@ static size_t number_bytes(tdict_dtype dtype) {
   return tdict_dtype_bytes(dtype) / (is_complex ? 2 : 1);
 }
 
-/* Returns true if a view of the mapping has the elements, at a multiple of the size of their numbers. */
+/* Returns true if the tensor can be a view of the mapping: the elements need no conversion, and their address is a
+ * multiple of the size of a number. */
 static bool is_mapped(const tdict_item *item) {
   return item->span.bytes == 0 || (tdict_item_is_plain(item) && item->span.offset % number_bytes(item->dtype) == 0);
 }
@@ -146,7 +147,7 @@ static tdict_status map_items(const tdict_contents *c, group *groups, tdict_tens
   return status;
 }
 
-/* Reads the tensors that cannot be views of a mapping to one storage. */
+/* Reads the tensors that cannot be views of a mapping into one storage. */
 static tdict_status read_others(const tdict_contents *c, tdict_tensor **leaves, tdict_error *err) {
   tdict_arena arena = {0};
   tdict_status status = TDICT_OK;

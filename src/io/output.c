@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "io/request.h"
 
-/* MOST_BYTES: of one write, so that a save can be cancelled soon */
+/* MOST_BYTES: maximum size of one write, so that a cancelled save ends soon */
 enum { MOST_BYTES = 64 << 20, MOST_TRIES = 100, MOST_NAME = 200 };
 
 tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, const char *verb, int code,
@@ -37,7 +37,7 @@ uint64_t tdict_output_unique(void) {
   return mixed ^ mixed >> 31;
 }
 
-/* Checks what is at the path now. */
+/* Checks what is at the path now, and stores the permissions of an old file. */
 static tdict_status look_at_old_file(tdict_folder *folder, tdict_error *err) {
   struct stat info;
   if (fstatat(folder->fd, folder->name, &info, AT_SYMLINK_NOFOLLOW) != 0)
@@ -152,7 +152,7 @@ tdict_status tdict_output_close(tdict_output *out, tdict_error *err) {
   if (!code) {
     verb = "closed";
     code = close(out->fd) == 0 || errno == EINTR ? 0 : errno;
-    out->fd = -1; /* Linux closes the descriptor also if close() fails */
+    out->fd = -1; /* Linux closes the descriptor even if close() fails */
   }
   return code ? fail_io(out->folder, verb, code, err) : TDICT_OK;
 }

@@ -1,9 +1,9 @@
-/* Writes files so that a reader never sees half a file. The caller owns the structs. Thread rule: used by one thread at a
- * time.
+/* Writes files so that a reader never sees half a file. The caller owns the structs. Thread rule: used by one thread at
+ * a time.
  *
  * A new file is created under a name that no other file has. tdict_output_close() writes the bytes to the disk.
- * tdict_folder_replace() then gives the file its final name by one rename(), which replaces an old file. If a process is
- * killed before the rename, the new file stays under its temporary name, and the old file is unchanged. */
+ * tdict_output_replace() then gives the file its final name by one rename(), which replaces an old file. If a process
+ * is killed before the rename, the new file stays under its temporary name, and the old file is unchanged. */
 #ifndef TDICT_IO_OUTPUT_H
 #define TDICT_IO_OUTPUT_H
 
@@ -20,20 +20,21 @@ typedef struct tdict_folder {
   const char *name;        /* the last part of the path; borrowed */
   int fd;
   mode_t mode; /* permissions of an existing regular file at the path; 0: no such file */
-  /* relaxed; borrowed. If the value becomes true, functions that write or rename return TDICT_ECANCELLED. NULL: the save
-   * cannot be cancelled. tdict_folder_open() sets NULL */
+  /* relaxed; borrowed. If the value becomes true, functions that write or rename return TDICT_ECANCELLED. NULL: the
+   * save cannot be cancelled. tdict_folder_open() sets NULL */
   const _Atomic(bool) *is_cancelled;
 } tdict_folder;
-/* Opens the folder of a path. Returns TDICT_EINVAL if the path ends with a slash or is empty, TDICT_EFORMAT if the path
- * names something that is neither a regular file nor a symbolic link, and TDICT_EIO. */
+/* Opens the folder of a path. Returns TDICT_EINVAL if the last name of the path is empty, "." or "..". Returns
+ * TDICT_EFORMAT if the path names something that is neither a regular file nor a symbolic link. Returns TDICT_EIO. */
 tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path, tdict_error *err);
 /* Opens the folder of a path like tdict_folder_open(), but ignores what is at the path now. */
 tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, const char *path, tdict_error *err);
-/* Returns TDICT_EIO with the errno `code` and a message such as "save: the file cannot be renamed: <text of code>".
- * `noun` and `verb` are "file" and "renamed". */
+/* Returns TDICT_EIO with the errno `code` and a message such as "save: the file cannot be renamed: <text of code>". In
+ * this example, `noun` is "file" and `verb` is "renamed". */
 tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, const char *verb, int code,
                                tdict_error *err);
-/* Waits until the names of all files in the folder are on the disk. Returns TDICT_EIO. */
+/* Waits until the names of all files in the folder are on the disk. Does nothing if the file system cannot flush
+ * folders. Returns TDICT_EIO. */
 tdict_status tdict_folder_flush(const tdict_folder *folder, tdict_error *err);
 void tdict_folder_close(tdict_folder *folder);
 
@@ -47,7 +48,8 @@ typedef struct tdict_output {
 } tdict_output;
 /* Creates a file with a temporary name, which begins with a dot and ends with ".tmp". Returns TDICT_EIO. */
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err);
-/* Creates a file with this name. If a file has the name, returns TDICT_EEXIST. Returns TDICT_EIO. */
+/* Creates a file with the name `name`. If a file has this name already, returns TDICT_EEXIST. Also returns
+ * TDICT_EIO. */
 tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, const char *name, tdict_error *err);
 /* Appends bytes. Returns TDICT_EIO with the errno, for example if the disk is full, or TDICT_ECANCELLED. */
 tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err);
@@ -55,7 +57,7 @@ tdict_status tdict_output_write(tdict_output *out, const void *data, size_t byte
 tdict_status tdict_output_write_at(const tdict_output *out, uint64_t offset, const void *data, size_t bytes,
                                    tdict_error *err);
 /* Appends the elements of a host tensor in C order. `name` names the tensor in messages. Returns TDICT_EINVAL if a
- * transfer into the tensor failed, TDICT_EIO and TDICT_ENOMEM. */
+ * transfer into the tensor failed, TDICT_ENOMEM, and the errors of tdict_output_write(). */
 tdict_status tdict_output_write_tensor(tdict_output *out, const tdict_tensor *tensor, const char *name,
                                        tdict_error *err);
 /* A tensor and its place in a file. */
@@ -64,10 +66,10 @@ typedef struct tdict_output_part {
   const char *name;           /* for messages; borrowed */
   uint64_t offset;            /* of the first element in the file */
 } tdict_output_part;
-/* Writes the elements of tensors in C order. Continues at the end of the last part. Threads of request->context copy
- * device tensors into the staging ring and write the slots in parallel, so a tensor needs no other host memory. Without
- * a context, the calling thread writes, and all tensors must be in host memory. Returns the errors of
- * tdict_output_write_tensor() and of transfers. */
+/* Writes the elements of tensors in C order. Later calls of tdict_output_write() continue at the end of the last part.
+ * Threads of request->context copy device tensors into the staging ring and write the slots in parallel, so a tensor
+ * needs no other host memory. Without a context, the calling thread writes, and all tensors must be in host memory.
+ * Returns the errors of tdict_output_write_tensor() and of transfers. */
 tdict_status tdict_output_write_parts(tdict_output *out, const struct tdict_save_request *request,
                                       const tdict_output_part *parts, size_t count, tdict_error *err);
 /* Waits until the bytes are on the disk, and closes the file. Returns TDICT_EIO. */
@@ -75,20 +77,20 @@ tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
 /* Closes and removes the file. */
 void tdict_output_discard(tdict_output *out);
 /* Renames a closed file to folder->name, and waits until the new name is on the disk. Returns TDICT_EIO or
- * TDICT_ECANCELLED. If the rename
- * fails or the save was cancelled, removes the file. Sets *is_named to true if the rename succeeded, also if the call then
- * fails. */
+ * TDICT_ECANCELLED. If the rename fails or the save was cancelled, removes the file. Sets *is_named to true if the
+ * rename succeeded, even if a later step fails. */
 tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error *err);
 /* Returns TDICT_ECANCELLED if the save was cancelled. */
 tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err);
-/* Writes a temporary name, ".NAME.<16 digits>.tmp", for a file beside the file `base`. */
+/* Writes a temporary name, ".BASE.<16 hexadecimal digits>.tmp", for a file beside the file `base`. */
 void tdict_output_name_temporary(char name[TDICT_OUTPUT_NAME_BYTES], const char *base);
-/* Writes a new file with `write`, and gives the file the name request->path. On failure, an old file at the path is unchanged,
- * and the new file is removed. Returns the errors of `write` and of the functions above. */
+/* Writes a new file with `write`, and gives the file the name request->path. On failure, an old file at the path is
+ * unchanged, and the new file is removed. Exception: if the folder cannot be flushed after the rename, the call returns
+ * TDICT_EIO, and the new file is in place. Returns the errors of `write` and of the functions above. */
 typedef tdict_status (*tdict_output_writer)(void *user, tdict_output *to, tdict_error *err);
 tdict_status tdict_output_file(const struct tdict_save_request *request, tdict_output_writer write, void *user,
                                tdict_error *err);
-/* Returns a number that differs in each call, also in other processes with high probability. */
+/* Returns a number that, with high probability, no other call and no other process gets. */
 uint64_t tdict_output_unique(void);
 
 #endif

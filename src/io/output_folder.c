@@ -1,5 +1,5 @@
-/* Creates directories under temporary names and swaps them with old directories. See output_folder.h for ownership and
- * threads. */
+/* Creates directories under temporary names, and swaps a complete new directory with the old directory. See
+ * output_folder.h for ownership and threads. */
 #include "io/output_folder.h"
 
 #include <dirent.h>
@@ -51,7 +51,8 @@ static int remove_entry(int at, const char *name) {
   return unlinkat(at, name, AT_REMOVEDIR) == 0 ? 0 : errno;
 }
 
-/* Checks that an old directory belongs to the format, so that a wrong path does not delete the files of the program. */
+/* Checks that an old directory belongs to the format or is empty, so that a wrong path does not delete other files of
+ * the program. */
 static tdict_status check_mark(const tdict_output_folder *f, const char *mark, tdict_error *err) {
   struct stat info;
   const int fd = openat(f->parent.fd, f->parent.name, DIRECTORY_FLAGS);
@@ -73,7 +74,7 @@ static tdict_status check_mark(const tdict_output_folder *f, const char *mark, t
   return tdict_error_at(err, TDICT_EFORMAT, f->parent.path);
 }
 
-/* Looks at what has the final name now. */
+/* Checks that no file has the final name, or that the name belongs to a directory that may be replaced. */
 static tdict_status look_at_old(tdict_output_folder *f, const char *mark, tdict_error *err) {
   struct stat info;
   if (fstatat(f->parent.fd, f->parent.name, &info, AT_SYMLINK_NOFOLLOW) != 0)
@@ -130,7 +131,7 @@ tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_ou
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   out->parent.path = path;
   status = look_at_old(out, options->mark, err);
-  /* Only this user may read the new directory before it has the permissions of the old directory. */
+  /* Until the new directory has the permissions of the old directory, only this user may read the new directory. */
   int code = status == TDICT_OK ? make_temporary(out, out->replaces ? 0700 : 0777, out->name) : 0;
   if (code) status = fail_io(out, "created", code, err);
   if (code) out->name[0] = 0;
@@ -179,8 +180,8 @@ static int move(const tdict_output_folder *f, const char *from, const char *to, 
   return renameat2(f->parent.fd, from, f->parent.fd, to, flags) == 0 ? 0 : errno;
 }
 
-/* Gives the new directory its final name. After success, the old directory has the name f->name, if there is one.
- * Returns the errno, or 0. */
+/* Gives the new directory its final name. After success, f->name is the name of the old directory, if there is an old
+ * directory. Returns the errno, or 0. */
 static int swap(tdict_output_folder *f) {
   const char *final = f->parent.name;
   char aside[TDICT_OUTPUT_NAME_BYTES];

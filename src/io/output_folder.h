@@ -1,14 +1,16 @@
-/* Writes directories so that a reader never sees half a directory. The caller owns the structs. Thread rule: used by one
- * thread at a time.
+/* Writes directories so that a reader never sees half a directory. The caller owns the structs. Thread rule: used by
+ * one thread at a time.
  *
- * A new directory is created under a temporary name beside its final name. Its files are written with the functions of
- * output.h. tdict_output_folder_replace() then exchanges the new directory with the old one by one system call, and
- * removes the old one. If a process is killed, a directory with a temporary name can stay.
+ * A new directory is created under a temporary name beside its final name. The caller writes the files of the new
+ * directory with the functions of output.h. tdict_output_folder_replace() then exchanges the names of the new and the
+ * old directory by one system call, and removes the old directory. If the file system cannot exchange names and
+ * allows_gap is true, two renames replace the exchange. If a process is killed, a directory with a temporary name can
+ * stay.
  *
  *     tdict_output_folder new;
  *     tdict_output_folder_create(&new, &options, err);
- *     tdict_output_create(&file, &new.root, "a.memmap", err);        write and close the file
- *     tdict_output_folder_enter(&new.root, "child", &child, err);    write files, tdict_output_folder_leave(&child, err)
+ *     tdict_output_create(&file, &new.root, "a.memmap", err);       write and close the file
+ *     tdict_output_folder_enter(&new.root, "child", &child, err);   write files, tdict_output_folder_leave(&child, err)
  *     on success: tdict_output_folder_replace(&new, err); on failure: tdict_output_folder_discard(&new) */
 #ifndef TDICT_IO_OUTPUT_FOLDER_H
 #define TDICT_IO_OUTPUT_FOLDER_H
@@ -42,17 +44,18 @@ typedef struct tdict_output_folder {
  * replaced, the file system cannot exchange names and allows_gap is false. Returns TDICT_EIO. */
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
                                         tdict_error *err);
-/* Creates a directory in a new directory and opens it. `what` and `path` are those of `in`. Returns TDICT_EEXIST if the
- * name exists, and TDICT_EIO. */
+/* Creates and opens a directory in a new directory. Copies `what`, `path` and `is_cancelled` from `in`. Returns
+ * TDICT_EEXIST if the name exists, and TDICT_EIO. */
 tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err);
 /* Writes the names of the files of a directory to the disk and closes the directory. Returns TDICT_EIO. If another step
  * has failed, call tdict_folder_close() instead. */
 tdict_status tdict_output_folder_leave(tdict_folder *folder, tdict_error *err);
-/* Gives the new directory its final name, and removes the directory that had the name. All files must be closed, and all
- * directories below must be left. Symbolic links in the old directory are removed, and not followed. Releases `folder`
- * also on failure. On failure, the old directory has its name, and the new directory is removed. There are two
- * exceptions, in which the new directory is in place and the message says so: the old directory cannot be removed, or the
- * parent folder cannot be flushed after a rename without an exchange. Returns TDICT_EIO or TDICT_ECANCELLED. */
+/* Gives the new directory its final name, and removes the directory that had the name. All files must be closed, and
+ * all directories below must be left. Symbolic links in the old directory are removed, and not followed. Releases
+ * `folder` also on failure. On failure, the old directory keeps its name, and the new directory is removed. There are
+ * two exceptions, in which the new directory is in place and the message says so. First, the old directory cannot be
+ * removed. Second, the parent folder cannot be flushed, and no exchange can restore the old directory. Returns
+ * TDICT_EIO or TDICT_ECANCELLED. */
 tdict_status tdict_output_folder_replace(tdict_output_folder *folder, tdict_error *err);
 /* Closes and removes the new directory with all files. */
 void tdict_output_folder_discard(tdict_output_folder *folder);

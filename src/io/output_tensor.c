@@ -68,7 +68,7 @@ static tdict_status write_bytes(void *user, size_t offset, const void *src, size
   return status;
 }
 
-/* Adds a tensor to the source, and a tensor over the file to the destination. Numbers are the keys. */
+/* Adds a tensor to the source, and a tensor over the file to the destination. The key of both tensors is `number`. */
 static tdict_status add_pair(const tdict_output_part *part, size_t number, tdict_storage *file, tdict_tree *src,
                              tdict_tree *dst, tdict_error *err) {
   const tdict_tensor *t = part->tensor;

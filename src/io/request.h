@@ -11,27 +11,28 @@ typedef struct tdict_save_request {
   const char *what;                  /* the name of the public call, for messages; static */
   const char *path;                  /* the path that the program gave; borrowed */
   const tdict_tree *tree;            /* borrowed */
-  tdict_context *context;            /* writes the tensors. NULL: all tensors are in host memory */
+  tdict_context *context;            /* its threads write. NULL: the calling thread writes, and all tensors are in host
+                                      * memory */
   int32_t num_threads;               /* threads that write, as in tdict_transfer_options; -1: the library chooses */
   const _Atomic(bool) *is_cancelled; /* for tdict_folder; NULL: the save cannot be cancelled */
   const tdict_save_options *options; /* all fields are set; borrowed */
 } tdict_save_request;
 
-/* Returns the tree itself with a new reference if all tensors are in host memory, else a copy in host memory. Returns
- * TDICT_EINVAL if a copy needs a context and `context` is NULL, and the errors of tdict_to_device(). */
+/* Writes a tree in host memory to *out: a new reference to `tree` if all tensors are in host memory, else a copy of
+ * `tree`. Returns TDICT_EINVAL if a copy needs a context and `context` is NULL, and the errors of tdict_to_device(). */
 tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
                                   tdict_error *err);
 /* Where the tensors of a tree are. */
 typedef struct tdict_save_places {
   size_t num_tensors;
   tdict_device device; /* of the first tensor */
-  bool is_mixed;       /* not all tensors are on this device */
-  bool has_device;     /* a tensor is not in host memory */
+  bool is_mixed;       /* true: not all tensors are on this device */
+  bool has_device;     /* true: a tensor is not in host memory */
 } tdict_save_places;
-/* Reads all tensors of a tree, also those of ragged leaves and of leaves without batch dimensions. */
+/* Finds where all tensors of a tree are, also the tensors of ragged leaves and of leaves without batch dimensions. */
 tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *out, tdict_error *err);
-/* Reads the options of a call that saves `tree`, and chooses the format. Returns TDICT_EINVAL for NULL pointers and wrong
- * options. */
+/* Reads the options of a call that saves `tree`, and chooses the format. Returns TDICT_EINVAL for NULL pointers and
+ * wrong options, and the errors of tdict_options_read(). */
 tdict_status tdict_save_read_options(const char *what, const char *path, const tdict_tree *tree,
                                      const tdict_save_options *options, tdict_save_options *out, tdict_error *err);
 /* Writes a tree with the writer of the format. Sets `tree` and `context` of the request; the caller sets the other

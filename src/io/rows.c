@@ -6,21 +6,22 @@
 
 #include "base/error.h"
 
-/* Returns the number of rows of an item: of a ragged leaf if `item` has its offsets. Returns -1 for a tensor without
- * dimensions, and for a leaf or a tree without batch dimensions. */
+/* Returns the number of rows of an item. For the offsets of a ragged leaf, this is the number of rows of the leaf.
+ * Returns -1 for a tensor without dimensions, and for a leaf or a tree without batch dimensions. */
 static int64_t count_rows(const tdict_item *item) {
   if (item->ndim == 0 || item->kind == TDICT_ITEM_UNBATCHED || item->kind == TDICT_ITEM_RAGGED_VALUES) return -1;
   return item->shape[0] - (item->kind == TDICT_ITEM_RAGGED_OFFSETS ? 1 : 0);
 }
 
-/* Returns true if the item belongs to all rows, so that no rows are selected from the item. */
+/* Returns true if the item has no rows that can be counted: the item belongs to all rows, or has the values of a ragged
+ * leaf. The offsets of the ragged leaf give the rows of the values. */
 static bool is_whole(const tdict_item *item) {
   const bool is_tensor = item->kind == TDICT_ITEM_TENSOR || item->kind == TDICT_ITEM_RAGGED_OFFSETS;
   return item->kind == TDICT_ITEM_UNBATCHED || item->kind == TDICT_ITEM_RAGGED_VALUES || (!is_tensor && !item->ndim);
 }
 
-/* Finds the number of rows: the batch size of the root, or the rows of the first leaf. Checks that all items have this
- * number of rows. */
+/* Finds the number of rows: the batch size of the root, or the rows of the first leaf. Checks that all items that have
+ * rows have this number of rows. */
 static tdict_status find_rows(const tdict_contents *c, int64_t *rows, tdict_error *err) {
   const tdict_item *first = NULL;
   for (size_t i = 0; i < c->num_items; i++) {
@@ -78,8 +79,8 @@ static tdict_status read_offset(const tdict_contents *c, const tdict_item *offse
   return status;
 }
 
-/* Narrows the values of a ragged leaf, items[0], and its offsets, items[1]. The other offsets are checked later, by
- * tdict_ragged_create(). */
+/* Narrows a ragged leaf: items[0] has the values, and items[1] has the offsets. Checks only the offsets that this
+ * function needs. tdict_ragged_create() checks the narrowed offsets later. */
 static tdict_status narrow_ragged(tdict_contents *c, tdict_item *items, int64_t first, int64_t count,
                                   tdict_error *err) {
   tdict_item *values = &items[0], *offsets = &items[1];

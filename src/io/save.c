@@ -51,8 +51,8 @@ tdict_status tdict_save_host_tree(const char *what, tdict_context *context, cons
 /* Returns true if the writer of the format can write tensors on devices. */
 static bool writes_devices(int32_t format) { return format == TDICT_FORMAT_SAFETENSORS; }
 
-/* Sets request->tree to a new reference: the tree itself, or a copy in host memory if the writer needs one. Sets
- * request->context to NULL if the calling thread must write. */
+/* Sets request->tree to a new reference to the tree itself, or to a copy in host memory if the writer needs a copy.
+ * Sets request->context to NULL if the calling thread must write. */
 static tdict_status prepare_tree(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
                                  tdict_error *err) {
   tdict_save_places places;
@@ -75,7 +75,7 @@ static tdict_status prepare_tree(tdict_save_request *request, tdict_context *con
   return status;
 }
 
-/* Returns the format of the end of a path. */
+/* Returns the format that belongs to the end of a path. */
 static int32_t format_of_path(const char *path) {
   static const struct {
     const char *end;

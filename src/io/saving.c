@@ -1,5 +1,5 @@
-/* Implements tdict_save_async(): starts a transfer that copies the tree, and writes the copy on a thread. The handle and
- * the thread each hold a reference to a tdict_saving. Thread-safe. */
+/* Implements tdict_save_async(): starts a transfer that copies the tree, and writes the copy on a thread. The handle
+ * and the thread each hold a reference to a tdict_saving. Thread-safe. */
 #include "tdict/saving.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct tdict_saving {
   tdict_save_options options;
   pthread_mutex_t lock;   /* guards: snapshot, has_ended, is_released */
   tdict_future *snapshot; /* retained; NULL after the file was written, so that the memory of the copy is free */
-  bool has_ended;         /* the save has its outcome */
+  bool has_ended;         /* the outcome of the save is final */
   bool is_released;       /* the program has dropped the handle */
   tdict_tree *tree;       /* retained: a tree without tensors, which needs no snapshot; else NULL */
   _Atomic(bool) is_cancelled, error_was_reported; /* relaxed */
@@ -33,7 +33,8 @@ struct tdict_saving {
   tdict_error copy_error, error; /* constant after the latches `copied` and `ended` are open */
 };
 
-/* Call when the save has ended and the program has dropped the handle. */
+/* Logs the error of the save if no call has returned the error. Call after the save has ended and the program has
+ * dropped the handle. */
 static void log_unreported_error(const tdict_saving *s) {
   const tdict_error *e = &s->error;
   if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&s->error_was_reported, memory_order_relaxed))
@@ -129,7 +130,7 @@ static tdict_status start_snapshot(tdict_saving *s, const tdict_tree *tree, tdic
   return start_copies(s, tree, tdict_cpu(), err);
 }
 
-/* Creates a saving without its snapshot. */
+/* Creates a tdict_saving whose `snapshot` is NULL. */
 static tdict_status create(tdict_context *context, const char *path, const tdict_save_options *options,
                            tdict_saving **out, tdict_error *err) {
   const tdict_engine *engine = tdict_context_engine(context);
@@ -183,7 +184,8 @@ static tdict_status wait_for(tdict_saving *s, tdict_latch *latch, const tdict_er
   if (tdict_forkmark_forked(s->mark) && atomic_load_explicit(&latch->count, memory_order_relaxed) != 0)
     return tdict_fail(err, TDICT_EFORKED, "%s: this process is a fork; its parent saves the tree", what);
   if (!tdict_forkmark_forked(s->mark)) {
-    /* A thread of the pool runs other tasks while it waits for a future. The snapshot may need these tasks. */
+    /* Wait for the future first: during this wait, a thread of the pool runs other tasks, which the snapshot may
+     * need. */
     tdict_future *f = hold_snapshot(s);
     if (f) (void)!tdict_future_wait(f, NULL, NULL);
     tdict_future_release(f);

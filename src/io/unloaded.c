@@ -14,7 +14,7 @@
 #include "io/map.h"
 #include "tensor/tensor.h"
 
-/* The number of progress calls is about this number, so that the calls cost little. */
+/* The program's function `progress` is called at most about this often, so that the calls cost little. */
 enum { NUM_REPORTS = 1024 };
 /* Longer paths are cut at their start, so that the rest of a message has room. */
 enum { PATH_IN_MESSAGE = 120 };
@@ -27,7 +27,7 @@ struct tdict_load_progress {
   uint64_t total, step;
   /* The following fields are sequentially consistent, see report_progress(). */
   _Atomic(uint64_t) done;     /* bytes that were read */
-  _Atomic(uint64_t) reported; /* `done` of the last call */
+  _Atomic(uint64_t) reported; /* the value of `done` that the last call reported */
   _Atomic(bool) is_reporting; /* true while a thread makes calls */
   _Atomic(bool) is_cancelled; /* a call returned false */
 };
@@ -44,9 +44,9 @@ typedef struct source {
   const char *what;              /* static */
   uint64_t bytes;                /* size of the file when the file was opened */
   int fd;                        /* -1: the file is opened for each read */
-  source_folder *folder;         /* if `fd` is -1; else NULL */
+  source_folder *folder;         /* set if `fd` is -1; else NULL */
   const char *below;             /* the path of the file below the folder */
-  char path[];                   /* then the text of `below` */
+  char path[];                   /* the text of `below` follows */
 } source;
 
 tdict_status tdict_load_progress_create(const char *what, bool (*report)(void *user, uint64_t done, uint64_t total),
@@ -76,7 +76,8 @@ tdict_status tdict_load_progress_begin(tdict_load_progress *progress, uint64_t t
 }
 
 static bool is_due(tdict_load_progress *p) {
-  const uint64_t reported = atomic_load(&p->reported), done = atomic_load(&p->done); /* in this order: never negative */
+  const uint64_t reported = atomic_load(&p->reported), done = atomic_load(&p->done); /* read in this order, so that the
+                                                                                      * difference is never negative */
   return done - reported >= p->step || (done == p->total && reported != done);
 }
 
@@ -203,8 +204,8 @@ static tdict_status share_folder(const tdict_contents *c, source_folder **out, t
   return tdict_error_at(err, TDICT_EIO, c->path);
 }
 
-/* Subtracts the first offset from all. Unsigned, because the offsets of a broken file may overflow;
- * tdict_ragged_create() refuses such offsets. */
+/* Subtracts the first offset from all offsets. The arithmetic is unsigned, because the offsets of a broken file may
+ * overflow. tdict_ragged_create() refuses such offsets. */
 static void subtract_first(const tdict_tensor *t) {
   if (t->dtype == TDICT_I64) {
     uint64_t *at = t->data;
@@ -257,7 +258,7 @@ tdict_status tdict_unloaded_leaves(tdict_contents *contents, tdict_load_progress
   tdict_storage **storages = calloc(contents->num_files + 1, sizeof *storages);
   shared_parts shared = {.progress = progress};
   if (!storages) return fail_memory(contents, contents->path, err);
-  /* make_leaves() moves the descriptors, so it comes last. */
+  /* make_leaves() moves the descriptors, so call make_leaves() last. */
   tdict_status status = read_early(contents, has_row_range, leaves, err);
   if (status == TDICT_OK) status = share_folder(contents, &shared.folder, err);
   if (status == TDICT_OK) status = make_leaves(contents, &shared, storages, leaves, err);

@@ -17,7 +17,7 @@
 #define STOP_CHECK_NS 5000000 /* a worker that waits for a transfer checks at this interval whether the loader stops */
 
 /* Puts the index of the sample before the message of a dataset function. If `index` is -1, uses the number of the batch
- * instead. Keeps the code of the operating system and the path. Returns `status`. */
+ * instead. Keeps the native code and the path of the error. Returns `status`. */
 static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot *slot, int64_t index,
                                        tdict_status status) {
   char text[sizeof slot->error.message];
@@ -203,8 +203,8 @@ static tdict_fence *exchange_in_flight(tdict_loader *l, int index, tdict_fence *
   return before;
 }
 
-/* Waits until the oldest transfer has ended. Checks regularly whether the loader stops or is paused, because a stuck
- * device must not block tdict_loader_destroy() or tdict_loader_seek(). */
+/* Waits until the oldest transfer has ended, or until the loader stops or is paused. A stuck device thus does not block
+ * tdict_loader_destroy() or tdict_loader_seek(). */
 static void wait_for_oldest_transfer(tdict_loader *l, int index) {
   tdict_fence *oldest = exchange_in_flight(l, index, NULL);
   if (!oldest) return;

@@ -1,5 +1,5 @@
-/* Reads and releases tdict_dataset structs, and makes datasets from a callback. A callback dataset owns its record.
- * Thread rule: see tdict/dataset.h. */
+/* Reads and releases tdict_dataset structs, and makes datasets from a callback. The dataset of a callback owns a struct
+ * `callback`. Thread rule: see tdict/dataset.h. */
 #include "tdict/dataset.h"
 
 #include <stdlib.h>

@@ -143,8 +143,8 @@ static tdict_status check_token_options(const tdict_token_options *o, tdict_erro
   return TDICT_OK;
 }
 
-/* Maps all files, and numbers their samples. A window also needs the token after the window, which is the last
- * target. */
+/* Maps all files, and numbers their samples. The token after a window must also be in the file, because this token is
+ * the last target of the window. */
 static tdict_status open_token_files(token_source *s, const tdict_token_options *o, tdict_error *err) {
   s->files = calloc((size_t)o->num_paths, sizeof *s->files);
   s->first_sample = calloc((size_t)o->num_paths + 1, sizeof *s->first_sample);

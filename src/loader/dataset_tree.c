@@ -16,14 +16,14 @@
 
 static const char error_prefix[] = "dataset_from_tree";
 /* ROWS_PER_PASS: number of rows whose offsets are computed at once. MIN_STREAMED_BYTES: shorter rows are written with
- * plain stores, because non-temporal stores need whole cache lines. */
+ * plain stores, because non-temporal stores are fast only for whole cache lines. */
 enum { MAX_ROW_NDIM = 6, ROWS_PER_PASS = 256, MIN_STREAMED_BYTES = 256 };
 
 typedef struct tree_source {
   tdict_tree *tree;
   int64_t length;
   size_t num_fields, capacity;
-  tdict_field *fields;   /* the paths of the fields are owned, too */
+  tdict_field *fields;   /* owned, with the paths of the fields */
   size_t *row_bytes;     /* bytes of a row of each field */
   bool has_strided_rows; /* true if at least one field has rows that are not contiguous */
   bool has_objects; /* true if the tree has objects, which a schema cannot describe; only `fetch_sample` is then set */

@@ -39,8 +39,8 @@ static tdict_status fail_timed_out(const tdict_loader *l, const tdict_loader_slo
       (long long)(first + slot->num_requested - 1), (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
 }
 
-/* Waits until the slot is READY. If the loader has no workers, fills the slot on this thread. Returns TDICT_ETIMEDOUT
- * after the deadline. The caller holds the lock. */
+/* Waits until the slot is READY. Returns TDICT_ETIMEDOUT after the deadline. If the loader has no workers, fills the
+ * slot on this thread and ignores the deadline. The caller holds the lock. */
 static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int64_t deadline, tdict_error *err) {
   if (l->num_threads == 0) {
     while (slot->state == TDICT_SLOT_FREE)
@@ -119,8 +119,8 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
   pthread_cond_signal(&l->can_begin);
 }
 
-/* Counts an error and copies it to `err`. If continue_on_error is false, every later call returns the error, until
- * tdict_loader_seek(). */
+/* Counts an error and copies the error to `err`. If continue_on_error is false, every later call of tdict_loader_next()
+ * returns the error, until tdict_loader_seek(). */
 static tdict_status record_failure(tdict_loader *l, const tdict_error *error, tdict_error *err) {
   if (err) *err = *error;
   pthread_mutex_lock(&l->lock);

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "loader/sampler_order.h"
 
-/* A growing list of batches, and the lengths of the samples in the last batch. */
+/* A growing list of batches. */
 typedef struct batch_list {
   const tdict_batch_limits *limits;
   tdict_batch_range *ranges;

@@ -1,6 +1,6 @@
-/* Divides an epoch into batches that have at most max_tokens tokens. A plan depends on the sampler, the epoch, the
- * limits and the lengths of the samples, but not on the workers. Ownership: the plan owns its ranges. Thread rule: the
- * functions take no lock. The loader's lock guards the loader's plan. */
+/* Divides an epoch into batches that have at most max_tokens tokens and at most batch_size samples. A plan depends on
+ * the sampler, the epoch, the limits and the lengths of the samples, but not on the workers. Ownership: the plan owns
+ * its ranges. Thread rule: the functions take no lock. The loader's lock guards the loader's plan. */
 #ifndef TDICT_LOADER_EPOCH_PLAN_H
 #define TDICT_LOADER_EPOCH_PLAN_H
 
@@ -16,7 +16,7 @@ typedef struct tdict_epoch_plan {
   int64_t epoch;             /* -1: the plan is out of date */
   int64_t num_batches;       /* number of batches of this rank */
   tdict_batch_range *ranges; /* the batches of this rank, as positions among the samples of all ranks */
-  tdict_error failure;       /* if its status is not 0, the epoch has one batch, which fails with this error */
+  tdict_error failure;       /* if failure.status is not 0, the epoch has one batch, which fails with this error */
 } tdict_epoch_plan;
 
 /* The limits of the batches. */

@@ -1,5 +1,5 @@
-/* Creates and destroys loaders, and reads and sets their state. The loader owns everything that it allocates here.
- * Thread rule: see tdict/loader.h. */
+/* Creates and destroys loaders, and reads and sets their state. The loader owns everything that these functions
+ * allocate. Thread rule: see tdict/loader.h. */
 #include "tdict/loader.h"
 
 #include <stdlib.h>
@@ -50,7 +50,8 @@ static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;
 }
 
-/* Copies the pack options, and checks that num_tokens and num_sequences are large enough for the largest batch. */
+/* Copies the pack options. If num_tokens is set, num_tokens must be at least max_tokens. If num_sequences is set,
+ * num_sequences must be at least batch_size. */
 static tdict_status read_pack_options(tdict_loader *l, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
   if (!o->pack) return TDICT_OK;
@@ -89,7 +90,7 @@ static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
                                        : "a stream without fetch");
 }
 
-/* Sets the limits of batches. If max_tokens is set, divides the first epoch into batches. */
+/* Sets the limits of batches, and makes the first epoch. If max_tokens is set, divides this epoch into batches. */
 static tdict_status plan_batches(tdict_loader *l, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
   l->limits = (tdict_batch_limits){.batch_size = o->batch_size,
@@ -112,7 +113,7 @@ static tdict_status plan_batches(tdict_loader *l, tdict_error *err) {
 }
 
 /* Finds the device on which batches are delivered, and the memory in which batches are made on the host. Batches for a
- * GPU are always fetched into pinned memory, because only copies from pinned memory are asynchronous. */
+ * GPU are made in pinned memory, because only copies from pinned memory are asynchronous. */
 static tdict_status resolve_device(tdict_loader *l, tdict_error *err) {
   tdict_device given = l->options.device;
   tdict_devices *devices = tdict_context_devices(l->context);

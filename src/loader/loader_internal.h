@@ -22,8 +22,8 @@ typedef struct tdict_batch_position {
 typedef struct tdict_loader_epoch {
   tdict_sampler *sampler; /* retained; NULL for a stream */
   int64_t dataset_length; /* -1 for a stream */
-  /* -1 for a stream. If max_tokens is set: number of batches in the epoch of the batch that was taken last. The
-   * consumer then sets this field, under the lock, when the consumer takes a batch */
+  /* Number of batches in the epoch; -1 for a stream. If max_tokens is set, the epoch is the epoch of the batch that was
+   * taken last. In this case, the consumer sets the field, under the lock, whenever the consumer takes a batch */
   int64_t num_batches;
 } tdict_loader_epoch;
 
@@ -61,8 +61,8 @@ typedef struct tdict_loader_worker {
   int32_t number;
 } tdict_loader_worker;
 
-/* More concurrent transfers do not make the link faster, and each transfer keeps a pool thread busy until its copies
- * end. */
+/* The maximum number of concurrent transfers. More transfers would not make the link faster, and each transfer can keep
+ * a pool thread busy until the copies of the transfer end. */
 enum { TDICT_LOADER_MAX_IN_FLIGHT = 4 };
 
 struct tdict_loader {
@@ -120,7 +120,7 @@ struct tdict_loader {
   int64_t ready_sum, num_calls;
 
   /* Only the consumer's thread uses the following fields. */
-  tdict_tree *previous; /* retained: the batch that the last call returned; NULL: none */
+  tdict_tree *previous; /* retained: the batch that the last call returned, if the call had a stream; else NULL */
   tdict_stream previous_stream;
   tdict_batch_info info; /* of the batch that the last call returned */
 };
@@ -130,7 +130,7 @@ struct tdict_loader {
 /* Fetches and collates the batch of a BUSY slot, and pins the batch or sends the batch to the device. Writes the result
  * to the slot. Call without the lock. */
 void tdict_loader_fill_slot(tdict_loader *loader, tdict_loader_slot *slot);
-/* Releases the batch of a slot, cancels its transfer and makes the slot FREE. */
+/* Releases the batch of a slot, cancels the transfer of the batch, and makes the slot FREE. */
 void tdict_loader_empty_slot(tdict_loader_slot *slot);
 
 /* saved_state.c */
@@ -139,7 +139,8 @@ void tdict_loader_empty_slot(tdict_loader_slot *slot);
  * of samples depends on. */
 tdict_loader_state tdict_loader_describe_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
                                                tdict_batch_position position);
-/* Returns TDICT_EINVAL if the state belongs to a loader with another order of samples, or if its epoch is invalid. */
+/* Returns TDICT_EINVAL if the state belongs to a loader with another order of samples, or if the epoch in the state is
+ * invalid. */
 tdict_status tdict_loader_check_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
                                       const tdict_loader_state *state, tdict_error *err);
 /* Returns TDICT_EINVAL if an epoch of `num_batches` does not have the batch of the state. */
@@ -148,19 +149,22 @@ tdict_status tdict_loader_check_batch(const tdict_loader *loader, int64_t num_ba
 
 /* epochs.c */
 
-/* Makes an epoch over `length` samples. `length` is -1 for a stream. The caller owns the epoch's reference to its
- * sampler. Checks that the sampler's indices are below the length. */
+/* Makes an epoch over `length` samples. A negative `length` means a stream. The caller owns the reference out->sampler.
+ * Returns TDICT_EINVAL if the options do not allow this length, for example because the sampler draws higher indices.
+ * Also returns the errors of tdict_sampler_create(). */
 tdict_status tdict_loader_plan_epoch(const tdict_loader *loader, int64_t length, tdict_loader_epoch *out,
                                      tdict_error *err);
-/* Makes the epoch of a saved state. If the dataset's length varies, the epoch uses the length that the state
- * contains. */
+/* Makes the epoch of a saved state. If the dataset's length varies, the epoch uses the length that the state contains.
+ * Returns TDICT_EINVAL if the state is inside an epoch and the dataset is now shorter than this length. Also returns
+ * the errors of tdict_loader_plan_epoch(). */
 tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *loader, const tdict_loader_state *state,
                                            tdict_loader_epoch *out, tdict_error *err);
-/* Replaces the epoch of the loader, and takes over the reference of `epoch`. The caller holds the lock, and no slot is
+/* Replaces the epoch of the loader. Takes over the reference epoch->sampler. The caller holds the lock, and no slot is
  * in use. */
 void tdict_loader_replace_epoch(tdict_loader *loader, const tdict_loader_epoch *epoch);
 /* Begins the next epoch with the current length of the dataset. Does nothing if the length does not vary, or if the
- * current epoch has not been delivered to its end. Call on the consumer's thread, without the lock. */
+ * current epoch has not been delivered to its end. Call on the consumer's thread, without the lock. Returns the errors
+ * of tdict_loader_plan_epoch(). */
 tdict_status tdict_loader_begin_epoch(tdict_loader *loader, tdict_error *err);
 
 /* workers.c */
@@ -169,32 +173,33 @@ tdict_status tdict_loader_begin_epoch(tdict_loader *loader, tdict_error *err);
 tdict_status tdict_loader_start_workers(tdict_loader *loader, tdict_error *err);
 /* Stops and joins the threads. */
 void tdict_loader_stop_workers(tdict_loader *loader);
-/* Returns true if the next batch needs no plan, or if the plan exists. Otherwise makes the plan and returns false. The
- * caller must then check again whether a batch may begin. The caller holds the lock. The function releases the lock
- * while planning. */
+/* Returns true if the next batch needs no plan, or if the plan exists. Otherwise makes the plan and returns false.
+ * After false, the caller must check again whether a batch may begin. The caller holds the lock. The function releases
+ * the lock while planning. */
 bool tdict_loader_plan_next(tdict_loader *loader);
 /* Begins the next batch and fills its slot on the calling thread. The plan must exist. The caller holds the lock. The
  * function releases the lock while fetching. Adds the time since `since_ns` to the idle time. */
 void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
-/* Drops all prefetched batches and continues at position `to`. Waits until no worker is busy. The caller holds the
- * lock. */
+/* Waits until no worker is busy, drops all prefetched batches and continues at position `to`. The caller holds the
+ * lock. The function releases the lock while waiting. */
 void tdict_loader_seek(tdict_loader *loader, tdict_batch_position to);
 /* Records the number of ready batches on the timeline. The caller holds the lock. */
 void tdict_loader_trace_ready(const tdict_loader *loader);
-/* Returns the position that follows `position` in an epoch of `num_batches`. After the end of an epoch, this is the
- * first batch of the next epoch. */
+/* Returns the position that follows `position` in an epoch of `num_batches`. If `position` is the end of an epoch,
+ * returns the first batch of the next epoch. */
 tdict_batch_position tdict_loader_next_position(int64_t num_batches, tdict_batch_position position);
 static inline bool tdict_loader_is_stream(const tdict_loader *loader) { return !loader->epoch.sampler; }
 
 /* deliver.c */
 
-/* Records the consumer's stream as a user of the previous batch, then releases the loader's reference to that batch. */
+/* Records the consumer's stream as a user of the previous batch, then releases the loader's reference to that batch.
+ * Does nothing if there is no such batch. If tdict_record_stream() fails, returns its error and keeps the batch. */
 tdict_status tdict_loader_finish_previous(tdict_loader *loader, tdict_error *err);
 
 /* dataset.c */
 
-/* Copies a dataset by its struct_size. Returns TDICT_EINVAL if the dataset has no function that fetches samples, and
- * the errors of tdict_options_read(). */
+/* Copies the dataset struct of a program. Members that the struct of an older program lacks get their defaults. Returns
+ * TDICT_EINVAL if the dataset has no function that fetches samples, and the errors of tdict_options_read(). */
 tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, tdict_error *err);
 
 #endif

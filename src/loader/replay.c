@@ -20,8 +20,9 @@ struct tdict_replay {
   const tdict_schema *schema;
   int64_t capacity;
 
-  /* Held while a thread waits for `lock`. Later fetches then wait for an earlier writer, even if other fetches hold
-   * `lock`. The mutex is needed because POSIX does not define whether a rwlock prefers its writers. */
+  /* Held while a thread waits for `lock`. A fetch that begins while a writer waits must therefore wait for the writer,
+   * even if other fetches hold `lock`. The mutex is needed because POSIX does not define whether a rwlock prefers its
+   * writers. */
   pthread_mutex_t entrance;
   pthread_rwlock_t lock;          /* guards: the elements of the tree, next_row */
   int64_t next_row;               /* the next append writes to this row */
@@ -57,7 +58,7 @@ static tdict_status refuse_object(void *user, const tdict_entry *entry, tdict_er
   return tdict_fail(err, TDICT_ENOTSUP, "replay: an object of type %s, wanted tensors", entry->type->name);
 }
 
-/* Clones the tree, and makes the dataset of all its rows. */
+/* Clones the tree, and makes the dataset of all rows of the clone. */
 static tdict_status open_tree(tdict_replay *r, const tdict_tree *tree, int64_t num_filled, tdict_error *err) {
   r->dataset = tdict_dataset_default();
   tdict_status status = tdict_clone(tree, &r->tree, err);
@@ -105,7 +106,7 @@ void tdict_replay_release(tdict_replay *r) {
 }
 
 /* Checks a tensor of the rows. Waits for transfers into the tensor here, so that no writer waits for a device while the
- * writer holds the lock. tdict_index_set() checks dtypes and shapes. */
+ * writer holds the lock. tdict_write_rows() and tdict_index_set() check dtypes and shapes. */
 static tdict_status check_tensor(const tdict_tensor *t, tdict_error *err) {
   char name[32];
   if (!tdict_is_on_host(t))

@@ -1,8 +1,8 @@
 /* Chooses the stores that write the rows of a batch. A device reads a cache line slowly while the line is in the
- * private cache of the core that wrote it. The lines of earlier rows have moved to the shared cache, which a device
- * reads faster than memory. Plain stores would leave the last rows in the private cache. The last rows of a pinned
- * tensor are therefore written with non-temporal stores, which bypass the caches. The functions own no data. Thread
- * rule: thread-safe. */
+ * private cache of the core that wrote the line. The lines of earlier rows have moved to the shared cache, which a
+ * device reads faster than memory. Plain stores would leave the last rows in the private cache. The last rows of a
+ * pinned tensor are therefore written with non-temporal stores, which bypass the caches. The functions own no data.
+ * Thread rule: thread-safe. */
 #ifndef TDICT_LOADER_ROW_STORES_H
 #define TDICT_LOADER_ROW_STORES_H
 

@@ -12,7 +12,7 @@ typedef struct tdict_sampler_order {
   int64_t num_samples;   /* number of samples in an epoch of all ranks together */
   int64_t rank_samples;  /* number of samples in an epoch of each rank */
   uint64_t seed;         /* 0 for a SEQUENTIAL sampler */
-  uint64_t weights_hash; /* hash of the weights of a WEIGHTED sampler; else 0 */
+  uint64_t weights_hash; /* hash of the alias table of a WEIGHTED sampler; else 0 */
   int32_t kind, rank, world_size;
   bool drop_uneven;
 } tdict_sampler_order;

@@ -1,5 +1,5 @@
-/* Computes random numbers and permutations that depend only on a key. Results are the same on every machine. The
- * functions own no data. Thread rule: thread-safe. */
+/* Computes pseudo-random numbers and permutations that depend only on the arguments, such as a key. Results are the
+ * same on every machine. The functions own no data. Thread rule: thread-safe. */
 #ifndef TDICT_LOADER_SHUFFLE_H
 #define TDICT_LOADER_SHUFFLE_H
 

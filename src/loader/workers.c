@@ -71,7 +71,7 @@ static void set_samples(const tdict_loader *l, tdict_loader_slot *slot) {
   slot->error = l->plan.failure;
 }
 
-/* Marks the next slot BUSY and gives it the next ticket and position. */
+/* Marks the next slot BUSY and gives the slot the next ticket and position. */
 static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   tdict_loader_slot *slot = &l->slots[l->num_begun % l->depth];
   slot->state = TDICT_SLOT_BUSY;
@@ -86,9 +86,8 @@ static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   l->next_to_begin = tdict_loader_next_position(slot->epoch_batches, l->next_to_begin);
   if (slot->ends_epoch && l->dataset.length_varies) l->awaits_epoch = true;
   l->num_busy++;
-  if (may_begin_batch(l))
-    pthread_cond_signal(&l->can_begin); /* taking a batch woke only one worker, so wake another
-                                                               * worker here */
+  /* Taking a batch woke only one worker, so wake another worker here. */
+  if (may_begin_batch(l)) pthread_cond_signal(&l->can_begin);
   return slot;
 }
 
@@ -111,7 +110,7 @@ static void finish_batch(tdict_loader *l, tdict_loader_slot *slot) {
   pthread_cond_broadcast(&l->batch_done);
 }
 
-/* Waits until all earlier batches have been fetched, if the dataset is in_order. */
+/* If the dataset is in_order, waits until all earlier batches have been fetched. */
 static void wait_to_fetch(tdict_loader *l, const tdict_loader_slot *slot) {
   while (l->dataset.in_order && l->num_fetched != slot->ticket) pthread_cond_wait(&l->can_fetch, &l->lock);
 }

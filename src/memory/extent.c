@@ -34,7 +34,7 @@ static const tdict_extent *extent_at(const tdict_extents *list, size_t i) { retu
 /* Makes space for one more extent at the end. Returns false if memory is exhausted. */
 static bool reserve_extent(tdict_extents *list) {
   if (list->first + list->count < list->cap) return true;
-  /* Reuse the free entries at the front if they are more than half of the array. */
+  /* Reuse the free entries at the front if these entries are more than half of the array. */
   if (list->first > list->cap / 2) {
     memmove(list->at, list->at + list->first, list->count * sizeof *list->at);
     list->first = 0;
@@ -71,7 +71,8 @@ static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   list->count -= end - i;
 }
 
-/* Returns the index of the first dense extent that ends after `at`, or the number of extents if no extent does. */
+/* Returns the index of the first dense extent that ends after `at`, or the number of extents if all extents end at or
+ * before `at`. */
 static size_t find_dense(const tdict_extents *list, size_t at) {
   size_t low = 0, high = list->count;
   while (low < high) {
@@ -84,8 +85,8 @@ static size_t find_dense(const tdict_extents *list, size_t at) {
   return low;
 }
 
-/* Adds a dense extent. Merges the new extent with all dense extents that it overlaps or touches. Returns false if
- * memory is exhausted. */
+/* Adds a dense extent. Merges the new extent with all dense extents that the new extent overlaps or touches. Returns
+ * false if memory is exhausted. */
 static bool add_dense(tdict_extents *list, tdict_extent e) {
   size_t i = find_dense(list, e.begin), end = i;
   if (i > 0 && extent_at(list, i - 1)->end == e.begin) i--;
@@ -121,7 +122,8 @@ static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
   return true;
 }
 
-/* Shortens the extent at both sides, so that its first byte and its last byte are in rows, not in gaps between rows. */
+/* Shortens a strided extent at both sides, so that its first byte and its last byte are in rows, not in gaps between
+ * rows. Does nothing if the rows are unknown. */
 static void skip_gaps(tdict_extent *e) {
   if (e->begin >= e->end || is_unknown(e)) return;
   const size_t first = offset_in_pitch(e->origin, e->begin, e->pitch),
@@ -167,7 +169,7 @@ bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
   if (!e->layout) return add_dense(&set->dense, *e);
   for (size_t i = 0; i < set->strided.count; i++)
     if (extent_at(&set->strided, i)->layout ==
-        e->layout) { /* The new extent covers all bytes that trim_strided() has left. */
+        e->layout) { /* The new extent contains all parts of this layout that trim_strided() has left. */
       const tdict_extent whole = *e;
       remove_layout(&set->strided, e->layout);
       return insert_extent(&set->strided, set->strided.count, &whole);

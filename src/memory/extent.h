@@ -1,5 +1,5 @@
-/* Declares extents, which describe the bytes of a storage that a tensor covers. Functions of single extents are pure
- * and thread-safe. A set of extents has no lock: the owner of the set must hold a lock during each call. */
+/* Declares extents, which describe the bytes of a storage that a tensor covers. Functions of single extents keep no
+ * state and are thread-safe. A set of extents has no lock: the owner of the set must hold a lock during each call. */
 #ifndef TDICT_MEMORY_EXTENT_H
 #define TDICT_MEMORY_EXTENT_H
 
@@ -43,14 +43,16 @@ typedef struct tdict_extent_set {
 /* Adds the bytes of an extent. A strided extent replaces all extents of its layout. Returns false if memory is
  * exhausted; the set can then lack the replaced extents. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
-/* Removes the bytes of a dense extent, or all extents that have the layout of a strided extent. Removing a dense extent
- * can split other extents. Strided extents are split only while the set has fewer than 4096 strided extents. Returns
- * false if a dense extent must be split and memory is exhausted. An extent that cannot be split is unchanged. */
+/* If the extent is dense, removes its bytes. If the extent is strided, removes all extents of its layout. Removing a
+ * dense extent can split other extents. Strided extents are split only while the set has fewer than 4096 strided
+ * extents. Returns false if a dense extent must be split and memory is exhausted. An extent that cannot be split is
+ * unchanged. */
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *extent);
-/* Returns false only if the set contains none of these bytes. Can return true for bytes that are not in the set. */
+/* Returns true if the set contains a byte of the extent. Can also return true if the set contains no byte of the
+ * extent. */
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *extent);
 bool tdict_extent_set_is_empty(const tdict_extent_set *set);
-/* Removes all bytes from the set and frees its memory. */
+/* Removes all bytes from the set and frees the memory of the set. */
 void tdict_extent_set_reset(tdict_extent_set *set);
 
 #endif

@@ -14,8 +14,10 @@ typedef struct tdict_fence_ops {
   /* Waits until the fence is done or tdict_now_ns() passes the deadline. Returns true if the fence is done. In a forked
    * child, returns false at once for a transfer of the parent process that has not ended. */
   bool (*wait)(tdict_fence *fence, int64_t deadline_ns);
-  /* Makes a stream of a device wait for the fence. The host does not wait. `device` and `stream` are pointers of the
-   * device layer. Returns false if the stream cannot wait. The pointer `wait_on_stream` may be NULL. */
+  /* Makes the stream `stream` of the GPU `device` (types of the device layer) wait for the fence. The calling thread
+   * does not wait for the fence. If the fence is a transfer, the thread first waits until all copies of the transfer
+   * are queued. Returns false if the stream cannot wait: the caller then calls `wait`. If `wait_on_stream` is NULL, the
+   * caller calls `wait`, too. */
   bool (*wait_on_stream)(tdict_fence *fence, void *device, void *stream);
   void (*retain)(tdict_fence *fence);
   void (*release)(tdict_fence *fence);

@@ -1,4 +1,4 @@
-/* Implements the functions of tdict/memory.h that read a memory. The functions own nothing. Thread-safe. */
+/* Implements the functions of tdict/memory.h, which return the counts and the device of a memory. Thread-safe. */
 #include "memory/memory.h"
 
 #include <string.h>

@@ -38,7 +38,7 @@ typedef struct tdict_block_list {
 /* Creates a run that has no pages yet, and a block that covers the run. The block is in no list. Returns NULL if host
  * memory is exhausted. */
 tdict_pinned_block *tdict_blocks_new(void);
-/* Frees the records of a block and of its run, which the block must cover. The caller frees the pages. */
+/* Frees the record of a block that covers its whole run, and the record of the run. The caller frees the pages. */
 void tdict_blocks_drop(tdict_pinned_block *block);
 /* Returns true if the block covers its whole run. */
 static inline bool tdict_block_is_whole(const tdict_pinned_block *b) { return !b->left && !b->right; }
@@ -48,10 +48,11 @@ void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *block);
 void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *block);
 /* Value of `node` that allows runs of every NUMA node. */
 enum { TDICT_ANY_NODE = -2 };
-/* Takes a free block out of the list and splits off all bytes beyond `bytes`. Chooses the smallest block that fits, and
- * the newest of several blocks of this size. Returns NULL if no block fits, or if host memory for the records is
- * exhausted. Skips blocks larger than `max_block_bytes` and runs that were pinned for another NUMA node. If `bytes`
- * bytes fit into one registered piece, the returned block does not cross a border of pieces. */
+/* Takes a block of `bytes` bytes out of the smallest free block that fits. Of several free blocks of this size, uses
+ * the newest block. The remaining bytes of the free block stay free. Skips blocks larger than `max_block_bytes`, and
+ * runs that were pinned for another NUMA node than `node`. Returns NULL if no block fits, or if host memory for the
+ * records is exhausted. If `bytes` bytes fit into one registered piece, the returned block does not cross a border of
+ * pieces. */
 tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t max_block_bytes, int node);
 /* Merges the block with the neighbours that are free, and adds the merged block to the list of free blocks. */
 void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b);

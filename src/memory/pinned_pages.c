@@ -91,8 +91,8 @@ static bool is_next_ready(const pinning *m, bool is_all_touched) {
   return m->num_untouched && atomic_load_explicit(&m->num_untouched[next], memory_order_acquire) == 0;
 }
 
-/* Registers the touched pieces in order, up to the first piece with untouched pages. Does nothing if another thread is
- * registering pieces. If `is_all_touched` is true, does not check the counters. */
+/* Registers the touched pieces in order, up to the first piece with untouched pages or the first failure. Does nothing
+ * if another thread is registering pieces. If `is_all_touched` is true, does not check num_untouched. */
 static void register_more(pinning *m, bool is_all_touched) {
   pthread_mutex_lock(&m->lock);
   bool is_registrar = !m->busy;
@@ -125,8 +125,8 @@ static void touch_huge_page(void *user, long i) {
 }
 
 /* Returns the number of helper threads. Leaves RESERVED_CPUS CPUs to the threads of the program if there are enough
- * CPUs. Otherwise the system could suspend a helper that holds the driver's lock, which delays all copies by
- * milliseconds. */
+ * CPUs. On a machine without idle CPUs, the system could suspend a helper that holds the driver's lock. All copies
+ * would then be delayed by milliseconds. */
 static int count_touching_helpers(const tdict_pool *pool) {
   int threads = pool ? tdict_pool_max_working(pool, RESERVED_CPUS) : 1;
   return (threads < MAX_TOUCHING_THREADS ? threads : MAX_TOUCHING_THREADS) - 1;
@@ -134,7 +134,7 @@ static int count_touching_helpers(const tdict_pool *pool) {
 
 static size_t count_huge_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE; }
 
-/* Returns a counter of untouched huge pages for each piece, or NULL if memory is exhausted. */
+/* Returns an array with the number of untouched huge pages of each piece, or NULL if memory is exhausted. */
 static atomic_int *make_counters(const pinning *m) {
   size_t count = (m->bytes + m->piece - 1) / m->piece;
   atomic_int *num_untouched = malloc(count * sizeof *num_untouched);
@@ -165,7 +165,7 @@ static tdict_status map_and_register(const tdict_pinner *p, size_t bytes, size_t
   const bool whole = piece == 0 || bytes <= piece;
   void *data = map_aligned(bytes, whole ? (size_t)HUGE_PAGE : piece);
   if (!data) return tdict_fail(err, TDICT_ENOMEM, "pinned memory: no address space for %zu bytes", bytes);
-  /* Bind before touching, because a page is placed when a thread first touches it. */
+  /* Bind before touching, because the system places a page when a thread first touches the page. */
   bind_to_node(p, data, bytes);
   pinning m = {.pinner = p, .data = data, .bytes = bytes, .piece = whole ? bytes : piece};
   tdict_status status = register_all(&m, err);
@@ -194,7 +194,8 @@ static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages,
 }
 
 /* Maps pages and registers them in pieces of TDICT_PINNED_GRAIN, after a larger registration failed with the message
- * `cause`. Returns false if this registration fails too, or if the failed registration had no larger pieces. */
+ * `cause`. Returns false if this registration fails too, or if the failed registration had no piece larger than
+ * TDICT_PINNED_GRAIN. */
 static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *cause) {
   if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
   if (map_and_register(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;
@@ -217,7 +218,8 @@ tdict_status tdict_pinned_pages_get(const tdict_pinner *p, size_t bytes, tdict_p
   bool large = tdict_pinned_first_way(rounded) == TDICT_PINNED_REGISTERED;
   if (large && map_and_register(p, rounded, p->piece, out, &first) == TDICT_OK) return TDICT_OK;
   if (large && p->piece && try_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
-  /* Fall back to the driver, then to a registration that was not tried yet. */
+  /* Let the driver allocate the pages, which is the preferred way for less than 2 MiB. Then try a registration that was
+   * not tried yet. */
   tdict_status status = allocate_from_driver(p, rounded, out, &cause);
   if (status == TDICT_OK) {
     if (large) log_fallback(p, out, "was allocated by the driver", first.message);

@@ -1,5 +1,5 @@
-/* Obtains and frees page-locked pages. Nothing is pooled here. The caller owns the pages. Thread rule: safe from any
- * thread. */
+/* Obtains and frees page-locked pages. Keeps no pages for reuse: see pinned_pool.h. The caller owns the pages. Thread
+ * rule: safe from any thread. */
 #ifndef TDICT_MEMORY_PINNED_PAGES_H
 #define TDICT_MEMORY_PINNED_PAGES_H
 
@@ -38,14 +38,14 @@ typedef struct tdict_pin_ops {
 typedef struct tdict_pinner {
   const tdict_pin_ops *ops;
   void *self;
-  tdict_pool *pool; /* touches pages in parallel; NULL: the caller touches them */
-  tdict_log *log;   /* receives a message if the pages were obtained in another way than the first; may be NULL. Owned
-                     * by `self` */
+  tdict_pool *pool; /* touches pages in parallel; NULL: the calling thread touches all pages */
+  tdict_log *log;   /* receives a message if pages were not obtained in the way of tdict_pinned_first_way(); NULL: no
+                     * message. `self` owns the log */
   int node;         /* NUMA node to prefer; -1: none */
-  /* Bytes of one registered piece, a multiple of TDICT_PINNED_GRAIN. If 0, all pages are one registration. While a
-   * piece is registered, other threads cannot queue copies, so a pause separates the pieces. */
+  /* Bytes of one registered piece, a multiple of TDICT_PINNED_GRAIN. If 0, all pages are one registration. While the
+   * driver registers a piece, other threads cannot queue copies, so there is a pause after each piece but the last. */
   size_t piece;
-  atomic_int *logged_ways; /* bits of the ways already logged; NULL: log every time */
+  atomic_int *logged_ways; /* bit `1 << way` is set after `way` was logged; NULL: log every time */
 } tdict_pinner;
 
 typedef enum tdict_pinned_way {
@@ -61,12 +61,13 @@ typedef struct tdict_pinned_pages {
   size_t piece; /* borders of registrations are at multiples of `piece`; SIZE_MAX: no borders */
 } tdict_pinned_pages;
 
-/* Obtains `bytes` bytes of page-locked memory, rounded up to a multiple of 4096. Sets *out on success. Maps 2 MiB or
- * more with huge pages, touches the pages in parallel and registers them. If registering fails, lets the driver
- * allocate the pages. If the driver fails too, registers pages in pieces of TDICT_PINNED_GRAIN. If the pinner asks for
- * pieces, tries these small pieces before the driver, because an allocation by the driver would block other copies for
- * a long time. For less than 2 MiB, lets the driver allocate the pages. If the driver fails for this size, maps and
- * registers pages instead. Registered pages are bound to the node of the pinner before they are touched. The node is a
+/* Obtains `bytes` bytes of page-locked memory, rounded up to a multiple of 4096. Sets *out on success. For 2 MiB or
+ * more, maps pages (huge pages if possible), touches the pages in parallel and registers the pages. If registering
+ * fails, lets the driver allocate the pages. If the driver fails too, registers pages in pieces of TDICT_PINNED_GRAIN,
+ * unless the failed registration had no piece larger than TDICT_PINNED_GRAIN. If the pinner asks for pieces, tries
+ * pieces of TDICT_PINNED_GRAIN before the allocation by the driver, because this allocation would block other copies
+ * for a long time. For less than 2 MiB, first lets the driver allocate the pages. If the driver fails, maps and
+ * registers pages instead. Mapped pages are bound to the node of the pinner before the pages are touched. The node is a
  * preference: if the node has no free pages, pages are placed on other nodes. If the system refuses to bind, no error
  * is returned. Pages that the driver allocates cannot be bound. If every way fails, returns the status of the driver's
  * allocation, such as TDICT_ENOMEM. Returns TDICT_EOVERFLOW if the bytes do not fit the address space. */
@@ -74,7 +75,7 @@ tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, td
                                     tdict_error *err);
 /* Unpins and frees the pages. */
 void tdict_pinned_pages_put(const tdict_pinner *pinner, const tdict_pinned_pages *pages);
-/* Returns the way that is tried first for a block of `bytes` bytes. */
+/* Returns the way that tdict_pinned_pages_get() tries first for `bytes` bytes. */
 tdict_pinned_way tdict_pinned_first_way(size_t bytes);
 
 #endif

@@ -13,8 +13,8 @@
 
 enum { PAGE_BYTES = 4096 };
 #define MIN_CACHE ((size_t)64 << 20)
-/* A block is split only if its size is at most this many times the requested size. Otherwise a small block with a long
- * life would keep a large run from being unpinned or reused. */
+/* A block is split only if its size is at most this many times the requested size, or if no more bytes can be pinned.
+ * Without this limit, a small block with a long life would keep a large run from being unpinned or reused. */
 enum { MAX_CUT_RATIO = 16 };
 
 typedef struct pool {
@@ -28,8 +28,8 @@ typedef struct pool {
   tdict_block_list free_blocks;
   tdict_block_list waiting_blocks; /* freed blocks with fences that are not known to be done */
   size_t peak_live_bytes;
-  size_t reserved_bytes;  /* bytes being pinned now; they count against the limit */
-  size_t unpinning_bytes; /* bytes being unpinned now; they count against the limit until unpinned */
+  size_t reserved_bytes;  /* bytes being pinned now; count against the limit */
+  size_t unpinning_bytes; /* bytes being unpinned now; count against the limit */
   tdict_memory_counts counts;
 } pool;
 
@@ -41,8 +41,9 @@ static bool are_fences_done(const tdict_pinned_block *b) {
   return true;
 }
 
-/* Moves waiting blocks whose fences are done to the free list, and adds their fence lists to *done. Call under the
- * lock. The caller releases the fences after unlocking, because releasing a fence can free storages of this pool. */
+/* Moves waiting blocks whose fences are done to the free list, and adds the fence lists of these blocks to *done. Call
+ * under the lock. The caller releases the fences after unlocking, because releasing a fence can free storages of this
+ * pool. */
 static void free_idle_blocks(pool *p, tdict_fence_list **done) {
   for (tdict_pinned_block *b = p->waiting_blocks.oldest, *next; b; b = next) {
     next = b->newer;
@@ -108,7 +109,8 @@ static void count_live(pool *p, size_t bytes) {
   if (all > p->counts.peak_bytes) p->counts.peak_bytes = all;
 }
 
-/* Takes a block out of the free list and counts it as live. Returns NULL if no block fits. Call under the lock. */
+/* Takes a block out of the free list and counts the block as live. Returns NULL if no block fits, or if host memory is
+ * exhausted. Call under the lock. */
 static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most, int node) {
   tdict_pinned_block *b = tdict_blocks_take(&p->free_blocks, bytes, at_most, node);
   if (!b) return NULL;
@@ -126,7 +128,7 @@ static tdict_pinned_block *take_any_block(pool *p, size_t bytes, int node) {
   return b ? b : take_free_block(p, bytes, SIZE_MAX, TDICT_ANY_NODE);
 }
 
-/* Returns how many more bytes the limit allows to pin. Call under the lock. */
+/* Returns the number of bytes that may still be pinned under the limit. Call under the lock. */
 static size_t count_room(const pool *p) {
   size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
   size_t taken = p->counts.live_bytes + p->counts.cached_bytes + p->reserved_bytes + p->unpinning_bytes;
@@ -149,8 +151,8 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
 /* Sets *out to a free block. If no block fits, sets *out to NULL and reserves `bytes`, which the caller then pins.
  * Without the reservation, threads that allocate at the same time could together exceed the limit. If the limit leaves
  * too few bytes, accepts any free block that fits. If there is no such block, unpins cached runs or waits for another
- * thread that unpins runs. Call under the lock. The function unlocks meanwhile. Returns TDICT_ENOMEM if the limit does
- * not allow the bytes. */
+ * thread that unpins runs. Call under the lock. The function unlocks while it unpins or waits. Returns TDICT_ENOMEM if
+ * the limit does not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   *out = take_free_block(p, bytes, bytes > SIZE_MAX / MAX_CUT_RATIO ? SIZE_MAX : bytes * MAX_CUT_RATIO, node);
@@ -191,8 +193,8 @@ static tdict_status pin_pages(pool *p, size_t bytes, int node, tdict_pinned_page
   return tdict_pinned_pages_get(&pinner, bytes, out, err);
 }
 
-/* Pins a new block of bytes that the caller has reserved. If pinning fails even without cached runs, falls back to any
- * free block that fits. */
+/* Pins a new block of bytes that the caller has reserved, and ends the reservation. If pinning fails, unpins the cached
+ * runs and tries again. If pinning fails again, falls back to any free block that fits. */
 static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   tdict_error cause;
   tdict_pinned_pages pages = {0};

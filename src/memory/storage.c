@@ -1,5 +1,5 @@
-/* Creates and frees storages. Each storage keeps the fences of the transfers and streams that use its bytes. Storages
- * are reference-counted. Thread rule: see storage.h. */
+/* Creates and frees storages. Each storage lists the marks of transfers that use its bytes, and the fences of streams
+ * that use its bytes. Storages are reference-counted. Thread rule: see storage.h. */
 #include "memory/storage.h"
 
 #include <sched.h>
@@ -13,8 +13,8 @@
 #include "base/error.h"
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
-#define HUGE_BYTES ((size_t)4 << 20) /* whole huge pages cover most of a block of this size or more */
-/* Blocks of MALLOC_FROM to MALLOC_UP_TO bytes come from malloc(), and this file aligns them. A block freed after
+#define HUGE_BYTES ((size_t)4 << 20) /* a block of this size or more contains a whole huge page at any alignment */
+/* Blocks of MALLOC_FROM to MALLOC_UP_TO bytes come from malloc(), and this file aligns the blocks. A block freed after
  * posix_memalign() is often too small for the next call of the same size, so each call would get new pages. Freed
  * blocks of malloc() are reused. */
 #define MALLOC_FROM ((size_t)64 << 10)
@@ -23,7 +23,7 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 /* The data of an unloaded storage begins at this number plus the address of the storage's record. If addresses have 64
  * bits, the number is 2^55. On processors with 48-bit addresses, no program has memory there, so a wrong access fails
  * at once. The plan of a transfer hashes the addresses of leaves, and leaves at equal addresses would collide. So each
- * unloaded storage begins at another address. */
+ * unloaded storage begins at a different address. */
 #define UNLOADED_ADDRESS (UINTPTR_MAX / 512 + 1)
 
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
@@ -224,7 +224,7 @@ void tdict_storage_release(tdict_storage *s) {
 }
 
 /* The locks of the marks and of the uses are held briefly, so other threads spin. A locked word has LOCKED_BIT set and
- * contains the id of the holder's process. If another thread held the lock during a fork, this thread does not exist in
+ * contains the id of the holder's process. If another thread held the lock during a fork, that thread does not exist in
  * the child. The child then takes over the lock and drops the list, because transfers and streams belong to the
  * parent. */
 #define LOCKED_BIT ((uintptr_t)1)
@@ -280,7 +280,7 @@ void tdict_storage_detach(tdict_fence_node *node) {
   if (!next_of(node) &&
       atomic_compare_exchange_strong_explicit(&s->marks, &own, 0, memory_order_acq_rel, memory_order_relaxed))
     return;
-  /* Otherwise find the mark in the list and unlink it. */
+  /* If the storage has other marks, find this mark in the list and unlink the mark. */
   tdict_fence_node *first = lock_marks(s), *previous = NULL, *at = first;
   while (at && at != node) previous = at, at = next_of(at);
   if (at && previous) set_next(previous, next_of(node));

@@ -1,8 +1,9 @@
 /* A storage is a reference-counted range of bytes on a device. A storage frees its bytes when its last reference is
- * released. A storage keeps the fences of the transfers and streams that use the bytes. Bytes are *lost* if a transfer
- * into them failed, and nothing has written them since. The bytes of an *unloaded* storage are not in memory, but
- * elsewhere, such as in a file. Transfers read these bytes through a callback. A *sink* is an unloaded storage in the
- * other direction: transfers write its bytes through a callback. Thread rule: every function is safe from any thread. */
+ * released. A storage lists the marks of transfers that use its bytes, and the fences of streams that use its bytes.
+ * Bytes are *lost* if a transfer that writes the bytes failed or was cancelled, and no later write through the library
+ * has filled the bytes. The bytes of an *unloaded* storage are not in memory, but for example in a file. Transfers read
+ * these bytes through a callback. A *sink* is an unloaded storage that transfers only write, through a callback. Thread
+ * rule: every function is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
@@ -15,7 +16,7 @@
 #define TDICT_STORAGE_PINNED 2u    /* page-locked by the library */
 #define TDICT_STORAGE_CLAIMED 4u   /* the program says that the memory is page-locked */
 #define TDICT_STORAGE_ARENA 8u     /* leaf offsets are multiples of 256 bytes; the gaps between leaves are unused */
-#define TDICT_STORAGE_FOREIGN 16u  /* memory of the program; set by tdict_storage_wrap() */
+#define TDICT_STORAGE_FOREIGN 16u  /* the storage did not allocate its memory; set by tdict_storage_wrap() */
 #define TDICT_STORAGE_UNLOADED 32u /* see tdict_storage_create_unloaded() */
 #define TDICT_STORAGE_SINK 64u     /* an unloaded storage that is written, see tdict_storage_create_sink() */
 
@@ -45,9 +46,9 @@ typedef struct tdict_storage_reader {
 
 /* Writes the bytes of a sink. */
 typedef struct tdict_storage_writer {
-  /* Takes `bytes` bytes, which belong `offset` bytes after the start of the storage. Several threads may call `write` at
-   * the same time, in any order of offsets. A calling thread may hold a staging slot, so `write` must not wait for a
-   * transfer. */
+  /* Writes `bytes` bytes from `src` to the sink, `offset` bytes after the start of the storage. Several threads may
+   * call `write` at the same time, in any order of offsets. A calling thread may hold a staging slot, so `write` must
+   * not wait for a transfer. */
   tdict_status (*write)(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err);
   void (*release)(void *user); /* as in tdict_storage_reader */
   void *user;
@@ -68,17 +69,18 @@ struct tdict_storage {
   _Atomic(bool) lost;         /* true if some bytes are lost, see lost_bytes (acquire/release) */
   tdict_memory *memory;       /* retained; NULL: plain host memory or memory of the program */
   union {
-    tdict_block block; /* the block from `memory`; for plain host memory its data is passed to free() */
-    /* of an unloaded storage; called with `user` */
+    tdict_block block; /* the block that `memory` allocated; plain host memory: free() frees block.data */
+    /* reads an unloaded storage; called with `user` */
     tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
     tdict_status (*write)(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err); /* of a sink */
   };
   void (*release)(void *user);
   void *user;
-  /* Guards uses, num_uses, cap_uses, filler, filler_is_owners and lost_bytes. 0 if unlocked. Otherwise bit 0 is set, and the other bits
-   * are the id of the process that holds the lock. */
+  /* Guards uses, num_uses, cap_uses, filler, filler_is_owners and lost_bytes. 0: unlocked. Any other value: bit 0 is set,
+   * and the other bits are the id of the process that holds the lock. */
   _Atomic(uintptr_t) lock;
-  tdict_fence **uses; /* retained fences of program streams; writing and freeing wait for them */
+  tdict_fence **uses; /* retained fences of work on streams of the program; writing and freeing the bytes wait for this
+                       * work */
   int num_uses, cap_uses;
   tdict_fence *filler;          /* the use that still writes the bytes, see tdict_storage_add_filler(); NULL: none */
   bool filler_is_owners;        /* true: the owner of the memory orders its work after the filler */
@@ -89,7 +91,7 @@ struct tdict_storage {
  * `zero` is true, sets every byte to zero. `bytes` may be 0. Returns TDICT_ENOMEM or an error of the memory. */
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
 /* Creates a storage with uninitialized bytes, preferably on NUMA node `node`. Ignores a negative `node`. Ignores any
- * node if `memory` is NULL or has no operation `allocate_near`. */
+ * node if `memory` is NULL or has no operation `allocate_near`. Fails as tdict_storage_create() does. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
 /* Creates a storage over memory of the program. The caller may then set the fields `release` and `user`. If `release`
@@ -102,12 +104,14 @@ tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, u
  * fit 63 bits, and TDICT_ENOMEM if host memory is exhausted. After an error, the caller must release reader->user. */
 tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
                                            tdict_error *err);
-/* Creates a host storage whose bytes leave the process, for example to a file. Only transfers can write the bytes, and
- * nothing can read the bytes, which always count as lost. Copies *writer. Fails like tdict_storage_create_unloaded(). */
+/* Creates a host storage whose bytes leave the process, for example to a file. Only transfers can write the bytes. No
+ * function can read the bytes, because all bytes always count as lost. Copies *writer. Fails like
+ * tdict_storage_create_unloaded(). */
 tdict_status tdict_storage_create_sink(const tdict_storage_writer *writer, size_t bytes, tdict_storage **out,
                                        tdict_error *err);
 static inline bool tdict_storage_is_sink(const tdict_storage *s) { return s->flags & TDICT_STORAGE_SINK; }
-/* Passes bytes to the callback of a sink. The bytes must be inside the storage. Returns the error of the callback. */
+/* Passes bytes to the callback of a sink. The bytes must be inside the storage. Returns the error of the callback, or
+ * TDICT_EHOOK if the callback returned a number that is not a tdict_status. */
 tdict_status tdict_storage_write(const tdict_storage *s, size_t offset, const void *src, size_t bytes,
                                  tdict_error *err);
 /* Returns true for unloaded storages, including sinks. */
@@ -119,12 +123,12 @@ tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst
 tdict_storage *tdict_storage_retain(tdict_storage *s);
 void tdict_storage_release(tdict_storage *s);
 
-/* Marks the storage as used by node->fence until tdict_storage_detach(). The caller first fills the fields `storage`,
- * `fence` and `writes` of the node. */
+/* Marks node->storage as used by node->fence until tdict_storage_detach(). The caller must have filled the fields
+ * `storage`, `fence` and `writes` of the node. */
 void tdict_storage_attach(tdict_fence_node *node);
 void tdict_storage_detach(tdict_fence_node *node);
-/* Marks a storage that has no other mark, which is the usual case. Returns false and does not mark the storage if
- * another mark exists. */
+/* Marks node->storage if the storage has no other mark, which is the usual case. If the storage has another mark,
+ * returns false and changes nothing but node->next. */
 static inline bool tdict_storage_attach_first(tdict_fence_node *node) {
   uintptr_t none = 0;
   atomic_store_explicit(&node->next, NULL, memory_order_relaxed);
@@ -140,15 +144,15 @@ static inline bool tdict_storage_is_idle(const tdict_storage *s) {
   return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 && tdict_storage_has_no_uses(s);
 }
 /* Returns the fence of a conflicting mark with a new reference, or NULL. The mark of a writer always conflicts. If
- * `to_write` is true, the mark of a reader conflicts, too. Marks of `except` are ignored. */
+ * `to_write` is true, the mark of a reader conflicts, too. Ignores the marks of the fence `except`. */
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
-/* Calls fn for the fence of every conflicting mark. The function locks the list of marks meanwhile, so fn must be short
- * and must not touch storages. */
+/* Calls fn for the fence of every mark that conflicts as in tdict_storage_conflict(). The list of marks is locked
+ * during these calls, so fn must be short and must not touch storages. */
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user);
 /* Waits until no mark conflicts, and until the filler is done. If `to_write` is true, also waits for the uses by
- * streams of the program. In a forked child, transfers of the parent process never end, so the function returns without
- * waiting for them. */
+ * streams of the program. In a forked child, transfers of the parent process never end, so the function does not wait
+ * for these transfers. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
 /* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
  * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
@@ -159,23 +163,24 @@ tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdic
 /* Adds the use of a work of the library that writes bytes. The work runs after all earlier uses of the storage. Reading
  * the bytes waits for the use, and so does freeing memory of the program. Fails as tdict_storage_add_use() does. */
 tdict_status tdict_storage_add_writer(tdict_storage *s, tdict_fence *fence, tdict_error *err);
-/* Calls fn for every use. If `to_write` is false, calls fn for the filler only. The function locks the list of uses
- * meanwhile, so fn must be short and must not touch storages. */
+/* Calls fn for every use. If `to_write` is false, calls fn for the filler only. The list of uses is locked during these
+ * calls, so fn must be short and must not touch storages. */
 void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
-/* Marks these bytes as lost, since a transfer into them failed. If memory to record the bytes is exhausted, marks all
- * bytes of the storage as lost. */
+/* Marks the bytes of the extent as lost. Call this function if a transfer into these bytes failed or was cancelled. If
+ * memory to record the bytes is exhausted, marks all bytes of the storage as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
 /* Marks all bytes of the storage as lost. */
 void tdict_storage_lose_all(tdict_storage *s);
-/* Removes these bytes from the lost bytes. Call this function after the bytes have been written. If host memory is
- * exhausted, the bytes can stay lost. For strided extents see tdict_extent_set_remove(). */
+/* Removes the bytes of the extent from the lost bytes. Call this function after these bytes have been written. If host
+ * memory is exhausted, the bytes can stay lost. Does nothing for unloaded storages. For strided extents see
+ * tdict_extent_set_remove(). */
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 /* Returns true if some byte of the storage is lost. */
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);
 }
-/* Returns false only if none of these bytes is lost. Can return true for bytes that are not lost, because the set of
- * lost bytes is not exact. */
+/* Returns true if a byte of the extent is lost. Can also return true if no byte of the extent is lost, because the set
+ * of lost bytes is not exact. */
 bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes);
 
 #endif

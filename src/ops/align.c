@@ -36,8 +36,8 @@ static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_st
 }
 
 /* Compares the nodes of all trees at `mark`. Returns TDICT_ENOTFOUND if a node has a key that the node of the first
- * tree lacks. Only searches nodes with more keys than the first node, because add_entry() finds the other
- * differences. */
+ * tree lacks. Searches only nodes with more keys than the node of the first tree, because add_entry() finds keys that a
+ * later tree lacks. */
 static tdict_status check_no_extra_keys(const aligner *a, size_t mark, tdict_error *err) {
   const tdict_tree *first = get_node_of_tree(a, mark, 0);
   for (size_t t = 1; t < a->aligned->count; t++) {

@@ -82,7 +82,7 @@ tdict_status tdict_changes_end(tdict_changes *c, tdict_status status) {
   for (size_t i = 0; status == TDICT_OK && i < c->replacement.cap; i++)
     if (pairs[i].key && pairs[i].key != pairs[i].value)
       tdict_node_swap((tdict_tree *)(uintptr_t)pairs[i].key, pairs[i].value);
-  /* Release only after all swaps: a release may free nodes and run callbacks, and callbacks must see the changed
+  /* Release only after all swaps: a release can free nodes and run callbacks, and callbacks must see the changed
    * trees. */
   for (size_t i = 0; i < c->replacement.cap; i++)
     if (pairs[i].key && pairs[i].key != pairs[i].value) tdict_release(pairs[i].value);

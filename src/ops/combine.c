@@ -192,7 +192,7 @@ static tdict_status stack_as_ragged(const joiner *j, size_t entry, tdict_box **o
   tdict_ragged_options options = tdict_ragged_options_default();
   tdict_ragged *made;
   options.memory = j->memory;
-  tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items is an array of as many pointers */
+  tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items has j->count pointers */
   if (!rows) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu tensors", j->what, j->count);
   for (size_t i = 0; i < j->count; i++) rows[i] = tdict_leaf_tensor(j->aligned.leaves[entry * j->count + i]);
   tdict_status status = tdict_ragged_of_rows(j->what, rows, j->count, &options, &made, err);
@@ -220,8 +220,8 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
   if (status != TDICT_OK) return status;
   const tdict_tree *first = j->items[0];
   const tdict_object_method way = j->is_stack && j->dim == 0 ? TDICT_OBJECT_STACK : TDICT_OBJECT_AS_TENSORS;
-  /* Flatten the objects that no `stack` hook can stack. If the caller passed a memory, flatten every object whose type
-   * has `flatten`. */
+  /* Flatten the program's objects that no `stack` hook can stack. If the caller passed a memory, flatten all objects of
+   * the program whose type has `flatten`. */
   if (j->aligned.has_objects) {
     const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
     status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);

@@ -13,9 +13,9 @@
 typedef struct comparer {
   tdict_compare_options o;
   tdict_difference *out;
-  const char *parent_path; /* path of the flattened object that is compared, in the outermost tree; NULL: whole trees
-                            * are compared */
-  tdict_cursor cursor;     /* walks the first tree; a frame's mark is the node of the second tree at the same path */
+  /* while the tensors of flattened objects are compared: path of the object in the whole tree; else NULL */
+  const char *parent_path;
+  tdict_cursor cursor; /* walks the first tree; a frame's mark is the node of the second tree at the same path */
 } comparer;
 
 /* Records a difference at the cursor's path. If `extra` is not NULL, appends this key to the path. The caller has set
@@ -38,8 +38,8 @@ static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a
               tdict_text_shape(b->ndim, b->dims, y, sizeof y));
 }
 
-/* Compares the batch sizes of two nodes, and searches for a key that only b has. Returns false and records the
- * difference if there is one. */
+/* Compares the batch sizes of two nodes, and searches for a key that only b has. If there is a difference, records the
+ * difference and returns false. */
 static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
   char x[96], y[96];
   if (!is_same_shape(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
@@ -70,8 +70,8 @@ static bool is_close(const tdict_compare_options *o, double a, double b) {
 /* Returns true for integers, bool and types of several lanes. */
 static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
 
-/* Compares two elements: by bytes if their dtype is exact and both tolerances are 0, else as complex numbers. Two bools
- * that are not 0 are equal even if their bytes differ and both tolerances are 0. */
+/* Compares two elements. Types of several lanes are compared by bytes. If both tolerances are 0, integers are compared
+ * by bytes. All other elements are compared as complex numbers. Two bools that are not 0 are equal. */
 static bool is_same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
   double ar, ai, br, bi;
   bool tolerant = c->o.relative != 0 || c->o.absolute != 0;
@@ -93,7 +93,7 @@ static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, con
 }
 
 /* Counts equal numbers from the start of two arrays, in blocks that a compiler can vectorize. Stops at the first block
- * that has a difference. NaN is not equal to NaN. memcpy() is needed, because memory of the program may be aligned less
+ * that has a difference. NaN is not equal to NaN. memcpy() is needed, because memory of the program can be aligned less
  * than the type requires. */
 #define COUNT_EQUAL(type)                                                          \
   while (found < count) {                                                          \
@@ -218,8 +218,8 @@ static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict
   return status;
 }
 
-/* Compares the entry at the cursor with the entry of b at the same key. If both are trees, only sets *below to the
- * tree of b, and compare_trees() descends. */
+/* Compares the entry at the cursor with the entry of b at the same key. If both are trees, only sets *below to the tree
+ * of b. compare_trees() then descends. */
 static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_frame *top = &c->cursor.frames[c->cursor.depth - 1];
   const tdict_key *key = tdict_cursor_key(&c->cursor);

@@ -199,6 +199,6 @@ tdict_status tdict_flatten_keys_in_place(tdict_tree *tree, const char *separator
   tdict_status status = make_flat(what, tree, separator, &made, err);
   if (status != TDICT_OK) return status;
   tdict_node_swap(tree, made);
-  tdict_release(made); /* release last, since the release may run callbacks */
+  tdict_release(made); /* release last, since the release can run callbacks */
   return TDICT_OK;
 }

@@ -21,12 +21,12 @@ typedef struct arena {
 } arena;
 typedef struct maker {
   const tdict_map *map;
-  const tdict_tree *root; /* the source, or its copy with flattened objects; tensors must begin with its batch size */
+  const tdict_tree *root; /* the source, or a copy with flattened objects; tensors must begin with root->batch_size */
   tdict_cursor cursor;
   size_t entry, tensor; /* numbers of the entry and of the tensor, in cursor order */
   size_t num_tensors, num_dims;
   bool is_locked;     /* true if a node of the source is locked */
-  bool found_objects; /* true if the source contains objects that are not flattened yet */
+  bool found_objects; /* true if the source has an object that must be flattened or passed to a hook */
   tdict_slab *slab;
   arena arenas[MAX_MEMORIES];
   int num_arenas;
@@ -94,7 +94,7 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdic
 
 /* Counts a tensor, and the bytes of its result if the result is a new tensor. */
 static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
-  /* The program may have changed a child through a borrowed pointer. Without this check, offsets would be computed from
+  /* The program can have changed a child through a borrowed pointer. Without this check, offsets would be computed from
    * dimensions that the tensor does not have. */
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
@@ -108,8 +108,8 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
 }
 
-/* Returns true for an object that is not flattened and that no hook changes. Objects of built-in types are passed to a
- * hook only for TDICT_OBJECT_CLONE, and flattened only for TDICT_OBJECT_ELEMENTS. */
+/* Returns true for an object that is neither flattened nor passed to a hook. Objects of built-in types stay closed,
+ * with two exceptions: all such objects for TDICT_OBJECT_CLONE, and objects with elements for TDICT_OBJECT_ELEMENTS. */
 static bool stays_closed(const tdict_map *map, const tdict_box *box) {
   if (!tdict_builtin_of(box->type)) return map->keeps_bare && !TDICT_HOOK_OF(box->type, flatten);
   if (map->way == TDICT_OBJECT_CLONE) return false;
@@ -148,7 +148,7 @@ static tdict_status allocate_result(maker *m, tdict_error *err) {
 }
 
 /* Returns the number of batch dimensions of `from` after the mapped dimensions. Returns 0 if `from` does not begin with
- * the batch size of the root, which is possible for an empty child. */
+ * the mapped dimensions of the root, which is possible if the program has changed the batch size of a child. */
 static int count_kept_dims(const tdict_map *map, const tdict_tree *root, const tdict_tree *from) {
   if (from->batch_ndim < map->batch_in) return 0;
   for (int i = 0; i < map->batch_in; i++)
@@ -170,7 +170,7 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
   node->batch_ndim = map->batch_out + num_kept;
   for (int i = 0; i < map->batch_out; i++) node->batch_size[i] = map->batch_size[i];
   for (int i = 0; i < num_kept; i++) node->batch_size[map->batch_out + i] = from->batch_size[map->batch_in + i];
-  /* A tensor that is shared stays on its device. */
+  /* If `changes` is set, the result can share tensors, which stay on their device. */
   if (map->memory && node->has_device && !map->changes) node->device = map->memory->device;
   if (!map->memory && map->one_memory) node->device = tdict_cpu();
   *out = node;
@@ -297,7 +297,7 @@ static tdict_status make_mapped_builtin(const maker *m, const tdict_tree *node, 
   return status;
 }
 
-/* Returns TDICT_ESHAPE if an object of a built-in type does not fit its new node. A child node may have more batch
+/* Returns TDICT_ESHAPE if an object of a built-in type does not fit its new node. A child node can have more batch
  * dimensions than the object. */
 static tdict_status check_mapped_builtin(const maker *m, const tdict_tree *node, tdict_leaf made, tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(made);

@@ -29,7 +29,7 @@ typedef struct packer {
   tdict_aligned aligned;
   size_t num_leaves, num_fields; /* num_fields: num_leaves plus the number of new leaves */
   packed_leaf *leaves;
-  tdict_field *fields; /* the paths of the first num_leaves fields are owned */
+  tdict_field *fields; /* the packer owns the paths of the first num_leaves fields */
   size_t next_entry, num_found;
   const tdict_leaf *measured; /* the tensors that give the lengths; NULL: not found yet */
   int64_t total, longest, num_tokens, num_sequences;
@@ -211,7 +211,7 @@ static void fill_new_leaves(const packer *p, tdict_tree *made) {
   if (p->num_tokens > p->total) memset(position, 0, (size_t)(p->num_tokens - p->total) * sizeof *position);
 }
 
-/* Makes the tree of the result, and writes its elements. */
+/* Makes the tree of the result, and writes the elements of all tensors. */
 static tdict_status make_packed(packer *p, tdict_tree **out, tdict_error *err) {
   const tdict_schema schema = {p->fields, p->num_fields};
   tdict_tree *made;

@@ -15,7 +15,7 @@ typedef struct padder {
   const tdict_tree *const *items;
   size_t count;
   bool is_mask; /* true: writes a mask instead of the elements */
-  int ndim;     /* of `batch_size`, the batch size of the result */
+  int ndim;     /* number of sizes in `batch_size`, the batch size of the result */
   int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1];
   tdict_aligned aligned;
 } padder;
@@ -36,7 +36,8 @@ static bool sizes_match(const padder *p, int ndim, const int64_t *sizes, int wan
   return is_equal;
 }
 
-/* Computes the batch size of the result: [count, longest, ...]. Checks that the other batch dimensions are equal. */
+/* Computes the batch size of the result: [count, longest, ...]. Checks that the trees are equal in all batch dimensions
+ * that are not padded. */
 static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
   const tdict_tree *first = p->items[0];
   const char *what = p->rule->what;
@@ -91,7 +92,7 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   const padder *p = map->user;
   const char *what = p->rule->what;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  /* The mask has the batch dimensions, and all other dimensions up to the last padded dimension. */
+  /* The mask has the batch dimensions, and then all dimensions up to the last dimension in which the tensors differ. */
   int num_masked = p->ndim;
   if (from->ndim == TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have more than %d dimensions", what, TDICT_MAX_NDIM);
@@ -159,8 +160,8 @@ static tdict_status stack_builtins(const tdict_map *map, size_t entry, tdict_box
   return tdict_box_join(p->aligned.leaves + entry * p->count, p->count, &how, out, err);
 }
 
-/* Shortens the batch size of every node of a tree of masks to the batch dimensions of the result. A mask may lack the
- * other batch dimensions of its node. Returns false if memory is exhausted. */
+/* Shortens the batch size of every node of a tree of masks to the batch dimensions of the result. A mask need not have
+ * the additional batch dimensions of its node. Returns false if memory is exhausted. */
 static bool set_mask_batch_sizes(const padder *p, tdict_tree *masks) {
   bool is_done = true;
   tdict_cursor cursor;
@@ -175,8 +176,8 @@ static bool set_mask_batch_sizes(const padder *p, tdict_tree *masks) {
   return is_done;
 }
 
-/* Builds the padded tree, or the tree of masks. `opened` has copies of the trees with flattened objects. NULL: the
- * trees have no objects. */
+/* Builds the padded tree, or the tree of masks. `opened` has copies of the trees with flattened objects, and is NULL if
+ * the trees have no objects. */
 static tdict_status make_padded(padder *p, tdict_tree **opened, bool is_mask, tdict_tree **out, tdict_error *err) {
   tdict_tree *made = NULL;
   p->is_mask = is_mask;

@@ -17,9 +17,9 @@ typedef struct tdict_pad_rule {
 
 /* Stacks the trees along a new first dimension. Each tensor of the result has the largest size in each padded
  * dimension. If `mask` is not NULL, writes to *mask a tree of bool tensors with the same keys. An element of a mask is
- * true if the element of the result comes from a tree. A mask has the batch dimensions, and the other dimensions up to
- * the last dimension in which the trees differ. In *mask, a tree of masks replaces each object. Returns the errors of
- * tdict_pad_sequence(). */
+ * true if the element of the result comes from a tree. A mask has the batch dimensions, and then all dimensions up to
+ * the last dimension in which the tensors differ in size. In *mask, a tree of masks replaces each object of the
+ * program. Returns the errors of tdict_pad_sequence(). */
 tdict_status tdict_pad_trees(const tdict_pad_rule *rule, const tdict_tree *const *items, size_t count, tdict_tree **out,
                              tdict_tree **mask, tdict_error *err);
 

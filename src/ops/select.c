@@ -79,7 +79,7 @@ tdict_status tdict_path_resolve(const char *what, const tdict_tree *td, const ch
   /* If missing paths are ignored, pass NULL for the error: formatting the message would be the main cost. */
   tdict_status status = tdict_place_get(place, td, path, what, strict ? err : NULL);
   const bool is_ignored = !strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE);
-  /* Other failures are reported: repeat the search, this time with an error struct. */
+  /* Report every failure that is not ignored: repeat the search with an error struct. */
   if (!strict && status != TDICT_OK && !is_ignored) status = tdict_place_get(place, td, path, what, err);
   if (status != TDICT_OK) place->node = NULL;
   return is_ignored ? TDICT_OK : status;

@@ -20,8 +20,8 @@ typedef struct tdict_selection {
   bool strict; /* if true, a path that does not exist is an error */
 } tdict_selection;
 /* Makes a new tree of the entries at the paths, in the order of the paths. Leaves are shared. If a path does not exist
- * and `strict` is true, returns TDICT_ENOTFOUND or TDICT_ETYPE. Returns TDICT_EINVAL for an invalid path, and
- * TDICT_ENOMEM if memory is exhausted. */
+ * and `strict` is true, returns TDICT_ENOTFOUND or TDICT_ETYPE. Returns TDICT_EINVAL for an invalid path or a NULL
+ * pointer, and TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const tdict_selection *selection,
                                 tdict_tree **out, tdict_error *err);
 

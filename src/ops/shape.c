@@ -1,5 +1,5 @@
-/* Changes the batch dimensions of trees by views, or by copies if the strides allow no view. The caller owns the
- * results. Thread rule: as in tdict/tree.h. */
+/* Changes the batch dimensions of trees by views. tdict_reshape() and tdict_flatten() copy tensors whose strides allow
+ * no view. The caller owns the results. Thread rule: as in tdict/tree.h. */
 #include "tdict/shape.h"
 
 #include <string.h>
@@ -87,7 +87,7 @@ static tdict_status describe_grouping(const tdict_map *map, size_t entry, const 
   }
   /* Find strides for the new shape. */
   if (from->numel == 0) {
-    tdict_layout_size size; /* if one size is 0, the product of the other sizes may still be too large */
+    tdict_layout_size size; /* if one size is 0, the product of the other sizes can still be too large */
     tdict_status status = tdict_layout_check(map->what, from->dtype, made->ndim, made->shape, &size, err);
     if (status != TDICT_OK) return status;
     tdict_layout_strides(made->ndim, made->shape, made->strides);

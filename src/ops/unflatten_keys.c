@@ -14,7 +14,7 @@ typedef struct unflattener {
   const tdict_tree *td;
   tdict_changes changes;
   tdict_tree *root; /* the replacement of td, borrowed from changes */
-  bool *placed;     /* per slot of td: true if its key has been placed */
+  bool *placed;     /* for each slot of td: true after the leaf of the slot was placed */
 } unflattener;
 
 static tdict_status no_memory_to_unflatten(const unflattener *u, tdict_error *err) {
@@ -32,8 +32,8 @@ static int64_t find_key(const tdict_tree *node, const char *name, size_t length)
   return tdict_keys_find_hashed(node->keys, name, length, tdict_keys_hash(name, length));
 }
 
-/* Sets *node to the replacement of its child with the key `part`. If the node has no such child, creates the child.
- * Returns TDICT_EEXIST if a tensor or object has this key. */
+/* Finds the child of *node with the key `part`, and sets *node to the replacement of this child. If *node has no such
+ * child, creates the child. Returns TDICT_EEXIST if a tensor or object has this key. */
 static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *part, size_t length, tdict_error *err) {
   const int64_t slot = find_key(*node, part, length);
   if (slot >= 0) {
@@ -68,7 +68,7 @@ static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_le
   return status;
 }
 
-/* Puts the leaf of a slot at the path that the parts of its key form. */
+/* Puts the leaf of a slot at the path that the parts of the slot's key form. */
 static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
   const char *name = u->td->keys->slots[slot].name;
   /* true: the key has no separator, so its leaf remains in this node */

@@ -33,7 +33,7 @@ static tdict_status get_replacement(merger *m, tdict_tree *node, tdict_tree **ou
       tdict_release(replacement);
       return no_memory_to_update(err);
     }
-    (void)tdict_retain(node); /* A later leaf of the source may replace the last other reference to this node. */
+    (void)tdict_retain(node); /* A later leaf of the source can replace the last other reference to this node. */
   }
   *out = replacement;
   return TDICT_OK;
@@ -102,7 +102,7 @@ static void finish_update(const merger *m, bool succeeded) {
     const tdict_pointer_pair *pair = &m->replacements.pairs[i];
     if (pair->key && succeeded) tdict_node_swap((tdict_tree *)(uintptr_t)pair->key, pair->value);
   }
-  /* Release after all swaps, since the replaced leaves may hold the last references to changed nodes. */
+  /* Release after all swaps, since the replaced leaves can hold the last references to changed nodes. */
   for (size_t i = 0; i < m->replacements.cap; i++) {
     const tdict_pointer_pair *pair = &m->replacements.pairs[i];
     if (!pair->key) continue;

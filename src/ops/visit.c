@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +56,7 @@ static tdict_status list_entry(void *user, const tdict_entry *entry, tdict_error
   size_t at = l->entry++;
   (void)err;
   if (!entry->tensor) return TDICT_OK;
-  /* store only paths of tensors: in a deep tree the paths of the nodes would take much memory */
+  /* Store only paths of tensors: in a deep tree the paths of the nodes would take much memory. */
   size_t length = strlen(entry->path) + 1;
   if (j->leaves) {
     tdict_tensor **tensors = j->tensors + l->leaf * j->count;
@@ -111,7 +112,9 @@ static void call_function(void *user, long i) {
   tdict_status status =
       j->visit ? j->visit(j->o.user, at, &own_error) : j->make(j->o.user, at, &j->made[i], &own_error);
   if (status == TDICT_OK) return;
-  status = tdict_callback_status(status, "visit: the function", &own_error);
+  char what[32]; /* holds the name of each public call */
+  snprintf(what, sizeof what, "%s: the function", j->what);
+  status = tdict_callback_status(status, what, &own_error);
   if (own_error.status == 0) tdict_fail(&own_error, status, "%s: the function returned an error", j->what);
   if (!own_error.path[0]) tdict_error_at(&own_error, status, at->path);
   note_first_failure(j, (size_t)i, status, &own_error);
@@ -294,7 +297,7 @@ tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, voi
   return run_apply(&j, &o, out, err);
 }
 
-/* Recurses only if the cursor has no memory for another level. */
+/* Recurses only if memory for a deeper cursor is exhausted. */
 int tdict_depth(const tdict_tree *tree) {
   tdict_cursor cursor;
   size_t deepest = 0;

@@ -23,7 +23,7 @@ static tdict_status fail_at_leaf_path(const tdict_cursor *cursor, const char *pa
   return tdict_error_at(err, status, path);
 }
 
-/* Returns true if two tensors of equal shape have their elements at the same addresses. The caller then skips the
+/* Returns true if two tensors of equal shape have their elements at the same addresses. If true, the caller skips the
  * copy. */
 static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
   if (a->data != b->data || a->storage != b->storage) return false;
@@ -91,7 +91,7 @@ static tdict_status fill_tensor(tdict_moves *moves, const tdict_tensor *t, doubl
 }
 
 /* Fills all tensors that the cursor reaches. If `found_object` is not NULL, only checks whether the tensors can be
- * filled. At the first object with elements, the function then sets *found_object to true and stops. */
+ * filled: sets *found_object to true and stops if there is an object with elements. */
 static tdict_status fill_leaves(tdict_moves *moves, tdict_cursor *cursor, const char *parent_path, double value,
                                 bool *found_object, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
@@ -108,7 +108,8 @@ static tdict_status fill_leaves(tdict_moves *moves, tdict_cursor *cursor, const 
   return TDICT_OK;
 }
 
-/* Fills all tensors and objects of a tree, after checking all of them. `parent_path` is the path of the tree. */
+/* Checks that all tensors and objects of a tree can be filled, and then fills all of them. `parent_path` is the path of
+ * the tree. */
 static tdict_status fill_tree(tdict_moves *moves, const tdict_tree *td, const char *parent_path, double value,
                               tdict_error *err) {
   const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS, .above = parent_path};

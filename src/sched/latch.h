@@ -12,7 +12,8 @@
 typedef struct tdict_latch {
   pthread_mutex_t lock;   /* held while `count` changes */
   pthread_cond_t zero;    /* uses the monotonic clock */
-  _Atomic(int64_t) count; /* may be read without the lock (relaxed); a zero is confirmed under the lock */
+  _Atomic(int64_t) count; /* relaxed; a thread that reads 0 without the lock must lock and unlock before it relies on
+                           * the 0 */
 } tdict_latch;
 
 /* Initializes the latch with a count of zero or more. */

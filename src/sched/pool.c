@@ -1,7 +1,7 @@
-/* Implements the thread pool with one queue and one lock. The pool owns its threads, and submitters own their tasks. A
- * worker spins briefly for the next task before it sleeps, since waking a thread often takes longer than a task runs.
- * The thread that fell asleep last is woken first, since its data is most likely still in the caches. Thread rule: see
- * pool.h. */
+/* Implements the thread pool with one queue and one lock. The pool owns its threads, and submitters own their tasks.
+ * After a task, a worker spins briefly for the next task before it sleeps, since waking a thread often takes longer
+ * than a task runs. Workers do not spin on fewer than SPIN_MIN_CPUS CPUs. The thread that fell asleep last is woken
+ * first, since its data is most likely still in the caches. Thread rule: see pool.h. */
 #include "sched/pool.h"
 
 #include <pthread.h>
@@ -27,7 +27,7 @@ typedef struct sleeper {
 } sleeper;
 
 struct tdict_pool {
-  pthread_mutex_t lock; /* guards: all fields up to max_spinning */
+  pthread_mutex_t lock; /* guards: the fields from sleep_stack to max_spinning */
   sleeper *sleep_stack; /* sleeping threads; the thread that fell asleep last is first */
   int num_started;      /* number of threads that have chosen their sleeper */
   tdict_task *first, *last;
@@ -42,7 +42,7 @@ struct tdict_pool {
   pthread_t threads[];
 };
 
-/* The pool that this thread belongs to, and the data of the layer that runs callbacks. This is the only thread-local
+/* The pool that this thread belongs to, and the pointer of tdict_pool_set_thread_data(). This is the only thread-local
  * variable of the library. */
 static _Thread_local struct {
   const tdict_pool *pool;
@@ -116,8 +116,8 @@ static sleeper *pop_sleeper(tdict_pool *pool) {
   return s;
 }
 
-/* Sleeps until another thread pops this sleeper. If tdict_pool_wake() has woken threads to spin, the thread then spins
- * for tasks. Call under the lock. */
+/* Sleeps until another thread pops this sleeper. Afterwards spins for tasks if tdict_pool_wake() has woken threads to
+ * spin. Call under the lock. */
 static void sleep_for_tasks(tdict_pool *pool, sleeper *self) {
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   self->was_woken = false;
@@ -149,8 +149,8 @@ static void *run_worker(void *argument) {
   return NULL;
 }
 
-/* Lets the first `num_threads` threads, which are the started threads, run all queued tasks. Then joins these threads
- * and frees the pool. */
+/* `num_threads` is the number of threads that were started. Waits until these threads have run all queued tasks, joins
+ * the threads and frees the pool. */
 static void stop_and_join(tdict_pool *pool, int num_threads) {
   pthread_mutex_lock(&pool->lock);
   pool->stop = true;
@@ -224,8 +224,8 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   pool->last = task;
   pool->num_queued++;
   update_work_hint(pool);
-  /* Threads that spin, or were woken to spin, check the queue anyway. Wake another thread only if the queue has more
-   * tasks than there are such threads. */
+  /* Threads that spin or were woken to spin check the queue anyway. Wake another thread only if the queue has more
+   * tasks than these threads can take. */
   sleeper *was_woken = NULL;
   if (pool->num_asleep > 0 && pool->num_queued > pool->num_spinning + pool->num_woken_to_spin)
     was_woken = pop_sleeper(pool);
@@ -270,8 +270,8 @@ void tdict_pool_set_thread_data(void *note) { this_thread.note = note; }
 bool tdict_pool_help(tdict_pool *pool, const void *owner) {
   pthread_mutex_lock(&pool->lock);
   tdict_task *task = pool->first;
-  /* Skip tasks that may wait, except tasks of `owner`: a skipped task might wait for the calling thread, which would
-   * then deadlock. */
+  /* Skip tasks that may wait, except tasks of `owner`: a skipped task might wait for the work of the calling thread,
+   * which would be a deadlock. */
   while (task && task->may_wait && (!owner || task->owner != owner)) task = task->next;
   if (task) unlink_task(pool, task);
   pthread_mutex_unlock(&pool->lock);

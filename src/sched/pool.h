@@ -17,13 +17,13 @@ struct tdict_task {
   bool queued;                   /* guarded by the pool's lock */
   /* true: the task may wait for other tasks, so a waiting thread must not run the task */
   bool may_wait;
-  const void *owner; /* a thread that waits for this owner may run the task anyway; see tdict_pool_help() */
+  const void *owner; /* a thread that waits for this owner may run the task even if may_wait is true; NULL: no owner */
 };
 
 /* Returns the default pool size: the number of CPUs that this process may use, at least 8. */
 int tdict_pool_default_size(void);
 /* Creates a pool and starts num_threads threads. Returns TDICT_ENOMEM if memory is exhausted or a thread cannot be
- * started. In that case no thread is left running. */
+ * started. After an error, no thread of the pool is left running. */
 tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *err);
 /* Waits until the threads have run all queued tasks, joins the threads and frees the pool. `pool` may be NULL. A task
  * must not call this function. */
@@ -35,14 +35,15 @@ int tdict_pool_num_cpus(const tdict_pool *pool);
 /* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. No CPU is reserved
  * if the pool may use at most three CPUs, or at most `reserved_cpus` CPUs. */
 int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
-/* Restricts the pool's threads to these CPUs. The process must be allowed to use at least one of these CPUs. Call
- * before the first task. Returns false if the system call failed for at least one thread. */
+/* Restricts the pool's threads to the CPUs in `cpus`. The process must be allowed to use at least one of these CPUs.
+ * Call this function before the first task is submitted. Returns false if the system call failed for at least one
+ * thread. */
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
 /* Wakes threads in advance, because the caller will submit about `count` tasks soon. The woken threads spin briefly and
- * sleep again if no task arrives. Threads that spin already count towards `count`. The number of CPUs limits how many
- * threads spin. If there are fewer than three CPUs, no thread spins. */
+ * sleep again if no task arrives. Threads that spin already count towards `count`. At most N - 1 threads spin if the
+ * pool may use N CPUs. If the pool may use fewer than three CPUs, no thread spins, and the call does nothing. */
 void tdict_pool_wake(tdict_pool *pool, int count);
 /* Sets how many threads may spin at once. 0 disables spinning. Only tests call this function, since the pool itself
  * derives the limit from the number of CPUs. */
@@ -52,9 +53,9 @@ bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 /* Returns true if the calling thread belongs to this pool. */
 bool tdict_pool_is_worker(const tdict_pool *pool);
 
-/* Runs one queued task on the calling thread while the thread waits for `owner`. Runs only a task whose may_wait is
- * false, or a task of `owner`. If `owner` is NULL, runs only a task whose may_wait is false. Returns false if no such
- * task is queued. */
+/* Runs one queued task on the calling thread, which waits for `owner`. The task must have may_wait == false or belong
+ * to `owner`. If `owner` is NULL, the task must have may_wait == false. Returns false if no queued task meets this
+ * condition. */
 bool tdict_pool_help(tdict_pool *pool, const void *owner);
 /* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread, or NULL if no pointer was
  * stored. */
@@ -63,8 +64,8 @@ void *tdict_pool_thread_data(void);
 void tdict_pool_set_thread_data(void *note);
 
 /* Calls fn(user, i) for each i in [0, count) and returns after all calls have returned. Uses the calling thread and at
- * most num_helpers other threads, never more than 64. The other threads are threads of the pool, or threads in
- * tdict_pool_help(). On a thread of the pool, or if `pool` is NULL, the caller makes all calls. */
+ * most num_helpers other threads, but never more than 64 other threads. The other threads are threads of the pool, or
+ * threads in tdict_pool_help(). On a thread of the pool, or if `pool` is NULL, the caller makes all calls. */
 void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i), void *user);
 
 #endif

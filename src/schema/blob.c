@@ -59,7 +59,7 @@ static tdict_status read_number(parser *p, int64_t *out, const char *name, tdict
   return TDICT_OK;
 }
 
-/* Reads a text and its final 0. Sets *out to the text in the blob. */
+/* Reads a text and the 0 that ends the text. Sets *out to the text in the blob. */
 static tdict_status read_text(parser *p, const char **out, const char *name, tdict_error *err) {
   const uint8_t *begin = p->bytes + p->at, *end = memchr(begin, 0, p->count - p->at);
   if (!end) return tdict_fail(err, TDICT_EFORMAT, "%s: at byte %zu: the blob ends inside %s", what, p->at, name);
@@ -69,8 +69,8 @@ static tdict_status read_text(parser *p, const char **out, const char *name, tdi
   return TDICT_OK;
 }
 
-/* Reads sizes into p->shape, from index *ndim on, and adds their number to *ndim. Returns TDICT_EFORMAT if *ndim would
- * exceed `most`. */
+/* Reads sizes into p->shape, beginning at index *ndim. Adds the number of these sizes to *ndim. Returns TDICT_EFORMAT
+ * if *ndim would exceed `most`. */
 static tdict_status read_sizes(parser *p, int *ndim, int most, tdict_error *err) {
   const size_t begin = p->at;
   int64_t count;
@@ -83,7 +83,7 @@ static tdict_status read_sizes(parser *p, int *ndim, int most, tdict_error *err)
 }
 
 /* In the first pass, counts the sizes and returns NULL. In the second pass, appends the sizes to the schema's table of
- * sizes and returns their address in the table. */
+ * sizes and returns the address of the appended sizes. */
 static const int64_t *keep_sizes(parser *p, const int64_t *sizes, int count) {
   p->num_dims += (size_t)count;
   if (!p->out) return NULL;

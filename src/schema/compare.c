@@ -23,7 +23,7 @@ static void note_sizes(tdict_schema_difference *out, const char *name, const int
            tdict_text_shape(ndims[1], sizes[1], second, sizeof second));
 }
 
-/* Compares two entries with the same path. Writes the message if they differ. */
+/* Compares two entries with the same path. If the entries differ, returns true and writes the message. */
 static bool entries_differ(const tdict_schema_entry *a, const tdict_schema_entry *b, tdict_schema_difference *out) {
   if (a->kind != b->kind) {
     snprintf(out->message, sizeof out->message, "%s in the first schema, %s in the second", name_kind(a->kind),

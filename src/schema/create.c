@@ -21,7 +21,7 @@ typedef struct maker {
 
 enum { SHAPE_DIMS = TDICT_MAX_BATCH_NDIM + TDICT_MAX_NDIM };
 /* Writes the batch size of an entry, with the batch size of the new root in place of the batch size of the schema's
- * root. If the entry is a tensor, also writes its sizes after the batch dimensions. Returns the number of sizes. */
+ * root. If the entry is a tensor, then writes the sizes of its other dimensions. Returns the number of sizes. */
 static int write_sizes(const maker *m, const tdict_schema_entry *entry, int64_t sizes[SHAPE_DIMS]) {
   int count = m->batch_ndim;
   for (int i = 0; i < count; i++) sizes[i] = m->batch_size[i];

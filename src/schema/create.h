@@ -5,8 +5,9 @@
 #include "tdict/schema.h"
 #include "tree/node.h"
 
-/* Computes the bytes that the tensors of a schema need, each padded to a multiple of 256 bytes. Returns TDICT_ENOTSUP
- * for an object, and TDICT_EOVERFLOW if the number of bytes is too large. err->path names the entry. */
+/* Computes the number of bytes that the tensors of a schema need. Each tensor is padded to a multiple of 256 bytes.
+ * Returns TDICT_ENOTSUP if the schema has an object, and TDICT_EOVERFLOW if the number of bytes is too large. err->path
+ * names the entry. */
 tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, tdict_error *err);
 /* Creates a tree whose tensors lie in `storage`, one after another. The tensors retain `storage`. `storage` must begin
  * at a multiple of 256 bytes, and must have at least the size that tdict_schema_measure() computes. The elements keep

@@ -1,4 +1,4 @@
-/* Counts references to schemas and reads their entries. Thread rule: see schema.h. */
+/* Counts references to schemas, returns their entries, and writes their blobs. Thread rule: see schema.h. */
 #include "schema/schema.h"
 
 #include <stdlib.h>

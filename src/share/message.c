@@ -19,7 +19,7 @@ typedef struct message_body {
 } message_body;
 
 /* Space for the descriptors of a message. The system closes descriptors that do not fit. MOST_FDS exceeds
- * TDICT_MESSAGE_MAX_FDS, so that an error can report how many descriptors a wrong message has. */
+ * TDICT_MESSAGE_MAX_FDS, so that an error can report a wrong message with up to MOST_FDS descriptors. */
 enum { MOST_FDS = 8 };
 typedef union control_room {
   struct cmsghdr header; /* aligns the bytes */
@@ -47,7 +47,7 @@ tdict_status tdict_message_send(const char *what, int socket, const tdict_messag
   return tdict_fail_native(err, TDICT_EIO, code, "%s: the socket refused the message (errno %d)", what, code);
 }
 
-/* Waits until the socket has a message or is closed. A signal does not end the wait. */
+/* Waits until the socket has a message or is closed, or until the deadline. A signal does not end the wait. */
 static tdict_status wait_for_message(const char *what, int socket, int64_t deadline_ns, tdict_error *err) {
   for (;;) {
     struct pollfd entry = {.fd = socket, .events = POLLIN};

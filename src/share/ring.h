@@ -1,5 +1,6 @@
-/* Defines a ring, and declares the functions that the files of the trainer and of the worker share. The process that
- * created or attached a ring owns the ring. Thread rule: one thread at a time uses a ring. */
+/* Defines the handle that one process has of a ring. Declares the functions that ring_trainer.c and ring_worker.c
+ * share. The process that created or attached the ring owns the handle. Thread rule: one thread at a time uses a
+ * handle. */
 #ifndef TDICT_SHARE_RING_H
 #define TDICT_SHARE_RING_H
 
@@ -11,8 +12,8 @@
 #include "share/words.h"
 #include "tree/node.h"
 
-/* The longest wait for a futex. After each wait, the other processes are checked, because the death of a process
- * changes no word. */
+/* The longest wait for a futex. After each wait, the waiting process checks whether the other processes still run,
+ * because the death of a process changes no word. */
 #define TDICT_RING_CHECK_NS ((int64_t)20000000)
 
 /* How this process uses a slot. The functions of a ring trust this value rather than the shared word of the slot, which
@@ -35,14 +36,14 @@ struct tdict_share_ring {
   _Atomic(uint32_t) *left; /* see tdict_words_left() */
   bool is_trainer;
   uint32_t num_slots, max_workers;
-  tdict_ring_slot *slots; /* owned; num_slots */
+  tdict_ring_slot *slots; /* owned; num_slots elements */
   /* Used in a worker only. */
   uint32_t worker; /* the number of this worker */
   int trainer_fd;  /* owned; descriptor of the trainer's process; -1: none */
   /* Used in the trainer only. `processes` has the descriptors of all worker processes, so that one poll() checks all
    * workers. */
-  struct pollfd *processes; /* owned; max_workers. fd is -1: no worker has the number */
-  int32_t *pids;            /* owned; max_workers */
+  struct pollfd *processes; /* owned; max_workers elements. fd is -1: no worker has the number */
+  int32_t *pids;            /* owned; max_workers elements */
   int64_t checked_ns;       /* time of the last check of the processes */
   uint32_t last_ticket;     /* ticket of the slot that was taken last */
 };
@@ -54,12 +55,13 @@ tdict_status tdict_ring_make(tdict_segment *segment, const tdict_tree_schema *sc
 /* Checks that this process may use the ring. If `by_trainer` is true, the ring must belong to the trainer, else to a
  * worker. Returns TDICT_EINVAL or TDICT_EFORKED. */
 tdict_status tdict_ring_check(const tdict_share_ring *ring, bool by_trainer, const char *what, tdict_error *err);
-/* Finds the slot of a tree that the program has. Returns TDICT_EINVAL if the program has no such slot. */
+/* Finds the slot of `tree` among the slots that the program has taken or begun. Returns TDICT_EINVAL if `tree` is NULL
+ * or is not the tree of such a slot. */
 tdict_status tdict_ring_find(const tdict_share_ring *ring, const tdict_tree *tree, const char *what, uint32_t *out,
                              tdict_error *err);
 /* Opens a descriptor of a process. If the system call fails, returns -1 and sets errno. */
 int tdict_ring_open_process(int32_t pid);
-/* Returns the word of a slot that this worker fills. */
+/* Returns the word that a slot has while this worker fills the slot. */
 static inline uint32_t tdict_ring_filling(const tdict_share_ring *ring) {
   return tdict_slot_word(TDICT_SHARE_FILLING, ring->worker);
 }

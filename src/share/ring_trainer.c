@@ -9,7 +9,7 @@
 #include "share/ring.h"
 
 static const char take_what[] = "share_ring_take";
-/* The longest wait for a transfer. After the wait, the published slots are searched again. */
+/* The longest wait for a transfer. After the wait, the trainer searches the published slots again. */
 enum { TRANSFER_WAIT_NS = 1000000 };
 
 static tdict_status fail_open(const char *what, int32_t pid, tdict_error *err) {
@@ -85,8 +85,8 @@ static bool empty_slot(tdict_share_ring *r, uint32_t slot, uint32_t word) {
   return tdict_slot_change(&r->words->slots[slot], word, TDICT_SHARE_EMPTY);
 }
 
-/* Empties each given-back slot that no transfer reads. Returns a given-back slot that a transfer still reads, or
- * num_slots if there is no such slot. */
+/* Empties each given-back slot whose storage is idle. Returns a given-back slot that is still in use, or num_slots if
+ * there is no such slot. */
 static uint32_t return_slots(tdict_share_ring *r) {
   uint32_t busy = r->num_slots, num_freed = 0;
   for (uint32_t i = 0; i < r->num_slots; i++) {
@@ -181,21 +181,22 @@ static tdict_status check_workers(tdict_share_ring *r, bool *any, tdict_error *e
   return TDICT_OK;
 }
 
-/* Waits until a slot may be full, or until the transfer that reads the slot `busy` may have ended. If `busy` is
- * num_slots, there is no such transfer. */
+/* If `busy` is a slot, waits for a transfer that still reads the slot, at most TRANSFER_WAIT_NS. Without such a
+ * transfer, returns at once. If `busy` is num_slots, waits until `published` changes from `seen`, at most
+ * TDICT_RING_CHECK_NS. Never waits longer than `left` nanoseconds. */
 static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, int64_t left) {
   if (busy == r->num_slots) {
     tdict_futex_wait(&r->words->published, seen, left < TDICT_RING_CHECK_NS ? left : TDICT_RING_CHECK_NS);
     return;
   }
-  /* Wait for the transfer, because the workers may need its slot. */
+  /* Wait for the transfer, because the workers may need the slot that the transfer reads. */
   tdict_fence *fence = tdict_storage_conflict(r->slots[busy].storage, true, NULL);
   if (!fence) return;
   (void)fence->ops->wait(fence, tdict_deadline_ns(left < TRANSFER_WAIT_NS ? left : TRANSFER_WAIT_NS));
   fence->ops->release(fence);
 }
 
-/* Takes a full slot. Sets *out to num_slots if no slot is full. */
+/* Takes a full slot. Sets *out to num_slots if no slot is full, or if another process has changed the slot. */
 static tdict_status take_slot(tdict_share_ring *r, uint32_t *out, tdict_error *err) {
   uint32_t slot = r->num_slots, word = 0, before;
   /* A worker may publish two slots during a search, and the search may see only the second slot. The next search then

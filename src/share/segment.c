@@ -31,7 +31,7 @@ typedef struct segment_head {
   uint64_t blob_bytes, slot_bytes;
 } segment_head;
 
-/* Computes the offsets and sizes. Returns false if they overflow. */
+/* Computes the offsets and sizes. Returns false if an offset or a size overflows. */
 static bool compute_layout(tdict_segment_layout *l) {
   size_t words = l->kind == TDICT_SEGMENT_RING ? tdict_words_bytes(l->num_slots, l->max_workers) : 0, slots;
   l->words_at = PAGE;
@@ -84,7 +84,7 @@ static tdict_status make_segment(int fd, const tdict_segment_layout *layout, tdi
   return TDICT_OK;
 }
 
-/* Returns TDICT_ENOTSUP with the path of the first object of a schema, if there is an object. */
+/* Returns TDICT_ENOTSUP if the schema has an object. err->path names the first object. */
 static tdict_status check_objects(const tdict_tree_schema *schema, tdict_error *err) {
   char path[TDICT_SCHEMA_PATH_BYTES];
   for (size_t i = 0; schema->num_objects && i < schema->num_entries; i++) {
@@ -212,7 +212,7 @@ static tdict_status read_schema(int fd, const tdict_segment_layout *layout, tdic
   return status;
 }
 
-/* Checks that the slots have the size that the schema needs. */
+/* Checks that the schema has no objects, and that the slots have the size that the schema needs. */
 static tdict_status check_schema(const tdict_tree_schema *schema, const tdict_segment_layout *layout,
                                  tdict_error *err) {
   size_t bytes;
@@ -254,8 +254,8 @@ void tdict_segment_release(tdict_segment *s) {
   free(s);
 }
 
-/* Drops the reference of a storage to its segment. tdict_segment_of() recognizes the storages of segments by this
- * callback. */
+/* Drops the reference that a storage holds to its segment. tdict_segment_of() recognizes the storages of segments by
+ * this callback. */
 static void release_storage(void *user) { tdict_segment_release(user); }
 
 tdict_status tdict_segment_make_tree(tdict_segment *s, const tdict_tree_schema *schema, uint32_t slot, tdict_tree **out,

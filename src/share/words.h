@@ -1,6 +1,7 @@
-/* Defines the words of a ring that all its processes share, and the futex calls on these words. The processes share no
- * lock. Each change is one atomic operation, so a process that dies leaves nothing locked. A faulty process can write
- * any number to any word, so the trainer checks each word before use. Thread rule: thread-safe.
+/* Defines the words that all processes of a ring share, and the futex calls on these words. The processes share no
+ * lock. Each change of a slot's state is one atomic operation, so a process that dies leaves nothing locked. A faulty
+ * process can write any number to any word, so the trainer checks the state of a slot before use. Thread rule:
+ * thread-safe.
  *
  * A slot has a state and the number of a worker. Workers change EMPTY to FILLING and FILLING to FULL. The trainer
  * changes FULL to TAKEN and TAKEN to EMPTY. A worker that leaves the ring changes its FILLING slots to EMPTY. If a
@@ -32,7 +33,7 @@ enum { TDICT_WORDS_LINE = 64 };
 /* The words of one slot, in one cache line. */
 typedef struct tdict_slot_words {
   _Atomic(uint32_t) state;  /* see tdict_slot_word() */
-  _Atomic(uint32_t) ticket; /* of a FULL slot: its place in the order of publication (relaxed) */
+  _Atomic(uint32_t) ticket; /* for a FULL slot: the place of the slot in the order of publication (relaxed) */
   char unused[TDICT_WORDS_LINE - 8];
 } tdict_slot_words;
 
@@ -54,7 +55,8 @@ _Static_assert(sizeof(tdict_ring_words) == 2 * TDICT_WORDS_LINE && ATOMIC_INT_LO
 static inline size_t tdict_words_bytes(uint32_t num_slots, uint32_t max_workers) {
   return sizeof(tdict_ring_words) + num_slots * sizeof(tdict_slot_words) + max_workers * sizeof(uint32_t);
 }
-/* Returns one word for each worker: not 0 if the worker has destroyed its ring (acquire/release). */
+/* Returns an array with one word for each worker. A word is not 0 if the worker has destroyed its ring
+ * (acquire/release). */
 static inline _Atomic(uint32_t) *tdict_words_left(tdict_ring_words *words, uint32_t num_slots) {
   return (_Atomic(uint32_t) *)&words->slots[num_slots];
 }
@@ -65,8 +67,8 @@ static inline bool tdict_slot_change(tdict_slot_words *slot, uint32_t from, uint
   return atomic_compare_exchange_strong_explicit(&slot->state, &from, to, memory_order_acq_rel, memory_order_acquire);
 }
 
-/* Waits until another process calls tdict_futex_wake(), but at most `ns` nanoseconds. Returns at once if the word is
- * not `seen`. May also return early, for example after a signal. */
+/* Waits until another process calls tdict_futex_wake() for this word, but at most `ns` nanoseconds. Returns at once if
+ * the word is not `seen`. May also return early, for example after a signal. */
 static inline void tdict_futex_wait(_Atomic(uint32_t) *word, uint32_t seen, int64_t ns) {
   const struct timespec timeout = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
   (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);

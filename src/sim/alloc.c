@@ -191,8 +191,9 @@ tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
   return result;
 }
 
-/* Adds a range to the driver's list of page-locked host memory. Returns an error if the range overlaps other
- * page-locked memory or device memory. Call with the driver's lock held. */
+/* Adds a range to the driver's list of page-locked host memory. Returns INVALID_VALUE if the range overlaps device
+ * memory or exceeds the address space. Returns HOST_MEMORY_ALREADY_REGISTERED if the range overlaps other page-locked
+ * memory, and OUT_OF_MEMORY if the list cannot grow. Call with the driver's lock held. */
 static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
   tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};
   if (range.start + bytes < range.start) return TDICT_CU_INVALID_VALUE;
@@ -236,7 +237,8 @@ tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, u
 }
 
 /* Removes a range from the driver's list of page-locked host memory, and waits for all queued work, as the CUDA driver
- * does in practice. Returns false if no range of this kind begins at the address. Call with the driver's lock held. */
+ * does in practice. `mapped` is true for memory that the driver allocated, and false for registered memory. Returns
+ * false if no page-locked range of this kind begins at `host`. Call with the driver's lock held. */
 static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
   tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
   if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;

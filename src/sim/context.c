@@ -1,9 +1,9 @@
 /* Implements the contexts of the simulated driver. Each thread has a stack of current contexts and a capture mode.
  *
  * A thread's state is allocated when the state first differs from the initial state. The state is recycled when it
- * equals the initial state again, so no cleanup is needed when the thread ends. The driver owns all states and frees
- * them when it closes. Thread rule: only the thread that a state belongs to reads and writes the state. The driver's
- * lock guards the lists. */
+ * equals the initial state again, so no cleanup is needed when the thread ends. The driver owns all states, and
+ * frees the states when the driver closes. Thread rule: only the thread that a state belongs to reads and writes the
+ * state. The driver's lock guards the lists. */
 #include <stdlib.h>
 
 #include "sim/engine.h"
@@ -75,7 +75,7 @@ tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal) {
   return ordinal >= 0 && ordinal < d->num_devices ? &d->devices[ordinal] : NULL;
 }
 
-/* Takes no lock, because only the calling thread writes its stack. */
+/* Takes no lock, because only the calling thread changes its own stack of contexts. */
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d) {
   const tdict_sim_thread *thread = find_thread(d);
   return thread && thread->depth > 0 ? thread->stack[thread->depth - 1] : NULL;

@@ -1,7 +1,6 @@
-/* Implements the copy and fill entries of the simulated driver's table. A copy from or to pinned memory is queued with
- * the addresses of the source and the destination. The pageable source of an asynchronous copy is first copied to a
- * buffer, inside the call. A call that copies to a pageable destination returns after the copy has ended. Thread rule:
- * safe from any thread. */
+/* Implements the copy and fill entries of the simulated driver's table. A queued copy accesses pinned memory only when
+ * the copy runs. The pageable source of an asynchronous copy is first copied to a buffer, inside the call. A call that
+ * copies to a pageable destination returns after the copy has ended. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,8 +56,9 @@ typedef struct copy_devices {
   const tdict_sim_device *dst, *src;
 } copy_devices;
 
-/* Checks the rectangle and fills op->work. Sets *pageable to true if the host memory is not page-locked, else to false.
- * Call with the driver's lock held. */
+/* Checks the rectangle and fills op->work. Sets *pageable to true if the copy accesses host memory that is not
+ * page-locked, else to false. If op->buffer is set, the copy reads this buffer, which does not count as pageable. Call
+ * with the driver's lock held. */
 static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_devices devices, tdict_sim_op *op,
                              bool *pageable) {
   tdict_sim_work *w = &op->work;

@@ -231,8 +231,8 @@ static const tdict_driver_ops sim_ops = {
     .event_elapsed = tdict_sim_event_elapsed,
 };
 
-/* Opens a device. The device's engines start when its context is retained. Returns false if the address space is not
- * available. */
+/* Opens a device. The device's engines start when its context is first retained. Returns false if the address space is
+ * not available. */
 static bool open_device(tdict_sim_driver *d, int32_t ordinal, const pthread_condattr_t *monotonic) {
   tdict_sim_device *device = &d->devices[ordinal];
   if (!tdict_sim_space_open(&device->space, d->options.memory_bytes)) return false;
@@ -275,7 +275,7 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
   pthread_cond_init(&d->changed, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  /* Open the devices. If this fails, close_driver() closes the devices that are open. */
+  /* Open the devices. If a device cannot be opened, close_driver() closes the devices that are open. */
   while (d->num_devices < options->num_devices && open_device(d, d->num_devices, &monotonic)) d->num_devices++;
   pthread_condattr_destroy(&monotonic);
   if (d->num_devices < options->num_devices) {
@@ -293,7 +293,7 @@ void tdict_driver_sim_hold(tdict_driver *base) {
   tdict_sim_lock(d);
   if (!d->held) d->hold_number++; /* an engine compares this number after it has run a function, to detect a new hold */
   d->held = true;
-  /* Wait until no bytes are copied, so that memory does not change after the call. Another thread may resume
+  /* Wait until no bytes are copied, so that no copy or fill changes memory after the call. Another thread may resume
    * meanwhile. */
   while (d->held && d->num_copying) tdict_sim_wait_change(d);
   tdict_sim_unlock(d);
@@ -312,7 +312,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   tdict_sim_unlock(d);
 }
 
-/* Finds, among the work that can start or is running, the work that was queued first. *out is the engine of this work.
+/* Finds the work that was queued first among all work that is running or can start. *out is the engine of this work.
  * Returns NULL if no engine has work. */
 static tdict_sim_op *find_next(tdict_sim_driver *d, tdict_sim_engine **out) {
   tdict_sim_op *found = NULL;

@@ -17,8 +17,9 @@ tdict_status tdict_driver_sim_check(const tdict_sim_options *options, tdict_erro
  * record or free finishes when it reaches the head of its stream. A wait at the head finishes when its event is done.
  * An allocation is not queued. Among the operations that can run now, a step runs the operation that was queued first.
  * Each device has one engine for copies to the device, one for copies to the host, and one for all other work. A hold
- * returns when no bytes are being copied. A hold does not wait for a launched function that is running. The next step
- * or resume lets that function finish. A step also waits until the function returns. */
+ * returns when no bytes are being copied. A hold does not wait for a launched function that is running. The function
+ * continues to run, but the operation that called the function ends only at the next step or resume. The step waits
+ * until the function has returned. */
 void tdict_driver_sim_hold(tdict_driver *base);
 tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_error *err);
 void tdict_driver_sim_resume(tdict_driver *base);
@@ -34,7 +35,7 @@ typedef struct tdict_driver_sim_count {
   int64_t num_allocations;         /* number of device allocations whose free has not run */
   int64_t num_streams, num_events; /* numbers of streams and events that were created and not destroyed */
 } tdict_driver_sim_count;
-/* Reads the counts. `ordinal` must be a device of the driver. */
+/* Reads the counts. `ordinal` must be the ordinal of one of the driver's devices. */
 void tdict_driver_sim_counts(tdict_driver *base, int ordinal, tdict_driver_sim_count *out);
 
 #endif

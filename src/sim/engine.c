@@ -13,8 +13,9 @@ void tdict_sim_engines_wake(tdict_sim_driver *d) {
     for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) pthread_cond_signal(&d->devices[i].engines[k].wake);
 }
 
-/* Sleeps for the simulated duration of the work. The duration begins when the work could begin, not when this thread
- * woke up. Late wakeups therefore do not add up. */
+/* Sleeps for the simulated duration of the work. The duration begins when the work is queued and the earlier work of
+ * the same engine and of the same stream has ended, not when this thread wakes up. Late wakeups therefore do not add
+ * up. A step ends the sleep. */
 static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_driver *d = engine->device->driver;
   int64_t duration_ns = d->options.latency_ns;
@@ -38,7 +39,7 @@ static void wait_while_held(tdict_sim_engine *engine) {
   engine->may_finish = false;
 }
 
-/* Returns true if the allocation that existed when the work was queued still exists. */
+/* Returns true if the memory is host memory, or device memory that was not freed after the work was queued. */
 static bool is_still_allocated(const tdict_sim_use *use) {
   if (!use->space) return true;
   const tdict_sim_range *range = tdict_sim_ranges_find(&use->space->live, use->address);
@@ -55,7 +56,8 @@ static void move_bytes(const tdict_sim_op *op) {
     memmove(w->dst + row * w->dst_pitch, w->src + row * w->src_pitch, w->width);
 }
 
-/* Does the work. Call with the driver's lock held. The function unlocks while bytes are copied or a function runs. */
+/* Waits until the work may run, and does the work. If the work uses memory that was freed, sets the device's fault
+ * instead. Call with the driver's lock held. The function unlocks while bytes are copied or a function runs. */
 static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_device *device = engine->device;
   tdict_sim_driver *d = device->driver;

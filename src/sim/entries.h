@@ -17,8 +17,9 @@ tdict_cu tdict_sim_capture_mode(tdict_driver *base, int *mode);
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d);
 /* Returns the device with this ordinal, or NULL. */
 tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal);
-/* Converts a handle to its stream. Handles 0 to 2 are streams of the current device. If the device has a sticky error,
- * returns this error. Call with the driver's lock held. */
+/* Converts a handle to its stream. Handles 0 to 2 are streams of the current device. For these handles, returns
+ * INVALID_CONTEXT if no context is current. Returns INVALID_HANDLE if any other handle is not a stream of this driver.
+ * If the stream's device has a sticky error, returns this error. Call with the driver's lock held. */
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out);
 /* Returns true if a link connects two devices. Devices are linked in pairs: 0 and 1, 2 and 3, and so on. */
 static inline bool tdict_sim_are_linked(int32_t one, int32_t other) { return one != other && one / 2 == other / 2; }

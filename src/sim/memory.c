@@ -112,7 +112,7 @@ tdict_cu tdict_sim_space_alloc(tdict_sim_space *space, tdict_sim_pool *pool, siz
   size_t rounded;
   if (bytes == 0) return TDICT_CU_INVALID_VALUE;
   if (!tdict_round_up(bytes, ALIGN_BYTES, &rounded)) return TDICT_CU_OUT_OF_MEMORY;
-  /* Use cached bytes of the pool first. Only the other bytes count against the device's capacity. */
+  /* Use cached bytes of the pool first. Only the remaining bytes count against the device's capacity. */
   size_t cached = pool ? pool->reserved - pool->used : 0;
   size_t more = rounded > cached ? rounded - cached : 0;
   if (more > space->capacity - space->reserved) return TDICT_CU_OUT_OF_MEMORY;
@@ -135,8 +135,8 @@ void tdict_sim_pool_trim(tdict_sim_pool *pool, size_t keep_bytes) {
   pool->reserved = keep;
 }
 
-/* If the allocation is from a pool, the freed bytes stay reserved. If the pool then reserves more than its threshold,
- * the pool returns freed bytes to the space. */
+/* If the allocation is from a pool, the freed bytes stay reserved. If the pool reserves more bytes than its threshold
+ * after the free, the pool returns freed bytes to the space. */
 void tdict_sim_space_free(tdict_sim_space *space, void *start) {
   tdict_sim_range *range = tdict_sim_ranges_find(&space->live, start);
   size_t rounded = tdict_align(range->bytes, ALIGN_BYTES);

@@ -1,9 +1,9 @@
 /* Declares sorted tables of address ranges, the memory of a simulated device, and its pools.
  *
- * A device's memory is one mapping of twice its size. The first half is protected, and its addresses are the device
- * addresses. Host code that accesses a device address causes a segmentation fault. The second half holds the bytes. A
- * space owns its mapping and its table of live ranges. Thread rule: the functions take no lock. The caller holds the
- * driver's lock, which guards all data. */
+ * A device's memory is one mapping of twice the size of the memory. The first half is protected, and its addresses
+ * are the device addresses. Host code that accesses a device address causes a segmentation fault. The second half
+ * holds the bytes. A space owns its mapping and its table of live ranges. Thread rule: the functions take no lock.
+ * The caller holds the driver's lock, which guards all data. */
 #ifndef TDICT_SIM_MEMORY_H
 #define TDICT_SIM_MEMORY_H
 
@@ -38,7 +38,7 @@ void tdict_sim_ranges_remove(tdict_sim_ranges *ranges, const tdict_sim_range *ra
 void tdict_sim_ranges_reset(tdict_sim_ranges *ranges);
 
 typedef struct tdict_sim_space {
-  char *base;      /* device addresses are [base, base + span); their bytes start at base + span */
+  char *base;      /* device addresses are [base, base + span); the bytes of these addresses begin at base + span */
   size_t span;     /* capacity, rounded up to a page, in bytes */
   size_t capacity; /* limit of `reserved` */
   size_t reserved; /* bytes of live allocations and of the pools' caches */

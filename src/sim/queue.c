@@ -114,7 +114,8 @@ static void push_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   if (engine->idle) pthread_cond_signal(&engine->wake);
 }
 
-/* Runs the markers at the head of a stream, then gives the first work after these markers to an engine. */
+/* Runs the markers at the head of a stream, then gives the first work after these markers to an engine. Stops at a wait
+ * whose operation is not done. */
 static void run_heads(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
   tdict_sim_op *op;
@@ -162,7 +163,7 @@ void tdict_sim_op_finish(tdict_sim_op *op) {
   run_runnable(d);
 }
 
-/* Appends an operation to its stream and numbers it. */
+/* Appends an operation to the stream and gives the operation the next number. */
 static void append_op(tdict_sim_stream *stream, tdict_sim_op *op) {
   tdict_sim_driver *d = stream->device->driver;
   op->stream = stream;
@@ -226,7 +227,8 @@ void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op) {
   tdict_sim_op_release(op);
 }
 
-/* Returns true if a stream of the device has an unfinished operation whose number is at most `seq`. */
+/* Returns true if a stream of the device has an unfinished operation whose number is at most `seq`. If `blocking_only`
+ * is true, ignores non-blocking streams. */
 static bool has_ops_up_to(const tdict_sim_device *device, bool blocking_only, uint64_t seq) {
   for (const tdict_sim_stream *s = device->streams; s; s = s->next)
     if (s->head && s->head->seq <= seq && !(blocking_only && s->non_blocking)) return true;

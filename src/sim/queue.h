@@ -19,7 +19,7 @@
 #include "tdict/sim.h"
 
 typedef struct tdict_sim_driver tdict_sim_driver;
-typedef struct tdict_cu_context tdict_sim_device; /* the device is also its primary context */
+typedef struct tdict_cu_context tdict_sim_device; /* this struct is a device and the primary context of the device */
 typedef struct tdict_cu_stream tdict_sim_stream;
 typedef struct tdict_cu_event tdict_sim_event;
 typedef struct tdict_sim_op tdict_sim_op;
@@ -49,7 +49,7 @@ typedef struct tdict_sim_use {
   uint64_t id;
 } tdict_sim_use;
 
-/* The parameters of work. They do not change after the operation is queued. */
+/* The parameters of work. The parameters do not change after the operation is queued. */
 typedef struct tdict_sim_work {
   char *dst;
   const char *src;
@@ -72,9 +72,9 @@ struct tdict_sim_op {
   tdict_sim_stream *stream;
   tdict_sim_op *next;    /* next operation of the stream */
   tdict_sim_op *link;    /* next operation in an engine's queue or in a `blocked` list */
-  tdict_sim_op *blocked; /* list of waits at the head of other streams for this operation */
+  tdict_sim_op *blocked; /* list of the WAIT operations, each at the head of a stream, that wait for this operation */
   tdict_sim_op *after;   /* WAIT: the operation that must be done first; retained */
-  void *memory;          /* FREE: the start of the allocation; its space is in work.dst_use */
+  void *memory;          /* FREE: the start of the allocation; work.dst_use.space contains the allocation */
   void *buffer;          /* owned; copy of a pageable source, or the parameters of a launch; or NULL */
   int64_t ready_ns;      /* simulated time before which the operation cannot start; unused if no rate or latency is
                           * set */
@@ -138,7 +138,7 @@ struct tdict_sim_driver {
   tdict_sim_options options;
   tdict_forkmark *mark;     /* retained; constant. Stored here because tdict_sim_launch() has no context parameter */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */
-  pthread_mutex_t lock;     /* guards all later fields and everything that these fields point to */
+  pthread_mutex_t lock;     /* guards all later fields and what these fields point to, except the threads' states */
   pthread_cond_t changed;   /* signalled when an operation is done, and when a step or a hold ends */
   int64_t num_waiting;      /* number of threads that wait for `changed` */
   bool held, stepping, closing;
@@ -172,9 +172,9 @@ tdict_sim_op *tdict_sim_op_new(tdict_sim_op_kind kind);
 tdict_sim_op *tdict_sim_op_retain(tdict_sim_op *op);
 void tdict_sim_op_release(tdict_sim_op *op); /* NULL is allowed */
 
-/* Queues an operation on a stream. First queues the waits between the legacy stream and blocking streams that CUDA's
- * rules require. The caller keeps its reference. Returns OUT_OF_MEMORY if the operation is not queued. Some waits may
- * then be queued, which is harmless. */
+/* Queues an operation on a stream. First queues the waits that CUDA requires between the legacy stream and blocking
+ * streams. The caller keeps its reference to the operation. If memory is exhausted, returns OUT_OF_MEMORY and does not
+ * queue the operation, but can have queued some of the waits, which is harmless. */
 tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op);
 /* Waits until the operation is done. */
 void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op);
@@ -187,7 +187,7 @@ void tdict_sim_wait_stream(tdict_sim_stream *stream);
 /* Waits until the work that is queued on all streams of the device now is done. */
 void tdict_sim_wait_device(tdict_sim_device *device);
 
-/* Adds a stream to its device. */
+/* Fills in the stream and adds the stream to the device's list. */
 void tdict_sim_stream_init(tdict_sim_stream *stream, tdict_sim_device *device, bool non_blocking);
 /* Destroys a stream. The stream is freed after its queued work has run. */
 void tdict_sim_stream_end(tdict_sim_stream *stream);

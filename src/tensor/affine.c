@@ -17,7 +17,7 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape) {
   }
 }
 
-/* Returns the address advanced by `elements` elements. Addresses are treated as numbers: they can wrap, and device
+/* Returns the address advanced by `elements` elements. Addresses are treated as numbers: addresses can wrap, and device
  * addresses are never dereferenced. */
 static void *advance_address(const void *data, int64_t elements, size_t item) {
   return (void *)((uintptr_t)data + (uintptr_t)elements * item);
@@ -48,7 +48,7 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
     made->shape[a->ndim_out + i] = t->dims[a->ndim_in + i];
     made->strides[a->ndim_out + i] = strides[a->ndim_in + i];
   }
-  /* Move to the first element. A tensor without elements keeps its address. */
+  /* Move to the first element. A view without elements keeps the address of the tensor. */
   made->data = t->data;
   if (has_any) {
     int64_t offset = 0;

@@ -92,8 +92,8 @@ static bool write_integer(bool is_signed, unsigned bits, double value, void *ele
   double high = 1;
   for (unsigned i = is_signed ? 1 : 0; i < bits; i++) high *= 2;
   double low = is_signed ? -high : 0;
-  /* Values above low - 1 truncate to low. For int64, the double low - 1 equals low, so the condition also accepts low
-   * itself. */
+  /* Values between low - 1 and low truncate to low. For int64, the double low - 1 equals low, so the condition also
+   * accepts low itself. */
   if (!((value >= low || value > low - 1) && value < high)) return false;
   uint64_t wide = is_signed ? (uint64_t)(int64_t)value : value <= 0 ? 0 : (uint64_t)value;
   uint8_t narrow8 = (uint8_t)wide;

@@ -1,5 +1,5 @@
 /* Converts elements in two steps, so that no pair of dtypes needs a separate function. The first step reads integers as
- * int64_t and floats as double. The second step writes these numbers as elements of the other dtype. See
+ * int64_t and floats as double. The second step writes these numbers as elements of the destination's dtype. See
  * convert_simple.h for ownership and threads. */
 #include "tensor/convert_simple.h"
 
@@ -128,8 +128,8 @@ static size_t truncate_reals(tdict_dtype to, const double *in, size_t count, int
   const bool is_signed = (to & 0xffu) == CODE_INT;
   const double end = (double)((uint64_t)1 << (bits - 1)) * (is_signed ? 1 : 2); /* one more than the highest value */
   const double low = is_signed ? -end : 0;
-  /* Numbers above low - 1 truncate to low. For int64, low - 1 rounds to low, so the condition also accepts low itself.
-   * A comparison with NaN is false. */
+  /* Numbers between low - 1 and low truncate to low. For int64, low - 1 rounds to low, so the condition also accepts
+   * low itself. A comparison with NaN is false. */
   size_t i = 0;
   for (; i < count && (in[i] >= low || in[i] > low - 1) && in[i] < end; i++)
     out[i] = in[i] < 0x1p63 ? (int64_t)in[i] : (int64_t)(uint64_t)in[i];

@@ -10,8 +10,8 @@
  * dtype is converted only to a complex dtype. */
 bool tdict_convert_supports(tdict_dtype to, tdict_dtype from);
 /* Converts `count` elements, which are adjacent in both arrays. The addresses need not be aligned. The arrays must not
- * overlap. Returns `count` if all elements were converted. If `to` is an integer dtype that cannot hold an element,
- * returns the index of the first such element. The elements of `dst` are then unspecified. */
+ * overlap. Returns `count` if all elements were converted. If `to` is an integer dtype, returns the index of the first
+ * element that `to` cannot hold. In this case, the elements of `dst` are unspecified. */
 size_t tdict_convert_simple(tdict_dtype to, void *dst, tdict_dtype from, const void *src, size_t count);
 
 #endif

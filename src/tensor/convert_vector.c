@@ -231,7 +231,7 @@ bool tdict_convert_has_vector(tdict_stream_kind kind, tdict_dtype to, tdict_dtyp
   return find_steps(kind, to, from) != NULL;
 }
 
-/* A pair, its function, and the sizes of its items. */
+/* A pair of dtypes, the function of the pair, and the sizes of the elements. */
 typedef struct vector {
   tdict_dtype to, from;
   size_t to_bytes, from_bytes;
@@ -247,8 +247,8 @@ static bool convert_rest(const vector *v, char *dst, const char *src, size_t cou
   return true;
 }
 
-/* Returns the number of elements before the first cache line of `dst`. Returns SIZE_MAX if the result is small or no
- * element begins at a cache line. Streaming stores are then not used. */
+/* Returns the number of elements before the first whole cache line of `dst`. If the result is small or no element
+ * begins at a cache line, returns SIZE_MAX. The caller then uses no streaming stores. */
 static size_t count_before_line(const vector *v, const char *dst, size_t count) {
   const size_t head = (size_t)(-(uintptr_t)dst % LINE_BYTES);
   return count * v->to_bytes >= MIN_STREAM_BYTES && head % v->to_bytes == 0 ? head / v->to_bytes : SIZE_MAX;

@@ -110,9 +110,9 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
   return status;
 }
 
-/* Fills one box for each dimension. In this dimension, the box has the indices after the end of `part`. In earlier
- * dimensions, the box has only the indices of `part`. In later dimensions, the box has all indices. The boxes do not
- * overlap, and together they cover the rest of the row. */
+/* Fills one region for each dimension. In this dimension, the region has the indices after the end of `part`. In
+ * earlier dimensions, the region has only the indices of `part`. In later dimensions, the region has all indices. The
+ * regions do not overlap, and together they cover the rest of the row. */
 tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
                                tdict_error *err) {
   const size_t item = tdict_dtype_bytes(row->dtype);
@@ -169,7 +169,10 @@ bool tdict_element_read(tdict_dtype dtype, const void *element, double *real, do
     *imaginary = read_float(part, (const char *)element + tdict_dtype_bytes(part));
     return true;
   }
-  bool integer = (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL;
-  *real = integer ? read_integer(dtype == TDICT_BOOL ? TDICT_U8 : dtype, element) : read_float(dtype, element);
+  if (dtype == TDICT_BOOL) {
+    *real = *(const unsigned char *)element != 0;
+    return true;
+  }
+  *real = (dtype & 0xffu) <= 1 ? read_integer(dtype, element) : read_float(dtype, element);
   return true;
 }

@@ -188,7 +188,8 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part
   pair_cursor w = {.pair = pair, .dst = (uintptr_t)part->dst, .src = (uintptr_t)part->src};
   seek_run(&w, part->begin / run);
   for (size_t at = part->begin; at < end;) {
-    /* Choose the rectangle: a part of a run, or all whole runs that the innermost dimension has left. */
+    /* Choose the rectangle: a part of a run, or as many whole runs as are left in the innermost dimension and before
+     * `end`. */
     size_t skip = at % run, width = run - skip, height = 1;
     if (width > end - at) width = end - at;
     if (width == run) {

@@ -32,7 +32,7 @@ bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides,
 typedef struct tdict_pair {
   int ndim;         /* number of dimensions after merging, at least 1; dimension ndim - 1 is the innermost */
   size_t run_bytes; /* bytes of a run, contiguous on both sides */
-  /* counts are in runs; strides are in bytes */
+  /* sizes of the dimensions, and strides in bytes; one index of the innermost dimension is one run */
   int64_t shape[TDICT_MAX_NDIM], dst_strides[TDICT_MAX_NDIM], src_strides[TDICT_MAX_NDIM];
 } tdict_pair;
 /* Initializes the pair. Merges adjacent dimensions that have no gap between them in both layouts. A NULL stride pointer

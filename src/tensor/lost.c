@@ -8,7 +8,7 @@
  * the set of lost bytes could get an entry for each row. */
 enum { MAX_REGAINED_ROWS = 1 << 20 };
 
-/* A dimension of a tensor: the number of elements, and the distance between them. */
+/* A dimension of a tensor: the number of elements, and the distance between adjacent elements. */
 typedef struct dim_step {
   int64_t count;
   size_t step; /* in bytes */
@@ -48,7 +48,7 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
   tdict_extent e = tdict_extent_all(begin + (size_t)low, begin + (size_t)end);
   const int count = sort_dims(t, item, dims);
   int next = 0;
-  /* Merge the innermost dimensions into one row, as long as they leave no gap. */
+  /* Merge the innermost dimensions into one row, as long as these dimensions leave no gap. */
   for (e.width = item; next < count && dims[next].step <= e.width; next++)
     e.width += (size_t)(dims[next].count - 1) * dims[next].step;
   if (next == count) return tdict_extent_all(e.begin, e.end);
@@ -93,7 +93,8 @@ static tdict_status regain_rows(void *user, const tdict_rect *rect, tdict_error 
   return TDICT_OK;
 }
 
-/* If the elements are strided and part of another lost extent, removes their rows from the lost bytes one by one. */
+/* If strided elements still count as lost after their extent is removed, removes their rows one by one. With more than
+ * MAX_REGAINED_ROWS rows, the bytes stay lost. */
 void tdict_tensor_regain_lost(const tdict_tensor *t) {
   const tdict_extent e = tdict_tensor_extent(t);
   tdict_storage_regain(t->storage, &e);

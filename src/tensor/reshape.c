@@ -1,6 +1,6 @@
 /* Reshapes tensors: a result has the same elements in C order with another shape. A view retains the storage of the
  * source tensor, but not the source tensor itself. Thread rule: the functions only read the source tensor, so any
- * thread that may read the tensor may call them. */
+ * thread that may read the tensor may call the functions. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "tensor/affine.h"

@@ -1,5 +1,6 @@
-/* Creates tensors and slabs of many tensors, counts references to them, and returns their properties. A single tensor
- * retains its storage. Tensors of one slab share a reference to their storage. Thread rule: as in tdict/tensor.h. */
+/* Creates tensors and slabs of many tensors, counts the references to tensors and slabs, and returns the properties of
+ * tensors. A single tensor retains its storage. Consecutive tensors of one slab over one storage share a reference to
+ * the storage. Thread rule: as in tdict/tensor.h. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -198,8 +199,8 @@ static tdict_status find_storage_range(const tdict_tensor_desc *v, size_t item, 
   return TDICT_OK;
 }
 
-/* Reads the caller's description and finds its range of bytes. If view->strides is NULL, writes the strides of C order
- * to c_order. */
+/* Reads the caller's description of a tensor and finds the range of bytes that the tensor covers. If view->strides is
+ * NULL, writes the strides of C order to c_order. */
 static tdict_status read_view(const tdict_tensor_desc *view, tdict_tensor_desc *v, int64_t *c_order,
                               storage_range *whole, tdict_error *err) {
   tdict_layout_size size;
@@ -298,8 +299,7 @@ static inline bool is_same_shape(const int64_t *a, const int64_t *b, int ndim) {
   return ndim < 2 || memcmp(a + 1, b + 1, (size_t)(ndim - 1) * sizeof *a) == 0;
 }
 
-/* Adds a tensor in C order with the shape of `like`. Consecutive tensors of equal shape share their counts and
- * strides. */
+/* Consecutive tensors of equal shape share their counts and strides. */
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset) {
   TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
   tdict_tensor *t = &slab->tensors[slab->num_tensors];

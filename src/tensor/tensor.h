@@ -12,7 +12,7 @@ typedef struct tdict_slab tdict_slab;
 struct tdict_tensor {
   _Atomic(int64_t) refs;  /* reference count of a single tensor; for tensors of a slab, see the slab's `refs` */
   tdict_slab *slab;       /* NULL: a single tensor */
-  tdict_storage *storage; /* retained by the tensor, or by its slab for all of its tensors */
+  tdict_storage *storage; /* a single tensor retains its storage; the slab retains the storage of its tensors */
   /* address of the first element. NULL only if there are no elements. Never dereferenced for device memory or an
    * unloaded storage. */
   void *data;
@@ -23,8 +23,8 @@ struct tdict_tensor {
 };
 static inline const int64_t *tdict_tensor_dims_strides(const tdict_tensor *t) { return t->dims + t->ndim; }
 
-/* Many tensors with one reference count, in one allocation. All are contiguous tensors over one storage, or all are
- * views. */
+/* Many tensors with one reference count, in one allocation. Either all tensors are contiguous and over one storage, or
+ * all tensors are views. */
 struct tdict_slab {
   _Atomic(int64_t) refs; /* references to the slab and to all of its tensors */
   /* NULL: a slab of views, in which consecutive tensors over one storage hold one reference together */
@@ -59,17 +59,18 @@ void tdict_slab_release(tdict_slab *slab, int64_t count);
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err);
 /* Creates a host tensor in C order over an unloaded storage. The first element begins `offset` bytes after the start of
- * the storage. The tensor retains the storage. Uses dtype, ndim and shape of `layout`. Only transfers can read the
+ * the storage. The tensor retains the storage. Uses dtype, ndim and shape of `layout`. Only transfers can access the
  * elements. Returns TDICT_ESHAPE if the elements reach outside the storage, TDICT_ENOMEM if host memory is exhausted,
  * and the errors of tdict_layout_check(). */
 tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_desc *layout, size_t offset,
                                    tdict_tensor **out, tdict_error *err);
-/* Chooses the memory for a new tensor that is made from `like`. If `given` is not NULL, sets *out to `given`.
- * Otherwise, if `like` is on a device, sets *out to the memory of `like`. If `like` is on the host, sets *out to NULL
- * (plain host memory). Returns TDICT_EWRONGDEVICE if `like` is in device memory of the program and `given` is NULL. */
+/* Chooses the memory for a new tensor that is made from `like`. If `given` is not NULL, sets *out to `given`. If
+ * `given` is NULL and `like` is on a device, sets *out to the memory of `like`. If `given` is NULL and `like` is on the
+ * host, sets *out to NULL (plain host memory). Returns TDICT_EWRONGDEVICE if `like` is in device memory of the program
+ * and `given` is NULL. */
 tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
                                         tdict_memory **out, tdict_error *err);
-/* Returns the bytes that the tensor's elements cover, as offsets in its storage. */
+/* Returns the bytes that the tensor's elements cover, as offsets in the tensor's storage. */
 tdict_extent tdict_tensor_extent(const tdict_tensor *t);
 /* Returns true if some of the tensor's bytes are lost. Like tdict_storage_is_lost(), can return true for bytes that are
  * not lost. */

@@ -6,7 +6,7 @@
 
 char *tdict_text_shape(int ndim, const int64_t *shape, char *buffer, size_t bytes) {
   static const char cut[] = "...]";
-  size_t length = 0, room = bytes - sizeof cut; /* the rest is for "...]" */
+  size_t length = 0, room = bytes - sizeof cut; /* the remaining bytes are for "...]" */
   buffer[length++] = '[';
   for (int i = 0; i < ndim; i++) {
     char count[32];

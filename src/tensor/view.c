@@ -1,6 +1,6 @@
-/* Creates views with other shapes and strides over the storage of a tensor, and describes tensors.
- * A view retains the storage, not the source tensor. Thread rule: the functions only read the source tensor, so any
- * thread that may read the tensor may call them. */
+/* Creates views with other shapes and strides over the storage of a tensor, and describes tensors. A view retains the
+ * storage, not the source tensor. Thread rule: the functions only read the source tensor, so any thread that may read
+ * the tensor may call the functions. */
 #include <string.h>
 
 #include "base/checked.h"

@@ -23,7 +23,8 @@ typedef struct tdict_engine_config {
   const tdict_tuning *tuning; /* copied; NULL: the engine uses the built-in table */
 } tdict_engine_config;
 
-/* Work of a layer above that uses the context on a thread of its own. tdict_engine_wait() waits for the end of jobs. */
+/* A job: work that an upper layer does with the context on a thread of its own. tdict_engine_wait() waits until all
+ * jobs have ended. */
 typedef struct tdict_engine_job {
   struct tdict_engine_job *next;
 } tdict_engine_job;
@@ -38,7 +39,7 @@ typedef struct tdict_engine {
   pthread_mutex_t lock;
   pthread_cond_t idle;
   int64_t num_live;       /* transfers and jobs that have not ended */
-  tdict_engine_job *jobs; /* in the order of their begins */
+  tdict_engine_job *jobs; /* in the order in which the jobs began */
   /* memory of an ended transfer's plan. Reusing this memory avoids page faults, which cost more than filling a plan */
   tdict_plan spare_plan;
   pthread_mutex_t ring_lock; /* guards: rings, num_rings. Held while a ring is created */
@@ -51,14 +52,14 @@ typedef struct tdict_engine {
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
 void tdict_engine_wait(tdict_engine *engine);    /* waits until all transfers and jobs have ended */
 void tdict_engine_destroy(tdict_engine *engine); /* call tdict_engine_wait() first; NULL is allowed */
-/* Adds a job. The caller keeps the struct until tdict_engine_end_job(). */
+/* Adds a job. The struct must stay valid until tdict_engine_end_job(). */
 void tdict_engine_begin_job(tdict_engine *engine, tdict_engine_job *job);
 /* Waits until all earlier jobs have ended. */
 void tdict_engine_await_turn(tdict_engine *engine, const tdict_engine_job *job);
 /* Ends a job. After this call, the program may destroy the context, so the job must not use the context any more. */
 void tdict_engine_end_job(tdict_engine *engine, tdict_engine_job *job);
-/* Returns the ring of a GPU, borrowed. The first call for a GPU creates the ring, and must be inside a scope of the
- * GPU. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
+/* Writes the ring of a GPU to *out. The caller borrows the ring. The first call for a GPU creates the ring, and must be
+ * inside a scope of the GPU. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
 bool tdict_engine_has_ring(tdict_engine *engine, const tdict_gpu *gpu);
 /* Returns how the memory of a GPU's ring was pinned, as a tdict_pinned_way. Returns -1 if the memory is not pinned, and
@@ -66,8 +67,8 @@ bool tdict_engine_has_ring(tdict_engine *engine, const tdict_gpu *gpu);
 int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);
 /* Moves the spare plan to *out. If there is no spare plan, *out is empty. */
 void tdict_engine_take_plan(tdict_engine *engine, tdict_plan *out);
-/* Clears a plan and keeps its memory as the spare plan. Frees the memory if the spare plan is at least as large, or if
- * the memory exceeds 32 MiB. */
+/* Clears a plan and keeps the memory of the plan as the spare plan. Frees the memory if the spare plan is at least as
+ * large, or if the memory exceeds 32 MiB. */
 void tdict_engine_give_plan(tdict_engine *engine, tdict_plan *plan);
 /* Returns the context's engine. src/context.c defines this function. */
 tdict_engine *tdict_context_engine(const tdict_context *context);

@@ -1,7 +1,7 @@
 /* Ends a transfer: fills in the statistics, releases the sources, and launches the transfers that wait for the ended
- * transfer. See finish.h for threads.
- * A transfer that has begun releases its sources, marks, uses, wait events and arena here. job.c releases the rest, and
- * everything of a transfer that never began. */
+ * transfer. See finish.h for threads. If the transfer has begun, this file releases the sources, the marks, the uses,
+ * the wait events and the arena. job.c releases all other resources. If the transfer never began, job.c releases all
+ * resources. */
 #include "transfer/finish.h"
 
 #include <stdlib.h>
@@ -69,6 +69,7 @@ static void fill_stats(tdict_future *t) {
     s->cpu_seconds += 1e-9 * (double)w->cpu_ns;
   }
   s->peak_staging_bytes = (size_t)atomic_load_explicit(&t->peak_slots, memory_order_relaxed) * t->engine->slot_bytes;
+  s->peak_queued_bytes = atomic_load_explicit(&t->peak_queued_bytes, memory_order_relaxed);
   tdict_memory_counts pinned;
   tdict_memory_get_counts(tdict_devices_pinned(t->engine->config.devices), &pinned);
   s->peak_pinned_bytes = pinned.peak_bytes;
@@ -196,6 +197,8 @@ static void release_all(tdict_future *t) {
   tdict_engine_give_plan(t->engine, &t->plan);
   if (t->mirror) tdict_release(t->mirror);
   t->mirror = NULL;
+  tdict_tree_plans_release(t->plans);
+  t->plans = NULL;
   tdict_storage_release(t->arena);
   t->arena = NULL; /* the result is kept even after a failure, because tdict_future_wait_on_stream() may be returning
                     * the result */
@@ -213,7 +216,7 @@ void tdict_transfer_finish(tdict_future *t) {
   give_tails(t);
   pthread_mutex_unlock(&t->error_lock);
   if (!t->skips_stats) fill_stats(t);
-  /* Mark lost bytes before setting `finished`, because other transfers then read which bytes are lost. */
+  /* Mark lost bytes before setting `finished`, because a transfer that sees `finished` reads which bytes are lost. */
   if (t->marked) update_lost_bytes(t);
   /* Collect the transfers that wait for this transfer. */
   pthread_mutex_lock(&e->lock);

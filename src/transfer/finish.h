@@ -7,8 +7,8 @@
 
 #include "transfer/job.h"
 
-/* Ends a transfer: removes the transfer's marks, opens the transfer's latches, and launches the transfers that waited.
- * May free the transfer. */
+/* Ends a transfer: removes the transfer's marks, opens the transfer's latches, and launches each transfer that now
+ * waits for no other transfer. May free the transfer. */
 void tdict_transfer_finish(tdict_future *transfer);
 /* Delays the transfer's end until the starting thread has built the result and calls tdict_transfer_built(). Call
  * before the transfer begins. */
@@ -17,7 +17,7 @@ void tdict_transfer_built(tdict_future *transfer);
 /* Ends a transfer that has nothing to copy. */
 void tdict_transfer_end_at_once(tdict_future *transfer);
 /* Releases the sources of items that lie completely in the chunk. Call after the chunk's bytes were copied into a slot.
- * Keeps sources in memory of the program until the transfer ends. Does nothing if one of these items shares its mark
+ * A source in memory of the program is kept until the transfer ends. Does nothing if one of these items shares its mark
  * with another item. Also does nothing if the option check_sources is set, because the sources are hashed again
  * later. */
 void tdict_transfer_chunk_read(tdict_future *transfer, const tdict_chunk *chunk);

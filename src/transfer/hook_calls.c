@@ -40,7 +40,7 @@ tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_move: %s is NULL", tensor ? "out" : "tensor");
   tdict_tree *wrapper, *moved;
   tdict_transfer_options options = tdict_transfer_options_default();
-  /* The hook may run on the last free pool thread, so it must not wait for another pool thread. */
+  /* The hook may run on the last free pool thread, so the hook must not wait for another pool thread. */
   options.num_threads = 0;
   tdict_status status = tdict_create(0, NULL, &wrapper, err);
   if (status != TDICT_OK) return status;

@@ -1,5 +1,5 @@
-/* Runs hooks of objects as tasks of the pool. A hook may wait for a transfer. Until that transfer ends, the thread of
- * the hook may run other tasks. See hooks.h for ownership and threads. */
+/* Runs the hooks of objects, as tasks of the pool or on the starting thread. A hook may wait for a transfer. Until that
+ * transfer ends, a pool thread that runs the hook may run other tasks. See hooks.h for ownership and threads. */
 #include "transfer/hooks.h"
 
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *ho
   return status;
 }
 
-/* Waits for the copies that the hook queued on its stream, before the hook's argument is released. */
+/* Waits for the copies that the hook queued on the hook's stream, before the hook's argument is released. */
 static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
   tdict_gpu *gpu = hook->gpu;
   tdict_gpu_scope scope;
@@ -91,8 +91,8 @@ static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
   return status;
 }
 
-/* Runs the hooks of one step: pin_memory, to_device, or both. If both hooks are wanted, the pinned object is released
- * at the end, also after a failure. */
+/* Runs the hooks of one step: pin_memory, to_device, or both. If both hooks run, releases the pinned object at the end,
+ * also after a failure. */
 static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_error *err) {
   const tdict_type *type = step->box->type;
   tdict_hook hook = {t, t->hooks->context, tdict_cpu(), true, t->hooks->gpu, NULL};
@@ -158,7 +158,7 @@ static void run_hook_task(tdict_task *task) {
     if (status != TDICT_OK) tdict_transfer_fail_at(t, own_task->step->path, &err);
   }
   if (atomic_fetch_sub_explicit(&t->hooks->num_unfinished, 1, memory_order_acq_rel) != 1) return;
-  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* otherwise the starting thread begins the copies */
+  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* if on_caller is set, the starting thread begins the copies */
 }
 
 void tdict_hooks_run(tdict_future *t) {

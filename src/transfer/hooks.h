@@ -8,7 +8,7 @@
 #include "tdict/hook.h"
 #include "transfer/job.h"
 
-/* The argument of a hook. The argument is valid while its step runs. */
+/* The argument of a hook. The argument is valid while the hooks of one step run. */
 struct tdict_hook {
   tdict_future *transfer;
   tdict_context *context;
@@ -21,9 +21,9 @@ struct tdict_hook {
 /* Prepares a task for each step of the plan that runs hooks. The hooks receive `context` and `device` in their
  * argument. Errors: TDICT_ENOMEM. */
 tdict_status tdict_hooks_prepare(tdict_future *transfer, tdict_context *context, tdict_device device, tdict_error *err);
-/* Runs the hooks. If on_caller is set, the hooks run on the calling thread, which then calls
- * tdict_hooks_begin_copies(). Otherwise the hooks run on pool threads, and the thread of the last hook begins the
- * copies. */
+/* Runs the hooks. If on_caller is set, the hooks run on the calling thread, which must then call
+ * tdict_hooks_begin_copies(). If on_caller is not set, the hooks run on pool threads, and the thread of the last hook
+ * begins the copies. */
 void tdict_hooks_run(tdict_future *transfer);
 /* Puts the objects that the hooks returned into the result and begins the copies. If there is nothing to copy, a hook
  * has failed, or the copies cannot begin, ends the transfer and returns false. */

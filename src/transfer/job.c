@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* While a pool thread waits for a transfer, the thread looks for other tasks once in this interval. */
+/* While a pool thread waits for a transfer, the thread looks for other tasks at least once in this interval. */
 enum { HELP_EVERY_NS = 200000 };
 
 /* A forked child has no other threads. A thread of the parent may have held the latch's lock when the child was forked.
@@ -94,6 +94,7 @@ void tdict_transfer_release(tdict_future *f) {
   tdict_gpu_release(f->gpu);
   if (f->arena) tdict_storage_release(f->arena);
   if (f->mirror) tdict_release(f->mirror);
+  tdict_tree_plans_release(f->plans);
   if (f->result) tdict_release(f->result);
   free(f->deferred_tail);
   free(f->chunk_parts);

@@ -1,14 +1,16 @@
 /* Defines the struct of a transfer: its plan, its settings, its order among transfers, its first error and its
  * references. The program sees this struct as the future of the transfer. Storages see this struct as a fence. See
  * order.h for the order, run/worker.h for the work, and finish.h for the end of a transfer. Thread rule: only the
- * starting thread uses the fields until the hooks or the copies begin. After that, the comments of the fields name the
- * guards. */
+ * starting thread uses the fields until the hooks or the copies begin. Later, several threads use the fields. The
+ * comment of a field then names the lock or the memory order of the field. Workers only read the other fields. The
+ * thread that ends the transfer releases what these fields hold. */
 #ifndef TDICT_TRANSFER_JOB_H
 #define TDICT_TRANSFER_JOB_H
 
 #include "device/stream.h"
 #include "sched/latch.h"
 #include "transfer/engine.h"
+#include "transfer/plan/tree_plans.h"
 
 enum { TDICT_MAX_WAIT_EVENTS = 16 };
 
@@ -35,18 +37,28 @@ typedef struct tdict_wait_event {
   tdict_cu_event event;
 } tdict_wait_event;
 
+/* The building of a result that the starting call leaves to another thread, see late_result.h. */
+typedef struct tdict_late_result {
+  tdict_task
+      task; /* first member, because the pool passes a pointer to the task to the task's function. The queued task
+                    * holds a reference of the transfer */
+  tdict_device device;
+  _Atomic(bool) is_offered; /* acq_rel: the thread that sets this flag to false builds the result */
+} tdict_late_result;
+
 struct tdict_future {
   tdict_fence fence; /* first member, so that a pointer to the fence is also a pointer to the transfer */
 
   /* References */
-  _Atomic(int64_t) refs;    /* counts the program's handles, references to `fence`, and one reference for the work */
+  _Atomic(int64_t) refs;    /* counts the program's handles, references to `fence`, one reference for the work, and one
+                             * for the task of a deferred tail */
   _Atomic(int64_t) handles; /* acq_rel: number of references that the program holds. If the transfer has ended,
                              * releasing the last handle drops `result` */
 
   /* The parts of the context that the transfer uses */
-  tdict_engine *engine; /* must not be used after the transfer has ended, because the program may then destroy the
-                         * context */
-  tdict_pool *pool;     /* the engine's pool; must not be used after the transfer has ended */
+  tdict_engine *engine; /* must not be used after tdict_transfer_finish() has returned, because the program may then
+                         * destroy the context */
+  tdict_pool *pool;     /* the engine's pool; the rule for `engine` applies */
   tdict_forkmark *mark; /* mark and log: retained */
   tdict_log *log;
   tdict_stream_range streams; /* devices whose streams may wait for the transfer */
@@ -55,6 +67,8 @@ struct tdict_future {
   tdict_plan plan;
   tdict_storage *arena;     /* retained; the storage of all new leaves, or NULL */
   tdict_tree *result;       /* retained; returned to the caller after success */
+  tdict_tree_plans *plans;  /* retained, or NULL; the record of a locked source. The transfer must not retain `mirror`
+                             * longer than this record */
   tdict_tree *mirror;       /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in
                              * `result` */
   const tdict_tree *source; /* borrowed until the starting call returns; error paths are looked up in this tree if
@@ -70,27 +84,28 @@ struct tdict_future {
   bool places_while_marking; /* true if the transfer has many items: the thread that marks an item's source also sets
                               * the item's dst_data */
   bool on_caller;            /* true: the starting thread is the first worker, and pool threads are the other workers */
-  /* true: on_caller becomes false if the transfer must wait for another transfer. Neither flag changes after the
-   * transfer has begun */
+  /* true: on_caller becomes false if the transfer must wait for another transfer. Neither on_caller nor
+   * on_caller_if_ready changes after the transfer has begun */
   bool on_caller_if_ready;
-  bool is_pin_memory; /* the call is tdict_pin_memory() */
-  bool caller_waits;  /* the starting call blocks until the transfer has ended, so no stream can wait for the
+  size_t max_queued_bytes; /* value of the option; 0: no limit */
+  bool is_pin_memory;      /* the call is tdict_pin_memory() */
+  bool caller_waits;       /* the starting call blocks until the transfer has ended, so no stream can wait for the
                        * transfer */
-  bool skips_stats;   /* no caller can read the statistics, so they are not gathered */
-  tdict_gpu *gpu;     /* retained; the first device that takes part, or NULL */
+  bool skips_stats;        /* true: no caller can read the statistics, so the workers gather no statistics */
+  tdict_gpu *gpu; /* retained; the first GPU that copies, else the target's GPU; NULL: the transfer uses no GPU */
 
   /* Events and uses that copies wait for */
   tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
   int num_wait_events;
-  /* retained: recorded uses of the bytes that the transfer writes, and fillers of the bytes that it reads. Copies wait
-   * for these uses */
+  /* retained: recorded uses of the bytes that the transfer writes, and fillers of the bytes that the transfer reads.
+   * Copies wait for these uses */
   tdict_fence **uses;
   uint32_t num_uses, cap_uses;
 
   /* The order among transfers, see order.c */
   tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
   uint32_t num_writes;
-  bool marked; /* true while marks are attached. If the mark of a source was removed early, its storage is NULL */
+  bool marked; /* true while marks are attached. If a mark was removed early, the field `storage` of the mark is NULL */
   tdict_dependent *waits_for;
   /* num_pending, dependents and finished: guarded by the engine's lock. num_pending: transfers in waits_for that
    * have not ended */
@@ -107,18 +122,22 @@ struct tdict_future {
   struct tdict_deferred_tail *deferred_tail;
   /* owned, one for each chunk, see run/chunk_parts.h. NULL: every chunk has one part */
   struct tdict_chunk_parts *chunk_parts;
+  tdict_late_result late_result;
   struct tdict_batch *batch;  /* owned, see run/batch.h. NULL: each copy is queued at once */
   pthread_mutex_t batch_lock; /* guards: the copies in the batch. Held while the driver queues these copies */
 
   /* Progress of the workers */
-  tdict_latch queued; /* counts workers that still queue copies */
-  /* relaxed: a worker could not record its tail, so a stream cannot wait for its copies. The latch `queued` makes the
-   * store visible */
+  tdict_latch queued; /* counts workers that still queue copies, and a thread that builds the result */
+  /* relaxed: a worker could not record its tail, so a stream cannot wait for the copies of this worker. The latch
+   * `queued` makes the store visible */
   _Atomic(bool) missing_tail_event;
   _Atomic(uint32_t) next_part; /* relaxed: a ticket counter for parts of chunks */
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
   _Atomic(int32_t) workers_left;
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
+  /* bytes of the chunks that are queued and not finished, and their maximum; counted if max_queued_bytes is not 0.
+   * Relaxed: the count orders nothing */
+  _Atomic(size_t) queued_bytes, peak_queued_bytes;
   /* relaxed: a lane has requested a slot. The first request may take the last free slots */
   _Atomic(bool) slot_was_requested;
   _Atomic(bool) first_copy_done; /* relaxed: a copy has ended, so no stream blocks the transfer */
@@ -130,7 +149,8 @@ struct tdict_future {
    * final */
   pthread_mutex_t error_lock;
   tdict_error error; /* status 0: no error */
-  /* the number of the leaf that the error names. UINT32_MAX: the error names no leaf, or its path is set already */
+  /* the number of the leaf that the error names. UINT32_MAX: the error names no leaf, or the path of the error is set
+   * already */
   uint32_t error_leaf;
   bool outcome_is_final;    /* true: later errors and cancels are ignored */
   bool result_was_returned; /* true: the program has received `result` and may change the tree, so no path is looked up
@@ -151,8 +171,9 @@ struct tdict_future {
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err);
 /* Drops a reference that is not a handle of the program. The last reference frees the transfer. */
 void tdict_transfer_release(tdict_future *f);
-/* Stores the error if the transfer has no error yet, and tells the workers to stop. The error names the leaf of item
- * number `item`. UINT32_MAX or the item of a consolidated tree: the error names no leaf. */
+/* Stores the error if the transfer has no error yet and the outcome of the transfer is not final. Tells the workers to
+ * stop. The error names the leaf of item number `item`. If `item` is UINT32_MAX or the item of a consolidated tree, the
+ * error names no leaf. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
 /* Stores an error like tdict_transfer_fail(). The error names leaf number `leaf` in tree order. */
 void tdict_transfer_fail_leaf(tdict_future *transfer, uint32_t leaf, const tdict_error *error);
@@ -169,8 +190,8 @@ bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
  * not wait. A pool thread runs other tasks meanwhile, because the work that opens the latch may be queued after the
  * task of the waiting thread. */
 bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
-/* Makes a stream of the gpu `device` wait for the transfer, as tdict_fence_ops.wait_on_stream does. Waits until all
- * copies are queued. future.c defines this function. */
+/* Makes a stream of the gpu `device` wait for the transfer, as tdict_fence_ops.wait_on_stream does. Before that, waits
+ * on the host until all copies are queued. future.c defines this function. */
 bool tdict_transfer_wait_on_stream(tdict_fence *fence, void *device, void *stream);
 
 #endif

@@ -13,8 +13,8 @@
 
 enum { FOREIGN_WAIT_NS = 1000000 };
 
-/* Returns the number of the first leaf of a consolidated source whose bytes are lost, else UINT32_MAX. The
- * function ignores lost bytes between leaves, because no program reads these bytes. */
+/* Returns the number of the first leaf of a consolidated source whose bytes are lost. Returns UINT32_MAX if there is no
+ * such leaf, or if the source is unloaded. Ignores lost bytes between leaves, because no program reads these bytes. */
 static uint32_t find_lost_inside(const tdict_consolidated *whole) {
   tdict_storage *storage = whole->bytes->storage;
   if (tdict_storage_is_unloaded(storage)) return UINT32_MAX;
@@ -24,8 +24,8 @@ static uint32_t find_lost_inside(const tdict_consolidated *whole) {
   }
   return UINT32_MAX;
 }
-/* Returns true if a transfer into the source failed. The bytes of an unloaded storage are never in memory, but a
- * transfer can read these bytes. */
+/* Returns true if a transfer cannot read the source, because the source's bytes are lost. All bytes of an unloaded
+ * storage count as lost. A transfer can read these bytes nevertheless, unless the storage is a sink. */
 static bool is_lost_source(const tdict_tensor *src) {
   const bool can_be_read = tdict_storage_is_unloaded(src->storage) && !tdict_storage_is_sink(src->storage);
   return !can_be_read && tdict_tensor_is_lost(src);
@@ -169,7 +169,7 @@ static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
 /* The state of threads that mark sources in parallel. If a source's storage already has a mark, these threads skip the
- * source and leave `fence` of its node NULL. Then mark_sources() marks the skipped sources. */
+ * source and leave the fence of the source's node NULL. Then mark_sources() marks the skipped sources. */
 typedef struct marking {
   tdict_future *self;
   _Atomic(bool) skipped, lost, used; /* relaxed: the end of the parallel loop makes the stores visible */
@@ -219,7 +219,7 @@ static void mark_sources(tdict_future *t, conflict_search *g) {
     if (!node->storage || node->fence) continue;
     node->fence = &t->fence;
     mark_with_conflicts(node, g);
-    /* mark_stretch() reads these flags only for sources that it marks */
+    /* mark_stretch() reads these flags only for the sources that mark_stretch() marks */
     g->lost |= tdict_storage_has_lost(node->storage);
     g->has_fillers |= !tdict_storage_has_no_uses(node->storage);
   }
@@ -244,7 +244,8 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
 /* Attaches the marks, and stores the transfers to wait for in waits_for. The caller holds the engine's lock. Pool
  * threads that help to mark sources do not take this lock. The order cannot include transfers of other contexts. If a
  * transfer of another context conflicts, removes all marks and returns a new reference to that transfer's fence in
- * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost. */
+ * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost and
+ * no earlier transfer can still write these bytes. Returns TDICT_ENOMEM if host memory is exhausted. */
 static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock) && !t->marked);
   conflict_search g = {.self = t};
@@ -304,7 +305,7 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
     if (!foreign) break;
     wait_for_foreign(t, foreign);
   }
-  /* other threads may have seen the marks of this transfer and may wait for its end */
+  /* other threads may have seen the marks of this transfer and may wait until this transfer has ended */
   if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended);
   return status;
 }

@@ -6,16 +6,19 @@
 
 #include "transfer/job.h"
 
-/* Attaches the transfer's marks to its storages. Launches the transfer at once if it waits for no other transfer.
- * Otherwise the transfer is launched when the last awaited transfer ends. If transfers of other contexts conflict
- * with this transfer, waits until those transfers have ended. Call after the plan, the wait events and the workers' tasks are set. After a
- * failure, no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted, or TDICT_EINVAL if a source's bytes are
- * lost. */
+/* Attaches the transfer's marks to the storages that the transfer reads and writes. If transfers of other contexts
+ * conflict with this transfer, first waits until those transfers have ended. If the transfer waits for no other
+ * transfer, launches the transfer at once. If the transfer waits for other transfers, the thread that ends the last of
+ * these transfers launches the transfer. Call after the plan, the wait events and the workers' tasks are set. After a
+ * failure, no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted. Returns TDICT_EINVAL if a source's
+ * bytes are lost. If the transfer waits for other transfers, tdict_transfer_launch() checks for lost bytes. */
 tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
 /* Submits the workers' tasks to the pool. If on_caller is set, the starting thread does the work of the first worker
- * instead. Call when the transfer waits for no earlier transfer. */
+ * instead. If the transfer had to wait and a source's bytes are now lost, first fails the transfer. Call when the
+ * transfer waits for no earlier transfer. */
 void tdict_transfer_launch(tdict_future *transfer);
-/* Removes the first num_writes marks on written storages. If `marked` is false, also removes the marks on sources. */
+/* Removes the first num_writes marks on written storages. If transfer->marked is false, also removes the marks on
+ * sources. */
 void tdict_transfer_unmark(tdict_future *transfer, uint32_t num_writes);
 /* Adds a reference for the transfer's work, and counts the transfer in num_live. The caller holds the engine's lock. */
 void tdict_transfer_count_live(tdict_future *transfer);

@@ -23,7 +23,8 @@ typedef struct tdict_start {
  * runs, or has ended. Returns the errors of the public transfer calls. */
 tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *start, tdict_future **out,
                                   tdict_error *err);
-/* Reads the program's options (NULL: the defaults) to start->options, and starts the transfer. */
+/* Reads the program's options into start->options, and starts the transfer. If `options` is NULL, uses the default
+ * options. Returns the errors of tdict_options_read(), tdict_options_check_size() and tdict_start_transfer(). */
 tdict_status tdict_start_call(tdict_context *context, tdict_start *start, const tdict_transfer_options *options,
                               tdict_future **out, tdict_error *err);
 /* Waits for a transfer that was just started, and drops the future. On success, writes the statistics, and writes a new

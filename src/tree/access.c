@@ -98,7 +98,8 @@ const void *tdict_const_data(const tdict_tree *tree, const char *path) {
   return tdict_get(tree, path, &tensor, NULL) == TDICT_OK ? tdict_tensor_const_data(tensor) : NULL;
 }
 
-/* Returns the entry of a slot that has a key. `path` is NULL and `depth` is 0; the caller may set them. */
+/* Returns the entry of a slot, which must have a key. `path` of the entry is NULL and `depth` is 0. The caller may set
+ * both. */
 static tdict_entry make_entry(const tdict_tree *node, uint32_t slot) {
   const tdict_leaf leaf = node->leaves[slot];
   const tdict_box *box = tdict_leaf_box(leaf);

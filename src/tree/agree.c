@@ -133,7 +133,7 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
     tdict_status status;
     tdict_tree *node = tdict_leaf_tree(leaf);
     status = node ? check_node(demand, node, in_place, err) : check_leaf(demand, leaf, err);
-    /* Name the tensor or tree that failed. */
+    /* Name the entry that failed. */
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(cursor, demand->above, path, sizeof path);
@@ -151,8 +151,8 @@ bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node) {
 }
 
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
-  /* If the leading dimensions differ, the tree holds no leaf with batch dimensions, so the additional dimensions of the
-   * tree are dropped. */
+  /* If the leading dimensions of the tree differ from the demand, the tree holds no leaf with batch dimensions. The
+   * additional dimensions of the tree are then dropped. */
   if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
     node->batch_ndim = demand->batch_ndim;
   for (int i = 0; i < demand->batch_ndim; i++) node->batch_size[i] = demand->batch_size[i];
@@ -161,8 +161,8 @@ void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
   node->device = *demand->device;
 }
 
-/* Copies one node, shares all its leaves (child trees too), and applies the demand. Returns NULL if memory is
- * exhausted. */
+/* Copies one node and applies the demand to the copy. The copy shares all leaves of the node, also the child trees.
+ * Returns NULL if memory is exhausted. */
 static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;
@@ -173,9 +173,9 @@ static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict
   return copy;
 }
 
-/* Replaces the child trees of `copy`, which no other thread has yet, by copies that meet the demand. Pushes these
- * copies on *list. Returns false if memory is exhausted. Children that meet the demand are copied too: a change or a
- * lock of the copy would otherwise also affect the original. */
+/* Replaces the child trees of `copy` by copies that meet the demand. Pushes each new copy on *list. No other thread may
+ * have `copy` yet. Returns false if memory is exhausted. Also copies children that already meet the demand: otherwise a
+ * change or a lock of `copy` would also affect the original tree. */
 static bool replace_children_by_copies(const tdict_demand *demand, tdict_tree *copy, tdict_pointers *copies,
                                        tdict_tree **list) {
   for (uint32_t i = 0; i < copy->keys->num_slots; i++) {
@@ -201,7 +201,8 @@ static bool replace_children_by_copies(const tdict_demand *demand, tdict_tree *c
   return true;
 }
 
-/* Copies a tree with all its nodes. Works through a list of nodes instead of recursing, because trees can be deep. */
+/* Copies `child` and all nodes below `child`. Works through a list of nodes instead of recursing, because trees can be
+ * deep. */
 static tdict_tree *copy_tree_as_demanded(const tdict_demand *demand, const tdict_tree *child) {
   tdict_pointers copies;
   tdict_tree *copy = copy_node_as_demanded(demand, child);

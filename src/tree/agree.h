@@ -6,7 +6,8 @@
 
 #include "tree/cursor.h"
 
-/* A batch size and a device that tensors below a node must have. Pointers are borrowed. */
+/* What a node demands of every tensor below the node: a shape that begins with this batch size, and this device.
+ * Pointers are borrowed. */
 typedef struct tdict_demand {
   const char *what; /* name of the public call, for messages */
   int batch_ndim;
@@ -30,8 +31,8 @@ static inline bool tdict_node_agrees(const tdict_tree *node, const tdict_tensor 
   return tdict_tensor_begins_with(t, node->batch_ndim, node->batch_size) &&
          (!node->has_device || tdict_device_equal(node->device, t->storage->device));
 }
-/* Returns true if every tensor that fits `node` also fits `above`. The tensors of `node` then need no check, because
- * they always fit `node`. */
+/* Returns true if every tensor that fits `node` also fits `above`. If true, the tensors of `node` need no check against
+ * `above`, because every tensor of a node fits the node. */
 static inline bool tdict_node_covers(const tdict_tree *node, const tdict_tree *above) {
   if (node->batch_ndim < above->batch_ndim) return false;
   for (int i = 0; i < above->batch_ndim; i++)
@@ -61,8 +62,8 @@ bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
  * tree, because this call cannot fail or undo changes. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
 /* Writes to *out the tree to store for `child`. If `child` meets the demand, sets *out to `child` and adds a reference.
- * Otherwise sets *out to a copy of all nodes of `child`, changed to meet the demand. The copy shares all tensors and
- * objects. Returns TDICT_ESHAPE, TDICT_EWRONGDEVICE or TDICT_ENOMEM. */
+ * If not, copies all nodes of `child`, applies the demand to the copies, and sets *out to the copy of `child`. The
+ * copies share all tensors and objects. Returns TDICT_ESHAPE, TDICT_EWRONGDEVICE or TDICT_ENOMEM. */
 tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err);
 /* Returns TDICT_EINVAL if `node` is `child` or is below `child`, else TDICT_OK. Returns TDICT_ENOMEM if memory is
  * exhausted. */

@@ -1,6 +1,6 @@
-/* Sets the batch size and the device of a tree and of all trees below this tree. A first walk checks everything; a
- * second walk through the same nodes applies the change. The second walk needs no memory, so the change cannot stop
- * halfway. The functions own nothing. Thread rule: as in tdict/tree.h. */
+/* Sets the batch size and the device of a tree and of all trees below this tree. A first walk checks all nodes and
+ * leaves. A second walk through the same nodes applies the change. The second walk needs no memory, so the change
+ * cannot stop halfway. The functions own nothing. Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
 #include "base/device.h"

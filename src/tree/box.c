@@ -72,7 +72,7 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
 }
 
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err) {
-  /* TDICT_OK here means that the hook returned success without an object. */
+  /* TDICT_OK as `status` means that the hook returned success but no object. */
   if (status == TDICT_OK || !tdict_status_is_known(status))
     return tdict_fail(err, TDICT_EHOOK, "%s of type %.60s returned %d, which is not a tdict_status, or no object", hook,
                       type->name, (int)status);

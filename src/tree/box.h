@@ -1,6 +1,6 @@
-/* A box holds an object and counts the references to the object. This header also declares checks of types and of the
- * results of hooks. It defines the functions that a built-in type adds to its tdict_type. The box owns the object if
- * `kept` is false. Thread rule: the reference count is thread-safe. */
+/* A box holds an object and a reference count. This header also declares checks of types and of the results of hooks,
+ * and defines the functions that a built-in type adds to its tdict_type. The box owns the object if `kept` is false.
+ * Thread rule: the reference count is thread-safe. */
 #ifndef TDICT_TREE_BOX_H
 #define TDICT_TREE_BOX_H
 
@@ -17,10 +17,10 @@ typedef struct tdict_box {
   bool kept;
 } tdict_box;
 
-/* The kind of a leaf and its pointer in one number, see tree/node.h. */
+/* The pointer to a tensor, tree or box, with the kind of the leaf in the two low bits; see tree/node.h. */
 typedef uintptr_t tdict_leaf;
 
-/* Positions in the first batch dimension, borrowed. */
+/* The positions of `count` elements in the first batch dimension. The array is borrowed. */
 typedef struct tdict_positions {
   const int64_t *at;
   int64_t count;
@@ -37,15 +37,15 @@ typedef struct tdict_arrangement {
 } tdict_arrangement;
 
 /* The functions that a built-in type adds to its tdict_type. Operations on batch dimensions call these functions,
- * because the tensors of such an object do not begin with the batch size. All functions but `batch` may be NULL. An
- * operation that needs a missing function returns TDICT_ENOTSUP, or does what the comment of the function says. Objects
- * of built-in types never change after their creation. The values of their elements can change. */
+ * because the shapes of the tensors of such an object need not begin with the batch size. All functions after `batch`
+ * may be NULL. An operation that needs a missing function returns TDICT_ENOTSUP, or does what the comment of the
+ * function says. After an object of a built-in type is created, only the values in its tensors can change. */
 typedef struct tdict_builtin {
-  tdict_type type;  /* the first member; its struct_size is sizeof(tdict_builtin) */
+  tdict_type type;  /* must be the first member; type.struct_size is sizeof(tdict_builtin) */
   const void *mark; /* &tdict_builtin_mark, to recognize a built-in type */
-  /* Returns the number of batch dimensions that the object has, and writes their sizes to *sizes, borrowed. An object
-   * with 0 batch dimensions belongs to all elements of its tree: most operations on batch dimensions share the
-   * object. */
+  /* Returns the number of batch dimensions of the object, and sets *sizes to the array of their sizes. The array
+   * belongs to the object. An object with 0 batch dimensions belongs to all elements of its tree: most operations on
+   * batch dimensions share the object. */
   int (*batch)(const void *self, const int64_t **sizes);
   /* Makes the leaf of element `i` of the first batch dimension: a tensor or a box, with a new reference. */
   tdict_status (*at)(const void *self, int64_t i, tdict_leaf *out, tdict_error *err);
@@ -53,28 +53,31 @@ typedef struct tdict_builtin {
    * `memory`; NULL: plain host memory. */
   tdict_status (*select)(const void *self, const int64_t *positions, int64_t count, tdict_memory *memory, void **out,
                          tdict_error *err);
-  /* Joins `count` objects along the first batch dimension, or along a new first dimension. */
+  /* `cat` joins `count` objects along the first batch dimension. `stack` joins `count` objects along a new first
+   * dimension. New elements are in `memory`, as for `select`. */
   tdict_status (*cat)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
   tdict_status (*stack)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
   /* Makes a tree of the tensors that hold the elements of the object. Functions that visit or fill elements use this
    * tree. NULL: the object has no tensors, and such functions skip the object. `type.flatten` can return more tensors.
    * `type.unflatten` accepts the keys of either tree. */
   tdict_status (*elements)(const void *self, tdict_tree **out, tdict_error *err);
-  /* Makes two trees with the same keys and shapes. trees[0] has views of the elements of `self` at `positions`. The
-   * tensors of trees[1] have the elements to write there. `value` is an object of the same type with as many elements,
-   * or the leaf of one element. NULL positions: all elements of the first dimension. */
+  /* Makes two trees with the same keys. trees[0] has views of the elements of `self` at `positions`. The tensors of
+   * trees[1] hold the elements to write to these views. The caller checks the shapes and dtypes of the tensors. `value`
+   * is an object of the same type with as many elements as `positions`, or the leaf of one element. If `positions` is
+   * NULL, trees[0] has all elements of the first dimension. */
   tdict_status (*pair)(const void *self, const tdict_positions *positions, tdict_leaf value, tdict_tree *trees[2],
                        tdict_error *err);
-  /* Returns true if both objects are equal. If not, writes the reason to `message`. NULL: the tensors are compared. */
+  /* Returns true if both objects are equal. If not, writes the reason to `message`. NULL: the caller compares the
+   * tensors of both objects instead. */
   bool (*equal)(const void *a, const void *b, char *message, size_t bytes);
-  /* Set by a type whose elements can be put in any order. If these two functions are set, operations call them instead
-   * of `at`, `select`, `cat` and `stack`. `arrange` makes an object of the elements that `to` lists. `join` joins
-   * objects along any dimension. Each object that `join` gets has the batch dimensions of its tree. */
+  /* A type whose elements can be put in any order sets `arrange` and `join`. For such a type, operations call `arrange`
+   * and `join` instead of `at`, `select`, `cat` and `stack`. `arrange` makes an object of the elements that `to` lists.
+   * `join` joins objects along any dimension. Each object that `join` gets has the batch dimensions of its tree. */
   tdict_status (*arrange)(const void *self, const tdict_arrangement *to, void **out, tdict_error *err);
   tdict_status (*join)(const void *const *items, size_t count, int dim, bool is_stack, void **out, tdict_error *err);
   const char *setter; /* names of functions that replace the object, for messages about writes in place */
-  /* Makes the object of `count` consecutive elements of the first batch dimension, which shares the elements with
-   * `self`. NULL: `select` copies the elements. */
+  /* Makes the object of `count` consecutive elements of the first batch dimension. The new object shares the elements
+   * with `self`. NULL: `select` copies the elements. */
   tdict_status (*range)(const void *self, int64_t start, int64_t count, void **out, tdict_error *err);
 } tdict_builtin;
 extern const char tdict_builtin_mark;
@@ -117,7 +120,7 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
 /* Completes the error of a failed hook and returns the status of the error. A number that is not a tdict_status becomes
  * TDICT_EHOOK. TDICT_OK, which means that the hook returned no object, also becomes TDICT_EHOOK. If the hook filled no
- * error, or an error with another status, writes an error with the status. */
+ * error, or its error has another status than the hook returned, writes a new error. */
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err);
 
 #endif

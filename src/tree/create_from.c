@@ -1,6 +1,6 @@
 /* Creates a tree from a schema. First checks the shapes and dtypes of all fields. Then makes one storage and one slab
- * of tensors, and adds the tensors to a new tree. Adding a tensor checks its path. The tree owns the tensors, and the
- * tensors own the storage. Thread rule: thread-safe, since only new trees are written. */
+ * of tensors, and adds the tensors to a new tree. tdict_place_add() checks the path of each tensor. The tree owns the
+ * tensors, and the tensors own the storage. Thread rule: thread-safe, since only new trees are written. */
 #include <string.h>
 
 #include "base/error.h"
@@ -11,7 +11,7 @@
 
 static const char what[] = "create_from";
 
-/* Describes the tree to create, and measures the memory for its tensors. */
+/* The tree to create, and the arena that measures and then holds its tensors. */
 typedef struct plan {
   const tdict_schema *schema;
   bool zero;
@@ -73,7 +73,7 @@ static tdict_status add_field_tensors(tdict_tree *td, plan *p, tdict_error *err)
   return status;
 }
 
-/* Checks the schema, then creates its tree. On failure nothing is left allocated. */
+/* Checks the schema, then creates the tree that the schema describes. On failure nothing is left allocated. */
 static tdict_status create_planned_tree(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out,
                                         tdict_error *err) {
   tdict_tree *td = NULL;

@@ -13,8 +13,8 @@ tdict_status tdict_field_check(const char *caller, const char *path, int ndim, c
 /* Makes a tree with uninitialized elements. Returns the errors of tdict_create_from(). */
 tdict_status tdict_create_unset(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
                                 tdict_memory *memory, tdict_tree **out, tdict_error *err);
-/* Checks the dtype and the shape of each field with the batch size [count]. Does not check that the paths are valid and
- * different. Allocates nothing. Returns TDICT_EINVAL, TDICT_EDTYPE or TDICT_EOVERFLOW. */
+/* Checks the dtype of each field, and the shape of its tensor in a tree of batch size [count]. Does not check that the
+ * paths are valid and different. Allocates nothing. Returns TDICT_EINVAL, TDICT_EDTYPE or TDICT_EOVERFLOW. */
 tdict_status tdict_schema_check(const tdict_schema *schema, int64_t count, tdict_error *err);
 
 #endif

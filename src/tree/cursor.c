@@ -1,6 +1,6 @@
-/* Implements the cursor, which walks a tree with one frame per level. The cursor contains 24 frames. A walk of more
- * levels moves the frames to the heap, so usual trees need no allocation for frames. The function that initializes the
- * cursor owns the cursor. Thread rule: see cursor.h. */
+/* Implements the cursor, which walks a tree with one frame per level. The cursor contains 24 frames, so usual trees
+ * need no allocation for frames. A walk of more levels moves the frames to the heap. See cursor.h for ownership and
+ * threads. */
 #include "tree/cursor.h"
 
 #include <stdlib.h>

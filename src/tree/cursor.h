@@ -26,15 +26,16 @@ typedef struct tdict_cursor {
 /* Starts a walk of the entries of `td`. If `once` is true, a node at several places is entered only once. */
 void tdict_cursor_init(tdict_cursor *cursor, const tdict_tree *td, bool once);
 void tdict_cursor_reset(tdict_cursor *cursor);
-/* Starts the walk again. A second walk through the same tree reuses the memory of the first walk and therefore cannot
- * fail. */
+/* Starts a new walk of the entries of `td`. If the previous walk visited all entries of the same tree, the new walk
+ * reuses the memory of that walk and cannot fail. */
 void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td);
 /* Returns the next leaf, or 0 after the last leaf. To walk the entries of a child tree, call tdict_cursor_enter(). */
 tdict_leaf tdict_cursor_next(tdict_cursor *cursor);
 /* Continues the walk with the entries of `td`, the tree that tdict_cursor_next() returned last. If `once` is true and
  * `td` was entered before, skips `td`. Returns false if memory is exhausted. */
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td);
-/* Returns the key of the leaf that tdict_cursor_next() returned last. Valid until a tree is entered. */
+/* Returns the key of the leaf that tdict_cursor_next() returned last. The caller must not have entered a tree since
+ * that call. */
 static inline const tdict_key *tdict_cursor_key(const tdict_cursor *cursor) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
   return &top->node->keys->slots[top->slot - 1];

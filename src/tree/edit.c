@@ -32,7 +32,7 @@ static tdict_status set_tensor_at_place(tdict_place *place, tdict_tensor *tensor
 /* Result of set_tensor_fast(). The tree has changed only if the result is FAST_DONE. */
 enum fast_result { FAST_DONE, FAST_NOT_POSSIBLE, FAST_NO_MEMORY };
 
-/* Sets a tensor at a path without backslashes whose trees all exist, the most common case of tdict_set(). */
+/* Handles the most common case of tdict_set(): a path without backslashes, on which all trees exist. */
 static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path, tdict_tensor *tensor) {
   /* Find the node. The slow path reports all errors. */
   tdict_name name;
@@ -71,7 +71,7 @@ tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor,
   return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "set: no memory for a key"), path);
 }
 
-/* Writes to *out the tree to store for a child, with a reference: the child itself, or a copy that meets the demand. */
+/* Writes to *out a new reference to the tree to store: `child` itself, or a copy of `child` that meets the demand. */
 static tdict_status adopt_child(const tdict_place *place, tdict_tree *child, tdict_tree **out, tdict_error *err) {
   const tdict_path *path = &place->path;
   /* Check for a cycle first: a tree that contains itself would never be released. */
@@ -119,8 +119,8 @@ static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *e
   return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
-/* Removes the leaf at a path and passes the reference of the tree to *out. If `kind` is not ANY_KIND, the leaf must be
- * of `kind`. */
+/* Removes the leaf at a path and writes the leaf to *out. The caller takes over the tree's reference to the leaf. If
+ * `kind` is not ANY_KIND, the leaf must be of `kind`. */
 static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
                                 tdict_error *err) {
   if (!td || !path) return fail_null_argument(what, td ? "path" : "tree", err);
@@ -174,7 +174,7 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
     tdict_fail(err, TDICT_ENOMEM, "rename: no memory for a key");
     return tdict_error_at(err, TDICT_ENOMEM, to->path.whole);
   }
-  /* The new name is in use: its slot is deleted and its entry released. */
+  /* The new name is in use: move the name to `slot`, delete its old slot, and release the entry of the old slot. */
   tdict_leaf old = tdict_place_leaf(to);
   tdict_keys_take_name(node->keys, slot, (uint32_t)to->slot);
   node->leaves[to->slot] = 0;
@@ -206,7 +206,8 @@ static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, 
   return status;
 }
 
-/* Returns true if the path `to` leads through the entry at `from`: the rename would put the entry below itself. */
+/* Returns true if the path `to` leads through the entry at `from`. A rename to `to` would put this entry below
+ * itself. */
 static bool passes_through_entry(const tdict_tree *td, const char *to, const tdict_place *from) {
   tdict_path path;
   bool through = false;

@@ -33,11 +33,10 @@ static names_chunk *new_name_chunk(size_t cap) {
   return chunk;
 }
 
-/* Adds a chunk with room for at least `bytes`. Chunks double in size up to MOST_NAMES. Returns NULL if memory is
- * exhausted. */
+/* Adds a chunk with room for at least `bytes` bytes. Returns NULL if memory is exhausted. */
 static names_chunk *add_name_chunk(tdict_keys *keys, size_t bytes) {
   names_chunk *chunk = keys->names;
-  /* Doubling bounds the number of chunks. The limit MOST_NAMES bounds the unused bytes of a large table. */
+  /* Doubling keeps the number of chunks small. The limit MOST_NAMES bounds the unused bytes of a large table. */
   size_t cap = chunk ? chunk->cap * 2 : FIRST_NAMES;
   if (cap < FIRST_NAMES) cap = FIRST_NAMES;
   if (cap > MOST_NAMES) cap = MOST_NAMES;
@@ -83,8 +82,8 @@ static bool pack_names(tdict_keys *to, const tdict_keys *from) {
   return true;
 }
 
-/* Frees the bytes of deleted names if they exceed both REPACK_BYTES and the bytes of names in use. If memory for a new
- * chunk is exhausted, frees nothing. */
+/* Frees the bytes of names that no slot uses any more, if these bytes exceed both REPACK_BYTES and the bytes of names
+ * in use. If memory for a new chunk is exhausted, frees nothing. */
 static void repack_dead_names(tdict_keys *keys) {
   if (keys->dead_bytes > REPACK_BYTES && keys->dead_bytes > keys->name_bytes) (void)pack_names(keys, keys);
 }

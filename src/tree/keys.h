@@ -1,7 +1,8 @@
-/* A key table holds the names of the keys of a node, their order and a hash index. Key tables are reference-counted,
- * and several nodes with the same keys can share a key table. A node copies a shared table before the node changes its
- * keys. The slot of a deleted key is kept until the table is compacted, so that the slot numbers of other keys do not
- * change. Thread rule: a shared table is never changed; the reference count is thread-safe. */
+/* A key table holds the names of the keys of a node, and their order. A table of more than 8 slots also has a hash
+ * index. Key tables are reference-counted, and several nodes with the same keys can share a key table. A node copies a
+ * shared table before the node changes its keys. The slot of a deleted key is kept until the table is compacted, so
+ * that the slot numbers of other keys do not change. Thread rule: a shared table is never changed; the reference count
+ * is thread-safe. */
 #ifndef TDICT_TREE_KEYS_H
 #define TDICT_TREE_KEYS_H
 
@@ -20,7 +21,7 @@ typedef struct tdict_key {
 typedef struct tdict_keys {
   _Atomic(int64_t) refs;
   uint32_t num_slots, num_live, cap_slots, cap_index; /* cap_index is a power of two, or 0 */
-  uint32_t room; /* the number of slots from which an append must grow `slots` or `index` */
+  uint32_t room; /* if num_slots is `room` or more, an append must first grow `slots` or `index` */
   tdict_key *slots;
   /* An unused cell is 0. Otherwise the bits that are set in cap_index - 1 hold slot + 1. The other bits of the cell are
    * bits of the hash. */
@@ -40,15 +41,17 @@ int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length)
 uint32_t tdict_keys_hash(const char *name, size_t length);
 /* Returns the same slot as tdict_keys_find(). `hash` is the result of tdict_keys_hash() for the name. */
 int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash);
-/* The functions from here to tdict_keys_compact() change the table, which must have only one reference. */
+/* The functions from here to tdict_keys_compact() change the table, which must have only one reference. The same holds
+ * for tdict_keys_append(). */
 /* Allocates room for `slots` slots and `name_bytes` bytes of names, including a 0 for each name. Returns false if
- * memory is exhausted. */
+ * memory is exhausted or `slots` is more than 2^30. */
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes);
-/* Appends a key by its text; see tdict_keys_append(). */
+/* Makes a tdict_name of the text and calls tdict_keys_append(). */
 int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length);
 /* Deletes the key of a slot. The slot numbers of other keys do not change. Cannot fail. */
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot);
-/* Renames the key of a slot. The new name must not be in the table. Returns false if memory is exhausted. */
+/* Renames the key of a slot. The new name must not be in the table. Returns false if memory is exhausted or the name
+ * has 2^32 - 1 bytes or more; the table is then unchanged. */
 bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const tdict_name *name);
 /* Moves the name of slot `from` to `slot` and deletes slot `from`. Cannot fail. */
 void tdict_keys_take_name(tdict_keys *keys, uint32_t slot, uint32_t from);
@@ -94,8 +97,8 @@ struct tdict_names {
   char bytes[];
 };
 
-/* Appends a key, which must not be in the table, and returns its slot. Returns -1 if memory is exhausted; the table is
- * then unchanged. */
+/* Appends a key, which must not be in the table, and returns its slot. Returns -1 if memory is exhausted, the table has
+ * 2^30 slots, or the name has 2^32 - 1 bytes or more. On failure, the table keeps its keys. */
 static inline int64_t tdict_keys_append(tdict_keys *keys, const tdict_name *name) {
   const uint32_t slot = keys->num_slots;
   const size_t length = name->length;

@@ -52,8 +52,8 @@ static inline uint64_t tdict_word_load_part(const char *bytes, size_t length) {
 /* Returns a mask of the first `length` bytes of a word; `length` is 1 to 8. */
 static inline uint64_t tdict_word_mask(size_t length) { return ~(uint64_t)0 >> (64 - 8 * length); }
 
-/* Returns a word in which the top bit of a byte is set if this byte of `word` is a dot or a backslash. Only the lowest
- * set bit is reliable, because the subtraction borrows from the bytes above that byte. */
+/* Finds the dots and backslashes in a word. In the result, the top bit of byte i is set if byte i of `word` is a dot or
+ * a backslash. Only the lowest set bit is reliable, because the subtraction borrows from the bytes above that byte. */
 static inline uint64_t tdict_word_stops(uint64_t word) {
   const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
   return (((word ^ ones * '.') - ones) | ((word ^ ones * '\\') - ones)) & ~word & tops;
@@ -71,8 +71,8 @@ static inline uint64_t tdict_hash_mix(uint64_t hash, uint64_t first, uint64_t la
   return tdict_hash_fold(tdict_hash_fold(hash ^ first, last ^ 0x9e3779b97f4a7c15u), 0xd6e8feb86659fd93u);
 }
 
-/* The next two functions handle long names for the functions below. They take no tdict_name pointer, so that the caller
- * can keep its tdict_name in registers. */
+/* The next two functions handle long names for the functions below. Neither function takes a pointer to a tdict_name,
+ * so that the caller can keep its tdict_name in registers. */
 uint32_t tdict_name_hash_long(const char *text, size_t length);
 /* Reads a key like tdict_name_read(). If the key has a backslash, the name has length 0. */
 tdict_name tdict_name_read_long(const char *text, const char *end);

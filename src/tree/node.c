@@ -24,6 +24,7 @@ static tdict_tree *new_node(tdict_keys *keys) {
   td->device = (tdict_device){0, 0};
   atomic_init(&td->locks_above, 0);
   td->consolidated = NULL;
+  atomic_init(&td->attachment, NULL);
   td->pending = NULL;
   return td;
 }
@@ -53,8 +54,8 @@ static tdict_slab *slab_of(tdict_leaf leaf) {
   return tensor ? tensor->slab : NULL;
 }
 
-/* Makes a list with room for `cap` leaves, of which the first `count` are empty. Returns NULL if memory is
- * exhausted. */
+/* Allocates a list of `cap` leaves. Sets the first `count` leaves to empty, and does not initialize the others. Returns
+ * NULL if memory is exhausted. */
 static tdict_leaf *new_leaf_list(size_t cap, size_t count) {
   tdict_leaf_list *list = malloc(sizeof *list + cap * sizeof *list->leaves);
   if (!list) return NULL;
@@ -167,15 +168,16 @@ static void drop_node_reference(tdict_tree *td, tdict_tree **to_free) {
   *to_free = td;
 }
 
-/* Returns the end of the run of tensors of this slab that begins at `i`. Compares only addresses and does not read the
- * tensors: the tensors of a slab are in the memory of the slab. */
+/* Returns the lowest index, `i` or higher, whose leaf is not a tensor of the slab, or `count`. Compares only addresses
+ * and does not read the tensors: the tensors of a slab are in the memory of the slab. */
 static uint32_t find_slab_run_end(const tdict_tree *td, uint32_t i, uint32_t count, const tdict_slab *slab) {
   const uintptr_t first = (uintptr_t)slab->tensors, bytes = slab->num_tensors * sizeof slab->tensors[0];
   while (i < count && td->leaves[i] - first < bytes && tdict_leaf_kind(td->leaves[i]) == TDICT_LEAF_TENSOR) i++;
   return i;
 }
 
-/* Drops the node's reference to its list of `count` leaves, and releases the leaves with the last reference. */
+/* Drops the node's reference to its list of `count` leaves. If this was the last reference, releases the leaves. A tree
+ * whose last reference is dropped is pushed on *to_free. */
 static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **to_free) {
   if (!td->leaves) return;
   tdict_leaf_list *list = tdict_node_list(td);
@@ -198,7 +200,16 @@ static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **to_free)
   free(list);
 }
 
+/* Relaxed: no other thread attaches data while the tree is unlocked or freed. */
+static void detach_data(tdict_tree *td) {
+  tdict_attachment *data = atomic_load_explicit(&td->attachment, memory_order_relaxed);
+  if (!data) return;
+  atomic_store_explicit(&td->attachment, NULL, memory_order_relaxed);
+  data->detach(data);
+}
+
 void tdict_node_clear_lock(tdict_tree *td) {
+  detach_data(td);
   td->locked = false;
   tdict_consolidated_release(td->consolidated);
   td->consolidated = NULL;
@@ -226,8 +237,9 @@ void tdict_release(tdict_tree *tree) {
   while (to_free) {
     tdict_tree *node = to_free;
     to_free = node->pending;
-    /* Children that other trees hold must no longer be locked by a tree that is freed. */
+    /* A freed tree must no longer lock the children that other trees hold. */
     if (node->locked) tdict_node_uncount_lock(node, false);
+    detach_data(node);
     release_leaves(node, node->keys->num_slots, &to_free);
     tdict_consolidated_release(node->consolidated);
     tdict_keys_release(node->keys);
@@ -285,7 +297,7 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   const bool shared = tdict_node_shares_leaves(td);
   if (count <= td->cap_leaves && !shared) return true;
   size_t cap = td->cap_leaves;
-  /* a shared list that is long enough is copied without growing */
+  /* A shared list that is long enough is copied without growing. */
   if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2;
   if (cap < count) cap = count;
   if (cap > UINT32_MAX) return false;

@@ -1,6 +1,5 @@
-/* Defines the node of a tree: its key table, leaves, batch size, device and lock. This layer, the operations and the
- * transfers use the node. A node owns one reference to its key table and one reference to its list of leaves. Thread
- * rule: as in tdict/tree.h. */
+/* Defines the node of a tree: its key table, leaves, batch size, device and lock. A node owns one reference to its key
+ * table and one reference to its list of leaves. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_TREE_NODE_H
 #define TDICT_TREE_NODE_H
 
@@ -36,6 +35,13 @@ typedef struct tdict_leaf_list {
   tdict_leaf leaves[];
 } tdict_leaf_list;
 
+/* Data that a layer above attaches to a locked tree, as the first member of a struct of its own. */
+typedef struct tdict_attachment {
+  /* Called once, before the tree is unlocked or freed. The leaves of the tree still exist. The callback frees the data,
+   * now or later. */
+  void (*detach)(struct tdict_attachment *self);
+} tdict_attachment;
+
 struct tdict_tree {
   _Atomic(int64_t) refs;
   tdict_keys *keys;   /* reference-counted; slots [0, keys->num_slots) are in use */
@@ -44,12 +50,14 @@ struct tdict_tree {
   int32_t batch_ndim;
   bool has_device, locked; /* locked: true if tdict_lock() has locked this node itself */
   tdict_device device;
-  /* relaxed: number of slots of locked nodes that hold this node; tdict_release() may decrease the number */
+  /* relaxed: number of slots of locked nodes that hold this node. Freeing a locked node decreases the number */
   _Atomic(int32_t) locks_above;
   /* retained, see consolidated.h; NULL unless the tree is consolidated. A consolidated tree is locked, and unlocking
    * releases this record */
   tdict_consolidated *consolidated;
-  tdict_tree *pending; /* Next node in a work list. Release, lock and deep copy use a work list instead of recursion. */
+  /* NULL, or data that tdict_node_attach() attached to the tree (acquire/release). Always NULL if `locked` is false */
+  _Atomic(tdict_attachment *) attachment;
+  tdict_tree *pending; /* next node in a work list, which replaces recursion in release, lock, unlock and copy */
   int64_t batch_size[TDICT_MAX_BATCH_NDIM];
 };
 static inline bool tdict_node_is_locked(const tdict_tree *td) {
@@ -60,7 +68,8 @@ static inline bool tdict_node_is_locked(const tdict_tree *td) {
 static inline tdict_leaf_list *tdict_node_list(const tdict_tree *td) {
   return (tdict_leaf_list *)(void *)((char *)td->leaves - offsetof(tdict_leaf_list, leaves));
 }
-/* Returns true if other nodes share the leaves. Each leaf is then at more places than its reference count says. */
+/* Returns true if other nodes share the list of leaves. If true, each leaf is at more places than its reference count
+ * says. */
 static inline bool tdict_node_shares_leaves(const tdict_tree *td) {
   return td->leaves && atomic_load_explicit(&tdict_node_list(td)->refs, memory_order_acquire) != 1;
 }
@@ -81,10 +90,11 @@ tdict_tree *tdict_node_create_under(const tdict_tree *like);
  * makes the key table private. Both return false if memory is exhausted. */
 bool tdict_node_own_leaves(tdict_tree *td);
 bool tdict_node_own(tdict_tree *td);
-/* Makes the leaves private and allocates room for `count` slots. Returns false if memory is exhausted. */
+/* Makes the leaves private and allocates room for `count` slots. Returns false if memory is exhausted or `count` does
+ * not fit 32 bits. */
 bool tdict_node_reserve(tdict_tree *td, size_t count);
 /* Adds a key, which must not be in the node. Takes over the caller's reference to the leaf on success. Returns false if
- * memory is exhausted; the node is then unchanged. */
+ * memory is exhausted or a limit of tdict_keys_append() is exceeded; the keys and leaves are then unchanged. */
 bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf);
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf);
 /* Deletes the key of a slot. The node must own its keys and leaves. The caller takes over the reference to the leaf.
@@ -106,10 +116,21 @@ static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
 /* Drops a reference to the tensor, tree or box of a leaf. An empty leaf is allowed. Can run callbacks of the
  * program. */
 void tdict_leaf_release(tdict_leaf leaf);
-/* Clears the lock that the node itself has. The tree is then no longer consolidated. */
+/* Attaches data to a node whose `locked` is true. Returns false, and does not attach the data, if other data is
+ * attached already. Safe from any thread, as long as no thread unlocks or frees the tree. */
+static inline bool tdict_node_attach(const tdict_tree *td, tdict_attachment *data) {
+  tdict_attachment *none = NULL;
+  _Atomic(tdict_attachment *) *field = (_Atomic(tdict_attachment *) *)(uintptr_t)&td->attachment;
+  return atomic_compare_exchange_strong_explicit(field, &none, data, memory_order_acq_rel, memory_order_acquire);
+}
+static inline tdict_attachment *tdict_node_attachment(const tdict_tree *td) {
+  return atomic_load_explicit(&td->attachment, memory_order_acquire);
+}
+/* Clears the lock that the node itself has. The tree is then no longer consolidated, and loses its attachment. */
 void tdict_node_clear_lock(tdict_tree *td);
 /* Decreases `locks_above` of each child of `td`. If a child is then no longer locked, does the same for the children of
- * that child, and so on. Call this function after unlocking `td`, or before freeing `td`. If `clear` is true, also clears the `locked` flag of nodes that no other locked node holds. */
+ * that child, and so on. Call this function after unlocking `td`, or before freeing `td`. If `clear` is true, first
+ * calls tdict_node_clear_lock() for each child that no locked node holds any more. */
 void tdict_node_uncount_lock(tdict_tree *td, bool clear);
 /* Writes the path "above.key" to `buffer`, with the key escaped. A long path is cut in the middle, as in tdict_error.
  * `above` is an escaped path; NULL or "" means no path. `key` may be NULL, and `buffer` may be `above`. */

@@ -113,7 +113,7 @@ static tdict_status fail_builtin(const char *what, const tdict_type *type, tdict
 }
 
 /* Writes to *out the positions in the first dimension that the pick selects. If the pick has no list of positions,
- * allocates the list and sets *made to the list. The caller frees *made. */
+ * allocates the list and sets *made to the list. Otherwise sets *made to NULL. The caller frees *made. */
 static tdict_status list_positions(const tdict_pick *pick, const char *what, tdict_positions *out, int64_t **made,
                                    tdict_error *err) {
   const size_t count = (size_t)pick->count;
@@ -289,7 +289,8 @@ static tdict_status fail_missing_hook(const tdict_flatten_rule *o, const tdict_t
   return tdict_fail(err, TDICT_ENOTSUP, "%s: objects of type %.60s have no flatten hook", o->what, type->name);
 }
 
-/* Returns TDICT_EHOOK if a flattened tree holds an object: objects inside objects are not supported. */
+/* Returns TDICT_EHOOK if a flattened tree holds an object, because objects inside objects are not supported. Returns
+ * TDICT_ENOMEM if memory is exhausted. */
 static tdict_status check_flattened_tree(const tdict_flatten_rule *o, const tdict_tree *flat, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
@@ -326,7 +327,7 @@ tdict_status tdict_box_flatten(const tdict_flatten_rule *o, const tdict_box *box
   return status;
 }
 
-/* Writes to *to the leaf for a copy: the same leaf with a reference, or the flattened tree of an object. */
+/* Writes to *to the leaf for a copy: a new reference to `leaf`, or the flattened tree of an object. */
 static tdict_status flatten_leaf(const tdict_flatten_rule *o, const tdict_cursor *cursor, tdict_leaf leaf,
                                  tdict_leaf *to, tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaf);
@@ -373,8 +374,8 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *o, const tdict_tree
   return TDICT_OK;
 }
 
-/* Counts the leaves of a tree, except trees, and the keys whose leaf was dropped (0). Returns false if memory is
- * exhausted. */
+/* Counts the tensors and objects of a tree in *kept. Counts the keys whose leaf is 0, because it was dropped, in
+ * *dropped. Returns false if memory is exhausted. */
 static bool count_kept_and_dropped(tdict_tree *td, size_t *kept, size_t *dropped) {
   tdict_cursor cursor;
   bool ok = true;
@@ -487,8 +488,7 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_r
   return status;
 }
 
-/* Pairs the selected elements of the object leaves[0], which is of a built-in type, with their new elements in
- * leaves[1]. */
+/* Pairs the selected elements of leaves[0], an object of a built-in type, with the new elements in leaves[1]. */
 static tdict_status pair_elements(const tdict_flatten_rule *o, const tdict_leaf leaves[2], const tdict_pick *pick,
                                   tdict_tree *trees[2], tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaves[0]);

@@ -1,7 +1,7 @@
-/* Declares the functions by which operations on trees handle objects. An operation uses the hook for the operation if
- * the type has the hook. Otherwise the operation uses a tree of the tensors of the object (flatten, then unflatten). If
- * the type has no `flatten` either, the operation returns an error that names the missing hook. The caller owns the
- * results. Thread rule: as in tdict/tree.h; hooks run on the calling thread, with no lock held. */
+/* Declares the functions by which operations on trees handle objects. Normally an operation calls the hook for the
+ * operation if the type has the hook. Otherwise the operation uses a tree of the tensors of the object (flatten, then
+ * unflatten). If the type has no `flatten` either, flattening returns an error that names the missing hook. The caller
+ * owns the results. Thread rule: as in tdict/tree.h; hooks run on the calling thread, with no lock held. */
 #ifndef TDICT_TREE_OBJECTS_H
 #define TDICT_TREE_OBJECTS_H
 
@@ -42,7 +42,8 @@ static inline tdict_object_method tdict_pick_method(const tdict_pick *pick) {
 /* Writes to *out the leaf that a pick selects in an object of a built-in type: a tensor or a box, with a new reference.
  * If the object has no batch dimensions, *out is the box itself. If `pick` is NULL and the object has batch dimensions,
  * returns TDICT_ENOTSUP, because no pick describes the operation. Also returns TDICT_ENOTSUP if the type lacks a
- * function for the pick, TDICT_ENOMEM, and the errors of the type. */
+ * function for the pick, or if the pick selects a part of an element that is a tensor. Also returns TDICT_ENOMEM and
+ * the errors of the type. */
 tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *what, tdict_leaf *out,
                             tdict_error *err);
 /* A stack or cat of the objects at one path of several trees. */
@@ -55,14 +56,14 @@ typedef struct tdict_joining {
 } tdict_joining;
 /* Stacks or joins the objects of one built-in type. If the type can arrange elements, first repeats each object without
  * batch dimensions for all elements of its tree. For such a type, a cat of equal objects without batch dimensions
- * shares the first object. Returns TDICT_ENOTSUP if the type cannot join its objects in this way, TDICT_ENOMEM, and the
- * errors of the type. */
+ * shares the first object. Returns TDICT_ENOTSUP if the type cannot stack or cat its objects. Also returns TDICT_ENOMEM
+ * and the errors of the type. */
 tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
                             tdict_error *err);
 /* Checks a write in place from `from`, an object of a built-in type whose elements cannot be written. Returns TDICT_OK
  * if the object `to` can stay unchanged. A write of all elements (`is_whole` is true) needs two equal objects. A write
- * of some elements needs two equal objects without batch dimensions. Otherwise returns TDICT_ENOTSUP or the error of
- * the type, or TDICT_ETYPE if `to` is not an object of the type. */
+ * of some elements needs two equal objects without batch dimensions. If the objects do not meet this condition, returns
+ * TDICT_ENOTSUP or the error of the type. Returns TDICT_ETYPE if `to` is not an object of the type of `from`. */
 tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err);
 
 /* Sets an object as tdict_set_object() does. Messages begin with `what`. */
@@ -72,8 +73,9 @@ tdict_status tdict_object_set(const char *what, tdict_tree *tree, const char *pa
 tdict_status tdict_object_get(const char *what, const tdict_tree *tree, const char *path, const tdict_type *type,
                               void **out, tdict_error *err);
 
-/* Each of the next three functions calls a hook and writes a box with a new reference to *out. Returns the errors of
- * the hook, TDICT_EHOOK or TDICT_ENOMEM. */
+/* Each of the next three functions calls a hook, which the type must have, and writes a box with a new reference to
+ * *out. tdict_box_index() calls the hook once per dimension of the pick. The functions return the errors of the hook,
+ * TDICT_EHOOK or TDICT_ENOMEM. */
 tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err);
@@ -82,9 +84,10 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
  * `batch_size`. */
 typedef struct tdict_flatten_rule {
   const char *what;
-  /* if tensors_first is false, objects that have the hook of this method are not flattened */
+  /* if tensors_first is false, objects whose type has the hook of this method are not flattened */
   tdict_object_method way;
-  /* true: flattens every object whose type has `flatten`, since hooks cannot allocate from a given memory */
+  /* true: flattens objects whose type has `flatten` even if the type has the hook, since hooks cannot allocate from a
+   * given memory */
   bool tensors_first;
   int batch_ndim;
   const int64_t *batch_size;
@@ -93,21 +96,23 @@ typedef struct tdict_flatten_rule {
 } tdict_flatten_rule;
 /* Flattens an object to a tree that shares the tensors of the object. Returns TDICT_ENOTSUP if the type has no flatten,
  * and TDICT_EHOOK if the flattened tree holds an object. Returns TDICT_ESHAPE if a tensor does not begin with the batch
- * size. Also returns TDICT_ENOMEM and the error of the hook. err->path begins with `path`. */
+ * size. Also returns TDICT_ENOMEM and the error of the hook. After TDICT_ENOMEM, err->path can be empty. After any
+ * other error, err->path begins with `path`. */
 tdict_status tdict_box_flatten(const tdict_flatten_rule *opening, const tdict_box *box, const char *path,
                                tdict_tree **out, tdict_error *err);
-/* Copies the nodes of a tree and flattens its objects. The copy is not locked. Returns the errors of
- * tdict_box_flatten() and TDICT_ENOMEM. */
+/* Copies the nodes of a tree and flattens the objects that the rule selects. The copy shares all other leaves and is
+ * not locked. Returns the errors of tdict_box_flatten() and TDICT_ENOMEM. */
 tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdict_tree *td, tdict_tree **out,
                                    tdict_error *err);
 /* Undoes tdict_objects_flatten(): if `like` has an object at the path of a tree of `made`, replaces this tree by an
  * object made from the tree. The nodes of `made` must not be shared, and must have the slots of `like`. If a flattened
  * tree has lost all its leaves, its slot becomes 0. If a flattened tree has lost only some leaves, returns
- * TDICT_EINVAL. Also returns TDICT_EHOOK, TDICT_ENOMEM and the errors of the hook. */
+ * TDICT_EINVAL. Also returns TDICT_EHOOK, TDICT_ENOMEM and the errors of the hook. After an error, some trees of `made`
+ * can already be replaced. */
 tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
 
-/* Pairs of flattened objects. The elements of one object are written to the other object. A first walk checks the trees
- * and adds the pairs. A second walk takes the pairs in the same order. The operation that walks the trees owns the
+/* Pairs of flattened objects. The operation writes the elements of `from` to `to`. A first walk checks the trees and
+ * adds the pairs. A second walk takes the pairs in the same order. The operation that walks the trees owns the
  * pairs. */
 typedef struct tdict_flat_pair {
   tdict_tree *to, *from;
@@ -122,9 +127,9 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_r
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err);
 /* Adds the pair of the elements of an object of a built-in type. leaves[0] is the object to write. The pick selects the
  * elements that become `to`. The new elements in leaves[1] become `from`. leaves[1] is an object of the same type with
- * as many elements, or the leaf of one element. The path of the object is rule->above. Returns TDICT_ENOTSUP if the
- * type has no `pair`, if `pick` is NULL, or if the pick selects a part of an element. Returns TDICT_ETYPE for objects
- * of two types. Also returns TDICT_ENOMEM and the errors of the type. */
+ * as many elements as the pick selects, or the leaf of one element. The path of the object is rule->above. Returns
+ * TDICT_ENOTSUP if the type has no `pair`, if `pick` is NULL, or if the pick selects in more than one dimension.
+ * Returns TDICT_ETYPE for objects of two types. Also returns TDICT_ENOMEM and the errors of the type. */
 tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *rule,
                                           const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err);
 /* If `last` is true, returns the pair that was added last. Otherwise returns the next pair of the second walk. */

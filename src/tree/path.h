@@ -13,7 +13,7 @@ typedef struct tdict_path {
   const char *whole, *what; /* the path, and the name of the public call, for errors */
   /* start of the last key read, in the escaped text. To read that key again, set `rest = begin`. */
   const char *begin;
-  const char *rest; /* the text after the last key read and the dot that follows this key */
+  const char *rest; /* the text that is not read yet: begins after the last key read and its dot */
   const char *end;  /* end of the path */
   tdict_name name;  /* the last key read, unescaped */
   bool last;        /* true: the path ends with the last key read */

@@ -14,8 +14,8 @@ typedef struct tdict_place {
 } tdict_place;
 
 /* Finds the node of the last key of a path without backslashes, and writes that key to *name. Returns NULL if the node
- * does not exist or the path has a backslash or an invalid key. The caller then uses the functions below, which also
- * report errors. */
+ * does not exist or the path has a backslash or an invalid key. After NULL, the caller uses the functions below, which
+ * also report errors. */
 static inline tdict_tree *tdict_place_find_fast(const tdict_tree *td, const char *path, const char *end,
                                                 tdict_name *name) {
   while (tdict_name_read(name, path, end)) {
@@ -51,8 +51,9 @@ tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *ol
  * run a callback that reads the tree. */
 tdict_status tdict_place_set(tdict_place *place, tdict_leaf leaf, tdict_error *err);
 /* Sets the tensor of a field at a path that no earlier field of the schema uses. The tree adds a reference to the
- * tensor. The shape is not checked. Returns TDICT_EEXIST if the path holds a tensor, and TDICT_ETYPE if one path leads
- * through the tensor of another path. Also returns the errors of tdict_place_find() and tdict_place_put(). */
+ * tensor. Does not check that the shape of the tensor begins with the batch size. Returns TDICT_EEXIST if the path
+ * holds a tensor, and TDICT_ETYPE if one path leads through the tensor of another path. Also returns the errors of
+ * tdict_place_find() and tdict_place_put(). */
 tdict_status tdict_place_add(tdict_tree *td, const char *path, tdict_tensor *tensor, const char *what,
                              tdict_error *err);
 

@@ -1,5 +1,6 @@
 /* Declares a map from pointers to pointers. Walks use the map to find out whether they have already visited a node or
- * storage. The function that initializes the map owns the map. Thread rule: used by one thread at a time. */
+ * storage, and to find the copy of a node. The function that initializes the map owns the map. Thread rule: used by one
+ * thread at a time. */
 #ifndef TDICT_TREE_POINTERS_H
 #define TDICT_TREE_POINTERS_H
 

@@ -31,7 +31,7 @@ typedef struct printer {
   size_t lines, left_out; /* number of keys printed, and number of keys beyond MOST_LINES */
   size_t name_width, dtype_width, shape_width, place_width;
   const tdict_tensor *tensors[MOST_LINES]; /* the tensors that are printed, in order */
-  /* for each printed tensor: the number of tensors of the tree that overlap this tensor, including itself */
+  /* for each printed tensor: the number of tensors of the tree that overlap this tensor; includes the tensor itself */
   size_t overlaps[MOST_LINES];
   size_t num_tensors; /* number of tensors printed so far in this pass */
 } printer;
@@ -89,7 +89,7 @@ static size_t count_printable_bytes(const char *text) {
 }
 
 /* Writes a text. Writes an unprintable byte NN as \xNN. If `escaped` is true, also doubles backslashes. Returns the
- * number of characters written. If `to` is NULL, only counts them. */
+ * number of characters written. If `to` is NULL, only counts the characters. */
 static size_t emit_printable(text_output *to, const char *key, bool escaped) {
   size_t width = 0;
   while (*key) {

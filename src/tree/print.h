@@ -9,12 +9,12 @@ enum { TDICT_PRINT_ABOUT_BYTES = 160 };
 typedef struct tdict_print_rule {
   /* Writes a text that ends the line of a tensor. NULL: no text. */
   void (*describe)(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]);
-  /* true: hooks of the program's objects are not called. The output then lacks the texts and the sizes that these hooks
-   * return. */
+  /* true: hooks of the program's objects are not called. The output then lacks the texts of these hooks. If the tree
+   * has objects, the output also lacks the total number of bytes. */
   bool skips_hooks;
 } tdict_print_rule;
 
-/* Writes the text to a buffer, as tdict_format() does, and returns its full length. */
+/* Writes the text to a buffer, as tdict_format() does. Returns the full length of the text. */
 size_t tdict_print_to_buffer(const tdict_tree *td, const tdict_print_rule *rule, char *buffer, size_t bytes);
 /* Writes the text to a file. Returns the errors of tdict_print(). The messages begin with `what`. */
 tdict_status tdict_print_to_file(const char *what, const tdict_tree *td, const tdict_print_rule *rule, FILE *file,

@@ -1,4 +1,4 @@
-/* Suggests keys for a message about a missing key. See suggest.h for ownership and threads. */
+/* Suggests keys for a message about a missing key. Owns nothing. Thread rule: see suggest.h. */
 #include "tree/suggest.h"
 
 #include <ctype.h>
@@ -19,7 +19,8 @@ typedef struct candidates {
 
 static bool equal_ignoring_case(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
 
-/* Returns the length of the longer name without the common prefix and suffix. Costs one pass over the bytes. */
+/* Returns the length of the longer name without the common prefix and suffix, but at most 1000. Ignores case. Costs one
+ * pass over the bytes. */
 static int count_middle_bytes(const tdict_name *a, const tdict_key *b) {
   const size_t shorter = a->length < b->length ? a->length : b->length;
   const size_t longer = a->length < b->length ? b->length : a->length;
@@ -33,7 +34,7 @@ static int count_middle_bytes(const tdict_name *a, const tdict_key *b) {
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
-/* Returns the Levenshtein distance of the first bytes of two names. Ignores case. */
+/* Returns the Levenshtein distance of the first COMPARED_BYTES bytes of two names. Ignores case. */
 static int edit_distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
   int row[COMPARED_BYTES + 1];
   const int a_length = (int)(a_bytes < COMPARED_BYTES ? a_bytes : COMPARED_BYTES);

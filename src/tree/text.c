@@ -1,4 +1,4 @@
-/* Makes short texts for messages and for tdict_print(). Writes to buffers of the caller. Thread-safe. */
+/* Makes short texts about leaves for messages. Writes to buffers of the caller. Thread-safe. */
 #include "tree/text.h"
 
 #include <stdio.h>

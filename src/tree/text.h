@@ -1,4 +1,4 @@
-/* Makes short texts for messages and for tdict_print(). Writes to buffers of the caller. Thread-safe. */
+/* Makes short texts about leaves for messages. Writes to buffers of the caller. Thread-safe. */
 #ifndef TDICT_TREE_TEXT_H
 #define TDICT_TREE_TEXT_H
 

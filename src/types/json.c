@@ -69,7 +69,7 @@ static int read_hex(reader *r) {
   return value;
 }
 
-/* Reads the characters of an escape after its backslash. */
+/* Reads the characters that follow the backslash of an escape. */
 static bool read_escape(reader *r) {
   const int c = peek(r);
   if (c <= 0 || !strchr("\"\\/bfnrtu", c)) return fail(r, "an unknown escape");

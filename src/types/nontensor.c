@@ -1,5 +1,5 @@
-/* Implements the built-in type of text, numbers and JSON: arrays of values that never change. A value is a cell of 16
- * bytes; all text is in one buffer after the cells. See nontensor.h for ownership and threads. */
+/* Implements the built-in type of text, numbers and JSON: arrays of values that never change. Each value has a cell of
+ * 16 bytes. All text is in one buffer after the cells. See nontensor.h for ownership and threads. */
 #include "types/nontensor.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static void read_cell(const tdict_nontensor *values, int64_t i, tdict_value *out
   }
 }
 
-/* The text that was read last. Successive values with this text share its bytes. */
+/* The text that was read last. Successive values with the same pointer and length share the bytes of one text. */
 typedef struct last_text {
   const char *text;
   size_t length, offset;
@@ -181,8 +181,9 @@ static tdict_status arrange_values(const void *self, const tdict_arrangement *to
   return status;
 }
 
-/* The state of a join. Values are read in C order of the result, so the next value is usually in the part of the
- * previous value or in the next part. The search for the part of a value begins at the part of the previous value. */
+/* The state of a join. The joined objects are called parts. Values are read in C order of the result, so the next value
+ * is usually in the part of the previous value or in the next part. The search for the part of a value begins at the
+ * part of the previous value. */
 typedef struct joiner {
   const tdict_nontensor *const *parts;
   int dim;
@@ -204,7 +205,7 @@ static void read_joined(void *user, int64_t k, tdict_value *out) {
   read_cell(j->parts[j->part], row * j->inner + k % j->inner, out);
 }
 
-/* Checks that all parts have the same shape. For cat, the joined dimension may differ. */
+/* Checks that all parts have the same shape. For cat, the size of the joined dimension may differ. */
 static tdict_status check_parts(const joiner *j, size_t count, tdict_error *err) {
   const tdict_nontensor *first = j->parts[0];
   for (size_t i = 0; i < count; i++) {

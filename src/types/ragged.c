@@ -150,7 +150,8 @@ tdict_status tdict_ragged_allocate(tdict_ragged *r, const char *what, const tdic
   return tdict_ragged_make_offsets(r, what, options->offsets_dtype, memory, &r->offsets, err);
 }
 
-/* Checks that a tensor has the dtype, the device and the shape of the first tensor. Only dimension 0 may differ. */
+/* Checks that a tensor has the dtype, the device and the shape of the first tensor. Only the size of dimension 0 may
+ * differ. */
 static tdict_status check_part(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
                                tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];

@@ -24,8 +24,9 @@ tdict_status tdict_ragged_new(const char *what, int64_t num_rows, tdict_ragged *
 tdict_status tdict_ragged_make_offsets(const tdict_ragged *r, const char *what, tdict_dtype dtype, tdict_memory *memory,
                                        tdict_tensor **out, tdict_error *err);
 /* Creates both tensors of a leaf whose `at` is complete. `values` gets the dtype of `like`. Dimension 0 of `values` has
- * all elements of all rows. The other dimensions are those of `like` from `from_dim` on. The comment of
- * tdict_ragged_options says which memory is used. */
+ * all elements of all rows. The other dimensions of `values` are the dimensions from_dim, from_dim + 1, ... of `like`.
+ * The comment of tdict_ragged_options says which memory is used. Returns the errors of tdict_tensor_choose_memory(),
+ * tdict_tensor_empty() and tdict_ragged_make_offsets(). */
 tdict_status tdict_ragged_allocate(tdict_ragged *r, const char *what, const tdict_tensor *like, int from_dim,
                                    const tdict_ragged_options *options, tdict_error *err);
 /* Joins tensors along their first dimension. The caller has written r->at. Checks that the tensors match the first
@@ -35,7 +36,7 @@ tdict_status tdict_ragged_join(tdict_ragged *r, const char *what, tdict_tensor *
 /* Implements tdict_ragged_from_rows() for several public calls. */
 tdict_status tdict_ragged_of_rows(const char *what, tdict_tensor *const *rows, size_t count,
                                   const tdict_ragged_options *options, tdict_ragged **out, tdict_error *err);
-/* Makes a temporary view of `count` elements of the first dimension, from element `first` on. */
+/* Makes a temporary view of the elements [first, first + count) of the first dimension. */
 tdict_tensor *tdict_ragged_part(tdict_temp *temp, const tdict_tensor *values, int64_t first, int64_t count);
 /* Reads a tensor of int64 or int32, on any device. `out` has room for all elements of the tensor. Returns the errors of
  * tdict_tensor_clone(). */

@@ -14,7 +14,7 @@ static const char from_padded[] = "ragged_from_padded", to_padded[] = "ragged_to
 
 static bool is_mask(const tdict_tensor *lengths) { return lengths->dtype == TDICT_BOOL || lengths->dtype == TDICT_U8; }
 
-/* Checks the shapes of the padded tensor and of the lengths or the mask. */
+/* Checks the shapes of the padded tensor and of the lengths or the mask, and the dtype of the lengths or the mask. */
 static tdict_status check_padded(const tdict_tensor *padded, const tdict_tensor *lengths, tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   if (!is_mask(lengths) && lengths->dtype != TDICT_I64 && lengths->dtype != TDICT_I32)
@@ -137,7 +137,8 @@ static tdict_status make_mask(const tdict_ragged *r, int64_t width, tdict_memory
   return status;
 }
 
-/* Copies each row to the start of a row of the padded tensor, and fills the rest of that row. */
+/* Copies each row of the leaf to the start of a row of the padded tensor. Fills the other elements of the padded row
+ * with *element. */
 static tdict_status fill_padded(const tdict_ragged *r, tdict_tensor *padded, const void *element, tdict_error *err) {
   tdict_temp to, from;
   tdict_status status = TDICT_OK;

@@ -45,8 +45,9 @@ static tdict_status flatten_elements(const void *self, tdict_tree **out, tdict_e
   return make_tree(((const tdict_ragged *)self)->values, NULL, out, err);
 }
 
-/* Returns an error if the number of values, the shape or dtype of the offsets, or the devices do not fit `r`. Does not
- * read the offsets, because a transfer might still be writing the offsets. */
+/* Returns an error if the number of values, or the shape or dtype of the offsets, does not fit `r`. Also returns an
+ * error if the two tensors are on different devices. Does not read the offsets, because a transfer can still be writing
+ * them. */
 static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor *values, const tdict_tensor *offsets,
                                       tdict_error *err) {
   char found[96], wanted[32];
@@ -139,7 +140,8 @@ static tdict_status range(const void *self, int64_t start, int64_t count, void *
   return status;
 }
 
-/* Returns how many list entries, from entry `i` on, name consecutive rows. A NULL list names all rows. */
+/* Returns the length of the run of consecutive rows that begins at entry `i` of the list. A NULL list names all
+ * rows. */
 static int64_t count_run(const tdict_positions *positions, int64_t i) {
   int64_t end = i + 1;
   if (!positions->at) return positions->count - i;
@@ -147,7 +149,8 @@ static int64_t count_run(const tdict_positions *positions, int64_t i) {
   return end - i;
 }
 
-/* Copies the listed rows of `from` one after another to the values of `r`. Consecutive rows are copied together. */
+/* Copies the rows of `from` at `positions` one after another to the values of `r`. Consecutive rows are copied
+ * together. */
 static tdict_status copy_rows(const tdict_ragged *r, const tdict_ragged *from, const tdict_positions *positions,
                               tdict_error *err) {
   tdict_status status = TDICT_OK;
@@ -208,7 +211,7 @@ static tdict_status cat(const void *const *items, size_t count, tdict_memory *me
   const tdict_ragged *const *leaves = (const tdict_ragged *const *)items;
   const tdict_ragged_options options = {sizeof options, leaves[0]->offsets->dtype, memory};
   tdict_ragged *r = NULL;
-  tdict_tensor **values = malloc(count * sizeof *values); /* cannot overflow: `items` has as many pointers */
+  tdict_tensor **values = malloc(count * sizeof *values); /* cannot overflow: `items` has `count` pointers */
   if (!values) return tdict_fail(err, TDICT_ENOMEM, "cat: no memory for a list of %zu tensors", count);
   for (size_t i = 0; i < count; i++) values[i] = leaves[i]->values;
   tdict_status status = join_offsets(leaves, count, &r, err);
@@ -236,7 +239,7 @@ typedef struct pairing {
 
 static int64_t get_position(const pairing *p, int64_t i) { return p->positions.at ? p->positions.at[i] : i; }
 
-/* Checks that each row has the length of the row that replaces it. */
+/* Checks that each new row is as long as the row that the write replaces. */
 static tdict_status check_lengths(const pairing *p, tdict_error *err) {
   if (p->from && p->from->num_rows != p->positions.count)
     return tdict_fail(err, TDICT_ESHAPE, "%s: %lld rows are selected, but the other leaf has %lld", what,

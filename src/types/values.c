@@ -53,7 +53,7 @@ static void read_given(void *user, int64_t k, tdict_value *out) {
   const char *text = g->texts ? g->texts[k] : NULL;
   if (g->values) {
     const tdict_value *value = &g->values[k];
-    /* Copy only the members that the kind uses, since the caller can leave the other members uninitialized. */
+    /* Copy only the members that the kind uses, since the caller may leave the other members uninitialized. */
     memset(out, 0, sizeof *out);
     out->kind = value->kind;
     if (value->kind == TDICT_VALUE_BOOL || value->kind == TDICT_VALUE_INTEGER) out->integer = value->integer;

@@ -265,6 +265,28 @@ CASE(driver_fault_wraps_a_held_device) {
   tdict_driver_release(inner);
 }
 
+/* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, errors give its reason. */
+CASE(pinned_memory_is_absent_for_a_reason) {
+  tdict_sim_options sim = sim_options(false);
+  tdict_driver *inner = NULL, *d = NULL;
+  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  td_ok(tdict_driver_fault_open(inner, &d, err));
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *context = NULL;
+  tdict_tensor *t = NULL;
+  o.device = tdict_cpu();
+  o.num_threads = 1;
+  arm(d, TDICT_FAULT_POOL, 1, true);
+  td_ok(tdict_context_create_over(&o, d, &context, err));
+  td_fails(TDICT_EDEVICE, "pinned memory needs a device that reads it: ",
+           tdict_tensor_empty(TDICT_U8, 1, (int64_t[]){64}, tdict_pinned_memory(context), &t, err));
+  assert_non_null(strstr(td_last_error.message, "cuMemPoolCreate returned 999"));
+  assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
+  tdict_context_destroy(context);
+  tdict_driver_release(d);
+  tdict_driver_release(inner);
+}
+
 CASE(driver_fault_under_a_context) {
   tdict_sim_options sim = sim_options(false);
   tdict_driver *inner = NULL, *d = NULL;

@@ -104,6 +104,27 @@ CASE(compare_uses_tolerances) {
   tdict_release(b);
 }
 
+/* A bool is true for any byte other than 0, with a tolerance too. */
+CASE(compare_takes_bools_as_truth) {
+  static const unsigned char bytes[][2] = {{1, 2}, {255, 1}, {0, 1}};
+  for (size_t i = 0; i < 3; i++) {
+    tdict_tree *trees[2] = {NULL, NULL};
+    for (int side = 0; side < 2; side++) {
+      tdict_tensor *t = NULL;
+      td_ok(tdict_create(0, NULL, &trees[side], err));
+      td_ok(tdict_tensor_zeros(TDICT_BOOL, 0, NULL, NULL, &t, err));
+      *(unsigned char *)tdict_tensor_data(t) = bytes[i][side];
+      td_ok(tdict_set(trees[side], "b", t, err));
+      tdict_tensor_release(t);
+    }
+    tdict_compare_options o = tdict_compare_options_default();
+    for (o.absolute = 0; o.absolute < 1; o.absolute += 0.5)
+      assert_int_equal(differ(trees[0], trees[1], &o).differs, (bytes[i][0] != 0) != (bytes[i][1] != 0));
+    tdict_release(trees[0]);
+    tdict_release(trees[1]);
+  }
+}
+
 /* Contiguous floats are compared in blocks: the first difference must be found at any position. */
 CASE(compare_finds_one_of_many_floats) {
   static const int64_t places[] = {0, 1, 31, 32, 33, 63, 64, 99, 100, 149};

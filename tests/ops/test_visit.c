@@ -263,7 +263,7 @@ CASE(visitor_statuses_are_checked) {
     o.user = &numbers[i];
     td_fails(TDICT_EHOOK, "not a tdict_status", tdict_visit(&one, 1, answer_number, &o, err));
     assert_string_equal(td_last_error.path, "n.x");
-    td_fails(TDICT_EHOOK, "not a tdict_status", tdict_apply(&one, 1, make_number, &o, &out, err));
+    td_fails(TDICT_EHOOK, "apply: the function returned", tdict_apply(&one, 1, make_number, &o, &out, err));
     td_fails(TDICT_EHOOK, "not a tdict_status", tdict_walk(td, entry_number, &numbers[i], err));
     assert_string_equal(td_last_error.path, "n");
     assert_int_equal(tdict_walk(td, entry_number, &numbers[i], NULL), TDICT_EHOOK);

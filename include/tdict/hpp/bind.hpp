@@ -6,9 +6,9 @@
  *     TDICT_BIND(transition, "transition", {&transition::state, "obs.state", TDICT_F32, {17}},
  *                {&transition::action, "action", TDICT_I64, {}})
  *
- * The table defines make(), pack(), unpack(), and a tdict_type. With this type, the struct can be an object of a tree.
- * Transfers pin and move this object. Operations on trees can also index, stack and clone the object
- * (tdict/object.h). */
+ * With this table, make(), pack() and unpack() work for the struct. The table also defines a tdict_type, with which the
+ * struct can be an object of a tree. Transfers pin and move this object. Operations on trees can also index, stack and
+ * clone the object (tdict/object.h). */
 #ifndef TDICT_HPP_BIND_HPP
 #define TDICT_HPP_BIND_HPP
 
@@ -157,7 +157,7 @@ template <class S> struct hooks {
     if (!made) return no_memory(err);
     tdict_error failure;
     tdict_status status = TDICT_OK;
-    for (const member<S> &m : binding<S>::members()) { /* operations may change the shapes */
+    for (const member<S> &m : binding<S>::members()) { /* no check of the shapes, which operations may change */
       tdict_tensor *found = nullptr;
       status = tdict_get(from, m.path, &found, &failure);
       if (status != TDICT_OK) break;
@@ -186,7 +186,8 @@ template <class S> struct hooks {
 };
 } // namespace detail
 
-/** Returns the tdict_type of a bound struct. The address is the same in the whole program. */
+/** Returns the tdict_type of a bound struct. All files of a program that report errors in the same way
+ *  (tdict/hpp/result.hpp) get the same address. */
 template <class S> const tdict_type *type_of() noexcept {
   static const tdict_type type = detail::hooks<S>::make();
   return &type;
@@ -194,7 +195,7 @@ template <class S> const tdict_type *type_of() noexcept {
 
 /** Returns a tree that shares the tensors of `value`. The batch size of the tree consists of the leading sizes of the
  *  first tensor, without the sizes that the row of this tensor lists. Fails with #TDICT_EINVAL if a member has no
- *  tensor. Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row, and with errors of
+ *  tensor. Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row. Fails also with errors of
  *  tdict_create() and tdict_set(). */
 template <class S> outcome<tree> pack(const S &value) {
   tree made;
@@ -204,7 +205,8 @@ template <class S> outcome<tree> pack(const S &value) {
 }
 
 /** Returns a struct whose members share the tensors of a tree. Ignores keys that the table does not name. Fails with
- *  errors of tdict_get(), #TDICT_EDTYPE and #TDICT_ESHAPE. */
+ *  errors of tdict_get(). Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row or the batch
+ *  size of the tree. */
 template <class S> outcome<S> unpack(tree_ref from) {
   S made = S();
   tdict_error err;
@@ -213,8 +215,8 @@ template <class S> outcome<S> unpack(tree_ref from) {
 }
 
 /** Returns a struct with new tensors, whose shapes begin with `batch_size`. The elements are unspecified. Fails with
- *  #TDICT_EINVAL if the batch size has too many dimensions, and with errors of tdict_tensor_empty(). A size of -1 in
- *  the table is also an error. */
+ *  #TDICT_EINVAL if the batch size has more than #TDICT_MAX_BATCH_NDIM dimensions, or if a size in the table is -1.
+ *  Fails also with errors of tdict_tensor_empty(). */
 template <class S> outcome<S> make(const shape &batch_size, tdict_memory *memory = nullptr) {
   S made = S();
   tdict_error err;
@@ -235,8 +237,8 @@ template <class S> outcome<S> make(const shape &batch_size, tdict_memory *memory
   return detail::give<S>(status, err, std::move(made));
 }
 
-/** Sets a bound struct as the object at a path; see tdict_set_object(). On success, the contents of
- *  `value` move to the object. On failure, `value` is unchanged. */
+/** Sets a bound struct as the object at a path; see tdict_set_object(). On success, the contents of `value` move to the
+ *  object. On failure, `value` is unchanged. Fails with errors of tdict_set_object(). */
 template <class S> outcome<void> set_object(tree_ref tree, const char *path, S &&value) {
   static_assert(!std::is_reference<S>::value, "tdict: move the struct into the tree");
   tdict_error err;

@@ -1,8 +1,8 @@
 /* Defines move-only handles that own pointers of the C interface.
  *
- * A handle has the size of a pointer. Its destructor releases or destroys the pointer. After a move from a handle, the
- * handle is empty. A handle that is constructed from a raw pointer takes over the caller's reference. raw() returns the
- * pointer for calls of C functions. */
+ * A handle has the size of a pointer. The destructor calls the release or destroy function of the C type. After a move
+ * from a handle, the handle is empty. A handle that is constructed from a raw pointer takes over the caller's
+ * reference. raw() returns the pointer for calls of C functions. */
 #ifndef TDICT_HPP_HANDLE_HPP
 #define TDICT_HPP_HANDLE_HPP
 
@@ -52,7 +52,7 @@ protected:
   T *raw_;
 };
 
-/* Handles without functions of their C types. Call the C functions through tdict::call() and tdict::run(). */
+/* These handles have no members for the functions of their C types. Pass raw() to the C functions. */
 typedef owner<tdict_memory, tdict_memory_release, borrowed<tdict_memory>> memory_handle;
 typedef owner<tdict_ragged, tdict_ragged_release, borrowed<tdict_ragged>> ragged;
 typedef owner<tdict_lazy_stack, tdict_lazy_stack_release, borrowed<tdict_lazy_stack>> lazy_stack;

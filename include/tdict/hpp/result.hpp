@@ -38,7 +38,7 @@
 #define TDICT_HPP_END \
   }                   \
   }
-/* Warns if the caller ignores a result. */
+/* From C++17 on, the compiler warns if the caller ignores a result. */
 #if __cplusplus >= 201703L
 #define TDICT_HPP_NODISCARD [[nodiscard]]
 #else
@@ -158,7 +158,7 @@ inline outcome<void> give(tdict_status status, const tdict_error &failure) {
 #endif
 }
 
-/* The C type of an `out` parameter: a pointer if T is a handle, else T itself. */
+/* The C type of an `out` parameter: a pointer if T owns or borrows a C type, else T itself. */
 template <class T, class = void> struct raw_of { typedef T type; };
 template <class T> struct raw_of<T, typename std::conditional<true, void, typename T::raw_type>::type> {
   typedef typename T::raw_type *type;
@@ -174,7 +174,8 @@ template <class F, class... A> outcome<void> run(F function, A &&...arguments) {
 }
 
 /** Calls a C function of tdict whose last two parameters are `out` and `err`. Returns the value that the function
- *  writes to `out`. T is a handle such as tdict::tree, which takes over the reference, or the type of a plain value:
+ *  writes to `out`. T is an owning class such as tdict::tree, a borrowing class such as tdict::tree_ref, or the type of
+ *  a plain value. An owning class takes over the reference that the function returns:
  *  `tdict::tree flat = tdict::call<tdict::tree>(tdict_flatten_keys, batch.raw(), ".")`. */
 template <class T, class F, class... A> outcome<T> call(F function, A &&...arguments) {
   tdict_error err;

@@ -10,7 +10,8 @@
 
 TDICT_HPP_BEGIN
 
-/** The dtype of a C++ type: bool, integers, float, double and std::complex. To add another type, specialize dtype_of:
+/** The dtype of a C++ type: bool, integers, float, double, and std::complex of float or double. To add another type,
+ *  specialize dtype_of:
  *  `template <> struct tdict::dtype_of<__half> { static constexpr tdict_dtype value = TDICT_F16; };` */
 template <class T, class = void> struct dtype_of {
   static_assert(sizeof(T) == 0, "tdict: this type has no dtype; specialize tdict::dtype_of for it");
@@ -43,7 +44,8 @@ private:
   std::size_t size_;
 };
 
-/** The sizes of dimensions as an argument: `{128, 17}`, or a container of int64_t. Borrowed for the call. */
+/** The sizes of dimensions as an argument: `{128, 17}`, or a container with data() and size(), such as
+ *  std::vector<int64_t>. Borrowed for the call. */
 class shape {
 public:
   shape(std::initializer_list<int64_t> sizes) noexcept : sizes_(), ndim_(static_cast<int>(sizes.size())) {
@@ -61,8 +63,8 @@ private:
 
 class tensor;
 
-/** Borrows a tensor. A function that has the name of a C function follows the rules of the C function. The member
- *  functions are not noexcept, because the compiler can then replace the call of the C function by a jump. */
+/** Borrows a tensor. A function that has the name of a C function follows the rules of the C function. The getters are
+ *  not noexcept, so that the compiler can replace the call of the C function by a jump. */
 class tensor_ref : public borrowed<tdict_tensor> {
 public:
   tensor_ref(tdict_tensor *raw) noexcept : borrowed<tdict_tensor>(raw) {}
@@ -87,7 +89,7 @@ public:
   /** Returns all elements in C order. The tensor must be contiguous, in host memory, and have the dtype of T. Fails
    *  with #TDICT_EINVAL (the tensor is NULL), #TDICT_EDTYPE, #TDICT_EWRONGDEVICE or #TDICT_ENOTSUP (not contiguous).
    *  Fails with #TDICT_EREADONLY if T is not const and the tensor is read-only. Fails with #TDICT_EDEVICE if a transfer
-   *  into the tensor has failed. */
+   *  into the tensor failed or was cancelled. */
   template <class T> outcome<span<T>> elements() const {
     tdict_error err;
     span<T> all;

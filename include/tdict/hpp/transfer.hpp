@@ -7,8 +7,8 @@
 TDICT_HPP_BEGIN
 
 /** Owns the future of a transfer. The destructor and an assignment wait until the old transfer has ended. If the
- *  transfer failed and no call has returned the error, the destructor or the assignment writes the error to the
- *  context's log. */
+ *  transfer failed and no member function has returned the error, the destructor or the assignment writes the error to
+ *  the context's log. */
 class future : public borrowed<tdict_future> {
 public:
   typedef tdict_future raw_type;

@@ -157,7 +157,7 @@ static tdict_status read_validity(const tdict_arrow_importer *m, const tdict_arr
   return TDICT_OK;
 }
 
-/* Returns true if no element can be null. The column then needs no validity bytes. */
+/* Returns true if no element can be null. If true, the column needs no validity bytes. */
 static bool has_no_nulls(const tdict_arrow_column *c) {
   if (c->count == 0) return true;
   return c->type.kind != TDICT_ARROW_NULL && (c->array->null_count == 0 || !tdict_arrow_column_buffer(c, 0));

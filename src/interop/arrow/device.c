@@ -1,5 +1,5 @@
-/* Imports Arrow device arrays, whose buffers are in device memory, pinned memory or ordinary host memory. First waits
- * for the event of the array. See tdict/arrow.h for ownership and threads. */
+/* Imports Arrow device arrays, whose buffers are in device memory, pinned memory or ordinary host memory. Before the
+ * import, waits for the event of the array. See tdict/arrow.h for ownership and threads. */
 #include "base/error.h"
 #include "device/devices.h"
 #include "interop/arrow/import.h"
@@ -21,7 +21,7 @@ static tdict_status find_gpu(const char *what, tdict_devices *devices, const str
   return tdict_devices_gpu(devices, device, gpu, err);
 }
 
-/* Arrow's event is a pointer to the handle of the driver's event. */
+/* Waits for the event of an array. Arrow's event is a pointer to the handle of the driver's event. */
 static tdict_status wait_for_event(tdict_gpu *gpu, void *sync_event, tdict_error *err) {
   tdict_gpu_scope scope;
   if (!gpu || !sync_event) return TDICT_OK;

@@ -11,7 +11,7 @@
 typedef struct tdict_arrow_exporter {
   const char *what;
   int64_t num_rows;
-  bool found; /* true: `device` and `memory` are those of the first tensor */
+  bool found; /* true: the tree has a tensor; `device` and `memory` belong to the first tensor */
   tdict_device device;
   tdict_memory *memory; /* for tensors that the export makes on a device */
   bool any_device;      /* false: only host memory is allowed */
@@ -30,7 +30,8 @@ tdict_status tdict_arrow_export_tree(tdict_arrow_exporter *e, const tdict_tree *
 tdict_status tdict_arrow_export_values(tdict_arrow_exporter *e, const void *values, const char *name,
                                        const tdict_arrow_node *node, tdict_error *err);
 /* Moves a new tensor in host memory to the device of the export, and sets the buffer. Takes over the reference to
- * `host`, also on failure. */
+ * `host`, also on failure. Returns TDICT_EWRONGDEVICE if the device memory belongs to the program, and the errors of
+ * tdict_tensor_clone(). */
 tdict_status tdict_arrow_export_place(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer,
                                       tdict_tensor *host, tdict_error *err);
 /* Packs `count` bools, one byte each, into bits. */

@@ -26,7 +26,7 @@ static bool text_is(text t, const char *wanted) {
   return t.length == (int32_t)strlen(wanted) && memcmp(t.at, wanted, (size_t)t.length) == 0;
 }
 
-/* Returns the value of a key in the metadata, or the length -1 if the key is missing. */
+/* Returns the value of a key in the metadata, or a text of length -1 if the key is missing. */
 static text find_value(const char *metadata, const char *key) {
   int32_t count = 0;
   if (metadata) {
@@ -54,9 +54,9 @@ static const char *read_number(const char *at, const char *end, int64_t *out) {
   return at == begin ? NULL : at;
 }
 
-/* Reads the array of numbers that is the member `key` of a valid JSON object. A string that equals the key is a member
- * only if a colon follows. *count is -1 if the member is missing. Returns false if the value is not an array of at most
- * TDICT_MAX_NDIM numbers. */
+/* Reads the member `key` of a valid JSON object. The value must be an array of integers of 0 or more. A string that
+ * equals the key is a member only if a colon follows. *count is -1 if the member is missing. Returns false if the value
+ * is not such an array, or has more than TDICT_MAX_NDIM integers. */
 static bool read_member(text json, const char *key, int64_t numbers[TDICT_MAX_NDIM], int *count) {
   const char *end = json.at + json.length;
   const size_t length = strlen(key);

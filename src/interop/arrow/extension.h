@@ -1,5 +1,5 @@
 /* Reads the shape of Arrow's extension type arrow.fixed_shape_tensor, which TensorDict's to_arrow() makes. The function
- * is pure and thread-safe. */
+ * keeps no state. Thread-safe. */
 #ifndef TDICT_INTEROP_ARROW_EXTENSION_H
 #define TDICT_INTEROP_ARROW_EXTENSION_H
 
@@ -12,8 +12,8 @@ typedef struct tdict_arrow_row_shape {
   int64_t sizes[TDICT_MAX_NDIM]; /* in the order in which the elements are stored */
   int order[TDICT_MAX_NDIM];     /* if is_permuted: the stored dimension of each dimension of the row */
 } tdict_arrow_row_shape;
-/* Reads the metadata of a schema whose lists have `size` elements. Returns TDICT_EFORMAT if the shape is malformed or
- * does not have `size` elements. */
+/* Reads the metadata of a schema whose lists have `size` elements. Returns TDICT_EFORMAT if the shape or the
+ * permutation is malformed, or if the shape does not have `size` elements. */
 tdict_status tdict_arrow_row_shape_read(const char *what, const struct ArrowSchema *schema, int64_t size,
                                         tdict_arrow_row_shape *out, tdict_error *err);
 

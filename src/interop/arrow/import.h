@@ -6,8 +6,8 @@
 #include "interop/arrow/type.h"
 #include "memory/memory.h"
 
-/* Holds the imported array. Each tensor over the array owns a reference to the holder. When the last reference is
- * dropped, the array is released. */
+/* Holds the imported array. Each tensor over the array owns a reference to the holder. The drop of the last reference
+ * releases the array. */
 typedef struct tdict_arrow_holder tdict_arrow_holder;
 
 typedef struct tdict_arrow_importer {
@@ -36,27 +36,27 @@ typedef struct tdict_arrow_range {
   int64_t first, count;
 } tdict_arrow_range;
 
-/* Opens elements of an array. Checks the structs, but not the members of their children. Returns TDICT_EFORMAT, and the
- * errors of tdict_arrow_type_read(). */
+/* Opens elements of an array. Checks the members of both structs, but not the members of the child structs. Returns
+ * TDICT_EFORMAT if a struct is invalid or has too few elements, and the errors of tdict_arrow_type_read(). */
 tdict_status tdict_arrow_column_open(const tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      const struct ArrowArray *array, tdict_arrow_range range, tdict_arrow_column *out,
                                      tdict_error *err);
 /* Opens elements of child `i`. Returns the errors of tdict_arrow_column_open(). */
 tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict_arrow_column *c, int64_t i,
                                       tdict_arrow_range range, tdict_arrow_column *out, tdict_error *err);
-/* Returns buffer `i`, or NULL if the column has no array or the array has no such buffer. */
+/* Returns buffer `i`, or NULL if the column has no array or the array has no buffer `i`. */
 const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i);
-/* Finds the nulls of a column. `above` has one byte for each element: 0 if a parent of the element is null, else 1.
- * NULL: no parent is null. *out receives one byte for each element of the column, 0 for a null, and the caller frees
- * the bytes. If there are no nulls, *out is NULL. Returns TDICT_EINVAL if there are nulls and the options refuse nulls.
- * Also returns TDICT_ENOMEM and the errors of tdict_arrow_unpack(). */
+/* Finds the nulls of a column. `above` has one byte for each element: 0 if a parent of the element is null, else 1. If
+ * `above` is NULL, no parent is null. *out is an array with one byte for each element of the column, 0 for a null, or
+ * NULL if there are no nulls. The caller frees *out. Returns TDICT_EINVAL if there are nulls and the options refuse
+ * nulls. Also returns TDICT_ENOMEM and the errors of tdict_arrow_unpack(). */
 tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *above,
                                       uint8_t **out, tdict_error *err);
-/* Makes `bytes` bytes of a buffer readable by the host. *out is the buffer itself, or the data of *copy. The caller
- * releases *copy, which may be NULL. */
+/* Makes `bytes` bytes of a buffer readable by the host. *out is `buffer`, or the data of *copy. The caller releases
+ * *copy, which may be NULL. */
 tdict_status tdict_arrow_to_host(const tdict_arrow_importer *m, const void *buffer, int64_t bytes, tdict_tensor **copy,
                                  const void **out, tdict_error *err);
-/* Writes one byte, 0 or 1, for each of `count` bits from bit `first` on. */
+/* Writes one byte, 0 or 1, for each of the bits [first, first + count). */
 tdict_status tdict_arrow_unpack(const tdict_arrow_importer *m, const void *buffer, int64_t first, int64_t count,
                                 uint8_t *out, tdict_error *err);
 /* Makes a tensor over elements of a buffer, or a copy if the elements are not aligned. */

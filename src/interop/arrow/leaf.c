@@ -14,7 +14,8 @@
 
 static bool is_float(tdict_dtype dtype) { return dtype == TDICT_F16 || dtype == TDICT_F32 || dtype == TDICT_F64; }
 
-/* Writes the fill value to each null row of a tensor in host memory. */
+/* Writes the fill value to each null row of a tensor in host memory. Integers and bools get 0 if the fill value is
+ * NaN. */
 static tdict_status fill_rows(const tdict_arrow_importer *m, tdict_tensor *t, const uint8_t *valid, int64_t count,
                               tdict_error *err) {
   unsigned char element[TDICT_ELEMENT_BYTES];
@@ -169,8 +170,8 @@ tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arro
   return status;
 }
 
-/* Reads the offsets of a list or text column: count + 1 numbers. Checks their order. A column without rows has the
- * offset 0. The caller frees *out. */
+/* Reads the offsets of a list or text column: count + 1 numbers. Checks that no offset is negative or less than the
+ * previous offset. A column without rows has the offset 0. The caller frees *out. */
 static tdict_status read_offsets(const tdict_arrow_importer *m, const tdict_arrow_column *c, int64_t **out,
                                  tdict_error *err) {
   const size_t item = tdict_dtype_bytes(c->type.dtype);

@@ -78,7 +78,7 @@ static bool make_schema(struct ArrowSchema *schema, const tdict_arrow_field *fie
   char *text = (char *)(pointers + children);
   schema->format = memcpy(text, field->format, format_bytes);
   schema->name = memcpy(text + format_bytes, field->name, name_bytes);
-  /* Other libraries also declare fields nullable, and tables can be joined only if their types are equal. */
+  /* Declare each field nullable, as other libraries do, because tables can be joined only if their types are equal. */
   schema->flags = ARROW_FLAG_NULLABLE;
   schema->n_children = field->num_children;
   if (children) schema->children = pointers;

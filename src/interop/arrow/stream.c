@@ -17,7 +17,7 @@ typedef struct stream_data {
   struct ArrowSchema schema;
   const char *last_error; /* static; NULL: none */
   size_t count, next;
-  struct ArrowArray arrays[]; /* the arrays from `next` on are owned by the stream */
+  struct ArrowArray arrays[]; /* the stream owns arrays[next] and all later arrays */
 } stream_data;
 
 static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out) {

@@ -1,11 +1,11 @@
 /* Translates between Arrow's format strings and dtypes, and keeps the path of the field that is being handled. One
- * thread at a time uses a path. The other functions are pure and thread-safe. */
+ * thread at a time uses a path. The other functions keep no state and are thread-safe. */
 #ifndef TDICT_INTEROP_ARROW_TYPE_H
 #define TDICT_INTEROP_ARROW_TYPE_H
 
 #include "tdict/arrow.h"
 
-enum { TDICT_ARROW_MOST_DEPTH = 64 }; /* maximum number of nested structs and lists */
+enum { TDICT_ARROW_MOST_DEPTH = 64 }; /* maximum number of nested structs and fixed-size lists */
 
 typedef enum tdict_arrow_kind {
   TDICT_ARROW_NUMBER,

@@ -113,8 +113,8 @@ static tdict_status fill_leaf(const exporter *e, export_block *b, size_t i, int6
   return TDICT_OK;
 }
 
-/* Fills all managed tensors, and orders the consumer after the work that uses the bytes. Returns TDICT_EINVAL if bytes
- * are lost. Retains no storage. */
+/* Fills all managed tensors, and orders the consumer after the work that uses the bytes. Returns TDICT_EINVAL if a
+ * tensor has lost bytes. Retains no storage. */
 static tdict_status fill_block(const exporter *e, export_block *b, tdict_error *err) {
   int64_t *dims = b->dims;
   for (size_t i = 0; i < e->count; i++) {

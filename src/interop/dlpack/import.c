@@ -189,7 +189,7 @@ static tdict_status check_entry(const tdict_dlpack_entry *entry, size_t i, tdict
   return tdict_error_at(err, TDICT_EINVAL, entry->name);
 }
 
-/* Makes the tensors and sets them in the tree. The caller releases the tensors, on success and on failure. */
+/* Makes the tensors and sets each tensor in the tree. The caller releases the tensors, on success and on failure. */
 static tdict_status make_leaves(importer *im, const tdict_dlpack_entry *entries, size_t count, tdict_tree *tree,
                                 tdict_tensor **tensors, tdict_error *err) {
   for (size_t i = 0; i < count; i++) {

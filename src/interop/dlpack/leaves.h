@@ -21,8 +21,8 @@ typedef struct tdict_dlpack_leaves {
   size_t num_flattened;
 } tdict_dlpack_leaves;
 
-/* Adds all tensors of a tree. The list starts as zeros; reset the list also after a failure. Returns TDICT_ENOMEM and
- * the errors of tdict_box_flatten(), with the path of the object. */
+/* Adds all tensors of a tree. Before the first call, fill the list with zeros. Reset the list also after a failure.
+ * Returns TDICT_ENOMEM and the errors of tdict_box_flatten(), with the path of the object. */
 tdict_status tdict_dlpack_leaves_add(tdict_dlpack_leaves *list, const tdict_tree *tree, tdict_error *err);
 void tdict_dlpack_leaves_reset(tdict_dlpack_leaves *list);
 

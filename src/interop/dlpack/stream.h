@@ -16,8 +16,8 @@ typedef struct tdict_dlpack_stream {
   bool is_unordered; /* true: the program orders device work itself */
 } tdict_dlpack_stream;
 
-/* Opens the stream that a program passes. NULL: no stream. Returns TDICT_EINVAL if there is a stream but `context` is
- * NULL. Also returns the errors of tdict_stream_open(). */
+/* Opens the stream that a program passes. If `stream` is NULL, there is no stream. Returns TDICT_EINVAL if there is a
+ * stream but `context` is NULL. Also returns the errors of tdict_stream_open(). */
 tdict_status tdict_dlpack_stream_open(tdict_context *context, const tdict_stream *stream, tdict_dlpack_stream *out,
                                       tdict_error *err);
 /* Returns TDICT_EWRONGDEVICE if the stream does not belong to the device of the storage. Also returns
@@ -33,9 +33,9 @@ tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *stream, const 
  * for work on device memory. Returns TDICT_ENOMEM or an error of the driver. */
 tdict_status tdict_dlpack_order_consumer(const tdict_dlpack_stream *consumer, tdict_storage *const *storages,
                                          size_t count, bool to_write, tdict_error *err);
-/* Records the work that is now queued on the consumer's stream as a use. Storages on the GPU and pinned storages are
- * then neither freed nor written before this work is done. If the work cannot be recorded, waits for the stream. Cannot
- * fail. */
+/* Records the work that is now queued on the consumer's stream as a use of the storages. Storages on the GPU and pinned
+ * storages are neither freed nor written before this work is done. If the work cannot be recorded, waits for the
+ * stream, unless the stream is lost or being captured. */
 void tdict_dlpack_record_consumer(tdict_gpu *gpu, tdict_cu_stream handle, tdict_storage *const *storages, size_t count);
 /* Creates a fence for the work that is queued on the producer's stream now. If there is no stream, *out is NULL.
  * Returns the errors of tdict_use_create(). */

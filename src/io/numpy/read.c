@@ -11,7 +11,7 @@
 enum { MAGIC_BYTES = 6, VERSION_BYTES = 8, MOST_HEADER = 1 << 20 };
 static const char magic[MAGIC_BYTES + 1] = "\x93NUMPY";
 
-/* The Python literal of a header, while it is read. */
+/* The state of the parser of a .npy header, which is a Python literal, and the values read so far. */
 typedef struct parser {
   const tdict_contents *contents;
   const char *file, *name;
@@ -37,7 +37,7 @@ static void skip_spaces(parser *p) {
   while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\t' || *p->at == '\r')) p->at++;
 }
 
-/* Reads one character after spaces. Returns false if another one follows. */
+/* Skips spaces and reads the character `mark`. Returns false if another character follows. */
 static bool read_mark(parser *p, char mark) {
   skip_spaces(p);
   if (p->at == p->end || *p->at != mark) return false;
@@ -64,7 +64,7 @@ static tdict_status fail_type(const parser *p, const char *descr, const char *wh
                          p->name, descr, why);
 }
 
-/* Reads the type, such as '<f4': order of the bytes, kind, and bytes of an element. */
+/* Reads the type, such as '<f4': the byte order, the kind, and the number of bytes of an element. */
 static tdict_status read_descr(parser *p, tdict_error *err) {
   static const struct {
     char kind, bytes[3];
@@ -161,7 +161,7 @@ bool tdict_npy_is_npy(const tdict_contents *contents, size_t file) {
          memcmp(found, magic, MAGIC_BYTES) == 0;
 }
 
-/* Reads the magic, the version and the length of the header. `span` becomes the bytes after them. */
+/* Reads the magic, the version and the length of the header. Narrows *span to the bytes after these fields. */
 static tdict_status read_prefix(const tdict_contents *c, tdict_span *span, const char *name, size_t *length,
                                 tdict_error *err) {
   unsigned char bytes[VERSION_BYTES + 4];

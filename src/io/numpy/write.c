@@ -58,7 +58,8 @@ bool tdict_npy_add_header(tdict_io_text *text, const tdict_tensor *tensor) {
   for (int d = 0; d < ndim; d++)
     tdict_io_text_format(text, "%s%" PRId64 "%s", d ? ", " : "", tdict_tensor_shape(tensor)[d], ndim == 1 ? "," : "");
   tdict_io_text_add_string(text, "), }");
-  /* NumPy also leaves room for a longer shape. With the room, our files have the bytes of NumPy's files. */
+  /* NumPy leaves room for a longer shape. Leave the same room, so that the header has the same bytes as a header of
+   * NumPy. */
   for (int64_t first = ndim ? tdict_tensor_shape(tensor)[0] : 0, digits = 21 * (ndim > 0); digits > 0; digits--) {
     if (first)
       first /= 10;
@@ -74,7 +75,7 @@ bool tdict_npy_add_header(tdict_io_text *text, const tdict_tensor *tensor) {
   return true;
 }
 
-/* Makes a name of an escaped path: the keys joined by dots. */
+/* Turns an escaped path into a name: the keys joined by dots. */
 static char *name_of_path(const char *path) {
   char *name = malloc(strlen(path) + 1), *to = name;
   if (!name) return NULL;

@@ -30,7 +30,8 @@ static tdict_status fail_here(const collector *c, const char *why, tdict_error *
   return tdict_fail_file(err, TDICT_ENOTSUP, c->path.bytes ? c->path.bytes : "", "%s: %s", c->out->contents.what, why);
 }
 
-/* Adds a tensor with the current name, and the end of the name if `end` is not NULL. Writes the name to the entry. */
+/* Adds a tensor. The name of the tensor is the current name, followed by `end` if `end` is not NULL. Writes the name to
+ * the entry. */
 static tdict_status add_tensor(collector *c, const tdict_tensor *tensor, const char *end, tdict_error *err) {
   tdict_out_tree *out = c->out;
   char text[TDICT_DTYPE_TEXT_BYTES], why[96];
@@ -138,8 +139,8 @@ static tdict_status collect_entry(collector *c, const tdict_tree *tree, tdict_en
   return status;
 }
 
-/* Adds the key to the name and to the path, and writes the key to the entry. `escaped` receives the start of the escaped
- * key in the path. */
+/* Adds the key to the name and to the path, and writes the key to the entry. `escaped` receives the start of the
+ * escaped key in the path. */
 static tdict_status push_key(collector *c, const char *key, size_t *escaped, tdict_error *err) {
   const size_t length = strlen(key), bytes = tdict_path_escape(key, NULL, 0) + 1;
   if (c->path.length) tdict_io_text_add(&c->path, ".", 1);

@@ -47,7 +47,7 @@ const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype) {
   return NULL;
 }
 
-/* Reads the length of the header, which the first 8 bytes hold, and checks it against the size of the file. */
+/* Reads the length of the header, which the first 8 bytes hold, and checks the length against the size of the file. */
 static tdict_status read_length(const tdict_contents *c, size_t file, uint64_t *out, tdict_error *err) {
   const tdict_source_file *f = &c->files[file];
   unsigned char bytes[TDICT_SAFETENSORS_PREFIX];
@@ -103,13 +103,13 @@ static tdict_status find_dtype(const tdict_json_place *place, const char *name, 
                          place->key, name, found ? "is not supported by this library" : "is unknown");
 }
 
-/* What the header says of a tensor. */
+/* The description of a tensor in the header. */
 typedef struct entry {
   char dtype[32];
   tdict_sizes shape, span;
 } entry;
 
-/* Skips white space and a mark. Returns false if another text follows. */
+/* Skips white space and the text `mark`. Returns false if another text follows. */
 static bool skip_mark(const char **at, const char *mark) {
   const char *from = *at + strspn(*at, " \t\n\r");
   const size_t length = strlen(mark);
@@ -118,7 +118,7 @@ static bool skip_mark(const char **at, const char *mark) {
   return true;
 }
 
-/* Reads a JSON array of short integers without signs. */
+/* Reads a JSON array of at most `most` integers without signs, of at most 18 digits. Returns false for another text. */
 static bool read_usual_sizes(const char **at, int most, tdict_sizes *out) {
   out->count = 0;
   if (!skip_mark(at, "[")) return false;
@@ -134,8 +134,8 @@ static bool read_usual_sizes(const char **at, int most, tdict_sizes *out) {
   return true;
 }
 
-/* Reads an entry whose members are in the order of the package safetensors. jansson needs most of the time of a large
- * header, so only other entries are parsed with jansson. `at` is valid JSON. Returns false for another entry. */
+/* Reads an entry whose members are in the order of the package safetensors. `at` is valid JSON. Returns false for any
+ * other entry. The caller then parses the entry with jansson, which takes much longer. */
 static bool read_usual_entry(const char *at, entry *out) {
   if (!skip_mark(&at, "{") || !skip_mark(&at, "\"dtype\"") || !skip_mark(&at, ":") || !skip_mark(&at, "\""))
     return false;
@@ -155,7 +155,7 @@ static tdict_status read_entry(const tdict_json_place *place, const json_t *valu
   if (!json_is_object(value)) return tdict_json_fail(place, err, "no JSON object");
   const char *dtype = tdict_json_text(json_object_get(value, "dtype"));
   if (!dtype) return tdict_json_fail(place, err, "no text 'dtype'");
-  snprintf(out->dtype, sizeof out->dtype, "%s", dtype); /* a longer name is unknown, too */
+  snprintf(out->dtype, sizeof out->dtype, "%s", dtype); /* no dtype has a name that does not fit */
   tdict_status status =
       tdict_json_sizes(place, "shape", json_object_get(value, "shape"), TDICT_MAX_NDIM, &out->shape, err);
   if (status == TDICT_OK)
@@ -163,8 +163,8 @@ static tdict_status read_entry(const tdict_json_place *place, const json_t *valu
   return status;
 }
 
-/* Adds an item. Its span begins at the end of the header; the caller adds the length of the header. `name` lives as long
- * as the contents. */
+/* Adds an item. The offset of its span counts from the end of the header, so the caller later adds the position of this
+ * end. `name` must live as long as the contents. */
 static tdict_status add_tensor(tdict_contents *c, size_t file, const char *name, const entry *from, tdict_error *err) {
   const tdict_json_place place = {c, c->files[file].path, "tensor", name};
   const tdict_sizes shape = from->shape, span = from->span;
@@ -198,7 +198,8 @@ static int compare_names(const void *a, const void *b) {
   return strcmp((*(const tdict_item *const *)a)->path, (*(const tdict_item *const *)b)->path);
 }
 
-/* Returns a sorted list of the items from `first` on, or NULL if memory is exhausted. The caller frees the list. */
+/* Returns a sorted list of the items with index `first` or higher, or NULL if memory is exhausted. The caller frees the
+ * list. */
 static const tdict_item **sort_items(const tdict_contents *c, size_t first,
                                      int (*compare)(const void *a, const void *b)) {
   const size_t count = c->num_items - first;
@@ -250,7 +251,7 @@ static tdict_status check_names(const tdict_contents *c, size_t file, size_t fir
   return status;
 }
 
-/* A header whose text is valid, while its members are read. */
+/* The state of the reader of a header whose text is valid JSON. */
 typedef struct header {
   tdict_contents *contents;
   size_t file;

@@ -1,4 +1,5 @@
-/* Reads and writes the format safetensors, and TensorDict's entry in its metadata. Thread-safe for different contents. */
+/* Reads and writes safetensors files, and TensorDict's entry in the metadata of such files. Thread-safe for different
+ * contents. */
 #ifndef TDICT_IO_SAFETENSORS_SAFETENSORS_H
 #define TDICT_IO_SAFETENSORS_SAFETENSORS_H
 
@@ -9,25 +10,32 @@
 
 enum { TDICT_SAFETENSORS_MAX_HEADER = 100000000, TDICT_SAFETENSORS_PREFIX = 8 };
 
-/* A dtype of the format. The table is in the order of the package's enum, which is the order of the writer. */
+/* A dtype of the format. The table is in the order of the package's enum. Writers order tensors by dtype, the last
+ * dtype of the table first. */
 typedef struct tdict_safetensors_dtype {
   const char *name;
   tdict_dtype dtype; /* 0: tdict does not have the dtype */
 } tdict_safetensors_dtype;
 /* Returns the dtype with this name, or NULL. */
 const tdict_safetensors_dtype *tdict_safetensors_find(const char *name);
-/* Returns the dtype, or NULL. Pointers can be compared: the dtype that the writer puts first has the highest address. */
+/* Returns the format's dtype for a dtype of tdict, or NULL. Pointers can be compared: the dtype that the writer puts
+ * first has the highest address. */
 const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
 
 /* Reads the header of file number `file` and adds an item for each tensor, with the name of the tensor as path. Sets
- * *structure to the text of TensorDict's entry, or to NULL. Checks all rules of the format. */
+ * *structure to the text of TensorDict's entry, or to NULL. Returns TDICT_EFORMAT if the file breaks a rule of the
+ * format. Returns TDICT_ENOTSUP for a dtype that tdict does not have, and for a header of more than
+ * TDICT_SAFETENSORS_MAX_HEADER bytes. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err);
 /* Reads an index, adds the shards as files, and adds an item for each tensor of the index. Sets *structure as
- * tdict_safetensors_read() does. */
+ * tdict_safetensors_read() does. Returns TDICT_EFORMAT if the index breaks a rule or names a tensor that is not in the
+ * named shard. Returns TDICT_ENOTSUP if the index is too long, and the errors of tdict_safetensors_read() for each
+ * shard. */
 tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const tdict_open_options *options,
                                const char **structure, tdict_error *err);
-/* Replaces the items, which are names of tensors, by the items of TensorDict's entry. Returns TDICT_EFORMAT if the entry
- * breaks a rule, or does not name all tensors, and TDICT_ENOTSUP for another version of the entry. */
+/* Replaces the items, which have the names of tensors, by the items of TensorDict's entry. Returns TDICT_EFORMAT if the
+ * entry breaks a rule or does not name all tensors, TDICT_ENOTSUP for another version of the entry, and
+ * TDICT_ENOMEM. */
 tdict_status tdict_structure_read(tdict_contents *contents, const char *structure, tdict_error *err);
 
 /* A tensor to write. */
@@ -44,19 +52,20 @@ typedef struct tdict_out_tree {
   size_t num_tensors, cap_tensors;
   tdict_io_text structure; /* TensorDict's entry, empty if the options leave out the entry */
 } tdict_out_tree;
-/* Collects the tensors of a tree, and writes TensorDict's entry unless `without_structure` is true. Refuses what the
- * format cannot hold. The caller has initialized the contents, and resets `out` also on failure. */
+/* Collects the tensors of a tree, and writes TensorDict's entry unless `without_structure` is true. Returns
+ * TDICT_ENOTSUP for what the format cannot hold, TDICT_EEXIST if two tensors get the same name, and TDICT_ENOMEM. The
+ * caller has initialized the contents, and resets `out` also on failure. */
 tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_tree *tree, bool without_structure,
                                     tdict_error *err);
 void tdict_out_tree_reset(tdict_out_tree *out);
-/* Some tensors that become one file, and what the header says beside them. */
+/* The tensors of one file, and the metadata of its header. */
 typedef struct tdict_out_file {
   const tdict_out_tensor *tensors; /* borrowed */
   size_t num_tensors;
   const tdict_io_text *structure; /* TensorDict's entry; NULL or empty: none */
 } tdict_out_file;
-/* Writes the header and the elements of a file. `request` is that of tdict_output_write_parts(). Returns TDICT_ENOTSUP if
- * the header is too long, and the errors of tdict_output_write_parts(). */
+/* Writes the header and the elements of a file. Passes `request` to tdict_output_write_parts(). Returns TDICT_ENOTSUP
+ * if the header is too long, TDICT_ENOMEM, and the errors of tdict_output_write_parts(). */
 tdict_status tdict_safetensors_write(const tdict_out_file *file, const tdict_save_request *request, tdict_output *to,
                                      tdict_error *err);
 /* Writes a tree to one file, or to shards and an index if the option `max_shard_bytes` is not 0. */

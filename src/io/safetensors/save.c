@@ -46,7 +46,7 @@ static void name_shard(const shards *s, size_t i, char *name, size_t bytes) {
            s->count);
 }
 
-/* Fills shards with the tensors in their order. */
+/* Divides the tensors among shards, in the order of the tensors. */
 static tdict_status divide(shards *s, uint64_t most, tdict_error *err) {
   const tdict_out_tree *tree = s->tree;
   uint64_t used = 0;
@@ -105,7 +105,8 @@ static void write_index(const shards *s, tdict_io_text *text) {
   tdict_io_text_add_string(text, "}}\n");
 }
 
-/* Replaces the index. Sets *is_named to true if the new index has its name, so that the shards must stay. */
+/* Replaces the index. Sets *is_named to true if the new index was renamed to its final name. In this case, the caller
+ * must keep the shards. */
 static tdict_status replace_index(const shards *s, bool *is_named, tdict_error *err) {
   tdict_io_text text = {0};
   tdict_output index;

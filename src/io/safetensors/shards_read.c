@@ -1,4 +1,4 @@
-/* Reads an index and the shards that it names. See safetensors.h for ownership and threads. */
+/* Reads an index and the shards that the index names. See safetensors.h for ownership and threads. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,8 +19,8 @@ typedef struct reader {
   const tdict_open_options *options;
   const char *path; /* of the index */
   int folder;
-  json_t *map;               /* borrowed from the index: names of tensors to names of shards */
-  const tdict_item **sorted; /* the tensors of all shards, by shard and name */
+  json_t *map;               /* maps names of tensors to names of shards; borrowed from the index */
+  const tdict_item **sorted; /* the tensors of all shards, sorted by shard, then by name */
 } reader;
 
 static int compare_items(const void *a, const void *b) {
@@ -29,7 +29,7 @@ static int compare_items(const void *a, const void *b) {
   return strcmp(x->path, y->path);
 }
 
-/* Returns true if the name leads to a file in the same folder. */
+/* Returns true if the name can be the name of a file in the folder of the index. */
 static bool is_file_name(const char *name) {
   return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
@@ -45,7 +45,7 @@ static bool find_shard(const tdict_contents *c, const char *name, size_t *out) {
   return false;
 }
 
-/* Opens a shard and reads its header. The path of the shard is the folder of the index and the name. */
+/* Opens a shard and reads its header. The path of the shard is the folder of the index, followed by the name. */
 static tdict_status open_shard(reader *r, const char *name, tdict_error *err) {
   const char *slash = strrchr(r->path, '/'), *none;
   tdict_io_text path = {0};

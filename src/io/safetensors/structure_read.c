@@ -14,7 +14,7 @@ typedef struct reader {
   tdict_contents *contents;
   const char *file;
   const tdict_item **sorted;
-  bool *used; /* used[i]: the entry names sorted[i] */
+  bool *used; /* used[i] is true if the entry names sorted[i] */
   size_t num_tensors;
   tdict_io_text path;
   int depth;
@@ -37,7 +37,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp((*(const tdict_item *const *)a)->path, (*(const tdict_item *const *)b)->path);
 }
 
-/* Finds the tensor with a name, and adds an item for it. */
+/* Finds the tensor with a name, and adds an item for the tensor. */
 static tdict_status add_tensor(reader *r, const json_t *name, tdict_item_kind kind, tdict_error *err) {
   const tdict_json_place place = place_of(r);
   const char *text = tdict_json_text(name);
@@ -53,7 +53,7 @@ static tdict_status add_tensor(reader *r, const json_t *name, tdict_item_kind ki
   return status == TDICT_OK ? tdict_contents_add(r->contents, &item, err) : status;
 }
 
-/* Reads the shape of a column, and checks it against the number of values. */
+/* Reads the shape of a column, and checks the shape against the number of values. */
 static tdict_status read_column(reader *r, const json_t *entry, const json_t *values, tdict_item *item,
                                 tdict_error *err) {
   const tdict_json_place place = place_of(r);
@@ -145,7 +145,8 @@ static tdict_status read_keys(reader *r, json_t *keys, tdict_error *err) {
   return status;
 }
 
-/* Reads a level: adds an item for the tree and items for its entries. The recursion is limited by the depth. */
+/* Reads a level: adds an item for the tree and items for its entries. The recursion is limited by
+ * TDICT_IO_MAX_DEPTH. */
 static tdict_status read_level(reader *r, json_t *level, tdict_error *err) {
   const tdict_json_place place = place_of(r);
   tdict_item item = {.kind = TDICT_ITEM_TREE};

@@ -1,11 +1,13 @@
 /* Appends rows to a memory-mapped directory of TensorDict. Thread-safe for different directories.
  *
- * The order of the steps is that of append_memmap() of TensorDict 0.15, whose text describes how to recover. Rows are
- * written after the saved elements of each file. Then each folder gets a file `.meta.json.append.tmp`, the root first.
- * Then each of these files replaces the meta.json of its folder, the root first. Bytes of a file after its shape are
- * ignored, so a process that was killed during an append leaves one of two states. If the root still has its
- * `.meta.json.append.tmp`, no meta.json was replaced, and the append is undone by removing the temporary files, the
- * root's last. Otherwise the remaining temporary files are complete, and replacing each meta.json ends the append. */
+ * The steps are the steps of append_memmap() of TensorDict 0.15, in the same order. First, the rows are written after
+ * the saved elements of each file. Then each folder gets a file `.meta.json.append.tmp`, the root first. Then each of
+ * these temporary files replaces the meta.json of its folder, the root first.
+ *
+ * Readers ignore the bytes of a file that follow the elements of its shape, so a process that was killed during an
+ * append leaves one of two states. If the root still has its `.meta.json.append.tmp`, no meta.json was replaced. To
+ * undo the append, remove the temporary files, the file of the root last. If the root has no `.meta.json.append.tmp`,
+ * the remaining temporary files are complete. To end the append, replace each meta.json. */
 #ifndef TDICT_IO_TENSORDICT_APPEND_H
 #define TDICT_IO_TENSORDICT_APPEND_H
 
@@ -18,7 +20,7 @@ typedef struct tdict_td_grown {
   const tdict_tensor *rows; /* in host memory; borrowed */
   uint64_t offset;          /* the bytes of the saved elements */
   uint64_t old_bytes;       /* the size of the file before the append */
-  bool is_new, is_changed;  /* the file did not exist; the file was opened for writing */
+  bool is_new, is_changed;  /* is_new: the file did not exist; is_changed: the file was opened for writing */
 } tdict_td_grown;
 /* A meta.json that is replaced. */
 typedef struct tdict_td_new_meta {
@@ -36,11 +38,12 @@ typedef struct tdict_td_append {
   bool flushes; /* wait until the bytes are on the disk */
 } tdict_td_append;
 
-/* Ends or undoes an append that was interrupted. `root` is the descriptor of the directory. */
+/* Ends or undoes an append that was interrupted. contents->root is the descriptor of the directory. Returns
+ * TDICT_EIO. */
 tdict_status tdict_td_recover(const tdict_contents *contents, tdict_error *err);
-/* Checks that `rows` can be appended, and fills the lists. */
+/* Checks that `rows` can be appended, and fills the lists. Returns the errors of tdict_append(). */
 tdict_status tdict_td_append_check(tdict_td_append *append, const tdict_tree *rows, tdict_error *err);
-/* Writes the rows, and replaces each meta.json. On failure, the directory is as before. */
+/* Writes the rows, and replaces each meta.json. On failure, undoes all changes; an error while undoing is ignored. */
 tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err);
 
 #endif

@@ -37,7 +37,7 @@ static tdict_json_place place_of(const checker *c) {
   return (tdict_json_place){&c->append->contents, c->file, "key", path_of(c)};
 }
 
-/* Makes room for one more element in an array of `count` elements. */
+/* Makes room for one more element in an array of `count` elements. Returns NULL if memory is exhausted. */
 static void *grow(void *array, size_t count, size_t *cap, size_t width) {
   size_t bytes;
   const size_t wanted = *cap ? 2 * *cap : 64;
@@ -82,7 +82,7 @@ static tdict_status add_leaf(checker *c, const char *key, const tdict_tensor *ro
   return TDICT_OK;
 }
 
-/* Checks a leaf, and sets its new number of rows. */
+/* Checks a leaf, and sets the new number of rows in `entry`. */
 static tdict_status check_leaf(checker *c, const char *key, json_t *entry, const tdict_entry *rows, tdict_error *err) {
   const tdict_json_place place = place_of(c);
   tdict_dtype dtype;
@@ -230,8 +230,8 @@ static tdict_status check_batch(checker *c, json_t *meta, const tdict_tree *rows
   return json_array_set_new(sizes, 0, json_integer(whole)) ? fail_memory(c, err) : TDICT_OK;
 }
 
-/* Writes a meta.json in the same way as Python's module json. The contents own the text. Does not call json_dumps(), which
- * in jansson 2.14 leaves out a key if memory is exhausted. */
+/* Writes a meta.json in the same way as Python's module json. The contents own the text. Does not call json_dumps(),
+ * which in jansson 2.14 leaves out a key if memory is exhausted. */
 static tdict_status dump_meta(checker *c, const json_t *meta, const char **text, size_t *length, tdict_error *err) {
   void *to = NULL;
   *length = json_dumpb(meta, NULL, 0, JSON_ENSURE_ASCII);

@@ -19,8 +19,8 @@ static tdict_status fail_io(const tdict_contents *c, const char *name, const cha
   return tdict_error_at(err, TDICT_EIO, c->path);
 }
 
-/* Opens the folder of a path below the root as a folder of output.h. *name becomes the last name of the path. The path of
- * a folder ends with a slash, and *name becomes "". */
+/* Opens the folder of a path below the root as a folder of output.h. *name becomes the last name of the path. If the
+ * path ends with a slash, the path names a folder, and *name becomes "". */
 static tdict_status open_folder(const tdict_contents *c, const char *path, tdict_folder *out, const char **name,
                                 tdict_error *err) {
   char folder[4096];
@@ -97,7 +97,8 @@ static tdict_status write_text(const tdict_td_append *a, const char *folder_path
   return status;
 }
 
-/* Renames the temporary file of a folder to meta.json. Sets *is_renamed also if the folder then cannot be flushed. */
+/* Renames the temporary file of a folder to meta.json. Sets *is_renamed to true if the rename succeeded, even if the
+ * folder cannot be flushed. */
 static tdict_status rename_meta(const tdict_td_append *a, const char *folder_path, bool *is_renamed, tdict_error *err) {
   tdict_folder folder;
   const char *name;
@@ -128,7 +129,7 @@ static void shrink_leaves(tdict_td_append *a) {
     const int fd = leaf->is_new ? -1 : openat(folder.fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (leaf->is_new) unlinkat(folder.fd, name, 0);
     if (fd >= 0) {
-      /* The sizes only save space, since readers ignore bytes after the shape. */
+      /* Shrinking only saves space, since readers ignore bytes after the shape. */
       (void)!ftruncate(fd, (off_t)leaf->old_bytes);
       close(fd);
     }
@@ -136,8 +137,8 @@ static void shrink_leaves(tdict_td_append *a) {
   }
 }
 
-/* Removes the temporary files, the root's last, and puts the old texts back. A process that is killed while texts are put
- * back leaves trees with different numbers of rows, which readers refuse. */
+/* Removes the temporary files, the root's last, and puts the old texts back. A process that is killed while texts are
+ * put back leaves trees with different numbers of rows, which readers refuse. */
 static void undo(tdict_td_append *a, size_t num_temporary, size_t num_renamed) {
   bool is_renamed;
   for (size_t i = num_temporary; i > num_renamed; i--) remove_temporary(&a->contents, a->metas[i - 1].folder);
@@ -156,7 +157,8 @@ tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err) {
   for (size_t i = 0; i < append->num_leaves && status == TDICT_OK; i++)
     status = write_leaf(append, &append->leaves[i], err);
   while (num_temporary < append->num_metas && status == TDICT_OK) {
-    const tdict_td_new_meta *meta = &append->metas[num_temporary++]; /* counts also if the call fails */
+    const tdict_td_new_meta *meta = &append->metas[num_temporary++]; /* counted even if the call fails, so that undo()
+                                                                      * removes the file */
     status = write_text(append, meta->folder, meta->text, meta->length, err);
   }
   while (num_renamed < append->num_metas && status == TDICT_OK) {
@@ -168,7 +170,7 @@ tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err) {
   return status;
 }
 
-/* Ends or undoes the append in the folder `fd` and in the folders below. Takes the descriptor. */
+/* Ends or undoes the append in the folder `fd` and in the folders below. Takes over the descriptor. */
 static tdict_status recover_folder(const tdict_contents *c, int fd, bool ends, int depth, tdict_error *err) {
   DIR *folder = fdopendir(fd);
   struct dirent *entry;
@@ -188,7 +190,7 @@ static tdict_status recover_folder(const tdict_contents *c, int fd, bool ends, i
     else
       close(child);
   }
-  /* The folders below first: the temporary file of the root decides, so it is removed last. */
+  /* The folders below come first: the temporary file of the root decides what to do, so that file is removed last. */
   if (status == TDICT_OK &&
       (ends ? renameat(fd, temporary_name, fd, meta_name) : unlinkat(fd, temporary_name, 0)) != 0 && errno != ENOENT)
     status = fail_io(c, temporary_name, ends ? "renamed" : "removed", err);

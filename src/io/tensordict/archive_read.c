@@ -1,4 +1,5 @@
-/* Reads archives `.tdz` of TensorDict: zip files of a memory-mapped directory. See memmap.h for ownership and threads. */
+/* Reads archives `.tdz` of TensorDict: zip files of a memory-mapped directory. See memmap.h for ownership and
+ * threads. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -90,7 +90,7 @@ static tdict_status add_tensor(collector *c, const char *key, const tdict_tensor
   return status == TDICT_OK ? add_file(c, &file, err) : status;
 }
 
-/* Writes the end of the meta.json of a tree, after its entries. */
+/* Writes the members of a tree's meta.json that follow the entries of the tree. */
 static void end_tree(tdict_io_text *meta, const tdict_tree *tree, bool has_keys_of_format[2], const char *mark) {
   tdict_io_text_add_string(meta, "\"shape\": ");
   tdict_td_add_sizes(meta, tdict_batch_ndim(tree), tdict_batch_size(tree));
@@ -171,7 +171,7 @@ static tdict_status collect_folder(collector *c, const tdict_tree *tree, const t
   return status;
 }
 
-/* Collects the entry at the current path, and writes its part of the meta.json of the tree. */
+/* Collects the entry at the current path, and writes the part of the tree's meta.json that describes the entry. */
 static tdict_status collect_entry(collector *c, const tdict_tree *tree, const tdict_entry *entry, tdict_io_text *meta,
                                   tdict_error *err) {
   const char *type = "TensorDict";

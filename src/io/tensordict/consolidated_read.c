@@ -1,8 +1,8 @@
 /* Reads consolidated files of TensorDict. See tensordict.h for ownership and threads.
  *
  * A file is [elements][JSON][length of the JSON: 8 bytes, little-endian]. The JSON is a node. A node has the members
- * `cls`, `non_tensors`, `leaves` and `cls_metadata`, and a node for each child. TensorDict ignores the member `size`, in
- * which the writer of tdict names leaves without batch dimensions. */
+ * `cls`, `non_tensors`, `leaves` and `cls_metadata`, and a node for each child. TensorDict ignores the member `size`,
+ * in which the writer of tdict names leaves without batch dimensions. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static tdict_status read_number(const node_reader *r, const json_t *leaf, size_t
   return TDICT_OK;
 }
 
-/* Reads a leaf: [dtype, shape, start, stop, pad], and the ragged dimension for offsets. */
+/* Reads a leaf: [dtype, shape, start, stop, pad]. The leaf of offsets also has the ragged dimension at the end. */
 static tdict_status read_leaf(node_reader *r, const json_t *leaf, tdict_item_kind kind, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   tdict_item item = {.kind = kind, .span = {.file = r->file}};
@@ -94,7 +94,7 @@ static bool is_unbatched(const json_t *node, const char *key) {
   return false;
 }
 
-/* Reads a jagged tensor: its values, and the member with its offsets. */
+/* Reads a jagged tensor: the leaf `values`, and the leaf with the offsets. */
 static tdict_status read_ragged(node_reader *r, const json_t *leaves, const char *key, const json_t *values,
                                 tdict_error *err) {
   const size_t length = strlen(key) + sizeof offsets_mark;
@@ -127,7 +127,8 @@ static tdict_status read_leaves(node_reader *r, const json_t *node, json_t *leav
   json_t *leaf;
   tdict_status status = TDICT_OK;
   json_object_foreach(leaves, key, leaf) {
-    if (starts_with(key, offsets_mark) || starts_with(key, "<NJT_LENGTHS>")) continue; /* read with the values */
+    /* read_ragged() reads these leaves with the values. */
+    if (starts_with(key, offsets_mark) || starts_with(key, "<NJT_LENGTHS>")) continue;
     if (starts_with(key, values_mark)) {
       status = read_ragged(r, leaves, key + sizeof values_mark - 1, leaf, err);
     } else {
@@ -141,7 +142,7 @@ static tdict_status read_leaves(node_reader *r, const json_t *node, json_t *leav
   return status;
 }
 
-/* Reads the values of a tree: [data, batch size, device]. */
+/* Reads the values of a tree. Each value is an array [data, batch size, device]. */
 static tdict_status read_values(node_reader *r, json_t *values, tdict_error *err) {
   const size_t length = r->base.path.length;
   const char *key;
@@ -159,8 +160,8 @@ static tdict_status read_values(node_reader *r, json_t *values, tdict_error *err
   return status;
 }
 
-/* Makes nested lists of the values of a NonTensorStack. Returns TDICT_EFORMAT if the node has too many levels; the caller
- * fills the error. */
+/* Makes nested lists of the values of a NonTensorStack. Returns TDICT_EFORMAT if the node has too many levels; the
+ * caller fills the error. */
 static tdict_status list_of_stack(const json_t *node, int depth, json_t **out) {
   const json_t *values = json_object_get(node, "non_tensors");
   tdict_status status = TDICT_OK;

@@ -25,7 +25,7 @@ typedef struct writer {
   tdict_contents contents;
   leaf *leaves; /* owned */
   size_t count, cap;
-  uint64_t bytes; /* of all leaves with their padding */
+  uint64_t bytes; /* total bytes of the leaves added so far, with padding */
   tdict_io_text json, path;
   int depth;
 } writer;
@@ -57,13 +57,14 @@ static void begin_member(tdict_io_text *to, const char *start, const char *key) 
   tdict_io_text_reset(&name);
 }
 
-/* Adds a leaf: [dtype, shape, start, stop, pad], and the ragged dimension if `is_offsets` is true. */
+/* Adds a leaf: [dtype, shape, start, stop, pad]. If `is_offsets` is true, adds the ragged dimension at the end. */
 static tdict_status add_leaf(writer *w, const tdict_tensor *tensor, bool is_offsets, tdict_io_text *to,
                              tdict_error *err) {
   char text[TDICT_DTYPE_TEXT_BYTES], why[96];
   const char *dtype = tdict_torch_name(tdict_tensor_dtype(tensor));
   const uint64_t bytes = tdict_tensor_bytes(tensor), whole = tdict_align((size_t)bytes, ALIGNMENT);
-  /* TensorDict cannot read complex128 at other offsets, so leave a hole. The package leaves no holes. */
+  /* TensorDict reads complex128 only at multiples of 16 bytes, so leave a hole if needed. TensorDict itself leaves no
+   * holes. */
   const size_t width = tdict_dtype_bytes(tdict_tensor_dtype(tensor));
   leaf made = {.tensor = tensor, .offset = tdict_align((size_t)w->bytes, width > ALIGNMENT ? width : ALIGNMENT)};
   if (!dtype) {

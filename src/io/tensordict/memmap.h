@@ -17,30 +17,31 @@ typedef struct tdict_td_files {
 /* Adds an item for each leaf of the save. Returns TDICT_EFORMAT if a meta.json breaks a rule, a file is missing, or a
  * file is shorter than its leaf. Returns TDICT_ENOTSUP for pickles and other data that tdict cannot hold. */
 tdict_status tdict_td_read_files(const tdict_td_files *files, const tdict_open_options *options, tdict_error *err);
-/* Returns the files of a directory. The contents take the descriptor. */
+/* Returns the files of a directory. The contents take over the descriptor. */
 tdict_td_files tdict_td_folder_files(tdict_contents *contents, int folder);
 /* Finds the file `name` in a folder of the save; `folder` is "" or ends with a slash. */
 tdict_status tdict_td_find(const tdict_td_files *files, const char *folder, const char *name, tdict_span *span,
                            bool *exists, tdict_error *err);
-/* Finds the file of a leaf. Old versions of TensorDict did not encode the key, so both names are tried. */
+/* Finds the file of a leaf. Tries the encoded name, and then the key itself, which old versions of TensorDict used as
+ * the name. */
 tdict_status tdict_td_find_leaf(const tdict_td_files *files, const char *folder, const char *key, tdict_span *span,
                                 bool *exists, tdict_error *err);
-/* Appends the name of the folder of a key and a slash. Tries the names as tdict_td_find_leaf() does. */
+/* Appends the name of a key's folder, and then a slash. Tries the names as tdict_td_find_leaf() does. */
 tdict_status tdict_td_add_folder(const tdict_td_files *files, tdict_io_text *folder, const char *key, tdict_error *err);
-/* Checks that a meta.json has a class and a version that this library knows. */
+/* Checks that a meta.json has a class, and does not have a newer version than this library knows. */
 tdict_status tdict_td_check_meta(const tdict_json_place *place, const json_t *meta, tdict_error *err);
 /* Returns true if the class of a folder has this name, for example "NonTensorData". */
 bool tdict_td_is_class(const json_t *meta, const char *name);
-/* Reads the file meta.json of a folder of the save; `folder` is "" or ends with a slash. If no file exists, sets *out to
- * NULL. Otherwise sets *file to its path for messages, if `file` is not NULL. The caller releases *out with
- * json_decref(). */
+/* Reads the file meta.json of a folder of the save; `folder` is "" or ends with a slash. If the meta.json does not
+ * exist, sets *out to NULL. If the meta.json exists and `file` is not NULL, sets *file to the path of the meta.json,
+ * for messages. The caller releases *out with json_decref(). */
 tdict_status tdict_td_read_meta(const tdict_td_files *files, const char *folder, json_t **out, const char **file,
                                 tdict_error *err);
 
 /* A file that is written. */
 typedef struct tdict_td_new_file {
   const char *path;           /* in the save */
-  const tdict_tensor *tensor; /* the elements of the file, borrowed; NULL: the file is a text */
+  const tdict_tensor *tensor; /* borrowed; the file has the elements of this tensor. NULL: the file is a text */
   const char *name;           /* the path of the tensor in the tree, for messages */
   const char *text;
   size_t length;
@@ -51,9 +52,9 @@ typedef struct tdict_td_new_files {
   tdict_td_new_file *files; /* owned */
   size_t count, cap;
 } tdict_td_new_files;
-/* Makes the list of files of a tree, in the order of an archive: in each folder meta.json first, then files by name, then
- * folders. Refuses what the format cannot hold with TDICT_ENOTSUP. The caller has initialized the contents, and resets
- * `out` also on failure. */
+/* Makes the list of files of a tree, in the order of an archive: in each folder meta.json first, then files by name,
+ * then folders. Returns TDICT_ENOTSUP for what the format cannot hold, and TDICT_ENOMEM. The caller has initialized the
+ * contents, and resets `out` also on failure. */
 tdict_status tdict_td_collect(tdict_td_new_files *out, const tdict_tree *tree, tdict_error *err);
 void tdict_td_new_files_reset(tdict_td_new_files *files);
 

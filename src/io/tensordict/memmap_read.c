@@ -131,7 +131,7 @@ static tdict_status read_leaf(save_reader *r, const char *key, const json_t *ent
   return tdict_td_add_tensor(&r->base, &item, &shape, err);
 }
 
-/* Adds a name to the folder. */
+/* Adds a name and a slash to the folder. */
 static tdict_status push_folder(save_reader *r, const char *name, tdict_error *err) {
   tdict_io_text_add_string(&r->folder, name);
   tdict_io_text_add(&r->folder, "/", 1);
@@ -255,8 +255,8 @@ static tdict_status read_value(save_reader *r, const json_t *meta, bool is_stack
   return is_stack ? tdict_td_add_column(&r->base, data, err) : tdict_td_add_value(&r->base, data, err);
 }
 
-/* Reads a tensorclass: its tensors are in the folder `_tensordict`. The class is ignored. Values beside the tensors are
- * in the meta.json of the tensorclass. */
+/* Reads a tensorclass: its tensors are in the folder `_tensordict`. The class is ignored. If the meta.json of the
+ * tensorclass has values beside the tensors, returns TDICT_ENOTSUP. */
 static tdict_status read_tensorclass(save_reader *r, json_t *meta, bool *is_tensorclass, tdict_error *err) {
   const size_t folder = r->folder.length;
   json_t *tensors = NULL;
@@ -300,7 +300,7 @@ tdict_status tdict_td_check_meta(const tdict_json_place *place, const json_t *me
   return tdict_json_fail(place, err, "meta.json has no text '_type'; is this a directory of TensorDict?");
 }
 
-/* Reads a folder by its class. */
+/* Reads a folder. The class in the meta.json selects the reader. */
 static tdict_status read_meta(save_reader *r, json_t *meta, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   bool is_tensorclass = false;

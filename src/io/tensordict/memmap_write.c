@@ -7,7 +7,7 @@
 
 enum { MOST_NAME = 255 };
 
-/* The folders from the root to the file that was written last. `names` are the names of the folders below the root. */
+/* The folders from the root to the file that was written last. */
 typedef struct open_folders {
   tdict_folder at[TDICT_IO_MAX_DEPTH + 2];
   size_t lengths[TDICT_IO_MAX_DEPTH + 2]; /* at[i] is the folder of the first lengths[i] bytes of the path */
@@ -77,7 +77,7 @@ static tdict_status write_files(const tdict_td_new_files *files, const tdict_fol
   return status;
 }
 
-/* File systems limit the length of a name. */
+/* Checks that no name has more than MOST_NAME bytes, because file systems limit the length of a name. */
 static tdict_status check_names(const tdict_td_new_files *files, tdict_error *err) {
   for (size_t i = 0; i < files->count; i++) {
     const char *path = files->files[i].path;

@@ -1,4 +1,5 @@
-/* Names of TensorDict's formats: dtypes, files of keys, and JSON as Python writes it. Pure functions. Thread-safe. */
+/* Implements the names of TensorDict's formats: names of dtypes, names of the files of keys, and JSON as Python's
+ * module json writes JSON. Thread-safe for different texts. */
 #include <inttypes.h>
 #include <string.h>
 

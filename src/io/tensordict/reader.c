@@ -1,4 +1,5 @@
-/* Adds what the readers of TensorDict's formats find to the contents. See tensordict.h for ownership and threads. */
+/* Adds trees, tensors and values to the contents, for the readers of TensorDict's formats. See tensordict.h for
+ * ownership and threads. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -69,7 +70,7 @@ tdict_status tdict_td_add_tensor(tdict_td_reader *reader, const tdict_item *tens
   return add_item(reader, &item, shape, err);
 }
 
-/* Reads the values of a column at `depth` dimensions of `sizes`, and moves *next behind them. */
+/* Reads the values of the nested lists from dimension `depth` on, and moves *next to the place after these values. */
 static tdict_status read_column(tdict_td_reader *r, const json_t *list, const tdict_sizes *sizes, int depth,
                                 tdict_value **next, tdict_error *err) {
   tdict_status status = TDICT_OK;
@@ -79,7 +80,7 @@ static tdict_status read_column(tdict_td_reader *r, const json_t *list, const td
   return status;
 }
 
-/* Returns true if the nested lists have these sizes. */
+/* Returns true if the nested lists have the given sizes. */
 static bool has_sizes(const json_t *list, const tdict_sizes *sizes, int depth) {
   if (depth == sizes->count) return true;
   if (!json_is_array(list) || json_array_size(list) != (uint64_t)sizes->at[depth]) return false;
@@ -88,12 +89,12 @@ static bool has_sizes(const json_t *list, const tdict_sizes *sizes, int depth) {
   return true;
 }
 
-/* Adds the values of nested lists with these sizes. Without sizes, adds one value. */
+/* Adds the values of nested lists that have the given sizes. If there are no sizes, adds one value. */
 static tdict_status add_values(tdict_td_reader *r, const json_t *json, const tdict_sizes *sizes, tdict_error *err) {
   tdict_item item = {.kind = TDICT_ITEM_VALUES, .num_values = 1};
   void *values = NULL;
   if (r->flat) return TDICT_OK;
-  for (int i = 0; i < sizes->count; i++) /* zero sizes first: the product of the others may overflow */
+  for (int i = 0; i < sizes->count; i++) /* check for 0 first: the product of the other sizes may overflow */
     if (sizes->at[i] == 0) item.num_values = 0;
   for (int i = 0; i < sizes->count && item.num_values; i++) item.num_values *= (size_t)sizes->at[i];
   tdict_status status = tdict_contents_alloc(r->contents, item.num_values * sizeof(tdict_value), &values, err);

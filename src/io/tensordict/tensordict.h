@@ -2,8 +2,8 @@
  * `.tdz`, which is a zip file of such a directory, and the consolidated file. Thread-safe for different contents.
  *
  * Marks of tdict. TensorDict ignores some additional members of its JSON texts. The writers use such members for leaves
- * that TensorDict lacks: `"tdict": "ragged"` in the meta.json of a ragged leaf, `"tdict": "unbatched"` in the entry of a
- * leaf without batch dimensions, and the member `size` of a consolidated file. */
+ * that TensorDict lacks: `"tdict": "ragged"` in the meta.json of a ragged leaf, `"tdict": "unbatched"` in the entry of
+ * a leaf without batch dimensions, and the member `size` of a consolidated file. */
 #ifndef TDICT_IO_TENSORDICT_TENSORDICT_H
 #define TDICT_IO_TENSORDICT_TENSORDICT_H
 
@@ -14,18 +14,21 @@
 
 enum { TDICT_TD_MAX_JSON = 100000000, TDICT_TD_FORMAT_VERSION = 1 };
 
-/* Returns the name of a dtype, such as "torch.float32", or NULL. */
+/* Returns the name of a dtype, such as "torch.float32", or NULL if the formats have no name for the dtype. */
 const char *tdict_torch_name(tdict_dtype dtype);
-/* Reads a dtype. Returns TDICT_ENOTSUP with the name if tdict does not have the dtype, and TDICT_EFORMAT. */
+/* Reads a dtype. Returns TDICT_ENOTSUP with the name if tdict does not have the dtype, and TDICT_EFORMAT if `name` is
+ * no text. */
 tdict_status tdict_torch_dtype(const tdict_json_place *place, const json_t *name, tdict_dtype *out, tdict_error *err);
-/* Appends the name of a key's file or folder: characters that some file system forbids become %XX. */
+/* Appends the name of a key's file or folder: control characters, spaces, % and /<>:"|?*\ become %XX. An empty key
+ * becomes "%", and each dot of "." and ".." becomes %2E. */
 void tdict_td_add_name(tdict_io_text *text, const char *key);
 /* Returns true if a file or folder may have the key itself as its name. Old versions of TensorDict wrote such names. */
 bool tdict_td_is_plain_name(const char *key);
-/* Appends a JSON string, an array of sizes and a JSON value in the same way as Python's module json. */
+/* Appends a JSON string, or an array of sizes, in the same way as Python's module json. */
 void tdict_td_add_string(tdict_io_text *text, const char *string);
 void tdict_td_add_sizes(tdict_io_text *text, int count, const int64_t *sizes);
-/* Returns the results of tdict_value_to_json() of json_value.h. */
+/* Appends a JSON value. Writes a text without 0 bytes like tdict_td_add_string(), and other values like
+ * tdict_value_to_json(). Returns the results of tdict_value_to_json(). */
 tdict_status tdict_td_add_value_json(tdict_io_text *text, const tdict_value *value, const char **why);
 
 /* The state of a reader of one of the formats. `path` is the path of the tree that is read, for example "obs.pixels",
@@ -43,10 +46,11 @@ typedef struct tdict_td_reader {
 } tdict_td_reader;
 /* Returns the path in the tree as a place for messages. */
 tdict_json_place tdict_td_place(const tdict_td_reader *reader);
-/* Adds a key to the path. To remove the key, cut the path to its old length. Returns TDICT_ENOTSUP for an empty key. */
+/* Adds a key to the path. To remove the key, cut the path to its old length. Returns TDICT_ENOTSUP for an empty key,
+ * and TDICT_ENOMEM. */
 tdict_status tdict_td_push(tdict_td_reader *reader, const char *key, tdict_error *err);
-/* Adds a tree with this batch size, and enters the tree. tdict_td_leave() leaves it. Returns TDICT_EFORMAT if there are
- * more than TDICT_IO_MAX_DEPTH trees. */
+/* Adds a tree with this batch size, and enters the tree. tdict_td_leave() leaves the tree. Returns TDICT_EFORMAT if
+ * there are more than TDICT_IO_MAX_DEPTH trees. */
 tdict_status tdict_td_enter(tdict_td_reader *reader, const tdict_sizes *batch_size, tdict_error *err);
 void tdict_td_leave(tdict_td_reader *reader);
 /* Adds a tensor. Sets kind, dtype and span from `tensor`, and copies the shape. */
@@ -57,10 +61,12 @@ tdict_status tdict_td_add_value(tdict_td_reader *reader, const json_t *value, td
 /* Adds a list of values. If the sizes of the nested lists begin with the batch size of the tree, the leaf is a column,
  * else one JSON value. */
 tdict_status tdict_td_add_column(tdict_td_reader *reader, const json_t *list, tdict_error *err);
-/* The trees that are being read hold a lazy stack along dimension `dim`. The stack has trees without this dimension, so
- * the trees lose their batch dimensions from `dim` on. Returns TDICT_ENOTSUP if a tree has a column. */
+/* Removes the batch dimensions `dim` and higher from all trees that are being read, because these trees hold a lazy
+ * stack along dimension `dim`. The members of the stack lack this dimension. Returns TDICT_ENOTSUP if a tree that would
+ * lose dimensions has a column. */
 tdict_status tdict_td_cut_batch(tdict_td_reader *reader, int dim, tdict_error *err);
-/* Sets the batch size of a lazy stack, which is the tree that is being read: the first `dim` sizes of item `member`. */
+/* Sets the batch size of a lazy stack, which is the tree that is being read: the first `dim` sizes of item `member`.
+ * Returns TDICT_EFORMAT if the item is no tree or has fewer batch dimensions. */
 tdict_status tdict_td_stack_batch(tdict_td_reader *reader, int dim, size_t member, tdict_error *err);
 /* Reads a member that must be an integer from 0 to `most`. */
 tdict_status tdict_td_read_dim(const tdict_json_place *place, const json_t *value, int most, int *out,

@@ -19,7 +19,7 @@ enum {
 };
 static const uint32_t end_mark = 0x06054b50, locator_mark = 0x07064b50, end64_mark = 0x06064b50,
                       central_mark = 0x02014b50, local_mark = 0x04034b50;
-static const uint64_t most_directory = 1 << 28; /* bytes of the central directory that are read to memory */
+static const uint64_t most_directory = 1 << 28; /* maximum size of the central directory, which is read into memory */
 
 /* A file that is read. */
 typedef struct reader {
@@ -29,10 +29,10 @@ typedef struct reader {
   uint64_t bytes;
 } reader;
 
-/* Where the central directory is, and what it must have. */
+/* The position and the size of the central directory, and its number of entries. */
 typedef struct directory {
   uint64_t offset, bytes, count;
-  uint64_t end; /* the position after the directory, from the place of the end record */
+  uint64_t end; /* the end of the directory: the position of the end record that follows */
 } directory;
 
 typedef struct bytes_left {
@@ -88,7 +88,7 @@ static tdict_status read_end64(const reader *r, uint64_t end, directory *out, td
   return TDICT_OK;
 }
 
-/* Finds the end of the central directory: the last mark whose comment ends with the file. */
+/* Finds the end record of the central directory: the last end mark whose comment ends at the end of the file. */
 static tdict_status find_directory(const reader *r, directory *out, tdict_error *err) {
   const size_t most = END_BYTES + MOST_COMMENT;
   const size_t bytes = r->bytes < most ? (size_t)r->bytes : most;
@@ -125,7 +125,7 @@ static tdict_status find_directory(const reader *r, directory *out, tdict_error 
 }
 
 /* Replaces each 32-bit field that is 0xffffffff by the number in the zip64 extra field, which has the numbers in the
- * order of `fields`. */
+ * order of `fields`. Returns false if a number is missing or an extra field is malformed. */
 static bool read_extra64(const unsigned char *extra, size_t bytes, uint64_t *const *fields, int count) {
   bool is_needed = false;
   for (int i = 0; i < count; i++) is_needed = is_needed || *fields[i] == 0xffffffff;

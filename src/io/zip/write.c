@@ -126,7 +126,7 @@ tdict_status tdict_zip_finish(tdict_zip_writer *writer, tdict_error *err) {
     add_number(text, 44, 8); /* bytes that follow in this record */
     add_number(text, UNIX | VERSION, 2);
     add_number(text, VERSION, 2);
-    add_number(text, 0, 8); /* two disks */
+    add_number(text, 0, 8); /* the numbers of two disks */
     add_number(text, count, 8);
     add_number(text, count, 8);
     add_number(text, bytes, 8);
@@ -137,7 +137,7 @@ tdict_status tdict_zip_finish(tdict_zip_writer *writer, tdict_error *err) {
     add_number(text, 1, 4);
   }
   add_number(text, 0x06054b50, 4);
-  add_number(text, 0, 4); /* two disks */
+  add_number(text, 0, 4); /* the numbers of two disks */
   add_number(text, count < 0xffff ? count : 0xffff, 2);
   add_number(text, count < 0xffff ? count : 0xffff, 2);
   add_number(text, bytes < most32 ? bytes : most32, 4);

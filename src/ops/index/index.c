@@ -221,7 +221,7 @@ static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, td
 static tdict_status describe_value(const writer *w, const tdict_tensor *to, const tdict_tensor *from, tdict_made *made,
                                    tdict_error *err) {
   tdict_made wanted;
-  /* The value's tensor must have all dimensions after the batch size. Only leading batch dimensions may be missing. */
+  /* A value may lack leading batch dimensions. Its tensors must have every dimension that is not a batch dimension. */
   const tdict_index_plan *plan = w->plan;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
   if (status != TDICT_OK) return status;
@@ -290,8 +290,8 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
   return status;
 }
 
-/* Writes the selected elements of an object of a built-in type, or reads them if w->reads_index is true. The check pass
- * pairs the elements; the write pass uses the pairs again, in the same order. */
+/* Writes the selected elements of an object of a built-in type. If w->reads_index is true, reads the selected elements
+ * instead. The check pass pairs the elements; the write pass uses the pairs again, in the same order. */
 static tdict_status write_builtin(writer *w, tdict_leaf to, tdict_leaf from, const char *path, bool checks_only,
                                   tdict_error *err) {
   const char *what = w->plan->what;

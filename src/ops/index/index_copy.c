@@ -71,11 +71,11 @@ typedef struct gathering {
 } gathering;
 
 /* Multiplies and wraps around on overflow, because signed overflow is undefined. The unused stride of a dimension of
- * one element may be any number. */
+ * one element can be any number. */
 static int64_t wrapping_multiply(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
-/* Computes the byte offsets of `count` positions from position `first` on, in the indexed tensor and in the other
- * tensor. */
+/* Computes the byte offsets of `count` positions in the indexed tensor and in the other tensor. `first` is the first of
+ * these positions. */
 static void find_offsets(const gathering *g, int64_t first, int64_t count, int64_t *indexed, int64_t *other_side) {
   for (int64_t i = 0; i < count; i++) {
     indexed[i] = 0;
@@ -204,7 +204,8 @@ static void divide(gathering *g, const tdict_index_helpers *helpers, const tdict
   if ((size_t)g->num_parts > most_parts) g->num_parts = (int)most_parts;
 }
 
-/* Copies in host memory. The caller has waited for the transfers of both tensors, and none of their bytes are lost. */
+/* Copies in host memory. The caller has waited for the transfers of both tensors, and has checked that neither tensor
+ * has lost bytes. */
 static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_index_helpers *helpers,
                                    const tdict_tensor *t, const tdict_tensor *other, bool writes_indexed,
                                    tdict_error *err) {
@@ -225,7 +226,7 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ind
   tdict_pair_init(&g.one_position, row_view.ndim, row_view.shape, dst->strides, src->strides, item);
   const int64_t row = other->numel / plan->gather_count;
   g.all = (tdict_pair_part){dst->data, src->data, 0, (size_t)row * item};
-  /* Make the longer dimension the inner loop: the runs of one position, or the positions. */
+  /* The inner loop goes over the runs of one position, or over the positions, whichever are more. */
   g.position_by_position = g.all.end / g.one_position.run_bytes > (size_t)plan->gather_count;
   divide(&g, helpers, t, other);
   if (g.num_parts == 1)
@@ -294,8 +295,8 @@ tdict_status tdict_index_plan_copy(tdict_index_plan *plan, const tdict_index_hel
     if (read != TDICT_OK) return read;
     tdict_tensor_await(t, writes_indexed);
     tdict_tensor_await(other, !writes_indexed);
-    /* A failed transfer can lose only some of the positions. Copy each position separately: each copy checks the bytes
-     * that are read, and removes the written bytes from the lost bytes. */
+    /* A failed transfer can lose only some of the positions. Copy each position separately: each copy checks that the
+     * bytes to read are not lost, and notes that the written bytes are no longer lost. */
     const bool lost = tdict_tensor_is_lost(t) || tdict_tensor_is_lost(other);
     return tdict_is_on_host(t) && tdict_is_on_host(other) && !lost
                ? gather_on_host(plan, helpers, t, other, writes_indexed, err)

@@ -95,7 +95,7 @@ static tdict_status add_range(index_reader *r, const tdict_index *item, tdict_er
   uint64_t stride = is_reversed ? 0 - (uint64_t)step : (uint64_t)step;
   bool is_nonempty = is_reversed ? start > stop : start < stop;
   int64_t found = is_nonempty ? (int64_t)((span + stride - 1) / stride) : 0;
-  if (is_nonempty && stride > span) found = 1; /* span + stride - 1 may have overflowed */
+  if (is_nonempty && stride > span) found = 1; /* span + stride - 1 can have overflowed */
   r->plan->affine.starts[r->next_dim] = found ? start : 0;
   return add_axis(r, (tdict_axis){r->next_dim++, found, step}, err);
 }
@@ -223,8 +223,9 @@ static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, 
   return TDICT_OK;
 }
 
-/* Finds the elements of a mask row that are not 0. Stores their positions at row[0], row[dims], ... and returns
- * their number; `row` may be NULL. Skips 8 zero bytes at a time if the row is contiguous. */
+/* Returns the number of elements of a mask row that are not 0. Writes the position of each such element to row[0],
+ * row[dims], row[2 * dims] and so on. If `row` is NULL, only counts. Skips 8 zero bytes at a time if the row is
+ * contiguous. */
 static int64_t scan_row(const unsigned char *mask, int64_t count, int64_t stride, int64_t *row, int dims) {
   int64_t found = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -238,8 +239,8 @@ static int64_t scan_row(const unsigned char *mask, int64_t count, int64_t stride
   return found;
 }
 
-/* Finds the elements of the mask that are not 0, in C order, and returns their number. Stores their positions if
- * `positions` is not NULL. */
+/* Returns the number of elements of the mask that are not 0. Writes the positions of these elements to `positions` in C
+ * order. If `positions` is NULL, only counts. */
 static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   const int64_t *strides = tdict_tensor_dims_strides(mask);
   const int dims = mask->ndim, last = dims - 1;
@@ -335,8 +336,8 @@ static bool is_gathered(const tdict_index_plan *p, int dim) {
   return false;
 }
 
-/* Returns the number of the result's dimension that replaces the dimensions of all lists and masks. As in PyTorch, this
- * is the number of the first replaced dimension if the replaced dimensions are adjacent, else 0. */
+/* Returns the index of the result's dimension that replaces the dimensions of all lists and masks. As in PyTorch, the
+ * index is 0 if the replaced dimensions are not adjacent, else the index of the first replaced dimension. */
 static int find_gather_axis(const tdict_index_plan *p) {
   for (int i = 1; i < p->num_gathers; i++)
     if (p->gathers[i].axis != p->gathers[i - 1].axis + p->gathers[i - 1].dims) return 0;

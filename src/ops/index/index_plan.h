@@ -62,9 +62,10 @@ typedef struct tdict_index_helpers {
   tdict_pool *pool; /* used if `count` is not 0 */
   int count;
 } tdict_index_helpers;
-/* Finds out whether lists repeat a position. Several threads write rows by a list only if no position is repeated. Does
- * not examine lists whose positions are far apart, because this would take longer than the copy. Returns TDICT_ENOMEM
- * if memory is exhausted. */
+/* Finds out whether lists repeat a position. If a list repeats a position, one thread writes the rows, unless
+ * the selected elements of a position have 64 KiB or more: each thread then writes a range of the bytes of every
+ * position. Does not examine lists whose positions are far apart, because this would take longer than the copy. Returns
+ * TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_index_plan_find_distinct(tdict_index_plan *plan, tdict_error *err);
 /* Copies between the selected elements of `t` and `other`. `other` has the shape of the selected elements. If
  * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. On a device, adds the copy to

@@ -4,8 +4,9 @@
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
 /* in larger transfers, the time to wake a waiting caller is negligible */
 #define SPIN_MAX_BYTES ((size_t)80 << 20)
-/* The threads of a larger transfer that reads files. One thread reads 8 GB/s from the page cache, and eight threads read
- * 54 GB/s, which is just the speed of a link of PCIe 5. More threads are needed than for copies from memory. */
+/* Number of threads for a transfer of more than SPIN_MAX_BYTES that reads files. With an H200, one thread read 8 GB/s
+ * from the page cache, and eight threads read 54 GB/s, which is about the speed of the PCIe 5 link. Reading files needs
+ * more threads than copying from memory. */
 enum { FILE_WORKERS = 16 };
 
 /* Returns the bytes of pinned leaves that tdict_plan_pack() will probably send through slots. The result is only an
@@ -39,9 +40,9 @@ static uint32_t num_hooked(const tdict_plan *p) {
 
 /* A plan with at most this many items has little to queue. */
 enum { FEW_ITEMS = 16 };
-/* Returns true if the driver copies everything and there is little to queue. Queueing then takes less time than waking
- * a thread, so the calling thread queues the copies, even in an _async call. After the line is cut,
- * is_queued_without_waiting() checks again. */
+/* Returns true if the driver copies everything into a new result, and there is little to queue. Queueing then takes
+ * less time than waking a thread, so the calling thread queues the copies, even in an _async call. After the line is
+ * cut, is_queued_without_waiting() of start.c checks again. */
 static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
   const tdict_plan *p = r->plan;
   return r->mode == TDICT_MODE_NON_BLOCKING_PIN && bytes == 0 && p->way_bytes[TDICT_WAY_DIRECT] == p->total_bytes &&
@@ -51,7 +52,7 @@ static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
 
 static int at_most(int n, int most) { return n < most ? n : most; }
 
-/* Returns the direction in which most bytes are copied. */
+/* Returns the direction in which host threads copy most bytes. */
 static tdict_tuning_direction find_direction(const tdict_plan *p) {
   const size_t *bytes = p->way_bytes;
   if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_HOST;
@@ -87,8 +88,9 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
 }
 
 /* Adjusts the chunk size. If the calling thread of an _async call makes the copies, enlarges the chunks, because the
- * transfer then needs one slot for each chunk. If first_bytes equals chunk_bytes, makes all chunks equal. Without this
- * rule, one thread could copy a large chunk at the end while another thread has only a small chunk. */
+ * transfer then needs one slot for each chunk. Reduces chunks that are larger than a slot. If first_bytes equals
+ * chunk_bytes, makes all chunks about equal, because with unequal chunks one thread could copy a large chunk at the end
+ * while another thread has only a small chunk. Does not make the chunks of a copy into a new host result equal. */
 static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
   if (c->on_caller && !r->caller_waits) {
@@ -97,6 +99,7 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
     if (fitting <= slot && c->row.first_bytes < fitting) c->row.first_bytes = fitting;
   }
   if (c->row.chunk_bytes > slot && r->plan->way_bytes[TDICT_WAY_HOST] < bytes) c->row.chunk_bytes = slot / step * step;
+  if (r->max_copy_bytes && c->row.chunk_bytes > r->max_copy_bytes) c->row.chunk_bytes = r->max_copy_bytes;
   bool is_even = c->row.first_bytes >= c->row.chunk_bytes;
   size_t line_bytes = r->plan->line_bytes - r->plan->total_bytes + bytes; /* includes the padding between leaves */
   bool pages =

@@ -22,8 +22,8 @@ typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
   tdict_same_bytes same;     /* table that finds leaves that cover the same bytes */
-  bool table_in_use;         /* true: items are in the table `same`, because a leaf had gaps, or did not begin after all
-                              * earlier leaves of its storage */
+  bool table_in_use;         /* true: items are in the table `same`, because tdict_same_bytes_follows() returned false
+                              * for a leaf */
   int misses;                /* number of consecutive attempts of the fast path that found no uniform leaf */
   const tdict_storage *last; /* the storage that is_pinned() checked last. last_gpu and last_pinned are the GPU and the
                               * result of this check */
@@ -41,10 +41,12 @@ typedef struct collector {
   uintptr_t dst_end; /* end address of the last destination whose memory other tensors may share */
   tdict_slab *slab;  /* the slab to which slab_count references must still be added */
   int64_t slab_count;
-  size_t flat_depth; /* the cursor's depth at the root of the current flattened object; 0: in no such object */
-  size_t kept_depth; /* the cursor's depth at the root of the current child tree that is kept; 0: in no such tree */
-  /* is_kept() checks only entries at a smaller depth. Such an entry may follow the flattened object or the kept tree,
-   * or may match a pattern. 0: no entry is checked */
+  size_t flat_depth; /* the cursor's depth at the root of the flattened object that contains the cursor; 0: no flattened
+                      * object */
+  size_t kept_depth; /* the cursor's depth at the root of the kept child tree that contains the cursor; 0: no kept
+                      * tree */
+  /* is_kept() checks only entries at a smaller depth than this number, because only such entries can follow the
+   * flattened object or the kept tree, or match a pattern. 0: no entry is checked */
   size_t watch_depth;
 } collector;
 
@@ -62,28 +64,7 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
   return true;
 }
 
-/* Reserves space for `more` items and leaves. On failure, the plan's items and leaves are unchanged. */
-static bool reserve_items(tdict_plan *p, uint32_t more) {
-  size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
-  if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
-  if (items > p->cap_items) {
-    if (items < 2 * (size_t)p->cap_items && p->cap_items < TDICT_SHARED / 2) items = 2 * (size_t)p->cap_items;
-    tdict_item *grown = realloc(p->items, items * sizeof *grown);
-    if (grown) p->items = grown;
-    tdict_fence_node *nodes = grown ? realloc(p->nodes, items * sizeof *nodes) : NULL;
-    if (!nodes) return false;
-    p->nodes = nodes;
-    p->cap_items = (uint32_t)items;
-  }
-  if (leaves > p->cap_leaves) {
-    if (leaves < 2 * (size_t)p->cap_leaves && p->cap_leaves < TDICT_SHARED / 2) leaves = 2 * (size_t)p->cap_leaves;
-    uint32_t *grown = realloc(p->item_of_leaf, leaves * sizeof *grown);
-    if (!grown) return false;
-    p->item_of_leaf = grown;
-    p->cap_leaves = (uint32_t)leaves;
-  }
-  return true;
-}
+static bool reserve_items(tdict_plan *p, uint32_t more) { return tdict_plan_reserve(p, more, more); }
 
 /* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
  * memory may be pinned by another driver, or the program's claim may be false. The last result is stored, because
@@ -113,7 +94,8 @@ static tdict_status find_device_gpu(collector *c, tdict_device device, tdict_gpu
   return status == TDICT_ENODEVICE ? TDICT_EWRONGDEVICE : status;
 }
 
-/* Returns the GPU of a storage. Returns TDICT_EWRONGDEVICE if the storage is on a device of another context. */
+/* Returns the GPU of a storage. Returns TDICT_EWRONGDEVICE if the storage is on an absent device, or on a device of
+ * another context. Other errors: those of tdict_devices_gpu(). */
 static tdict_status find_storage_gpu(collector *c, const tdict_storage *s, tdict_gpu **out, tdict_error *err) {
   char name[32];
   if (!tdict_devices_own_storage(c->request->devices, s))
@@ -203,7 +185,8 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
   if (item->dst) tdict_tensor_retain(item->dst);
   const uint32_t n = p->num_items++;
   tdict_storage *storage = item->src->storage;
-  p->nodes[n] = (tdict_fence_node){.storage = n && p->items[n - 1].src->storage == storage ? NULL : storage};
+  item->shares_storage = n && p->items[n - 1].src->storage == storage;
+  p->nodes[n] = (tdict_fence_node){.storage = item->shares_storage ? NULL : storage};
   p->items[n] = *item;
   p->line_bytes = end;
   p->total_bytes += item->bytes;
@@ -212,7 +195,7 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
   return TDICT_OK;
 }
 
-/* Returns true if the leaf is already where the result must be. */
+/* Returns true if the leaf is already where the result must be, and need not be copied. */
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
@@ -223,8 +206,8 @@ static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   return !r->want_pinned || tdict_tensor_is_pinned(t);
 }
 
-/* Returns true if only one path leads to the current leaf's node: each node on the path has one reference. In that case
- * no other leaf of the tree can be the same tensor. */
+/* Returns true if only one path leads to the current leaf's node: each node below the root has one reference. If the
+ * leaf's tensor has one reference, too, no other leaf of the tree is the same tensor. */
 static inline bool node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
   if (c->reached_node == top->node) return c->is_reached_once;
@@ -244,8 +227,8 @@ static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree 
   return true;
 }
 
-/* Puts all items into the table if this leaf does not begin after all earlier leaves of its storage. Does nothing if
- * the table is in use already. */
+/* Puts all items into the table if tdict_same_bytes_follows() returns false for this leaf. Does nothing if the table is
+ * in use already. */
 static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error *err) {
   if (c->table_in_use || tdict_same_bytes_follows(&c->same, t)) return TDICT_OK;
   for (uint32_t i = 0; i < c->plan->num_items; i++)
@@ -287,7 +270,8 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
   return tdict_same_bytes_add(&c->same, t, *place) ? TDICT_OK : fail_plan_memory(err);
 }
 
-/* Prepares the fast path for uniform leaves, if the target is one GPU. */
+/* Prepares the fast path for uniform leaves. Leaves c->uniform.to NULL, which turns the fast path off, if the target is
+ * not a GPU, if a destination exists, or if the option `keep` is set. */
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
@@ -306,9 +290,10 @@ static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   return c->dst_is_reached_once;
 }
 
-/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. If each destination begins
- * at or after the end of the previous destination, no destinations overlap. A destination whose memory is not shared
- * does not overlap with any other destination. */
+/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. A destination whose memory
+ * is not shared does not overlap with any other destination. If each of the other destinations begins at or after the
+ * end of the previous destination, no destinations overlap. Destinations with gaps, or in memory of the program, may
+ * always overlap. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;
@@ -487,8 +472,8 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
   return TDICT_OK;
 }
 
-/* Returns true if the current entry is not copied, because of a pattern of `keep`. Also detects the end of a flattened
- * object or of a kept tree. Tensors of objects match no pattern. */
+/* Returns true if the current entry is not copied, because the entry or a tree above matches a pattern of `keep`. Also
+ * detects the end of a flattened object or of a kept tree. Tensors of objects match no pattern. */
 static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   const tdict_keep *keep = c->request->keep;
   if (cursor->depth < c->flat_depth) c->flat_depth = 0;
@@ -497,13 +482,14 @@ static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   return c->kept_depth || (keep && !c->flat_depth && tdict_keep_matches(keep, cursor));
 }
 
-/* Collects a consolidated tree as one item, the bytes of its storage, and sets *done to true. If these bytes are
- * already in place, adds no item. If the leaves must be collected one by one, returns TDICT_OK without changing *done.
- * If the tree cannot be copied, the leaves are collected one by one, too, so that the error has the path of a leaf. */
+/* Collects a tree that is one interval of memory as one item, which is all bytes of the tree's storage, and sets *done
+ * to true. If these bytes are already in place, adds no item. If the leaves must be collected one by one, returns
+ * TDICT_OK without changing *done. If the tree cannot be copied, the leaves are collected one by one, too, so that the
+ * error has the path of a leaf. */
 static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
-  tdict_consolidated *whole = src->consolidated;
+  tdict_consolidated *whole = r->whole ? r->whole : src->consolidated;
   if (!whole || r->keep || whole->num_leaves >= TDICT_SHARED || (r->dst && !tdict_destination_matches(r->dst, src)))
     return TDICT_OK;
   tdict_tensor *bytes = whole->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;

@@ -14,20 +14,24 @@ typedef struct tdict_plan_request {
   tdict_gpu *gpu;        /* the target's GPU; NULL: the GPU is looked up if needed */
   const tdict_tree *dst; /* the destination of tdict_transfer_into(); else NULL */
   bool want_pinned;      /* the result is pinned host memory, so host leaves that are not pinned are copied */
-  bool copies;           /* leaves that are in place already are copied, too */
+  bool copies;           /* true: leaves that are in place already are copied, too */
   bool host_only;        /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
   bool strict_objects;   /* an object without a hook for this transfer is an error */
   int32_t mode;          /* a tdict_mode, but never TDICT_MODE_AUTO */
-  /* the caller keeps the tree alive until the transfer has ended, so sources are not retained */
+  /* true: the caller keeps the tree alive until the transfer has ended, so the plan does not retain the sources */
   bool borrows;
   tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
-  const tdict_keep *keep; /* entries that are not copied; NULL: no such entries */
-  tdict_plan *spare;      /* a cleared plan whose memory is reused, or NULL */
+  const tdict_keep *keep; /* patterns of the entries that are not copied; NULL: no patterns */
+  /* the record of a tree that is one interval of memory, see interval.h. NULL: only a consolidated tree is copied as
+   * one item. Must be NULL if `dst` is set */
+  tdict_consolidated *whole;
+  tdict_plan *spare; /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
-/* Reads the tree into a plan. Each leaf that must be copied becomes an item with its way. A consolidated tree becomes
- * one item. err->path names the entry that caused the error. After a failure, the plan is empty. */
+/* Reads the tree into a plan. Each leaf that must be copied becomes an item, unless an earlier item has the same bytes.
+ * Sets the way of each item. If a consolidated tree is copied as a whole, the tree becomes one item. err->path names
+ * the entry that caused the error. After a failure, the plan is empty. */
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err);
 

@@ -38,7 +38,7 @@ static inline bool is_uniform(const tdict_uniform *m, tdict_leaf leaf) {
 }
 
 /* Adds a uniform leaf as item `n`, at the next multiple of 256 from *line, and sets *line to the leaf's end. `number`
- * is the leaf's number. Returns false if the leaf is not uniform. */
+ * is the leaf's number. Returns false if the leaf is not uniform, or if the offsets overflow. */
 static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uint32_t n, uint32_t number,
                                     size_t *line) {
   if (!is_uniform(m, leaf)) return false;
@@ -114,7 +114,8 @@ static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
   return true;
 }
 
-/* Guesses the offset on the line at which a stretch begins. Returns a multiple of 256, or 0 if the offset overflows. */
+/* Guesses the offset on the line at which a stretch begins. Returns a multiple of 256. Returns 0 if the offset
+ * overflows or the first leaf is not a tensor. */
 static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
   const tdict_tensor *t = tdict_leaf_tensor(first_leaf);
   size_t each, before, line, begin;
@@ -125,8 +126,8 @@ static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_
   return begin;
 }
 
-/* Reads all leaves from the frame's slot on, in stretches. If a leaf is not uniform, leaves the plan unchanged and
- * returns false. */
+/* Reads the leaves in the slots from frame->slot up to `end`, in stretches. If a leaf is not uniform or the line
+ * overflows, leaves the plan unchanged and returns false. */
 static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_t end) {
   tdict_plan *plan = m->plan;
   stretch stretches[MAX_STRETCHES];
@@ -158,8 +159,8 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
   return true;
 }
 
-/* Returns true if several threads should read the rest of the node. With few helpers, or after a failed attempt in this
- * node, several threads read only PARALLEL_BY_FEW leaves or more. */
+/* Returns true if several threads should read the leaves of the node that are not read yet. With few helpers, or after
+ * a failed attempt in this node, returns true only for PARALLEL_BY_FEW leaves or more. */
 static bool is_worth_helpers(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
   const uint32_t leaves = end - frame->slot;
   const bool few = m->num_helpers < FEW_HELPERS || m->mixed_node == frame->node;

@@ -38,8 +38,8 @@ static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint3
   }
 }
 
-/* Reads leaves from the frame's slot on, stops at the first leaf that is not uniform, and moves the frame to that leaf.
- * The plan must have space for all leaves of the node. Only one path may lead to the node. */
+/* Reads leaves, beginning at frame->slot, and moves the frame past the leaves that were read. Stops at the first leaf
+ * that is not uniform, or when the plan has no more space. Only one path may lead to the node. */
 void tdict_uniform_collect(tdict_uniform *uniform, tdict_frame *frame);
 
 /* Returns true if the elements are in C order without gaps. Checks the most frequent shapes first. */

@@ -11,8 +11,8 @@ tdict_status tdict_destination_check_leaf(const tdict_tensor *src, const tdict_t
 /* Finds the destination's entry with the key of the cursor's current entry. Returns TDICT_ENOTFOUND if the destination
  * has no such key. */
 tdict_status tdict_destination_find(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err);
-/* Returns TDICT_ENOTFOUND if the destination has more keys than the source. If the numbers of keys are equal,
- * tdict_destination_find() detects a missing key. */
+/* Returns TDICT_ENOTFOUND if the destination has more keys than the source. Does not look for keys that the destination
+ * lacks, because tdict_destination_find() detects these keys. */
 tdict_status tdict_destination_check_keys(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
                                           tdict_error *err);
 /* Returns true if two consolidated trees have the same keys, dtypes and shapes, and each tensor begins at the same

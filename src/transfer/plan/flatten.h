@@ -10,8 +10,9 @@
  * the hook, or TDICT_EHOOK if the hook returned no tree. */
 tdict_status tdict_flatten_object(const tdict_box *box, tdict_tree **out, tdict_error *err);
 /* Flattens an object to *flat, and its counterpart `other` in the destination to *other_flat. For an object of a
- * built-in type, both trees have only the tensors that a write may change. Returns TDICT_ETYPE if the counterpart does
- * not have the type of the object. On failure *flat may be set; the caller releases *flat. */
+ * built-in type with the function `pair`, both trees have only the tensors that a write may change. Returns TDICT_ETYPE
+ * if the counterpart does not have the type of the object. Other errors: those of tdict_flatten_object() or `pair`. On
+ * failure *flat may be set; the caller releases *flat. */
 tdict_status tdict_flatten_pair(const tdict_box *box, tdict_leaf other, tdict_tree **flat, tdict_tree **other_flat,
                                 tdict_error *err);
 

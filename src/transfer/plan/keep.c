@@ -20,7 +20,7 @@ typedef struct keep_part {
 
 struct tdict_keep {
   size_t count;      /* number of patterns */
-  size_t *ends;      /* for each pattern, the index after its last part in `parts` */
+  size_t *ends;      /* ends[i] is the index in `parts` after the last part of pattern i */
   char *text;        /* the unescaped keys */
   keep_part parts[]; /* the parts of all patterns, one pattern after another */
 };

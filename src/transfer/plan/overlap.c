@@ -1,5 +1,5 @@
-/* Finds overlapping destinations. Sorts the destinations by address, and compares each destination with the preceding
- * destinations. See overlap.h for ownership and threads. */
+/* Finds overlapping destinations. Sorts the destinations by address, and compares each destination with up to
+ * COMPARED_BEFORE + 1 preceding destinations. See overlap.h for ownership and threads. */
 #include "transfer/plan/overlap.h"
 
 #include <stdlib.h>
@@ -59,8 +59,9 @@ static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
          memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims) == 0 && have_same_strides(a, b);
 }
 
-/* Returns true if both items write the same value to each byte that both items write. Their sources must be the same
- * view, or be at the same distance as the destinations. */
+/* Returns true only if both items write the same value to each byte that both items write. The sources of both items
+ * must be in one storage. The sources must be the same view, or have the strides and the distance of the
+ * destinations. */
 static bool have_same_source(const tdict_item *a, const tdict_item *b) {
   if (a->src->storage != b->src->storage) return false;
   if (is_same_view(a->dst, b->dst)) return is_same_view(a->src, b->src);

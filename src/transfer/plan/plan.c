@@ -22,6 +22,28 @@ static void release_tensors(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items && plan->writes_existing; i++) tdict_tensor_release(plan->items[i].dst);
 }
 
+bool tdict_plan_reserve(tdict_plan *p, size_t more_items, size_t more_leaves) {
+  size_t items = p->num_items + more_items, leaves = p->num_leaves + more_leaves;
+  if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
+  if (items > p->cap_items) {
+    if (items < 2 * (size_t)p->cap_items && p->cap_items < TDICT_SHARED / 2) items = 2 * (size_t)p->cap_items;
+    tdict_item *grown = realloc(p->items, items * sizeof *grown);
+    if (grown) p->items = grown;
+    tdict_fence_node *nodes = grown ? realloc(p->nodes, items * sizeof *nodes) : NULL;
+    if (!nodes) return false;
+    p->nodes = nodes;
+    p->cap_items = (uint32_t)items;
+  }
+  if (leaves > p->cap_leaves) {
+    if (leaves < 2 * (size_t)p->cap_leaves && p->cap_leaves < TDICT_SHARED / 2) leaves = 2 * (size_t)p->cap_leaves;
+    uint32_t *grown = realloc(p->item_of_leaf, leaves * sizeof *grown);
+    if (!grown) return false;
+    p->item_of_leaf = grown;
+    p->cap_leaves = (uint32_t)leaves;
+  }
+  return true;
+}
+
 void tdict_plan_clear(tdict_plan *plan) {
   release_tensors(plan);
   for (uint32_t i = 0; i < plan->num_objects; i++) {
@@ -64,12 +86,11 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t) {
 /* Returns true if one driver copy can continue from item a into item b. On both sides, the items must lie in one
  * storage, at the same distance as on the line. The bytes between the items must belong to no tensor. */
 static bool continues_run(const tdict_item *a, const tdict_item *b) {
-  if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
-  if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage)
-    return false;
+  if (!b->shares_storage || b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
+  if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain) return false;
   if (!a->dst != !b->dst || (a->dst && a->dst->storage != b->dst->storage)) return false;
-  size_t step = b->offset - a->offset;
-  if ((uintptr_t)b->src->data - (uintptr_t)a->src->data != step ||
+  const size_t step = b->offset - a->offset;
+  if ((uintptr_t)b->src_data - (uintptr_t)a->src_data != step ||
       (uintptr_t)b->dst_data - (uintptr_t)a->dst_data != step)
     return false;
   return step == a->bytes || (tdict_plan_gap_is_free(a->dst) && tdict_plan_gap_is_free(a->src));
@@ -87,7 +108,7 @@ void tdict_plan_pack(tdict_plan *plan) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
     end = tdict_plan_run_end(plan, i);
-    /* Store whether one run covers all items. tdict_plan_run_end() then need not compare items. */
+    /* Store whether one run covers all items. In this case, tdict_plan_run_end() need not compare items. */
     plan->is_one_run = i == 0 && end == plan->num_items;
     size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
     if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
@@ -131,7 +152,8 @@ static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high
   return piece < low ? low : piece > high ? high : piece;
 }
 
-/* Cuts an interval of the line into chunks of `low` to `high` bytes. The interval begins in item number whole.first. */
+/* Cuts an interval of the line into chunks of `low` to `high` bytes. The last chunk can be smaller. The interval begins
+ * in item number whole.first. */
 static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
@@ -148,8 +170,8 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
   return status;
 }
 
-/* Returns the number of the first item after `first` that has another way or GPU. The items before that item may share
- * slots. */
+/* Returns the number of the first item after `first` that is copied in another way or by another GPU. If there is no
+ * such item, returns num_items. The items from `first` up to that item may share slots. */
 static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   uint32_t end = tdict_plan_is_uniform(plan) ? plan->num_items : first + 1;
   while (end < plan->num_items && plan->items[end].way == plan->items[first].way &&
@@ -158,8 +180,13 @@ static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   return end;
 }
 
-/* Returns the number of the item after the runs that are queued in one chunk. The first of these runs is from `first`
- * to `end`. */
+static size_t most_direct_bytes(const tdict_plan *plan) {
+  const size_t most = plan->max_copy_bytes;
+  return most && most < TDICT_LARGE_DIRECT_BYTES ? most : TDICT_LARGE_DIRECT_BYTES;
+}
+
+/* Returns the number of the item after the runs that are queued in one chunk. The first of these runs has the items
+ * from `first` up to `end`. */
 static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) {
   const tdict_item *a = &plan->items[first];
   if (plan->one_by_one || a->kind == TDICT_CU_D2D) return end;
@@ -167,7 +194,7 @@ static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) 
     const tdict_item *b = &plan->items[end];
     if (b->way != TDICT_WAY_DIRECT || b->gpu != a->gpu || b->kind != a->kind) break;
     uint32_t next = tdict_plan_run_end(plan, end);
-    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > TDICT_LARGE_DIRECT_BYTES) break;
+    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > most_direct_bytes(plan)) break;
     end = next;
   }
   return end;
@@ -177,14 +204,14 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
-    /* A pageable copy is not divided. A chunk of direct copies has up to 16 MiB. All other chunks have up to
-     * chunk_bytes. */
-    bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
-    bool direct = item->way == TDICT_WAY_DIRECT;
-    end = whole ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
+    /* Without a limit, a pageable copy is not divided, and a chunk of direct copies has up to 16 MiB. All other chunks
+     * have up to chunk_bytes. */
+    const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN, whole = pageable && !plan->max_copy_bytes;
+    const bool direct = item->way == TDICT_WAY_DIRECT || (pageable && !whole);
+    end = pageable ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
-    size_t most = whole ? SIZE_MAX / 2 : direct ? TDICT_LARGE_DIRECT_BYTES : chunk_bytes;
+    size_t most = whole ? SIZE_MAX / 2 : direct ? most_direct_bytes(plan) : chunk_bytes;
     status = add_pieces(plan, span, whole || direct ? most : first_bytes, most, err);
   }
   return status;

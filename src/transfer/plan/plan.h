@@ -2,10 +2,11 @@
  * chunks.
  *
  * The plan lays out all leaves to copy one after another, in tree order. This layout is called the line. `offset` is
- * the offset of a leaf on the line, a multiple of 256. The storage of a new result has the layout of the line. A chunk
- * is an interval of the line whose leaves have the same way and GPU. A plan belongs to its transfer. Thread rule: the
- * starting thread and its helper threads make a plan. After that, a worker changes only its own chunks and the sources
- * and marks of their items. */
+ * the offset of a leaf on the line, a multiple of 256. The storage of a new result has the layout of the line. A
+ * chunk is an interval of the line. The same GPU copies all leaves of a chunk in the same way, or the host copies
+ * all these leaves. A plan belongs to its transfer. Thread rule: the starting thread and its helper threads make a
+ * plan. After that, a worker changes only the chunks that the worker has claimed, and the sources and marks of the
+ * items in these chunks. */
 #ifndef TDICT_TRANSFER_PLAN_PLAN_H
 #define TDICT_TRANSFER_PLAN_PLAN_H
 
@@ -31,18 +32,19 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
 } tdict_way;
 
-/* A leaf to copy, or the storage of a consolidated tree. */
+/* A leaf to copy, or the storage of a tree that is one interval of memory. */
 typedef struct tdict_item {
   tdict_tensor *src;    /* retained, except if the plan's `borrows` is true; NULL after an early release */
   tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
   const char *src_data; /* address of the first element; stored here so that workers need not read the tensor */
   char *dst_data;       /* first element */
   size_t offset, bytes;
-  tdict_gpu *gpu;            /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
-  uint32_t leaf;             /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
-  uint8_t way;               /* a tdict_way */
-  uint8_t kind;              /* a tdict_cu_kind, for ways with a gpu */
-  bool src_plain, dst_plain; /* true: the elements are in memory, in C order without gaps */
+  tdict_gpu *gpu;                    /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
+  uint32_t leaf;                     /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
+  uint8_t way;                       /* a tdict_way */
+  uint8_t kind;                      /* a tdict_cu_kind; not used if `gpu` is NULL */
+  bool src_plain : 1, dst_plain : 1; /* true: the elements are in memory, in C order without gaps */
+  bool shares_storage : 1;           /* true: the source is in the storage of the previous item's source */
 } tdict_item;
 
 typedef struct tdict_chunk {
@@ -59,8 +61,8 @@ typedef enum tdict_object_action {
   TDICT_OBJECT_HOOK, /* hooks of the object's type make a new object */
   TDICT_OBJECT_FLAT  /* the object's tensors are copied like all other tensors, and unflatten makes a new object */
 } tdict_object_action;
-/* An object of the source tree, and the way in which the transfer handles the object. tdict_plan_collect() creates the
- * step. Building the result sets `place`. Running the hooks sets `result`. */
+/* An object of the source tree, and how the transfer handles the object. tdict_plan_collect() creates the step.
+ * Building the result sets `place`. Running the hooks sets `result`. */
 typedef struct tdict_object_step {
   tdict_box *box;    /* retained */
   tdict_tree *flat;  /* retained: the tree that the hook `flatten` returned, or NULL */
@@ -71,7 +73,7 @@ typedef struct tdict_object_step {
   tdict_tree *moved;
   uint32_t first_leaf, num_leaves; /* numbers of the leaves of `flat`, in tree order */
   uint8_t action;
-  bool pin, move; /* true: the hook pin_memory or to_device must run */
+  bool pin, move; /* pin: the hook pin_memory must run. move: the hook to_device must run */
   char path[sizeof((tdict_error *)0)->path];
 } tdict_object_step;
 
@@ -90,12 +92,14 @@ typedef struct tdict_plan {
   uint32_t num_chunks, cap_chunks;
   size_t line_bytes;          /* length of the line */
   size_t total_bytes;         /* bytes of all items */
-  size_t way_bytes[5];        /* bytes of the items, for each way */
+  size_t way_bytes[5];        /* bytes of the items that have each tdict_way */
   tdict_object_step *objects; /* in tree order */
   uint32_t num_objects, cap_objects;
   int64_t num_untouched;              /* number of objects whose type has no hook for this transfer */
   int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
                                        * leaf, or are kept by the option `keep` */
+  size_t max_copy_bytes;              /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, also
+                                       * a pageable copy is divided */
   bool one_by_one;                    /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
   uint32_t num_uniform;               /* number of items that are uniform leaves, see collect_uniform.h */
   bool is_one_run;                    /* true: one driver copy can cover all items */
@@ -104,33 +108,40 @@ typedef struct tdict_plan {
   bool keeps_elsewhere;               /* the option `keep` keeps a tensor that is on another device than the result */
   bool some_locked;                   /* a node of the tree is locked */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
-  /* retained; the tree is copied as one item, and no leaf has an entry in item_of_leaf. NULL: leaves are items */
+  /* retained; the tree is one interval of memory. The tree is copied as one item, and no leaf has an entry in
+   * item_of_leaf. NULL: each leaf is an item */
   tdict_consolidated *whole;
-  bool borrows; /* sources are not retained: the caller keeps the tree alive */
+  bool borrows; /* true: the plan does not retain the sources, because the caller keeps the tree alive */
 } tdict_plan;
 
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
- * for each small run would take longer. Call after tdict_plan_place(). */
+ * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
+ * all items are uniform. */
 void tdict_plan_pack(tdict_plan *plan);
-/* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. Among
- * consecutive items with the same way and GPU, the sizes of these chunks grow from first_bytes to chunk_bytes, and
- * shrink again towards the end. Both limits must be multiples of 256. Errors: TDICT_ENOMEM. */
+/* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. In each group
+ * of consecutive items that are copied in the same way by the same GPU, the sizes of these chunks grow from first_bytes
+ * to chunk_bytes, and shrink again towards the end of the group. first_bytes and chunk_bytes must be multiples of 256.
+ * Errors: TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
- * its leaves have the same distances in the source and in the destination as on the line. A chunk of direct copies
- * between host and device has up to TDICT_CU_MOST_LINES runs, unless the plan is one_by_one. */
+ * the leaves of a run have the same distances in the source, in the destination and on the line. A chunk of direct
+ * copies between host and device has up to TDICT_CU_MOST_LINES runs, unless the plan is one_by_one. */
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
-/* Returns the number of the first item, from number `low` on, that ends after offset `at` of the line. Such an item
- * must exist. */
+/* Returns the index of an item: the first item at index `low` or later whose end on the line is greater than `at`. The
+ * caller guarantees that this item exists. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
+/* Reserves space for more items and leaves. Returns false if memory is exhausted or the numbers exceed 32 bits. The
+ * plan's items and leaves are then unchanged. */
+bool tdict_plan_reserve(tdict_plan *plan, size_t more_items, size_t more_leaves);
 void tdict_plan_reset(tdict_plan *plan);
-/* Returns true if all items are uniform leaves, see collect_uniform.h. All items then have the same way and GPU. */
+/* Returns true if all items are uniform leaves, see collect_uniform.h. If the result is true, the same GPU copies all
+ * items in the same way. */
 static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {
   return plan->num_items > 0 && plan->num_uniform == plan->num_items;
 }
-/* Releases the tensors and objects of the plan, and keeps the memory of its arrays for reuse. */
+/* Releases the tensors and objects of the plan, and keeps the memory of the plan's arrays for reuse. */
 void tdict_plan_clear(tdict_plan *plan);
 /* Returns true if no tensor owns the bytes between this tensor and the next multiple of 256, so a copy may overwrite
  * these bytes. Returns true for a leaf of an arena, but not for views of the leaf. Also returns true for NULL, which

@@ -29,8 +29,8 @@ static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
 
 /* Prefetch distance, in leaves. */
 enum { LOOK_AHEAD = 8 };
-/* Makes the tensors from the frame's slot on, up to the first leaf that is not a tensor, and moves the frame to that
- * leaf. Prefetches the source tensors, which are scattered over memory. */
+/* Makes the tensors of the leaves from slot top->slot up to the first leaf that is not a tensor, and moves the frame to
+ * that leaf. Prefetches the source tensors, which are scattered over memory. */
 static void make_leaves(builder *b, tdict_frame *top) {
   const tdict_tree *node = top->node;
   tdict_leaf *places = ((tdict_tree *)top->mark)->leaves;
@@ -178,13 +178,13 @@ static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result,
  * record. */
 static tdict_status keep_consolidated(const builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
   const tdict_consolidated *whole = b->plan->whole;
-  if (whole) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);
-  if (src->consolidated && b->plan->num_leaves == 0)
+  if (whole && src->consolidated) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);
+  if (!whole && src->consolidated && b->plan->num_leaves == 0)
     result->consolidated = tdict_consolidated_retain(src->consolidated);
   return TDICT_OK;
 }
 
-/* Removes the device of each tree of the result that holds a tensor on another device. */
+/* Removes the device of each tree of the result that holds, at any depth, a tensor on another device. */
 static tdict_status clear_devices(const builder *b, tdict_tree *result, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, result, false);

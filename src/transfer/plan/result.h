@@ -5,15 +5,17 @@
 
 #include "transfer/plan/plan.h"
 
-/* Builds a tree with the keys and locks of `src`. Shared leaves are leaves of `src`; all others are new tensors in
- * `arena`. `device` is the device of the result; NULL: the result has the device of `src`. Returns TDICT_ENOMEM or an
- * error of the hook `unflatten`. */
+/* Builds a tree with the keys and locks of `src`. The result shares the leaves of `src` that are not copied. All other
+ * leaves are new tensors in `arena`. All trees of the result have the device `device`, except trees that hold a kept
+ * tensor on another device. If `device` is NULL, the trees have the devices of `src`. Returns TDICT_ENOMEM,
+ * TDICT_EOVERFLOW or an error of the hook `unflatten`. */
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err);
 /* Builds a tree with the nodes and leaves of `src`, in which flattened objects are trees. Paths can be looked up in
  * this tree while other threads change `src`. Errors: TDICT_ENOMEM. */
 tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err);
-/* Writes the path of leaf number `n` of a tree to `buffer`. A long path is shortened like the path of an error. */
+/* Writes the path of leaf number `n` of a tree to `buffer`. Only tensors count as leaves. A long path is shortened like
+ * the path of an error. Writes an empty string if the tree has fewer leaves or host memory is exhausted. */
 void tdict_leaf_path(const tdict_tree *tree, uint32_t n, char *buffer, size_t bytes);
 
 #endif

@@ -16,18 +16,21 @@ typedef struct tdict_same_bytes {
       /* storages for which tdict_same_bytes_follows() has returned true; the last of these is the current storage */
       *runs[TDICT_SAME_BYTES_RUNS];
   int num_runs;
-  uintptr_t run_end;
+  uintptr_t run_end; /* end address of the last leaf in the current storage */
 } tdict_same_bytes;
 
-/* Returns true if the leaf is in C order and begins after all leaves of its storage that were passed to this function.
- * No earlier leaf then covers the same bytes. May also return false for other leaves, because only
- * TDICT_SAME_BYTES_RUNS storages are remembered. After the function has returned false, all leaves must be added to the
- * table. */
+/* Returns true only if the leaf is in C order and begins at or after the end of all leaves of its storage that were
+ * passed to this function. If the result is true, no earlier leaf covers the same bytes. Can also return false although
+ * no earlier leaf covers the same bytes, for example if the leaf is empty, if leaves of different storages alternate,
+ * or if TDICT_SAME_BYTES_RUNS other storages came before. After the function has returned false, all leaves must be
+ * added to the table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
-/* If an item covers the same bytes as `t`, writes the item's number to *place. Otherwise leaves *place unchanged. */
+/* If an item covers the same bytes as `t`, writes the item's number to *place. If no item covers the same bytes, leaves
+ * *place unchanged. */
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
-/* Returns true if no other tensor can use the tensor's bytes: the tensor and its storage have one reference each. */
+/* Returns true if no other tensor can use the tensor's storage: the tensor and the storage have one reference each.
+ * Returns false for tensors in a slab, which have no reference counts of their own. */
 bool tdict_same_bytes_is_unshared(const tdict_tensor *t);
 /* Adds the tensor of an item to the table. Returns false if memory is exhausted. */
 bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item);

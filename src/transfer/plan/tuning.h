@@ -24,18 +24,18 @@ typedef enum tdict_tuning_direction {
 /* One row: settings for transfers of up to up_to_bytes. Rows are in rising order. */
 typedef struct tdict_tuning_row {
   size_t up_to_bytes; /* SIZE_MAX in the last row */
-  size_t chunk_bytes; /* maximum number of bytes of a chunk, a multiple of 256. Reduced to the slot size if slots are
-                       * smaller. Raised if an _async call copies on its own thread and would need more slots than the
-                       * ring has */
+  size_t chunk_bytes; /* maximum number of bytes of a chunk, a multiple of 256. Reduced if slots are smaller, or to make
+                       * all chunks about equal. Raised if the calling thread of an _async call copies and would need
+                       * more slots than the ring has */
   size_t first_bytes; /* bytes of the first chunks, a multiple of 256 and at most chunk_bytes. Later chunks grow to
                        * chunk_bytes */
   int32_t workers;    /* number of threads, at least 1. Includes the caller if the caller works */
   int32_t slots;      /* maximum number of slots that a thread holds, at least 1. Ignored if all chunks fit into the
                        * ring, or if several threads fill a slot */
   int32_t streaming;  /* 1: threads copy with stores that bypass the cache */
-  int32_t caller;     /* 1: the caller of a blocking call works as one of the threads */
-  /* microseconds that a thread spins before it sleeps, while it waits for the transfer's end. Ignored above 80 MiB and
-   * if there are fewer than three processors */
+  int32_t caller;     /* 1: the caller of a blocking call normally works as one of the threads */
+  /* microseconds that a thread spins before it sleeps, while it waits for the transfer's end. Ignored for transfers of
+   * more than 80 MiB, and if there are fewer than three processors */
   int32_t spin_us;
 } tdict_tuning_row;
 
@@ -46,7 +46,7 @@ typedef struct tdict_tuning {
 
 /* Returns the built-in table. */
 tdict_tuning tdict_tuning_default(void);
-/* Checks a table. Returns TDICT_EINVAL if a field is invalid; the message then names the row and the field. */
+/* Checks a table. Returns TDICT_EINVAL if a field is invalid. The message names the row and the field. */
 tdict_status tdict_tuning_check(const tdict_tuning *tuning, tdict_error *err);
 /* Returns the row for a transfer of `bytes` bytes, from a table that was checked. */
 const tdict_tuning_row *tdict_tuning_find(const tdict_tuning *tuning, tdict_tuning_direction direction, size_t bytes);

@@ -148,7 +148,7 @@ static tdict_status read_end(reader *r, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Reads the file line by line. Returns an error for lines that are too long or contain zero bytes. */
+/* Reads the file line by line. Also returns an error for lines that are too long or contain zero bytes. */
 static tdict_status read_lines(reader *r, FILE *file, tdict_error *err) {
   char line[MAX_LINE];
   tdict_status status = TDICT_OK;

@@ -32,8 +32,8 @@ static void lock_batch(tdict_future *t) {
 static void unlock_batch(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
 
 /* Returns true if more copies may be gathered. Copies are gathered while two batches are in flight, because the link is
- * then busy. A batch holds at most 3/16 of the slots. Two batches in flight and the batch that is being gathered then
- * leave 14 of 32 slots for up to twelve threads. */
+ * then busy. A batch holds at most TDICT_BATCH_MOST copies and at most 3/16 of the slots. In a ring of 32 slots, two
+ * batches in flight and the batch that is being gathered have at most 18 slots, and leave 14 slots for the threads. */
 static bool may_gather(const tdict_future *t, tdict_gpu *gpu) {
   const tdict_batch *b = t->batch;
   const size_t part = t->engine->num_slots * 3 / 16;

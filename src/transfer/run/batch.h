@@ -1,9 +1,10 @@
 /* Declares batches. A batch is a set of slots of one transfer whose copies are queued together. Each submission costs
  * the link some microseconds, regardless of its number of copies. Therefore copies are gathered while the link is busy.
- * A batch is queued if at most one earlier batch is still in flight, or if the batch is full. A batch is also queued if
- * a thread is about to wait for a slot in the batch, or has no more work. A slot belongs to the lane that added the
- * slot's copy. A transfer has at most one batch, for one GPU. Thread rule: the starting thread creates the batch before
- * the transfer begins. Any worker may call the other functions, inside a scope of the GPU. */
+ * A thread that adds a copy queues the batch if the batch is full, or if at most one earlier batch is in flight. A
+ * thread also queues the batch before the thread waits for a slot in the batch, and when the thread has no more work. A
+ * slot belongs to the lane that added the slot's copy. A transfer has at most one batch, for one GPU and one direction.
+ * Thread rule: the starting thread creates the batch before the transfer begins. Any worker may call the other
+ * functions, inside a scope of the GPU. */
 #ifndef TDICT_TRANSFER_RUN_BATCH_H
 #define TDICT_TRANSFER_RUN_BATCH_H
 
@@ -23,12 +24,12 @@ typedef struct tdict_batch {
   const void *lanes[TDICT_BATCH_MOST]; /* the owners of the slots; used only for comparisons */
   tdict_cu_line lines[TDICT_BATCH_MOST];
   uint32_t items[TDICT_BATCH_MOST]; /* the first item of each chunk. If queueing fails, the error names items[0] */
-  /* events that were recorded after the last batch and after the batch before that; owned by slots; NULL: no such
-   * batch */
+  /* last_event was recorded after the last batch, previous_event after the batch before the last batch. The slots own
+   * the events. NULL: no such batch was queued */
   tdict_cu_event last_event, previous_event;
 } tdict_batch;
 
-/* The stream of the calling thread, on which batches are queued. */
+/* The calling thread's stream, on which the thread queues batches. */
 typedef struct tdict_batch_stream {
   tdict_gpu *gpu;
   tdict_cu_stream stream;
@@ -54,8 +55,8 @@ bool tdict_batch_is_empty(tdict_future *transfer);
 tdict_status tdict_batch_flush(tdict_future *transfer, tdict_batch_stream *stream, tdict_error *err);
 /* Drops all copies of the batch. Call only if the transfer has failed. */
 void tdict_batch_discard(tdict_future *transfer);
-/* Returns true while the slot's copy waits in a batch. The slot's event is then not recorded yet and must not be
- * queried. */
+/* Returns true while the slot's copy waits in a batch. While the copy waits, the slot's event is not recorded yet and
+ * must not be queried. */
 static inline bool tdict_batch_holds(const tdict_slot *slot) {
   return slot && atomic_load_explicit(&slot->posted, memory_order_acquire);
 }

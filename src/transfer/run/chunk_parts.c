@@ -52,8 +52,8 @@ static tdict_slot *load_slot(tdict_chunk_parts *parts) {
 }
 
 /* Waits for the slot of a chunk. The slot is usually set within microseconds, so this function spins first. If the slot
- * is still not set, the ring may be full. This function then returns the lane's finished slots, so that the thread of
- * the first part can take a slot, and sleeps. */
+ * is still not set, the ring may be full. In this case, this function returns the lane's finished slots to the ring, so
+ * that the thread of the first part can take a slot. Then this function sleeps and checks again. */
 static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};

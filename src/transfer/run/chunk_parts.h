@@ -1,9 +1,9 @@
 /* Lets several threads fill the slot of one chunk. Each copy costs the link some microseconds regardless of its size,
  * so copies should be large. However, the first copy should begin soon. Therefore several threads fill a slot, and each
- * thread copies one part of the chunk. The thread that fills the last part queues the copy. A thread that waits long
- * for a chunk's slot returns its finished slots to the ring. The thread of the first part can then take a slot. Thread
- * rule: tdict_chunk_parts_create() and tdict_chunk_parts_close() are called while no worker runs. Workers call the
- * other functions, each with its own lane. */
+ * thread copies one part of the chunk. The thread that finishes its part last queues the copy. A thread that waits long
+ * for a chunk's slot returns its finished slots to the ring, so that the thread of the first part can take a slot.
+ * Thread rule: tdict_chunk_parts_create() and tdict_chunk_parts_close() are called while no worker runs. Workers call
+ * the other functions, each with its own lane. */
 #ifndef TDICT_TRANSFER_RUN_CHUNK_PARTS_H
 #define TDICT_TRANSFER_RUN_CHUNK_PARTS_H
 
@@ -11,29 +11,30 @@
 #include "transfer/run/lane.h"
 
 typedef struct tdict_chunk_parts {
-  /* release/acquire: set by the thread of the first part. NULL until then, and again before the copy is queued */
+  /* release/acquire: the thread of the first part sets the slot. NULL before that, and again after a lane has taken
+   * over the slot */
   _Atomic(tdict_slot *) slot;
   /* acq_rel: number of parts that are not filled yet. The thread that fills the last part sees all bytes */
   _Atomic(uint32_t) num_unfilled;
 } tdict_chunk_parts;
 
-/* Allocates the parts of all chunks, if num_parts is above 1 and some bytes are copied through slots to a device.
- * Otherwise sets num_parts to 1. Errors: TDICT_ENOMEM. */
+/* Allocates the parts of all chunks. If no bytes are copied through slots to a device, sets num_parts to 1. If
+ * num_parts is 1, allocates nothing. Errors: TDICT_ENOMEM. */
 tdict_status tdict_chunk_parts_create(tdict_future *transfer, tdict_error *err);
 /* Returns slots to their rings if the slots' copies were never queued. Such slots exist only after a failure. */
 void tdict_chunk_parts_close(tdict_future *transfer);
 /* Returns the number of parts of the chunk, from 1 to the transfer's num_parts. */
 uint32_t tdict_chunk_parts_count(const tdict_future *transfer, const tdict_chunk *chunk);
-/* Returns part number n, from 0: an interval of the chunk. The part begins at a multiple of 256 bytes from the start of
- * the chunk. */
+/* Returns part `n` of the chunk as an interval. The first part is part 0. The part begins at a multiple of 256 bytes
+ * from the start of the chunk. */
 tdict_chunk tdict_chunk_part_at(const tdict_future *transfer, const tdict_chunk *chunk, uint32_t n);
-/* Returns the slot of the chunk. If `first` is true, takes a slot from the ring. Otherwise waits until the thread of
- * the first part has taken the slot. *out is NULL if the transfer has failed. Returns the errors of
+/* Returns the slot of the chunk. If `first` is true, takes a slot from the ring. If `first` is false, waits until the
+ * thread of the first part has taken the slot. *out is NULL if the transfer has failed. Returns the errors of
  * tdict_lane_take_slot(). */
 tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, bool first, tdict_slot **out,
                                     tdict_error *err);
-/* Counts a part as filled. Returns true for the last part. The caller then calls tdict_chunk_parts_take_over() and
- * queues the slot's copy. */
+/* Counts a part as filled. Returns true for the last part. If the result is true, the caller must call
+ * tdict_chunk_parts_take_over() and queue the slot's copy. */
 bool tdict_chunk_parts_filled(tdict_chunk_parts *parts);
 /* Makes the calling lane the owner of the chunk's slot. Returns the errors of tdict_lane_take_over(). */
 tdict_status tdict_chunk_parts_take_over(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err);

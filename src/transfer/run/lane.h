@@ -1,6 +1,7 @@
-/* Declares lanes. A lane is the stream of one thread on one GPU, with the copies in flight, oldest first. The lane owns
- * the slots that the lane holds. A function that fails returns TDICT_EDEVICE, TDICT_ELOST or TDICT_ENOMEM. Thread rule:
- * one thread at a time uses a lane. This thread is inside the GPU's scope while the lane is open and not paused. */
+/* Declares lanes. A lane is the stream of one thread on one GPU, with the copies in flight, oldest first. A lane owns
+ * each slot that it has taken, until it hands over the slot or returns the slot to the ring. A function that fails
+ * returns TDICT_EDEVICE, TDICT_ELOST or TDICT_ENOMEM. Thread rule: one thread at a time uses a lane. This thread is
+ * inside the GPU's scope while the lane is open and not paused. */
 #ifndef TDICT_TRANSFER_RUN_LANE_H
 #define TDICT_TRANSFER_RUN_LANE_H
 
@@ -10,7 +11,7 @@ enum { TDICT_LANE_DEPTH = 16 }; /* maximum number of flights of a lane */
 /* A copy in flight that a lane tracks. */
 typedef struct tdict_flight {
   tdict_slot *slot;     /* NULL: the copy needs no slot */
-  tdict_cu_event event; /* the slot's event, or an event taken for this copy */
+  tdict_cu_event event; /* the slot's event; without a slot, an event that the lane has taken from the GPU */
   const tdict_chunk *chunk;
   bool out; /* true: after this copy, the bytes must be copied from the slot to the host leaves */
 } tdict_flight;
@@ -23,8 +24,8 @@ typedef struct tdict_lane {
   tdict_flight flights[TDICT_LANE_DEPTH];
   int first, count, depth;
   int held; /* number of slots that the lane holds, in flight or spare */
-  /* the chunk of the last driver copy whose event is not recorded yet; else NULL. All driver copies without an event
-   * share the next event */
+  /* if copies without a slot were queued after the last recorded event: the chunk of the last of these copies. The next
+   * event covers all these copies. NULL: no copy lacks an event */
   const tdict_chunk *unrecorded;
   size_t unrecorded_bytes;
   tdict_slot *spare;
@@ -35,17 +36,26 @@ typedef struct tdict_lane {
 /* Opens the lane on a GPU: enters a scope of the GPU and takes a stream. */
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
 /* Makes the stream wait for the transfer's wait events and uses. If the stream cannot wait for a use, the calling
- * thread waits. Call only if a copy follows: streams are pooled, and a queued wait would delay the stream's next
- * user. */
+ * thread waits. Later calls do nothing. Call only if a copy follows: streams are pooled, and a queued wait would delay
+ * the stream's next user. */
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err);
-/* Waits for all copies, then closes the lane. If `abandon` is true, slots are not copied to the host. */
+/* Waits for all copies, then closes the lane, even if waiting fails. If `abandon` is true, slots are not copied to the
+ * host. Does nothing if the lane is closed. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
 /* Waits for the oldest flights until fewer than TDICT_DIRECT_IN_FLIGHT flights are left. Call before queueing a copy
  * without a slot. */
 tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err);
+/* Counts the bytes of a chunk as queued. If the transfer has a limit of queued bytes, first waits until the chunk fits
+ * into the limit. A lane with flights waits for its own copies. A lane without flights waits for copies of other lanes.
+ * Call before queueing the copies of the chunk. The end of the chunk's flight ends the count. *out is false if the
+ * transfer has failed meanwhile; the chunk must then not be queued. */
+tdict_status tdict_lane_reserve(tdict_lane *lane, const tdict_chunk *chunk, bool *out, tdict_error *err);
+/* Ends the count of a chunk that has no flight. */
+void tdict_lane_unreserve(const tdict_lane *lane, const tdict_chunk *chunk);
 /* Takes a slot, and makes room for its flight. A lane that holds slots waits only for its own copies. A lane without
  * slots waits for any slot of the ring. *out is NULL if the transfer has failed meanwhile. While a stream may block the
- * transfer, some slots are left free for other transfers. */
+ * transfer, leaves some slots free for other transfers. Exceptions are the transfer's first slot, and transfers with a
+ * deferred tail. */
 tdict_status tdict_lane_take_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
 /* Stops counting the slot that the lane has just taken. Several threads then fill the slot. The lane that calls
  * tdict_lane_take_over() queues the copy. */
@@ -72,9 +82,9 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err);
 /* Records the worker's tail event after the last copy. A stream that waits for the transfer waits for this event.
  * Returns false on failure. */
 bool tdict_lane_record_tail(tdict_lane *lane);
-/* Pauses the lane, so that another thread can resume the lane. Returns the slots that copies to the device still read
- * to the ring, so that other threads need not wait until the lane is resumed. The ring reuses such a slot only after
- * the slot's event is complete. */
+/* Pauses the lane, so that another thread can resume the lane. Copies to the device may still read some slots. Returns
+ * these slots to the ring nevertheless, so that other threads need not wait until the lane is resumed. The ring reuses
+ * such a slot only after the slot's event is complete. */
 void tdict_lane_pause(tdict_lane *lane);
 /* Resumes a paused lane on the calling thread. */
 void tdict_lane_resume(tdict_lane *lane);

@@ -13,8 +13,8 @@
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
 #define SINK_BUFFER ((size_t)1 << 20) /* bytes of the buffer for a leaf that is not in C order */
-/* Prefetch distance in bytes of a thread that fills a slot, a multiple of 256. A core prefetches little by itself, and
- * never across a page border. */
+/* Prefetch distance in bytes of a thread that fills a slot, a multiple of 256. Most processors do not prefetch across a
+ * page border by themselves. */
 enum { AHEAD = 4096 };
 
 typedef struct piece {
@@ -39,8 +39,8 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_
   return false;
 }
 
-/* Copies with memmove, because the buffers may overlap. If they overlap, the copied bytes are unspecified, but the
- * behaviour is defined. */
+/* Copies with memmove, because the buffers may overlap. If the buffers overlap, the copied bytes are unspecified, but
+ * the behaviour is defined. */
 static void copy_bytes(char *dst, const char *src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
@@ -87,14 +87,14 @@ static tdict_status copy_rows(const tdict_item *item, bool use_dst, bool use_src
 
 static bool goes_to_sink(const tdict_item *item) { return item->dst && tdict_storage_is_sink(item->dst->storage); }
 
-/* Writes bytes of a leaf to its sink. The bytes begin `at` bytes after the start of the leaf. */
+/* Writes bytes of a leaf to the leaf's sink. The bytes begin `at` bytes after the start of the leaf. */
 static tdict_status write_sink(const tdict_item *item, size_t at, const char *bytes, size_t count, tdict_error *err) {
   const tdict_storage *s = item->dst->storage;
   return tdict_storage_write(s, (uintptr_t)item->dst_data - (uintptr_t)s->data + at, bytes, count, err);
 }
 
-/* Writes a piece of a host leaf to its sink. If the elements are not in memory in C order, fills a buffer first, because
- * a sink must not get many small rows. */
+/* Writes a piece of a host leaf to the leaf's sink. If the elements are not in memory in C order, fills a buffer first,
+ * because a sink must not get many small rows. */
 static tdict_status write_piece(const piece *p, tdict_error *err) {
   const tdict_item *item = p->item;
   const size_t bytes = p->end - p->begin, room = bytes < SINK_BUFFER ? bytes : SINK_BUFFER;
@@ -237,7 +237,8 @@ static tdict_status queue_stretch(tdict_pieces_queue *q, tdict_cu_kind kind, con
   return tdict_gpu_queue_rect(q->gpu, kind, &line, q->stream, err);
 }
 
-/* Returns true if one copy can cover both stretches: `next` follows `s` on the device and in the slot. */
+/* Returns true if one copy can cover both stretches. Both must be in one storage, at the same distance on the device as
+ * in the slot. Between them, the copy may overwrite only bytes that belong to no tensor. */
 static bool extends(const stretch *s, const stretch *next) {
   if (!s->bytes || next->storage != s->storage) return false;
   if ((uintptr_t)next->device - (uintptr_t)s->device != next->at - s->at) return false;

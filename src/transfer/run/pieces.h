@@ -6,25 +6,27 @@
 #include "base/stream_copy.h"
 #include "transfer/plan/plan.h"
 
-/* Copies the chunk's leaves, which are on the host, into the slot with stores of the given kind. Leaves of unloaded
- * storages are read into the slot. Bytes between leaves become zero. Returns the errors of tdict_storage_read(). On
- * failure, sets *error_item to the number of the item whose leaf the error names. */
+/* Copies the chunk's leaves, which are on the host, into the slot. `stores` is the kind of stores for leaves in C
+ * order. Leaves of unloaded storages are read into the slot. Bytes between leaves become zero. Returns the errors of
+ * tdict_storage_read(). On failure, sets *error_item to the number of the item whose leaf the error names. */
 tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores,
                                  uint32_t *error_item, tdict_error *err);
 /* Copies the slot to the destinations of the chunk's leaves, which are on the host. Passes the bytes of leaves in sinks
- * to tdict_storage_write(). Returns the errors of this function, and sets *error_item like tdict_pieces_gather(). */
+ * to tdict_storage_write(). Returns the errors of tdict_storage_write(). On failure, sets *error_item like
+ * tdict_pieces_gather(). */
 tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot,
                                   tdict_stream_kind stores, uint32_t *error_item, tdict_error *err);
-/* Copies the chunk's leaves to their destinations, both on the host. Leaves of unloaded storages are read into their
- * destinations. Destinations in sinks are written as in tdict_pieces_scatter(). Fails like these two functions. Returns
- * TDICT_ENOMEM if there is no memory for a buffer. */
+/* Copies the chunk's leaves to their destinations. Leaves and destinations are on the host. Reads leaves of unloaded
+ * storages into the destinations of the leaves. Writes destinations in sinks as tdict_pieces_scatter() does. Returns
+ * the errors of tdict_storage_read() and tdict_storage_write(), or TDICT_ENOMEM if there is no memory for a buffer. On
+ * failure, sets *error_item like tdict_pieces_gather(). */
 tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_stream_kind stores,
                                uint32_t *error_item, tdict_error *err);
-/* Writes one byte to each page of the chunk's destinations in a new host result, so that page faults happen before
- * the bytes arrive. */
+/* Writes one byte in every 4096 bytes of the chunk's destinations, so that page faults happen before the bytes arrive.
+ * Does nothing for destinations that existed before the transfer. */
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
-/* Writes the copy between the slot and the device to *out if one copy is enough for the chunk. Otherwise returns
- * false. */
+/* If one copy between the slot and the device is enough for the chunk, writes this copy to *out and returns true. If
+ * more copies are needed, returns false. */
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out);
 /* The arguments of tdict_pieces_submit(). */
 typedef struct tdict_pieces_queue {
@@ -33,8 +35,9 @@ typedef struct tdict_pieces_queue {
   char *slot;
   uint32_t item;
 } tdict_pieces_queue;
-/* Queues copies between the slot and the device, as few as the layout allows. On failure, queue->item is the number of
- * the item whose leaf the error names. */
+/* Queues copies between the slot and the device. One copy covers leaves that follow each other on the device as in the
+ * slot. Returns the errors of tdict_gpu_queue_rect(). On failure, queue->item is the number of the item whose leaf the
+ * error names. */
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *queue,
                                  tdict_error *err);
 

@@ -1,7 +1,8 @@
 /* Declares the staging ring of a GPU, which is a fixed amount of pinned memory, divided into slots. Leaves in ordinary
- * memory are copied through the slots. A slot belongs to the lane that took the slot. A slot may be returned while a
- * copy still uses the slot: the ring reuses the slot only after the copy has ended, which completes the slot's event.
- * Thread rule: safe from any thread. A thread must be inside a scope of the ring's GPU, except in tdict_ring_give(). */
+ * memory, strided leaves and small pinned leaves are copied through the slots. A slot belongs to the lane that took the
+ * slot. A slot may be returned while a copy still uses the slot: the ring reuses the slot only after the copy has
+ * ended, which completes the slot's event. Thread rule: safe from any thread. A thread must be inside a scope of the
+ * ring's GPU, except in tdict_ring_give(). */
 #ifndef TDICT_TRANSFER_RUN_RING_H
 #define TDICT_TRANSFER_RUN_RING_H
 
@@ -15,7 +16,7 @@ struct tdict_slot {
   char *data;
   tdict_cu_event event; /* recorded after the copy that uses the bytes */
   tdict_slot *next;     /* link of the ring's lists */
-  _Atomic(bool) posted; /* acquire/release: true while the slot's copy waits in a batch. The slot's event is then not
+  _Atomic(bool) posted; /* acquire/release: true while the slot's copy waits in a batch and the slot's event is not
                          * recorded yet */
 };
 typedef struct tdict_ring {
@@ -29,26 +30,26 @@ typedef struct tdict_ring {
   pthread_mutex_t lock; /* guards all fields below */
   pthread_cond_t slot_returned;
   int num_idle;
-  tdict_slot *idle;                      /* slots whose bytes no copy uses; the slot that was returned last comes
+  tdict_slot *idle;                      /* slots whose bytes no copy uses; the slot that became idle last comes
                                           * first */
   tdict_slot *oldest_busy, *newest_busy; /* slots that were returned while a copy used their bytes */
 } tdict_ring;
 
-/* Returns the bytes of a slot in a ring of staging_bytes. */
+/* Returns the size in bytes of a slot, in a ring of staging_bytes bytes. */
 size_t tdict_ring_slot_bytes(size_t staging_bytes);
 /* Creates a ring with as many slots as fit into staging_bytes, at most 4096. If pinning fails, the ring uses ordinary
- * memory. Copies are then slower, and pin_path of the statistics is TDICT_PIN_PAGEABLE. Errors: TDICT_ENOMEM,
- * TDICT_EDEVICE, TDICT_ELOST. */
+ * memory. Copies through ordinary memory are slower, and pin_path of the statistics is TDICT_PIN_PAGEABLE. Errors:
+ * TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_bytes, tdict_ring **out,
                                tdict_error *err);
-void tdict_ring_destroy(tdict_ring *ring); /* call after all slots were returned; waits for their copies */
-/* Takes a slot that no copy uses, if more than keep_free such slots exist. Otherwise sets *out to NULL. If `wait` is
- * true and no slot can be taken, first waits up to two milliseconds for a slot. A caller that waits must hold no slot.
- * If *out is NULL and its transfer has not failed, the caller calls again. Errors: TDICT_EDEVICE, TDICT_ELOST,
- * TDICT_ENOMEM. */
+void tdict_ring_destroy(tdict_ring *ring); /* call after all slots were returned; waits for the copies that use the
+                                            * slots */
+/* If more than keep_free slots are used by no copy, takes one of these slots, else sets *out to NULL. If `wait` is true
+ * and no slot can be taken, first waits up to two milliseconds for a slot. A caller that waits must hold no slot, and
+ * must call again until it gets a slot or its transfer has failed. Errors: TDICT_EDEVICE, TDICT_ELOST, TDICT_ENOMEM. */
 tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err);
-/* Returns a slot to the ring. `busy` is true if a copy may still use the slot's bytes. The slot's event must then have
- * been recorded after that copy. */
+/* Returns a slot to the ring. `busy` is true if a copy may still use the slot's bytes. If `busy` is true, the slot's
+ * event must have been recorded after that copy. */
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "tensor/layout.h"
 #include "transfer/finish.h"
+#include "transfer/late_result.h"
 #include "transfer/run/batch.h"
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/lane.h"
@@ -18,11 +19,17 @@ typedef struct tdict_claim {
   uint32_t part;
 } tdict_claim;
 
-/* Queues the copies between the slot and the device. If one copy is enough and the transfer has a batch for this GPU,
- * adds the copy to the batch. Otherwise queues the copies at once. */
+/* Queues the copies between the slot and the device. If one copy is enough and the transfer has a batch for this GPU
+ * and direction, adds the copy to the batch. In all other cases, queues the copies at once. */
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
+  bool fits;
+  tdict_status status = tdict_lane_reserve(lane, chunk, &fits, err);
+  if (status != TDICT_OK || !fits) {
+    tdict_lane_keep_slot(lane, slot);
+    return status;
+  }
   bool out = plan->items[chunk->first].way == TDICT_WAY_STAGE_OUT;
   tdict_cu_line line;
   const tdict_batch *batch = lane->worker->transfer->batch;
@@ -36,7 +43,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
       lane->worker->transfer->traced.recording
           ? tdict_trace_open(&lane->worker->transfer->traced, lane->gpu, lane->stream, chunk->end - chunk->begin)
           : NULL;
-  tdict_status status = tdict_pieces_submit(plan, chunk, &queue, err);
+  status = tdict_pieces_submit(plan, chunk, &queue, err);
   if (slice) tdict_trace_close(slice, lane->gpu);
   *error_item = queue.item;
   bool submitted = status == TDICT_OK;
@@ -76,7 +83,7 @@ static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *er
   return status;
 }
 
-/* Fills a slot and queues its copy. */
+/* Fills a slot and queues its copy, or fills a part of a slot. */
 static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const tdict_chunk *chunk = claim.chunk;
@@ -169,7 +176,8 @@ static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *ch
   return tdict_pair_walk(&pair, &part, queue_between, &b, err);
 }
 
-/* Copies share one event until they reach this many bytes, because an event costs as much as a small copy. */
+/* Several copies share one event until their sizes add up to this many bytes, because an event costs as much as a small
+ * copy. */
 #define EVENT_BYTES ((size_t)1 << 20)
 
 static tdict_status record_unrecorded(tdict_lane *lane, tdict_error *err) {
@@ -190,12 +198,14 @@ static tdict_status end_unrecorded(tdict_lane *lane, tdict_error *err) {
   return tdict_lane_synchronize(lane, err);
 }
 
-/* Queues the copies of a chunk that needs no slot. */
+/* Queues the copies of a chunk that needs no slot. In TDICT_MODE_BLOCKING, also waits for these copies. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_lane_make_room(lane, err);
-  if (status != TDICT_OK) return status;
+  bool fits = false;
+  if (status == TDICT_OK) status = tdict_lane_reserve(lane, chunk, &fits, err);
+  if (status != TDICT_OK || !fits) return status;
   const int64_t span = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
   tdict_slice *slice =
       t->traced.recording ? tdict_trace_open(&t->traced, lane->gpu, lane->stream, chunk->end - chunk->begin) : NULL;
@@ -204,10 +214,15 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   if (slice) tdict_trace_close(slice, lane->gpu);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
-  if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
+  if (t->mode == TDICT_MODE_BLOCKING) {
+    status = tdict_lane_synchronize(lane, err);
+    tdict_lane_unreserve(lane, chunk);
+    return status;
+  }
   lane->unrecorded = chunk;
   lane->unrecorded_bytes += chunk->end - chunk->begin;
-  return lane->unrecorded_bytes < EVENT_BYTES ? TDICT_OK : record_unrecorded(lane, err);
+  /* with a limit of queued bytes, each chunk needs an event, because the count ends with the event */
+  return lane->unrecorded_bytes < EVENT_BYTES && !t->max_queued_bytes ? TDICT_OK : record_unrecorded(lane, err);
 }
 
 static tdict_status copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *chunk, uint32_t *error_item,
@@ -294,8 +309,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
  * call. */
 static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
-/* Closes the lane. If this is the last worker, ends the transfer. `cpu` is the thread's processor time when the worker
- * began. */
+/* Closes the lane. The last worker also ends the transfer. `cpu` is the processor time of the thread when the thread
+ * began to work for this worker. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
@@ -327,7 +342,7 @@ void tdict_work_with_others(tdict_worker *worker) {
   for (int i = 1; i < t->num_workers; i++) {
     if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
     tdict_latch_down(&t->queued);
-    /* never the last worker: this worker is still counted */
+    /* workers_left cannot become 0 here, because this worker is still counted */
     atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel);
   }
   finish_lane(&lane, status, cpu);
@@ -335,7 +350,7 @@ void tdict_work_with_others(tdict_worker *worker) {
 
 struct tdict_deferred_tail {
   tdict_task task; /* first member, because the pool passes a pointer to the task to run_deferred_tail(). The task holds
-                    * a reference of the transfer */
+                    * a reference to the transfer */
   tdict_lane lane;
   tdict_status status;
   _Atomic(bool) offered; /* acq_rel: the thread that sets this flag to false runs the deferred tail */
@@ -349,6 +364,7 @@ bool tdict_deferred_tail_create(tdict_future *t) {
 void tdict_deferred_tail_run(tdict_future *t) {
   tdict_deferred_tail *tail = t->deferred_tail;
   if (!tail || !atomic_exchange_explicit(&tail->offered, false, memory_order_acq_rel)) return;
+  tdict_late_result_run(t);
   int64_t cpu = cpu_now(t);
   if (tail->lane.gpu) tdict_lane_resume(&tail->lane);
   finish_lane(&tail->lane, tail->status, cpu);
@@ -370,6 +386,7 @@ void tdict_work_and_return(tdict_worker *worker) {
   if (tail->status == TDICT_OK && tail->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     tail->status = tdict_lane_wait_all(&tail->lane, &err);
   if (tail->status != TDICT_OK) { /* after a failure, wait for the copies on this thread */
+    tdict_late_result_run(t);
     finish_lane(&tail->lane, tail->status, cpu);
     return;
   }

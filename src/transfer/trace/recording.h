@@ -42,9 +42,9 @@ typedef struct tdict_recording {
   _Atomic(bool) on; /* relaxed */
   int64_t begin_ns;
   _Atomic(uint32_t) num_transfers; /* relaxed: a counter that numbers the transfers */
-  /* A ticket counter for slices. Tickets above `capacity` count dropped slices. A thread takes a ticket with release
-   * order, after the thread has named its track and added its GPU. The writer starts with an acquire load, and
-   * therefore sees the tracks and GPUs of all slices. `complete` orders the contents of a slice. */
+  /* A ticket counter for slices, from 0. Tickets of `capacity` and more count dropped slices. A thread takes a ticket
+   * with release order, after the thread has named its track and added its GPU. The writer starts with an acquire load,
+   * and therefore sees the tracks and GPUs of all slices. `complete` orders the contents of a slice. */
   _Atomic(int64_t) next;
   _Atomic(int64_t) dropped; /* relaxed: number of slices dropped because no track was free */
   int64_t capacity;
@@ -60,8 +60,8 @@ tdict_recording *tdict_recording_retain(tdict_recording *recording);
 void tdict_recording_release(tdict_recording *recording); /* NULL is allowed */
 
 typedef tdict_status (*tdict_trace_sink)(void *user, const char *text, size_t bytes);
-/* Writes the recording as JSON, in pieces. If `write` fails, returns the status of `write`, or TDICT_EHOOK if this
- * number is not a tdict_status. Returns TDICT_ENOMEM if host memory is exhausted. */
+/* Writes the recording as JSON, in pieces. If `write` fails, returns the status of `write`, or TDICT_EHOOK if `write`
+ * returns a number that is not a tdict_status. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_recording_write(tdict_recording *recording, tdict_trace_sink write, void *user, tdict_error *err);
 
 #endif

@@ -125,7 +125,7 @@ static void put_host_slices(writer *w) {
 }
 
 /* Reads when a copy began and ended, and converts the times to the host's clock. The caller must still add the result
- * of find_shift(). Returns false if the copy has not ended. */
+ * of find_shift(). Returns false if the copy has not ended, or if the driver cannot read the times. */
 static bool read_times(const writer *w, const tdict_trace_gpu *g, const tdict_slice *s, slice_place *p) {
   float after_ms, took_ms;
   if (tdict_gpu_elapsed(g->gpu, g->base, s->from, &after_ms, NULL) != TDICT_OK) return false;
@@ -210,8 +210,7 @@ tdict_status tdict_recording_write(tdict_recording *r, tdict_trace_sink write, v
   w->r = r;
   w->write = write;
   w->user = user;
-  /* acquire before reading tracks and GPUs, see recording.h */
-  /* Slices that are taken later are not written. */
+  /* Acquire before reading tracks and GPUs, see recording.h. Slices that are taken later are not written. */
   int64_t taken = atomic_load_explicit(&r->next, memory_order_acquire);
   w->num_slices = taken < r->capacity ? taken : r->capacity;
   pthread_mutex_lock(&r->lock);
