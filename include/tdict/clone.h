@@ -32,6 +32,27 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict
  *  @note Cost: one copy of all bytes, plus O(tensors + nodes). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out,
                                                         tdict_error *err);
+/** @brief Makes a deep copy like tdict_clone_deep(), and queues the copies on @p stream.
+ *
+ *  One launch copies all tensors. The copies are ordered as tdict/index.h describes for streams.
+ *  @return The same errors as tdict_clone_deep(); #TDICT_ENOTSUP also for an object other than text, numbers and JSON,
+ *          and for a tensor whose copy would be on another device; #TDICT_ENOTSUP also if the driver cannot compile
+ *          kernels; #TDICT_EWRONGDEVICE @p stream is not of the device of a tensor; #TDICT_ECAPTURE @p stream
+ *          is being captured. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep_on(const tdict_tree *tree, tdict_memory *memory,
+                                                           tdict_stream stream, tdict_tree **out, tdict_error *err);
+/** @brief Makes a tree whose tensors are all contiguous: the tensors of @p tree, or copies of tensors that are not
+ *  contiguous.
+ *
+ *  Copies are in the memory of their tensor, or in plain host memory if the tensor is on the host. Objects are made
+ *  again from contiguous tensors if the type has `flatten`, and shared otherwise. The result is not locked.
+ *  @param[out] out  New tree with one reference. Written on success only.
+ *  @return The same errors as tdict_clone_deep().
+ *  @note Cost: one copy of the bytes of tensors that are not contiguous, plus O(tensors + nodes). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_contiguous(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
+/** @brief Calls tdict_contiguous(), and queues the copies on @p stream. Returns the errors of tdict_clone_deep_on(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_contiguous_on(const tdict_tree *tree, tdict_stream stream,
+                                                           tdict_tree **out, tdict_error *err);
 
 /** @brief Copies all tensors of a tree into one storage, and locks the new tree.
  *

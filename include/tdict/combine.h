@@ -40,6 +40,11 @@ typedef struct tdict_join_options {
   /** Path at which tdict_pad_sequence() adds a tree of masks. If `masks` is set, tdict_stack(), tdict_cat(),
    *  tdict_stack_into() and tdict_cat_into() return #TDICT_EINVAL. NULL (default): no masks. */
   const char *masks;
+  /** Stream of a GPU on which the copies between tensors on this GPU are queued. The call then returns without waiting
+   *  for these copies, which are ordered as tdict/index.h describes for streams. `ragged` must not be set then, and
+   *  tdict_pad_sequence() returns #TDICT_EINVAL. NULL (default): the call waits for all copies. Borrowed for the
+   *  call. */
+  const tdict_stream *stream;
 } tdict_join_options;
 static inline tdict_join_options tdict_join_options_default(void) {
   tdict_join_options o;
@@ -68,7 +73,11 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *          in more than 16 memories; #TDICT_ENOTSUP also if `ragged` is set and the tensors of an object are used
  *          instead of its `stack` hook; #TDICT_EOVERFLOW if the size of the result does not fit in 63 bits;
  *          #TDICT_ENOMEM; the errors of tdict_tensor_empty() and tdict_tensor_copy(); the errors of objects, see
- *          tdict/object.h. err->path names the key, and the message gives the index of the tree in @p items. */
+ *          tdict/object.h. err->path names the key, and the message gives the index of the tree in @p items.
+ *          On a device, one launch makes all copies, or the driver copies if the driver cannot compile kernels. With
+ *          `stream`: #TDICT_EINVAL also if `ragged` is set; #TDICT_ENOTSUP also for a copy that cannot be queued, for
+ *          an object other than text, numbers and JSON, and if the driver cannot compile kernels; #TDICT_EWRONGDEVICE
+ *          also if the stream is not of the device of a tensor; #TDICT_ECAPTURE if the stream is being captured. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);

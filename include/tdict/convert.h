@@ -1,4 +1,5 @@
-/* Converts elements to another dtype. All elements must be in host memory, plain or pinned.
+/* Converts elements to another dtype. The functions for single tensors need elements in host memory, plain or pinned.
+ * tdict_to_dtype() also converts tensors on a device: one launch converts all tensors of one memory.
  *
  * The floats are F16, BF16, F32, F64, F8E4M3 and F8E5M2. The integers are the signed and unsigned dtypes of 8 to 64
  * bits. These are the rules for each pair of dtypes:
@@ -63,13 +64,18 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_convert(tdict_tensor *dst, const td
 
 typedef struct tdict_dtype_options {
   size_t struct_size;
-  /** Host memory in which the new elements are allocated. NULL (default): plain host memory. */
+  /** Memory in which the new elements are allocated. The memory must be on the device of each converted tensor. NULL
+   *  (default): the own memory of a tensor on a device, and plain host memory for other tensors. */
   tdict_memory *memory;
   /** Returns true if tdict_to_dtype() must convert the tensor. NULL (default): all tensors are converted. Before the
    *  conversion, the calling thread calls `filter` once for each tensor, in the order of tdict_visit(). */
   tdict_leaf_predicate filter;
   void *user;       /**< Passed to `filter`. */
   bool floats_only; /**< true: only floats are converted. false (default): all dtypes are converted. */
+  /** Stream of a GPU on which the conversions of tensors on this GPU are queued. The call then returns without waiting
+   *  for these conversions, which are ordered as tdict/index.h describes for streams. The call waits for conversions to
+   *  integers that can be out of range. NULL (default): the call waits for all conversions. Borrowed for the call. */
+  const tdict_stream *stream;
 } tdict_dtype_options;
 static inline tdict_dtype_options tdict_dtype_options_default(void) {
   tdict_dtype_options o;
@@ -82,14 +88,17 @@ static inline tdict_dtype_options tdict_dtype_options_default(void) {
  *
  *  The result has the keys, batch sizes, devices and locks of @p tree. The result shares tensors that already have this
  *  dtype. The result also shares tensors that `filter` or `floats_only` excludes from the conversion. All new tensors
- *  are in C order and share one storage. An object is converted through its tensors, as tdict/object.h describes. The
- *  result shares an object without `flatten`.
+ *  are in C order, and those in one memory share one storage. An object is converted through its tensors, as
+ *  tdict/object.h describes. The result shares an object without `flatten`.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out  New tree, owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into a tensor has failed; #TDICT_EDTYPE @p dtype
- *          is unknown; #TDICT_ENOTSUP a pair of dtypes is not supported; #TDICT_EWRONGDEVICE a tensor to convert, or
- *          `memory`, is not in host memory; #TDICT_EOVERFLOW an element is out of range; the errors of
- *          tdict_tensor_empty(); the errors of objects, see tdict/object.h. err->path names the tensor or object.
+ *          is unknown; #TDICT_ENOTSUP a pair of dtypes is not supported, or the driver of a device cannot compile
+ *          kernels; #TDICT_EWRONGDEVICE `memory` or `stream` is not of the device of a tensor to convert, or the tensor
+ *          is in device memory of the program; #TDICT_EOVERFLOW an element is out of range; the errors of
+ *          tdict_tensor_empty() and of a device's driver; the errors of objects, see tdict/object.h. With `stream`:
+ *          #TDICT_ENOTSUP also for an object other than text, numbers and JSON; #TDICT_ECAPTURE the stream is being
+ *          captured. err->path names the tensor or object.
  *  @note Cost: one read and one write of the converted elements, plus O(tensors + nodes). If `filter` is set, the call
  *        also allocates a list of all paths. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype,

@@ -6,6 +6,17 @@
  * share storage with the tree. An index applies to the batch dimensions of the tree only. All other dimensions stay
  * whole, including additional batch dimensions of child trees.
  * tdict_index_get_with() and two similar functions take a memory for the result, and a context whose threads help.
+ *
+ * Devices. Tensors on a device are indexed where they are. One kernel launch makes all copies between tensors of one
+ * memory. A call first waits for earlier transfers and uses of the bytes, as tdict/transfer.h describes. The call
+ * returns when its copies are complete. If a list names a position twice, a write stores one of its values. If the
+ * driver cannot compile the library's kernels, copies by lists and masks on the device return #TDICT_ENOTSUP.
+ * Streams. If tdict_index_options.stream is set, the copies are queued on this stream, and the call returns. The copies
+ * begin when the earlier transfers and uses of the bytes are complete. Later calls and transfers that need the bytes
+ * wait for the copies. The trees may be released at once. If an earlier transfer into a source fails after the call,
+ * the copied elements are unspecified. Copies between tensors in host memory are complete when the call returns. A call
+ * with a stream returns #TDICT_ENOTSUP for a copy between the host and a device, for device memory without a context,
+ * and for objects other than text, numbers and JSON.
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different elements of one tree at once, if no
  * thread changes keys of the tree. */
 #ifndef TDICT_INDEX_H
@@ -26,7 +37,8 @@ enum tdict_index_kind {
   TDICT_INDEX_NEW_AXIS,
   TDICT_INDEX_REST,
   TDICT_INDEX_LIST,
-  TDICT_INDEX_MASK
+  TDICT_INDEX_MASK,
+  TDICT_INDEX_LIST_OF
 };
 /** One item of an index. Create items with the macros below. The array or tensor at `data` is borrowed. */
 typedef struct tdict_index {
@@ -61,9 +73,15 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 /** Selects @p count elements of a dimension. @p data points to @p count int64_t positions; negative positions count
  *  from the end. */
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
-/** Selects the elements for which a mask is not 0, in C order. The mask is a bool or uint8 tensor in host memory, with
- *  at least one dimension. A mask of n dimensions applies to n batch dimensions, and must have the sizes of these
- *  dimensions. In the result, one dimension replaces the n dimensions. */
+/** Selects elements like TDICT_LIST. @p tensor has one dimension of int64 positions, in host memory or on a device. If
+ *  the list is on a device, a launch checks the positions, and the call waits for the check, also if the call has a
+ *  stream. The positions then stay on the device. They are copied to the host only if the tree has objects or tensors
+ *  elsewhere. Nothing may write the list before the copies of the call are complete. */
+#define TDICT_LIST_OF(tensor) tdict_index_of(TDICT_INDEX_LIST_OF, 0, 0, 0, (tensor))
+/** Selects the elements for which a mask is not 0, in C order. The mask is a bool or uint8 tensor with at
+ *  least one dimension. A mask of n dimensions applies to n batch dimensions, and must have the sizes of these
+ *  dimensions. In the result, one dimension replaces the n dimensions. A call copies a mask on a device to the host and
+ *  waits for this copy, also if the call has a stream. */
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16
@@ -120,9 +138,10 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *          sizes of the dimensions to which the mask applies; #TDICT_ESHAPE also if lists have different numbers of
  *          positions; #TDICT_ESHAPE also if a child tree of the result would have too many batch dimensions;
  *          #TDICT_ESHAPE also if a tensor of a child tree no longer begins with the batch size of @p tree (see
- *          tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8; #TDICT_EWRONGDEVICE if a mask is not in
- *          host memory; #TDICT_ENOTSUP if the index has a list or mask and a tensor is on a device; #TDICT_EOVERFLOW if
- *          the size of the result does not fit in 63 bits; #TDICT_ENOMEM; the errors of objects, see tdict/object.h. */
+ *          tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8; #TDICT_EWRONGDEVICE if a mask, or a tensor
+ *          to copy, is in device memory of the program; #TDICT_ENOTSUP if the driver cannot compile kernels;
+ *          #TDICT_EOVERFLOW if the size of the result does not fit in 63 bits; #TDICT_ENOMEM; #TDICT_EDEVICE and other
+ *          errors of the driver; the errors of objects, see tdict/object.h. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
 typedef struct tdict_index_options {
@@ -137,6 +156,9 @@ typedef struct tdict_index_options {
   /** Maximum number of pool threads that are used in addition to the calling thread. -1 (default): one less than the
    *  number of CPUs that the pool may use. */
   int32_t num_threads;
+  /** Stream of a GPU on which the copies between tensors on this GPU are queued, see the start of this header. NULL
+   *  (default): the call waits for all copies. Borrowed for the call. */
+  const tdict_stream *stream;
 } tdict_index_options;
 static inline tdict_index_options tdict_index_options_default(void) {
   tdict_index_options o;
@@ -152,12 +174,14 @@ static inline tdict_index_options tdict_index_options_default(void) {
  *  The tensors of objects are copied to `memory` too, if the type has `flatten`. Objects of built-in types are indexed
  *  as in tdict_index_get(), and their elements are not in `memory`.
  *
- *  The call waits until all copies are complete. On a thread of the pool, for example in a hook or in the function of
- *  tdict_visit(), this thread makes all copies.
+ *  Without `stream`, the call waits until all copies are complete. On a thread of the pool, for example in a hook or in
+ *  the function of tdict_visit(), this thread makes all copies.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree, owned by the caller; written on success only.
- *  @return The same errors as tdict_index_get(); #TDICT_EINVAL also if an option is out of range; #TDICT_EWRONGDEVICE
- *          also if `memory` is not in host memory; the errors of tdict_tensor_copy(). */
+ *  @return The same errors as tdict_index_get(); #TDICT_EINVAL also if an option is out of range, or if `memory` and
+ *          `stream` are both set; #TDICT_EWRONGDEVICE also if `memory` is not in host memory, or if `stream` is not of
+ *          the device of a tensor to copy; #TDICT_ECAPTURE if `stream` is being captured; #TDICT_ENOTSUP also if a copy
+ *          cannot be queued on `stream`; the errors of tdict_tensor_copy(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index,
                                                             const tdict_index_options *options, tdict_tree **out,
                                                             tdict_error *err);
@@ -179,7 +203,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const t
 /** @brief Reads elements like tdict_index_into(), with options.
  *  @param[in] options  NULL for the defaults. `memory` must be NULL.
  *  @return The same errors as tdict_index_into(); #TDICT_EINVAL also if an option is out of range or `memory` is set.
- *          #TDICT_EWRONGDEVICE also if `memory` is on a device. */
+ *          #TDICT_EWRONGDEVICE also if `memory` is on a device. With `stream`, the errors of tdict_index_get_with(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_into_with(tdict_tree *dst, const tdict_tree *src,
                                                              tdict_indices index, const tdict_index_options *options,
                                                              tdict_error *err);
@@ -187,8 +211,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into_with(tdict_tree *dst, co
  *
  *  If @p tree has keys, its keys and the addresses of its elements do not change. The batch size of @p value must equal
  *  the batch size of tree[index], or the last dimensions of that batch size. In the second case, @p value is repeated
- *  along the other dimensions. If a list names a position twice, the element keeps the value that is written last. If
- *  @p value lacks a key, the tensor at this key does not change. Objects are written through their tensors. If @p tree
+ *  along the other dimensions. In host memory, if a list names a position twice, the element keeps the value that is
+ *  written last. If @p value lacks a key, the tensor at this key does not change. Objects are written through their
+ *  tensors. If @p tree
  *  has no keys, the call first creates zeroed tensors and objects for all elements of @p tree. A locked tree can be
  *  written if it has keys.
  *  Cost: two passes of O(tensors of @p value), plus one copy of the elements. The first pass checks all tensors. Memory
@@ -208,7 +233,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_i
  *  highest position.
  *  @param[in] options  NULL for the defaults. `memory` must be NULL.
  *  @return The same errors as tdict_index_set(); #TDICT_EINVAL also if an option is out of range or `memory` is set.
- *          #TDICT_EWRONGDEVICE also if `memory` is on a device. */
+ *          #TDICT_EWRONGDEVICE also if `memory` is on a device. With `stream`, the errors of tdict_index_get_with(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_set_with(tdict_tree *tree, tdict_indices index,
                                                             const tdict_tree *value, const tdict_index_options *options,
                                                             tdict_error *err);

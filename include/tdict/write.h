@@ -6,7 +6,8 @@
  * unspecified. Each write waits for the same transfers as tdict_tensor_copy(), and supports the same devices. A tensor
  * may be written to itself. If the source and the destination overlap in any other way, the result is unspecified. A
  * destination may have one tensor at two paths, or tensors that share bytes. In this case the tensors are written in
- * the order of their paths, and the elements of the last write remain. In contrast, tdict_transfer_into() accepts such
+ * the order of their paths, and the elements of the last write remain. On a device, where one launch writes all
+ * tensors, the elements of any of these writes remain. In contrast, tdict_transfer_into() accepts such
  * a destination only if the source's tensors share bytes in the same way. The functions tdict_fill(), tdict_copy() and
  * tdict_update_in_place() write the tensors of objects too. Source tensors must have the dtypes of the destination
  * tensors. tdict_fill() converts its value to the dtype of each tensor.
@@ -39,10 +40,19 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const ch
  *          or an object; #TDICT_EOVERFLOW if an integer dtype cannot hold @p value; #TDICT_EREADONLY;
  *          #TDICT_EWRONGDEVICE if a tensor is in device memory that the program owns; #TDICT_ENOTSUP for an object of
  *          the program without `flatten`, or for elements of more than 64 bytes; #TDICT_ENOTSUP also if @p value is not
- *          0 and the dtype is an 8-bit float or has several lanes; #TDICT_ENOTSUP also if the tensor is on a device and
- *          the bytes of the new element are not all equal; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM.
- *          */
+ *          0 and the dtype is an 8-bit float or has several lanes; #TDICT_ENOTSUP also on a device if
+ *          the bytes of the new element are not all equal, and the element has more than 16 bytes or the driver cannot
+ *          compile kernels; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err);
+/** @brief Fills like tdict_fill(), and queues the fills on @p stream.
+ *
+ *  One launch fills all tensors on the device of the stream. The fills are ordered as tdict/index.h describes for
+ *  streams. Tensors in host memory are filled at once.
+ *  @return The same errors as tdict_fill(); #TDICT_ENOTSUP also for an object other than text, numbers and JSON;
+ *          #TDICT_EWRONGDEVICE @p stream is not of the device of a tensor; #TDICT_ECAPTURE @p stream is being
+ *          captured. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_fill_on(tdict_tree *tree, const char *path, double value,
+                                                     tdict_stream stream, tdict_error *err);
 /** @brief Writes 0 to every element of the tree. Returns the same errors as tdict_fill(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_zero(tdict_tree *tree, tdict_error *err);
 /** @brief Writes all elements of @p src to the tensors of @p dst with the same paths. Both trees must have the same
@@ -51,6 +61,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_zero(tdict_tree *tree, tdict_error 
  *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ENOTSUP if an object of the program has no
  *          `flatten`; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, tdict_error *err);
+/** @brief Copies like tdict_copy(), and queues the copies on @p stream.
+ *
+ *  One launch makes all copies. The copies are ordered as tdict/index.h describes for streams.
+ *  @return The same errors as tdict_copy(); #TDICT_ENOTSUP also for a copy between the host and a device, and for
+ *          device memory without a context; #TDICT_ENOTSUP also for an object other than text, numbers and JSON, and
+ *          if the driver cannot compile kernels; #TDICT_EWRONGDEVICE @p stream is not of the device of a tensor;
+ *          #TDICT_ECAPTURE @p stream is being captured. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_copy_on(tdict_tree *dst, const tdict_tree *src, tdict_stream stream,
+                                                     tdict_error *err);
 /** @brief Writes the elements of all tensors of @p src to the tensors of @p dst with the same paths.
  *
  *  Tensors of @p dst whose paths @p src does not have are unchanged. If @p src is @p dst, nothing changes.

@@ -95,7 +95,8 @@ static const tdict_memory_ops device_ops = {.allocate = allocator_allocate,
                                             .counts = allocator_counts,
                                             .retain = allocator_retain,
                                             .release = allocator_release,
-                                            .run = allocator_run};
+                                            .run = allocator_run,
+                                            .reaches = tdict_gpu_memory_reaches};
 
 tdict_gpu *tdict_gpu_of_allocator_memory(tdict_memory *memory) {
   return memory && memory->ops == &device_ops ? ((allocator_memory *)memory)->gpu : NULL;

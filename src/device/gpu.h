@@ -153,5 +153,7 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes);
 tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool);
 /* Returns the gpu of a device memory, or NULL if `memory` is NULL or not device memory. The caller borrows the gpu. */
 tdict_gpu *tdict_gpu_of_memory(tdict_memory *memory);
+/* Implements tdict_memory_ops.reaches. */
+bool tdict_gpu_memory_reaches(tdict_memory *memory, tdict_memory *other);
 
 #endif

@@ -420,7 +420,8 @@ static const tdict_memory_ops ops = {.allocate = gpu_allocate,
                                      .counts = gpu_counts,
                                      .retain = gpu_retain,
                                      .release = gpu_release,
-                                     .run = gpu_run};
+                                     .run = gpu_run,
+                                     .reaches = tdict_gpu_memory_reaches};
 
 void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device) {
   memory->ops = &ops;
@@ -430,4 +431,10 @@ void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device) {
 
 tdict_gpu *tdict_gpu_of_memory(tdict_memory *memory) {
   return memory && memory->ops == &ops ? (tdict_gpu *)memory : tdict_gpu_of_allocator_memory(memory);
+}
+
+bool tdict_gpu_memory_reaches(tdict_memory *memory, tdict_memory *other) {
+  const tdict_gpu *gpu = tdict_gpu_of_memory(other);
+  if (!gpu || !tdict_device_equal(memory->device, other->device)) return false;
+  return memory->device.type != TDICT_DEVICE_SIM || gpu == tdict_gpu_of_memory(memory);
 }

@@ -206,10 +206,10 @@ void tdict_storage_release(tdict_storage *s) {
     s->lost_bytes = NULL;
   }
   /* Plain host memory and memory of the program have no pool that could wait for the fences, so wait here. Do not wait
-   * for the filler. The owner of the memory queued the filler, and orders later work after the filler. */
+   * for the filler if it is work of the memory's owner, who orders later work after the filler. */
   if (!memory)
     for (int i = 0; i < s->num_uses; i++) {
-      if (s->uses[i] != s->filler) s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
+      if (s->uses[i] != s->filler || !s->filler_is_owners) s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
       s->uses[i]->ops->release(s->uses[i]);
     }
   if (memory) {
@@ -426,7 +426,9 @@ bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes) {
   return lost;
 }
 
-static tdict_status add_use(tdict_storage *s, tdict_fence *fence, bool fills, tdict_error *err) {
+typedef enum use_kind { USE_READS, USE_FILLS, USE_WRITES } use_kind;
+
+static tdict_status add_use(tdict_storage *s, tdict_fence *fence, use_kind kind, tdict_error *err) {
   tdict_status status = TDICT_OK;
   lock_uses(s);
   prune_uses(s);
@@ -443,7 +445,10 @@ static tdict_status add_use(tdict_storage *s, tdict_fence *fence, bool fills, td
   if (status == TDICT_OK) {
     fence->ops->retain(fence);
     s->uses[s->num_uses++] = fence;
-    if (fills) s->filler = fence;
+    if (kind != USE_READS) {
+      s->filler = fence;
+      s->filler_is_owners = kind == USE_FILLS;
+    }
     atomic_store_explicit(&s->busy_uses, s->num_uses, memory_order_release);
   }
   unlock_uses(s);
@@ -451,9 +456,13 @@ static tdict_status add_use(tdict_storage *s, tdict_fence *fence, bool fills, td
 }
 
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
-  return add_use(s, fence, false, err);
+  return add_use(s, fence, USE_READS, err);
 }
 
 tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
-  return add_use(s, fence, true, err);
+  return add_use(s, fence, USE_FILLS, err);
+}
+
+tdict_status tdict_storage_add_writer(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
+  return add_use(s, fence, USE_WRITES, err);
 }

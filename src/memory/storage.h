@@ -76,13 +76,14 @@ struct tdict_storage {
   };
   void (*release)(void *user);
   void *user;
-  /* Guards uses, num_uses, cap_uses, filler and lost_bytes. 0: unlocked. Any other value: bit 0 is set, and the other
-   * bits are the id of the process that holds the lock. */
+  /* Guards uses, num_uses, cap_uses, filler, filler_is_owners and lost_bytes. 0: unlocked. Any other value: bit 0 is set,
+   * and the other bits are the id of the process that holds the lock. */
   _Atomic(uintptr_t) lock;
   tdict_fence **uses; /* retained fences of work on streams of the program; writing and freeing the bytes wait for this
                        * work */
   int num_uses, cap_uses;
   tdict_fence *filler;          /* the use that still writes the bytes, see tdict_storage_add_filler(); NULL: none */
+  bool filler_is_owners;        /* true: the owner of the memory orders its work after the filler */
   tdict_extent_set *lost_bytes; /* owned; if NULL while `lost` is true, all bytes are lost */
 };
 
@@ -163,6 +164,9 @@ tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_e
 /* Adds the use that writes the bytes of a new storage. Reading the bytes waits for this use, too. A storage has at most
  * one filler. Freeing memory of the program does not wait for the filler. Fails as tdict_storage_add_use() does. */
 tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdict_error *err);
+/* Adds the use of a work of the library that writes bytes. The work runs after all earlier uses of the storage. Reading
+ * the bytes waits for the use, and so does freeing memory of the program. Fails as tdict_storage_add_use() does. */
+tdict_status tdict_storage_add_writer(tdict_storage *s, tdict_fence *fence, tdict_error *err);
 /* Calls fn for every use. If `to_write` is false, calls fn for the filler only. The list of uses is locked during these
  * calls, so fn must be short and must not touch storages. */
 void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);

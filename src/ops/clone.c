@@ -27,8 +27,8 @@ static tdict_status describe_clone(const tdict_map *map, size_t entry, const tdi
 
 static tdict_status fill_clone(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                tdict_error *err) {
-  (void)map, (void)entry;
-  return tdict_tensor_copy(made, from, err);
+  (void)entry;
+  return tdict_moves_copy(map->moves, made, from, err);
 }
 
 static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
@@ -37,7 +37,10 @@ static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *
   return tdict_box_clone(from, out, err);
 }
 
-tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+/* Makes a deep copy. Queues the copies on devices on `stream` if `stream` is not NULL. */
+static tdict_status clone_elements(const tdict_tree *tree, tdict_memory *memory, const tdict_stream *stream,
+                                   tdict_tree **out, tdict_error *err) {
+  tdict_moves moves = {.what = "clone_deep", .stream = stream};
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", tree ? "out" : "tree");
   /* batch_in and batch_out are 0: no batch dimension changes, so the tensors of objects need not begin with the batch
    * size. */
@@ -46,16 +49,60 @@ tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdic
                          .memory = memory,
                          .describe = describe_clone,
                          .fill = fill_clone,
+                         .moves = &moves,
                          .way = TDICT_OBJECT_CLONE,
                          .object = clone_object};
-  return tdict_map_run(&map, tree, out, err);
+  tdict_status status = tdict_moves_check_objects(&moves, tree, err);
+  if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
+  tdict_moves_reset(&moves);
+  return status;
+}
+
+tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  return clone_elements(tree, memory, NULL, out, err);
+}
+
+tdict_status tdict_clone_deep_on(const tdict_tree *tree, tdict_memory *memory, tdict_stream stream, tdict_tree **out,
+                                 tdict_error *err) {
+  return clone_elements(tree, memory, &stream, out, err);
+}
+
+static bool is_not_contiguous(const tdict_map *map, size_t tensor, const tdict_tensor *from) {
+  (void)map, (void)tensor;
+  return !tdict_tensor_is_contiguous(from);
+}
+
+static tdict_status make_contiguous(const tdict_tree *tree, const tdict_stream *stream, tdict_tree **out,
+                                    tdict_error *err) {
+  tdict_moves moves = {.what = "contiguous", .stream = stream};
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "contiguous: %s is NULL", tree ? "out" : "tree");
+  const tdict_map map = {.what = "contiguous",
+                         .drops_locks = true,
+                         .changes = is_not_contiguous,
+                         .describe = describe_clone,
+                         .fill = fill_clone,
+                         .moves = &moves,
+                         .way = TDICT_OBJECT_ELEMENTS,
+                         .keeps_bare = true};
+  tdict_status status = tdict_moves_check_objects(&moves, tree, err);
+  if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
+  tdict_moves_reset(&moves);
+  return status;
+}
+
+tdict_status tdict_contiguous(const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
+  return make_contiguous(tree, NULL, out, err);
+}
+
+tdict_status tdict_contiguous_on(const tdict_tree *tree, tdict_stream stream, tdict_tree **out, tdict_error *err) {
+  return make_contiguous(tree, &stream, out, err);
 }
 
 /* Copies the elements. Writes zeros to the padding after the elements, so that the padding never holds old bytes of the
  * process. */
 static tdict_status fill_consolidated(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                       tdict_error *err) {
-  (void)map, (void)entry;
+  (void)entry;
   const size_t bytes = tdict_tensor_nbytes(made), padding = tdict_align(bytes, LEAF_ALIGNMENT) - bytes;
   char *end = (char *)made->data + bytes;
   tdict_memory *memory = made->storage->memory;
@@ -64,7 +111,7 @@ static tdict_status fill_consolidated(const tdict_map *map, size_t entry, const 
     status = padding ? memory->ops->fill(memory, end, 0, padding, err) : TDICT_OK;
   else
     memset(end, 0, padding);
-  return status == TDICT_OK ? tdict_tensor_copy(made, from, err) : status;
+  return status == TDICT_OK ? tdict_moves_copy(map->moves, made, from, err) : status;
 }
 
 /* Counts the tensors of a tree. If the tree has an object, returns TDICT_ENOTSUP and sets err->path to the path of the
@@ -141,17 +188,20 @@ tdict_status tdict_make_consolidated(tdict_tree *tree, size_t num_tensors, tdict
 
 tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "consolidate: %s is NULL", tree ? "out" : "tree");
+  tdict_moves moves = {.what = "consolidate"};
   const tdict_map map = {.what = "consolidate",
                          .drops_locks = true,
                          .memory = memory,
                          .one_memory = true,
                          .describe = describe_clone,
-                         .fill = fill_consolidated};
+                         .fill = fill_consolidated,
+                         .moves = &moves};
   tdict_tree *made = NULL;
   tdict_storage *storage = NULL;
   size_t num_tensors = 0;
   tdict_status status = count_tensors(tree, &num_tensors, err);
   if (status == TDICT_OK) status = tdict_map_run(&map, tree, &made, err);
+  tdict_moves_reset(&moves);
   if (status == TDICT_OK) status = find_storage(made, memory, &storage, err);
   if (status == TDICT_OK) status = tdict_make_consolidated(made, num_tensors, storage, err);
   tdict_storage_release(storage);

@@ -24,6 +24,7 @@ typedef struct joiner {
   int dim, ndim;
   int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* batch size of the result */
   tdict_memory *memory;
+  tdict_moves moves;      /* collects copies on devices */
   bool makes_ragged;      /* true: tensors with different lengths are stacked as a ragged leaf */
   tdict_aligned aligned;  /* the items; if an existing tree is written, this tree comes first */
   size_t first_item;      /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
@@ -84,7 +85,13 @@ static tdict_status read_join_options(joiner *j, const tdict_join_options *optio
     return tdict_fail(err, TDICT_EINVAL,
                       "%s: the option ragged is set, and the trees have %d batch dimensions, wanted 0", j->what,
                       (int)j->items[0]->batch_ndim);
-  return plan_joined_batch_size(j, err);
+  if (o.ragged && o.stream)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the options ragged and stream are set, wanted at most one of them",
+                      j->what);
+  j->moves = (tdict_moves){.what = j->what, .stream = o.stream};
+  for (size_t i = 0; i < j->count && status == TDICT_OK; i++)
+    status = tdict_moves_check_objects(&j->moves, j->items[i], err);
+  return status == TDICT_OK ? plan_joined_batch_size(j, err) : status;
 }
 
 /* Returns the tensor of tree `item` at an entry. */
@@ -124,7 +131,7 @@ static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *m
 }
 
 /* Copies the tensors of all trees at an entry into their slices of `made`. */
-static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor *made, tdict_error *err) {
+static tdict_status copy_parts(joiner *j, size_t entry, const tdict_tensor *made, tdict_error *err) {
   if (!made->numel) return TDICT_OK;
   const size_t item = tdict_dtype_bytes(made->dtype);
   tdict_made place;
@@ -139,11 +146,12 @@ static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor
     int64_t count = j->is_stack ? 1 : part->dims[j->dim];
     if (!j->is_stack) place.shape[j->dim] = count;
     place.data = (void *)at;
-    status = tdict_tensor_copy(tdict_temp_over(&temp, made, &place), part, err);
+    status = tdict_moves_copy(&j->moves, tdict_temp_over(&temp, made, &place), part, err);
     at += (uintptr_t)count * step;
   }
-  /* Each copy wrote only a part of the tensor. All bytes are written now, so the tensor has no lost bytes. */
-  if (status == TDICT_OK) tdict_tensor_regain(made);
+  /* Each copy wrote only a part of the tensor. Now all bytes are written, so none of them are lost. Copies on a device
+   * are not made yet. */
+  if (status == TDICT_OK && tdict_is_on_host(made)) tdict_tensor_regain(made);
   return status;
 }
 
@@ -232,6 +240,7 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
                          .describe = describe_joined_leaf,
                          .fill = fill_joined,
                          .user = j,
+                         .moves = &j->moves,
                          .way = way,
                          .object = stack_objects,
                          .join = join_builtins,
@@ -239,6 +248,7 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
                          .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : first, &made, err);
   if (status == TDICT_OK && opened) status = tdict_objects_unflatten(j->what, first, made, err);
+  tdict_moves_reset(&j->moves);
   tdict_aligned_reset(&j->aligned);
   tdict_aligned_close(opened, j->count);
   if (status == TDICT_OK)
@@ -319,7 +329,7 @@ static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict
   tdict_status status = describe_joined(j, entry, &made, err);
   if (status == TDICT_OK) status = tdict_check_shape(j->what, to, made.ndim, made.shape, err);
   for (size_t i = 0; i < j->count && status == TDICT_OK; i++)
-    status = tdict_check_copy(j->what, to, get_joined_part(j, entry, i), err);
+    status = tdict_moves_check_copy(&j->moves, j->what, to, get_joined_part(j, entry, i), err);
   return status;
 }
 
@@ -387,6 +397,8 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
   const tdict_tree *to = opened ? opened[0] : out;
   status = write_joined_leaves(j, to, true, err);
   if (status == TDICT_OK) status = write_joined_leaves(j, to, false, err);
+  if (status == TDICT_OK) status = tdict_moves_run(&j->moves, err);
+  tdict_moves_reset(&j->moves);
   tdict_flat_pairs_reset(&j->pairs);
   tdict_aligned_reset(&j->aligned);
   tdict_aligned_close(opened, j->count + 1);

@@ -377,6 +377,20 @@ static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
   }
 }
 
+/* Makes the moves. Puts the path of a failed entry into the error. */
+static tdict_status run_moves(maker *m, const tdict_tree *root, tdict_error *err) {
+  tdict_moves *moves = m->map->moves;
+  tdict_status status = tdict_moves_run(moves, err);
+  if (status == TDICT_OK || !moves->has_failed_entry) return status;
+  tdict_cursor_rewind(&m->cursor, root);
+  for (size_t entry = 0; entry <= moves->failed_entry; entry++) {
+    tdict_tree *tree = tdict_leaf_tree(tdict_cursor_next(&m->cursor));
+    if (tree)
+      (void)tdict_cursor_enter(&m->cursor, tree); /* cannot fail: the cursor has entered the same nodes before */
+  }
+  return fail_at_leaf(m, status, err);
+}
+
 /* Measures and creates the tree, without locks. If measure_all() stops at an object, sets *found_objects to true and
  * creates nothing. */
 static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, bool *found_objects, tdict_error *err) {
@@ -393,6 +407,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   status = allocate_result(m, err);
   if (status == TDICT_OK) status = make_mapped_node(m, td, td, &made, err);
   if (status == TDICT_OK) status = make_all_leaves(m, td, made, err);
+  if (status == TDICT_OK && m->map->moves) status = run_moves(m, td, err);
   /* Drop the references of this call; the tensors hold separate references. */
   for (int i = 0; i < m->num_arenas; i++) tdict_storage_release(m->arenas[i].storage);
   if (m->slab) tdict_slab_release(m->slab, 1);

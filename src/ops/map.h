@@ -4,7 +4,7 @@
 #ifndef TDICT_OPS_MAP_H
 #define TDICT_OPS_MAP_H
 
-#include "tensor/affine.h"
+#include "ops/device/moves.h"
 #include "tree/cursor.h"
 #include "tree/objects.h"
 
@@ -32,6 +32,7 @@ struct tdict_map {
   tdict_status (*fill)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                        tdict_error *err);
   void *user;
+  tdict_moves *moves; /* run after all calls of `fill`; NULL: `fill` makes all copies at once */
   /* `way` says how objects are handled. If `way` names a hook, `object` calls this hook for one object of the program.
    * An object without the hook is flattened: a tree of its tensors replaces the object, and `describe` is called for
    * these tensors. If `memory` is not NULL, an object with `flatten` is flattened even if its type has the hook. If

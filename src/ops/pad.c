@@ -248,6 +248,8 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
   tdict_status status = tdict_options_read(&o, sizeof o, options, "join options", err);
   if (status == TDICT_OK && o.ragged)
     status = tdict_fail(err, TDICT_EINVAL, "%s: the option ragged is set, and only stack makes ragged leaves", what);
+  if (status == TDICT_OK && o.stream)
+    status = tdict_fail(err, TDICT_EINVAL, "%s: the option stream is set, and padding is not queued on a stream", what);
   if (status == TDICT_OK && o.dim != 0)
     status = tdict_fail(err, TDICT_EINVAL, "%s: dim is %d, wanted 0", what, (int)o.dim);
   if (status != TDICT_OK) return status;

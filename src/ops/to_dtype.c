@@ -82,13 +82,12 @@ static tdict_status describe_converted(const tdict_map *map, size_t entry, const
   (void)entry;
   tdict_made_of(from, made);
   made->fresh = true;
-  return tdict_convert_check(what, map->dtype, from, err);
+  return tdict_moves_check_convert(map->moves, map->dtype, map->memory, from, err);
 }
 
 static tdict_status fill_converted(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                    tdict_error *err) {
-  (void)map, (void)entry;
-  return tdict_convert_tensor(what, made, from, err);
+  return tdict_moves_convert(map->moves, made, from, entry, err);
 }
 
 tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype, const tdict_dtype_options *options,
@@ -98,7 +97,8 @@ tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype, const tdi
   tdict_status status = tdict_options_read(&c.options, sizeof c.options, options, "dtype options", err);
   if (status == TDICT_OK && !tdict_dtype_bytes(dtype))
     status = tdict_fail(err, TDICT_EDTYPE, "%s: dtype 0x%x is unknown", what, (unsigned)dtype);
-  if (status == TDICT_OK) status = tdict_convert_check_memory(what, c.options.memory, err);
+  tdict_moves moves = {.what = what, .stream = c.options.stream};
+  if (status == TDICT_OK) status = tdict_moves_check_objects(&moves, tree, err);
   if (status == TDICT_OK && c.options.filter) status = tdict_visit_in_order(what, tree, ask_filter, &c, err);
   const tdict_map map = {.what = what,
                          .memory = c.options.memory,
@@ -107,9 +107,11 @@ tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype, const tdi
                          .describe = describe_converted,
                          .fill = fill_converted,
                          .user = &c,
+                         .moves = &moves,
                          .way = TDICT_OBJECT_ELEMENTS,
                          .keeps_bare = true};
   if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
+  tdict_moves_reset(&moves);
   free(c.answers);
   return status;
 }

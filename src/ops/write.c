@@ -32,10 +32,10 @@ static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
   return true;
 }
 
-static tdict_status check_tensor_copy(const char *what, const tdict_tensor *to, const tdict_tensor *from,
-                                      tdict_error *err) {
+static tdict_status check_tensor_copy(const tdict_moves *moves, const char *what, const tdict_tensor *to,
+                                      const tdict_tensor *from, tdict_error *err) {
   tdict_status status = tdict_check_shape(what, from, to->ndim, to->dims, err);
-  return status == TDICT_OK ? tdict_check_copy(what, to, from, err) : status;
+  return status == TDICT_OK ? tdict_moves_check_copy(moves, what, to, from, err) : status;
 }
 
 tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_tensor *value, tdict_error *err) {
@@ -43,14 +43,13 @@ tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_tensor 
   if (!tree || !path || !value) return fail_null_argument("write", !tree ? "tree" : !path ? "path" : "value", err);
   tdict_status status = tdict_get(tree, path, &to, err);
   if (status != TDICT_OK) return status;
-  status = check_tensor_copy("write", to, value, err);
+  status = check_tensor_copy(NULL, "write", to, value, err);
   if (status == TDICT_OK && !is_same_view(to, value)) status = tdict_tensor_copy(to, value, err);
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
 
 /* Writes the value to the elements of `to` that the plan selects. */
-static tdict_status write_at(tdict_tensor *to, const tdict_index_plan *plan, const tdict_tensor *value,
-                             tdict_error *err) {
+static tdict_status write_at(tdict_tensor *to, tdict_index_plan *plan, const tdict_tensor *value, tdict_error *err) {
   tdict_made wanted, made;
   tdict_temp temp;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
@@ -58,7 +57,8 @@ static tdict_status write_at(tdict_tensor *to, const tdict_index_plan *plan, con
   if (status != TDICT_OK) return status;
   if (!tdict_repeat_leading(value, wanted.ndim, wanted.shape, &made))
     return tdict_check_shape(plan->what, value, wanted.ndim, wanted.shape, err);
-  return tdict_index_plan_copy(plan, NULL, to, tdict_temp_over(&temp, value, &made), true, err);
+  status = tdict_index_plan_copy(plan, NULL, to, tdict_temp_over(&temp, value, &made), true, err);
+  return status == TDICT_OK ? tdict_moves_run(plan->moves, err) : status;
 }
 
 tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices index, const tdict_tensor *value,
@@ -68,9 +68,11 @@ tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices in
   if (!tree || !path || !value) return fail_null_argument("write_at", !tree ? "tree" : !path ? "path" : "value", err);
   tdict_status status = tdict_get(tree, path, &to, err);
   if (status != TDICT_OK) return status;
-  status = tdict_index_plan_init(&plan, "write_at", to->ndim, to->dims, &index, err);
+  tdict_moves moves = {.what = "write_at"};
+  status = tdict_index_plan_init(&plan, &moves, to->ndim, to->dims, &index, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = write_at(to, &plan, value, err);
+  tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
@@ -78,19 +80,20 @@ tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices in
 enum { MAX_ELEMENT_BYTES = 4 * TDICT_ELEMENT_BYTES };
 
 /* Fills a tensor. If `checks_only` is true, only checks whether the tensor can be filled. */
-static tdict_status fill_tensor(const tdict_tensor *t, double value, bool checks_only, tdict_error *err) {
+static tdict_status fill_tensor(tdict_moves *moves, const tdict_tensor *t, double value, bool checks_only,
+                                tdict_error *err) {
   unsigned char element[MAX_ELEMENT_BYTES];
   if (tdict_dtype_bytes(t->dtype) > sizeof element)
     return tdict_fail(err, TDICT_ENOTSUP, "fill: elements of %zu bytes are not supported", tdict_dtype_bytes(t->dtype));
   tdict_status status = tdict_element_from_double("fill", t->dtype, value, element, err);
-  if (status == TDICT_OK && checks_only) return tdict_element_check("fill", t, element, err);
-  return status == TDICT_OK ? tdict_element_fill(t, element, err) : status;
+  if (status == TDICT_OK && checks_only) return tdict_moves_check_fill(moves, t, element, err);
+  return status == TDICT_OK ? tdict_moves_fill(moves, t, element, err) : status;
 }
 
 /* Fills all tensors that the cursor reaches. If `found_object` is not NULL, only checks whether the tensors can be
  * filled: sets *found_object to true and stops if there is an object with elements. */
-static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, double value, bool *found_object,
-                                tdict_error *err) {
+static tdict_status fill_leaves(tdict_moves *moves, tdict_cursor *cursor, const char *parent_path, double value,
+                                bool *found_object, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     if (found_object && tdict_leaf_box(leaf) && tdict_box_has_elements(tdict_leaf_box(leaf))) {
@@ -99,7 +102,7 @@ static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, d
     }
     if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(cursor, tdict_leaf_tree(leaf)))
       return tdict_fail(err, TDICT_ENOMEM, "fill: no memory to look through the tree");
-    tdict_status status = tensor ? fill_tensor(tensor, value, found_object != NULL, err) : TDICT_OK;
+    tdict_status status = tensor ? fill_tensor(moves, tensor, value, found_object != NULL, err) : TDICT_OK;
     if (status != TDICT_OK) return fail_at_leaf_path(cursor, parent_path, status, err);
   }
   return TDICT_OK;
@@ -107,48 +110,72 @@ static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, d
 
 /* Checks that all tensors and objects of a tree can be filled, and then fills all of them. `parent_path` is the path of
  * the tree. */
-static tdict_status fill_tree(const tdict_tree *td, const char *parent_path, double value, tdict_error *err) {
+static tdict_status fill_tree(tdict_moves *moves, const tdict_tree *td, const char *parent_path, double value,
+                              tdict_error *err) {
   const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS, .above = parent_path};
   tdict_cursor cursor;
   tdict_tree *opened = NULL;
   bool found_object = false;
   tdict_cursor_init(&cursor, td, true);
-  tdict_status status = fill_leaves(&cursor, parent_path, value, &found_object, err);
+  tdict_status status = tdict_moves_check_objects(moves, td, err);
+  if (status == TDICT_OK) status = fill_leaves(moves, &cursor, parent_path, value, &found_object, err);
   /* Flatten the objects, and check their tensors. */
   if (status == TDICT_OK && found_object) {
     status = tdict_objects_flatten(&opening, td, &opened, err);
     found_object = false;
     if (status == TDICT_OK) tdict_cursor_rewind(&cursor, opened);
-    if (status == TDICT_OK) status = fill_leaves(&cursor, parent_path, value, &found_object, err);
+    if (status == TDICT_OK) status = fill_leaves(moves, &cursor, parent_path, value, &found_object, err);
   }
   /* Write after all checks have passed. */
   tdict_cursor_rewind(&cursor, opened ? opened : td);
-  if (status == TDICT_OK) status = fill_leaves(&cursor, parent_path, value, NULL, err);
+  if (status == TDICT_OK) status = fill_leaves(moves, &cursor, parent_path, value, NULL, err);
+  if (status == TDICT_OK) status = tdict_moves_run(moves, err);
   tdict_cursor_reset(&cursor);
   tdict_release(opened);
   return status;
 }
 
-tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err) {
+/* Fills what is at a path. */
+static tdict_status fill_at(tdict_moves *moves, tdict_tree *tree, const char *path, double value, tdict_error *err) {
   static const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS};
   tdict_place place;
   tdict_tree *opened = NULL;
   if (!tree) return fail_null_argument("fill", "tree", err);
-  if (!path) return fill_tree(tree, NULL, value, err);
+  if (!path) return fill_tree(moves, tree, NULL, value, err);
   tdict_status status = tdict_place_get(&place, tree, path, "fill", err);
   if (status != TDICT_OK) return status;
   tdict_leaf leaf = tdict_place_leaf(&place);
   tdict_place_reset(&place);
-  if (tdict_leaf_tree(leaf)) return fill_tree(tdict_leaf_tree(leaf), path, value, err);
+  if (tdict_leaf_tree(leaf)) return fill_tree(moves, tdict_leaf_tree(leaf), path, value, err);
+  if (tdict_leaf_box(leaf) && moves->stream) {
+    status = tdict_fail(err, TDICT_ENOTSUP, "fill: an object of type %.60s; on a stream, only tensors are supported",
+                        tdict_leaf_box(leaf)->type->name);
+    return tdict_error_at(err, status, path);
+  }
   if (tdict_leaf_box(leaf)) {
     status = tdict_box_flatten(&opening, tdict_leaf_box(leaf), path, &opened, err);
-    if (status == TDICT_OK) status = fill_tree(opened, path, value, err);
+    if (status == TDICT_OK) status = fill_tree(moves, opened, path, value, err);
     tdict_release(opened);
     return status;
   }
-  status = fill_tensor(tdict_leaf_tensor(leaf), value, true, err);
-  if (status == TDICT_OK) status = fill_tensor(tdict_leaf_tensor(leaf), value, false, err);
+  status = fill_tensor(moves, tdict_leaf_tensor(leaf), value, true, err);
+  if (status == TDICT_OK) status = fill_tensor(moves, tdict_leaf_tensor(leaf), value, false, err);
+  if (status == TDICT_OK) status = tdict_moves_run(moves, err);
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+}
+
+tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err) {
+  tdict_moves moves = {.what = "fill"};
+  tdict_status status = fill_at(&moves, tree, path, value, err);
+  tdict_moves_reset(&moves);
+  return status;
+}
+
+tdict_status tdict_fill_on(tdict_tree *tree, const char *path, double value, tdict_stream stream, tdict_error *err) {
+  tdict_moves moves = {.what = "fill", .stream = &stream};
+  tdict_status status = fill_at(&moves, tree, path, value, err);
+  tdict_moves_reset(&moves);
+  return status;
 }
 
 tdict_status tdict_zero(tdict_tree *tree, tdict_error *err) { return tdict_fill(tree, NULL, 0, err); }
@@ -158,6 +185,7 @@ tdict_status tdict_zero(tdict_tree *tree, tdict_error *err) { return tdict_fill(
 typedef struct copier {
   const char *what;
   bool needs_same_keys; /* true: both trees must have the same keys */
+  tdict_moves *moves;   /* collects copies on devices; NULL: all copies are made at once */
   tdict_flat_pairs pairs;
 } copier;
 
@@ -189,8 +217,8 @@ static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict
   const tdict_tensor *from = tdict_leaf_tensor(leaf);
   if (!from) return TDICT_OK;
   tdict_tensor *tensor = tdict_leaf_tensor(dst_leaf);
-  if (checks_only) return check_tensor_copy(c->what, tensor, from, err);
-  return is_same_view(tensor, from) ? TDICT_OK : tdict_tensor_copy(tensor, from, err);
+  if (checks_only) return check_tensor_copy(c->moves, c->what, tensor, from, err);
+  return is_same_view(tensor, from) ? TDICT_OK : tdict_moves_copy(c->moves, tensor, from, err);
 }
 
 static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
@@ -266,23 +294,33 @@ static tdict_status copy_from_start(copier *c, tdict_cursor *cursor, tdict_tree 
 }
 
 /* Copies the elements of `src` to `dst`: checks all leaves first, then copies them. */
-static tdict_status copy_tree_elements(const char *what, bool needs_same_keys, tdict_tree *dst, const tdict_tree *src,
+static tdict_status copy_tree_elements(tdict_moves *moves, bool needs_same_keys, tdict_tree *dst, const tdict_tree *src,
                                        tdict_error *err) {
-  copier c = {.what = what, .needs_same_keys = needs_same_keys};
+  copier c = {.what = moves->what, .needs_same_keys = needs_same_keys, .moves = moves};
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
-  tdict_status status = check_missing_keys(&c, dst, src, err);
+  tdict_status status = tdict_moves_check_objects(moves, src, err);
+  if (status == TDICT_OK) status = check_missing_keys(&c, dst, src, err);
   /* Check everything before the first element is written. */
   if (status == TDICT_OK) status = copy_from_start(&c, &cursor, dst, src, true, err);
   if (status == TDICT_OK) status = copy_from_start(&c, &cursor, dst, src, false, err);
+  if (status == TDICT_OK) status = tdict_moves_run(moves, err);
   tdict_cursor_reset(&cursor);
   tdict_flat_pairs_reset(&c.pairs);
+  tdict_moves_reset(moves);
   return status;
 }
 
 tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, tdict_error *err) {
+  tdict_moves moves = {.what = "copy"};
   if (!dst || !src) return fail_null_argument("copy", dst ? "src" : "dst", err);
-  return copy_tree_elements("copy", true, dst, src, err);
+  return copy_tree_elements(&moves, true, dst, src, err);
+}
+
+tdict_status tdict_copy_on(tdict_tree *dst, const tdict_tree *src, tdict_stream stream, tdict_error *err) {
+  tdict_moves moves = {.what = "copy", .stream = &stream};
+  if (!dst || !src) return fail_null_argument("copy", dst ? "src" : "dst", err);
+  return copy_tree_elements(&moves, true, dst, src, err);
 }
 
 tdict_status tdict_update_in_place(tdict_tree *dst, const tdict_tree *src, const char *const *paths, size_t num_paths,
@@ -295,7 +333,8 @@ tdict_status tdict_update_in_place(tdict_tree *dst, const tdict_tree *src, const
     tdict_status status = tdict_select_paths(what, src, &selection, &part, err);
     if (status != TDICT_OK) return status;
   }
-  tdict_status status = copy_tree_elements(what, false, dst, part ? part : src, err);
+  tdict_moves moves = {.what = what};
+  tdict_status status = copy_tree_elements(&moves, false, dst, part ? part : src, err);
   tdict_release(part);
   return status;
 }

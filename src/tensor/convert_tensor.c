@@ -25,14 +25,17 @@ tdict_status tdict_convert_check_memory(const char *what, const tdict_memory *me
   return memory ? check_host(what, memory->device, err) : TDICT_OK;
 }
 
-tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_tensor *from, tdict_error *err) {
+tdict_status tdict_convert_refuse(const char *what, tdict_dtype to, tdict_dtype from, tdict_error *err) {
   char wanted[TDICT_DTYPE_TEXT_BYTES], found[TDICT_DTYPE_TEXT_BYTES];
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: from %s to %s is not supported", what,
+                    tdict_dtype_format(from, found, sizeof found), tdict_dtype_format(to, wanted, sizeof wanted));
+}
+
+tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_tensor *from, tdict_error *err) {
   if (!tdict_dtype_bytes(to)) return tdict_fail(err, TDICT_EDTYPE, "%s: dtype 0x%x is unknown", what, (unsigned)to);
   tdict_status status = check_host(what, from->storage->device, err);
   if (status != TDICT_OK || to == from->dtype || tdict_convert_supports(to, from->dtype)) return status;
-  return tdict_fail(err, TDICT_ENOTSUP, "%s: from %s to %s is not supported", what,
-                    tdict_dtype_format(from->dtype, found, sizeof found),
-                    tdict_dtype_format(to, wanted, sizeof wanted));
+  return tdict_convert_refuse(what, to, from->dtype, err);
 }
 
 /* Copies a rectangle on the host. A callback of tdict_pair_walk(). */
@@ -107,23 +110,31 @@ static void format_value(tdict_dtype dtype, const void *element, char *text, siz
   snprintf(text, room, "%.17g", real);
 }
 
-/* Reports element `at`, which the integer dtype of `dst` cannot hold. */
-static tdict_status fail_overflow(const char *what, const tdict_tensor *dst, const tdict_tensor *src, size_t at,
-                                  tdict_error *err) {
-  const unsigned bits = dst->dtype >> 8 & 0xffu;
-  const bool is_signed = (dst->dtype & 0xffu) == 0;
+/* Writes the index of element `at` in each dimension. */
+static void find_index(const tdict_tensor *src, size_t at, int64_t *index) {
+  int64_t left = (int64_t)at;
+  for (int i = src->ndim - 1; i >= 0; left /= src->dims[i--]) index[i] = left % src->dims[i];
+}
+
+int64_t tdict_convert_offset(const tdict_tensor *src, size_t at) {
+  int64_t index[TDICT_MAX_NDIM], offset = 0;
+  find_index(src, at, index);
+  for (int i = 0; i < src->ndim; i++) offset += index[i] * tdict_tensor_dims_strides(src)[i];
+  return offset * (int64_t)tdict_dtype_bytes(src->dtype);
+}
+
+tdict_status tdict_convert_overflow(const char *what, tdict_dtype to, const tdict_tensor *src, size_t at,
+                                    const void *element, tdict_error *err) {
+  const unsigned bits = to >> 8 & 0xffu;
+  const bool is_signed = (to & 0xffu) == 0;
   const uint64_t high = (is_signed ? (uint64_t)INT64_MAX : UINT64_MAX) >> (64 - bits);
-  int64_t index[TDICT_MAX_NDIM], offset = 0, left = (int64_t)at;
+  int64_t index[TDICT_MAX_NDIM];
   char value[40], place[SHAPE_BYTES];
-  for (int i = src->ndim - 1; i >= 0; left /= src->dims[i--]) {
-    index[i] = left % src->dims[i];
-    offset += index[i] * tdict_tensor_dims_strides(src)[i];
-  }
-  format_value(src->dtype, (const char *)src->data + offset * (int64_t)tdict_dtype_bytes(src->dtype), value,
-               sizeof value);
+  find_index(src, at, index);
+  format_value(src->dtype, element, value, sizeof value);
   return tdict_fail(err, TDICT_EOVERFLOW, "%s: element %s is %s, wanted %" PRId64 " to %" PRIu64 " (%s)", what,
                     tdict_text_shape(src->ndim, index, place, sizeof place), value, is_signed ? -(int64_t)high - 1 : 0,
-                    high, tdict_dtype_name(dst->dtype));
+                    high, tdict_dtype_name(to));
 }
 
 static tdict_status check_shapes(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
@@ -150,7 +161,9 @@ tdict_status tdict_convert_tensor(const char *what, tdict_tensor *dst, const tdi
   /* Check after the wait, since a transfer into `src` can fail during the wait. */
   if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost(what, "the source's bytes", src, err);
   const size_t fitting = convert_elements(dst, src);
-  if (fitting < (size_t)dst->numel) return fail_overflow(what, dst, src, fitting, err);
+  if (fitting < (size_t)dst->numel)
+    return tdict_convert_overflow(what, dst->dtype, src, fitting,
+                                  (const char *)src->data + tdict_convert_offset(src, fitting), err);
   tdict_tensor_regain(dst);
   return TDICT_OK;
 }

@@ -206,16 +206,17 @@ static void use_objects(tdict_tree *td) {
 }
 
 static void use_index(tdict_tree *td) {
-  static const int64_t rows[2] = {1, 0}, batch[1] = {8};
-  const int32_t kinds[] = {TDICT_INDEX_AT,   TDICT_INDEX_RANGE, TDICT_INDEX_NEW_AXIS,
-                           TDICT_INDEX_REST, TDICT_INDEX_LIST,  TDICT_INDEX_MASK};
+  static const int64_t rows[2] = {1, 0}, batch[1] = {8}, two[1] = {2};
+  const int32_t kinds[] = {TDICT_INDEX_AT,   TDICT_INDEX_RANGE, TDICT_INDEX_NEW_AXIS, TDICT_INDEX_REST,
+                           TDICT_INDEX_LIST, TDICT_INDEX_MASK,  TDICT_INDEX_LIST_OF};
   tdict_index item = tdict_index_of(kinds[0], 1, 0, 0, NULL);
   tdict_indices index = tdict_indices_add(tdict_indices_none(), item);
   tdict_tensor *mask = NULL;
   tdict_tree *out = NULL;
   tdict_index_options options = tdict_index_options_default();
-  TRUE(options.memory == NULL && options.context == NULL && options.num_threads == -1);
-  TRUE(kinds[5] > kinds[4] && kinds[3] > kinds[2] && kinds[1] > kinds[0] && index.count < TDICT_MAX_INDEX);
+  TRUE(options.memory == NULL && options.context == NULL && options.num_threads == -1 && options.stream == NULL);
+  TRUE(kinds[6] > kinds[5] && kinds[5] > kinds[4] && kinds[3] > kinds[2] && kinds[1] > kinds[0] &&
+       index.count < TDICT_MAX_INDEX);
   OK(tdict_index_get(td, index, &out, &last_error));
   OK(tdict_index_set(td, TDICT_INDEX(TDICT_AT(2)), out, &last_error));
   OK(tdict_write_row(td, 3, out, &last_error));
@@ -230,6 +231,10 @@ static void use_index(tdict_tree *td) {
   tdict_release(out);
   OK(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &options, &out, &last_error));
   tdict_release(out);
+  OK(tdict_tensor_from_array(TDICT_I64, 1, two, rows, &mask, &last_error));
+  OK(tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(mask)), &out, &last_error));
+  tdict_release(out);
+  tdict_tensor_release(mask);
   OK(tdict_tensor_zeros(TDICT_BOOL, 1, batch, NULL, &mask, &last_error));
   OK(tdict_index_get(td, TDICT_INDEX(TDICT_MASK(mask)), &out, &last_error));
   TRUE(tdict_batch_size(out)[0] == 0);
@@ -272,6 +277,7 @@ static void use_shape(const tdict_tree *td) {
 static void use_combine(const tdict_tree *td) {
   const tdict_tree *both[2];
   tdict_join_options options = tdict_join_options_default();
+  TRUE(options.stream == NULL);
   tdict_pack_options packing = tdict_pack_options_default();
   tdict_tree *out[4];
   int i;
@@ -333,6 +339,7 @@ static void use_dtypes(const tdict_tree *td) {
   tdict_tensor *wide = NULL, *narrow = NULL;
   options.filter = keep_all;
   options.floats_only = true;
+  TRUE(options.stream == NULL);
   OK(tdict_to_dtype(td, TDICT_F64, &options, &out, &last_error));
   tdict_release(out);
   OK(tdict_tensor_arange(TDICT_I64, 0, 1, 6, &wide, &last_error));
@@ -357,6 +364,8 @@ static void use_visit(const tdict_tree *td) {
   OK(tdict_filter(td, keep, NULL, &out, &last_error));
   TRUE(tdict_depth(out) == 0 && !tdict_is_empty(out));
   use_dtypes(td);
+  OK(tdict_contiguous(td, &deep, &last_error));
+  tdict_release(deep);
   OK(tdict_clone_deep(td, NULL, &deep, &last_error));
   OK(tdict_compare(deep, out, &exact, &found, &last_error));
   TRUE(!found.differs && tdict_equal(deep, out));
@@ -391,6 +400,29 @@ static void use_tree(void) {
   tdict_release(td);
 }
 
+static void use_device_operations(tdict_context *context) {
+  static const int64_t batch[1] = {4};
+  tdict_tensor *t = NULL;
+  tdict_tree *host = NULL, *device = NULL, *out = NULL;
+  tdict_stream stream;
+  OK(tdict_create(1, batch, &host, &last_error));
+  OK(tdict_tensor_zeros(TDICT_F32, 1, batch, NULL, &t, &last_error));
+  OK(tdict_set(host, "a", t, &last_error));
+  OK(tdict_to_device(context, host, tdict_sim(0), NULL, &device, &last_error));
+  OK(tdict_stream_create(context, tdict_sim(0), &stream, &last_error));
+  OK(tdict_clone_deep_on(device, NULL, stream, &out, &last_error));
+  OK(tdict_fill_on(device, "a", 2, stream, &last_error));
+  OK(tdict_copy_on(out, device, stream, &last_error));
+  tdict_release(out);
+  OK(tdict_contiguous_on(device, stream, &out, &last_error));
+  OK(tdict_stream_synchronize(context, stream, &last_error));
+  tdict_stream_destroy(context, stream);
+  tdict_release(out);
+  tdict_release(device);
+  tdict_release(host);
+  tdict_tensor_release(t);
+}
+
 int main(void) {
   tdict_context_options options = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
@@ -410,6 +442,7 @@ int main(void) {
   use_io();
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
+  if (context) use_device_operations(context);
   if (context) use_lazy_stack(context), use_share(context);
   if (context) use_trace(context);
   if (context) use_arrow(context);

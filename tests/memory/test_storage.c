@@ -476,6 +476,32 @@ CASE(storage_fillers_hold_readers) {
   assert_int_equal(atomic_load(&filler.refs), 1);
 }
 
+/* Work of the library that writes: readers wait for it, and so does giving the bytes back to the program. */
+CASE(storage_writers_hold_readers_and_the_end) {
+  fake_fence filler, writer;
+  tdict_storage *s = NULL;
+  pthread_t thread;
+  char bytes[16];
+  for (int reads = 0; reads < 2; reads++) {
+    fake_fence_init(&filler);
+    fake_fence_init(&writer);
+    td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
+    td_ok(tdict_storage_add_filler(s, &filler.fence, err));
+    td_ok(tdict_storage_add_writer(s, &writer.fence, err));
+    int seen = 0;
+    tdict_storage_each_use(s, false, count_fence, &seen);
+    assert_int_equal(seen, 1);
+    fake_fence_end(&filler);
+    assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &writer), 0);
+    if (reads) tdict_storage_wait(s, false);
+    tdict_storage_release(s);
+    assert_true(atomic_load(&writer.done));
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&writer.refs), 1);
+    assert_int_equal(atomic_load(&filler.refs), 1);
+  }
+}
+
 static void *retain_often(void *user) {
   for (int i = 0; i < 2000; i++) tdict_storage_release(tdict_storage_retain(user));
   tdict_storage_release(user);

@@ -1,8 +1,8 @@
 /* Tests shallow and deep copies of trees on each device. */
 #include <pthread.h>
 
-#include "rig.h"
 #include "tree/cursor.h"
+#include "twins.h"
 
 DEVICE_CASE(clone_shallow_shares) {
   rig r = rig_open();
@@ -359,8 +359,8 @@ CASE(consolidate_refuses) {
   assert_false(tdict_is_consolidated(NULL) || tdict_is_consolidated(td));
   static const tdict_type type = {.struct_size = sizeof type, .name = "thing", .release = help_end_thing};
   int ends = 0;
-  help_thing *thing = help_make_thing(&ends, 8, "text");
-  td_ok(tdict_set_object(td, "n.text", &type, thing, err));
+  help_thing *object = help_make_thing(&ends, 8, "text");
+  td_ok(tdict_set_object(td, "n.text", &type, object, err));
   char *before = help_snapshot(td);
   td_fails(TDICT_ENOTSUP, "wanted tensors and trees only", tdict_consolidate(td, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.text");
@@ -441,4 +441,24 @@ CASE(consolidated_until_unlocked) {
   tdict_release(parent);
   tdict_release(out);
   tdict_release(td);
+}
+
+CASE(contiguous_keeps_objects) {
+  const rig r = {NULL, NULL};
+  twins w = make_twins(&r, &flat_type);
+  tdict_tree *turned[2] = {NULL}, *out = NULL, *plain = NULL;
+  td_ok(tdict_transpose(w.td, 0, 1, &turned[0], err));
+  td_ok(tdict_transpose(w.plain, 0, 1, &turned[1], err));
+  td_ok(tdict_contiguous(turned[0], &out, err));
+  td_ok(tdict_contiguous(turned[1], &plain, err));
+  assert_true(tdict_equal(plain, turned[1]) && tdict_tensor_is_contiguous(help_get(plain, "n.o.a")));
+  agree(out, plain, &w, &flat_type);
+  tdict_release(out);
+  out = NULL;
+  TD_WITHOUT_MEMORY_THEN(tdict_contiguous(turned[0], &out, err), assert_null(out));
+  tdict_release(out);
+  td_fails(TDICT_EINVAL, "NULL", tdict_contiguous(NULL, &out, err));
+  for (int i = 0; i < 2; i++) tdict_release(turned[i]);
+  tdict_release(plain);
+  end_twins(&w);
 }

@@ -140,11 +140,9 @@ GPU_CASE(to_dtype_shares_on_devices) {
   tdict_dtype_options o = tdict_dtype_options_default();
   asked a = {"nothing", ""};
   td_ok(tdict_set_device(td, &device, err));
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_to_dtype(td, TDICT_F32, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.b");
-  o.memory = r.memory;
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_to_dtype(td, TDICT_F32, &o, &out, err));
   o.memory = tdict_pinned_memory(r.context);
+  td_fails(TDICT_EWRONGDEVICE, "to cpu, wanted one device", tdict_to_dtype(td, TDICT_F32, &o, &out, err));
+  assert_string_equal(td_last_error.path, "n.b");
   o.filter = is_wanted;
   o.user = &a;
   td_ok(tdict_to_dtype(td, TDICT_F32, &o, &out, err)); /* nothing is converted: the tree stays on its device */
@@ -154,6 +152,10 @@ GPU_CASE(to_dtype_shares_on_devices) {
   tdict_release(td);
   td = numbers();
   o.filter = NULL;
+  o.memory = r.memory;
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_to_dtype(td, TDICT_F32, &o, &out, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  o.memory = tdict_pinned_memory(r.context);
   td_ok(tdict_to_dtype(td, TDICT_F32, &o, &out, err));
   assert_true(tdict_tensor_is_pinned(help_get(out, "n.b")) && tdict_tensor_is_pinned(help_get(out, "n.m.u")));
   assert_false(tdict_tensor_is_pinned(help_get(out, "a")));

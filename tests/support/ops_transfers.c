@@ -1,5 +1,5 @@
 /* Transfers of trees to the simulated device and back: entries that are kept, lazy stacks, and leaves that are not
- * tensors. See ops.h. */
+ * tensors. Operations on trees on the device. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +163,94 @@ static void op_value_whole(ops *o) {
   ops_make_with_values(o, ops_whole_of, OPS_WHOLE_WAYS);
 }
 
-const ops_fn ops_transfers[] = {op_keep, op_lazy_move, op_value_whole};
-const char *const ops_transfer_names[] = {"keep", "lazy_move", "value_whole"};
+enum { DEVICE_WAYS = 9, MOST_ROWS = 4 };
+/* An operation on a tree and another tree of its shapes. The operation makes a tree, or changes the first tree. */
+typedef struct device_op {
+  uint32_t way, n[MOST_ROWS];
+  int64_t rows[MOST_ROWS];
+  int count, dim;
+  tdict_dtype dtype;
+} device_op;
+
+/* A list of rows, none of which is named twice, or a range. `list` is NULL for a list in an array. */
+static tdict_indices rows_of(const device_op *d, const tdict_tensor *list) {
+  if (d->n[0] % 3 == 0) return TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, d->n[1] % 2 ? -2 : 3));
+  return d->n[0] % 3 == 1 ? TDICT_INDEX(TDICT_LIST(d->rows, d->count)) : TDICT_INDEX(TDICT_LIST_OF(list));
+}
+
+static tdict_status run_device_op(const device_op *d, tdict_tree *td, const tdict_tree *other, const tdict_tensor *list,
+                                  tdict_tree **out, tdict_error *err) {
+  const tdict_tree *both[2] = {td, other};
+  tdict_join_options join = tdict_join_options_default();
+  tdict_tree *value = NULL;
+  tdict_status status;
+  join.dim = d->dim;
+  switch (d->way) {
+  case 0:
+    return tdict_index_get(td, rows_of(d, list), out, err);
+  case 1:
+    status = tdict_index_get(other, rows_of(d, list), &value, err);
+    if (status == TDICT_OK) status = tdict_index_set(td, rows_of(d, list), value, err);
+    tdict_release(value);
+    return status;
+  case 2:
+    return tdict_clone_deep(td, NULL, out, err);
+  case 3:
+    return tdict_copy(td, other, err);
+  case 4:
+    return tdict_fill(td, NULL, d->n[2] % 100, err);
+  case 5:
+    return tdict_stack(both, 2, &join, out, err);
+  case 6:
+    return tdict_cat(both, 2, &join, out, err);
+  case 7:
+    return tdict_to_dtype(td, d->dtype, NULL, out, err);
+  default:
+    status = tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), &value, err);
+    if (status == TDICT_OK) status = tdict_contiguous(value, out, err);
+    tdict_release(value);
+    return status;
+  }
+}
+
+static device_op choose_device_op(ops *o, const tdict_tree *td) {
+  static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I16, TDICT_F32, TDICT_I64, TDICT_F16, TDICT_BOOL};
+  device_op d = {.way = ops_pick(o, DEVICE_WAYS), .dtype = dtypes[ops_pick(o, 6)]};
+  const int64_t size = tdict_batch_ndim(td) ? tdict_batch_size(td)[0] : 0;
+  for (int i = 0; i < MOST_ROWS; i++) d.n[i] = ops_pick(o, 1000);
+  d.dim = (int)ops_pick(o, 3);
+  d.count = size < MOST_ROWS ? (int)size : MOST_ROWS;
+  for (int i = 0; i < d.count; i++) d.rows[i] = ((int64_t)i + (int64_t)d.n[3]) % size - (d.n[i] % 2 ? size : 0);
+  if (d.count && d.n[3] % 7 == 0) d.rows[0] = size; /* outside */
+  return d;
+}
+
+/* One operation on copies of a tree in host memory and on the device: statuses and results are equal. */
+static void op_device(ops *o) {
+  const int s = ops_slot(o);
+  const device_op d = choose_device_op(o, o->td[s]);
+  tdict_memory *memory = tdict_device_memory(ops_context(), tdict_sim(0));
+  tdict_tree *trees[2][3] = {{NULL}}; /* on the host and on the device: the tree, another tree, the result */
+  tdict_tensor *lists[2] = {NULL};
+  const int64_t count = d.count;
+  if (tdict_tensor_from_array(TDICT_I64, 1, &count, d.rows, &lists[0], NULL) != TDICT_OK ||
+      tdict_tensor_clone(lists[0], memory, &lists[1], NULL) != TDICT_OK)
+    abort();
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k < 2; k++)
+      if (tdict_clone_deep(o->td[s], i ? memory : NULL, &trees[i][k], NULL) != TDICT_OK) abort();
+  for (int i = 0; i < 2; i++)
+    if (tdict_fill(trees[i][1], NULL, 1 + d.n[1] % 9, NULL) != TDICT_OK) abort();
+  const tdict_status wanted = run_device_op(&d, trees[0][0], trees[0][1], lists[0], &trees[0][2], NULL);
+  tdict_status status = OPS_CALL(o, run_device_op(&d, trees[1][0], trees[1][1], lists[1], &trees[1][2], o->err));
+  if (ops_judge(o, status, wanted) && trees[0][2]) check_moved(o, trees[1][2], trees[0][2]);
+  if (!o->refused) check_moved(o, trees[1][0], trees[0][0]);
+  for (int i = 0; i < 2; i++) {
+    tdict_tensor_release(lists[i]);
+    for (int k = 0; k < 3; k++) tdict_release(trees[i][k]);
+  }
+}
+
+const ops_fn ops_transfers[] = {op_keep, op_lazy_move, op_value_whole, op_device};
+const char *const ops_transfer_names[] = {"keep", "lazy_move", "value_whole", "device"};
 const int ops_num_transfers = sizeof ops_transfers / sizeof *ops_transfers;

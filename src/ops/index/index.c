@@ -17,10 +17,11 @@
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 /* Makes the plan of an index for the batch dimensions of `td`. The caller resets the plan on success. */
-static tdict_status plan_batch_index(tdict_index_plan *plan, const char *what, const tdict_tree *td,
+static tdict_status plan_batch_index(tdict_index_plan *plan, tdict_moves *moves, const tdict_tree *td,
                                      const tdict_indices *index, tdict_error *err) {
+  const char *what = moves->what;
   if (td->batch_ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension", what);
-  tdict_status status = tdict_index_plan_init(plan, what, td->batch_ndim, td->batch_size, index, err);
+  tdict_status status = tdict_index_plan_init(plan, moves, td->batch_ndim, td->batch_size, index, err);
   if (status == TDICT_OK && plan->ndim > TDICT_MAX_BATCH_NDIM) {
     tdict_index_plan_reset(plan);
     return tdict_fail(err, TDICT_EINVAL, "%s: the result would have %d batch dimensions, wanted at most %d", what,
@@ -37,9 +38,17 @@ static tdict_index_helpers find_helpers(const tdict_index_options *o) {
   return (tdict_index_helpers){pool, wanted < most ? wanted : most};
 }
 
+/* How a call reads or writes: its name, and its options. */
+typedef struct index_call {
+  const char *what;
+  tdict_index_helpers helpers;
+  const tdict_stream *stream; /* NULL: the call waits for all copies */
+} index_call;
+
 /* Reads and checks the options of a call. */
-static tdict_status read_index_options(const char *what, const tdict_index_options *options, tdict_index_options *o,
-                                       tdict_index_helpers *helpers, tdict_error *err) {
+static tdict_status read_index_options(index_call *call, const tdict_index_options *options, tdict_index_options *o,
+                                       tdict_error *err) {
+  const char *what = call->what;
   *o = tdict_index_options_default();
   tdict_status status = tdict_options_read(o, sizeof *o, options, "index options", err);
   if (status != TDICT_OK) return status;
@@ -50,25 +59,28 @@ static tdict_status read_index_options(const char *what, const tdict_index_optio
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory", what,
                       tdict_device_format(o->memory->device, device, sizeof device));
   }
-  *helpers = find_helpers(o);
+  if (o->memory && o->stream)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the options memory and stream are set, wanted at most one of them", what);
+  call->helpers = find_helpers(o);
+  call->stream = o->stream;
   return TDICT_OK;
 }
 
 /* Reads the options of a call that writes to an existing tree. */
-static tdict_status read_write_options(const char *what, const tdict_index_options *options,
-                                       tdict_index_helpers *helpers, tdict_error *err) {
+static tdict_status read_write_options(index_call *call, const tdict_index_options *options, tdict_error *err) {
   tdict_index_options o;
-  tdict_status status = read_index_options(what, options, &o, helpers, err);
+  tdict_status status = read_index_options(call, options, &o, err);
   if (status == TDICT_OK && o.memory)
     return tdict_fail(err, TDICT_EINVAL, "%s: the option memory is set, but the elements are written to a given tree",
-                      what);
+                      call->what);
   return status;
 }
 
 typedef struct getter {
   tdict_index_plan plan;
+  tdict_moves moves;
   tdict_pick pick; /* for objects */
-  tdict_index_helpers helpers;
+  index_call call;
   bool copies; /* true: all tensors of the result are new */
 } getter;
 
@@ -83,9 +95,9 @@ static tdict_status describe_indexed(const tdict_map *map, size_t entry, const t
 
 static tdict_status copy_indexed(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                  tdict_error *err) {
-  const getter *g = map->user;
+  getter *g = map->user;
   (void)entry;
-  return tdict_index_plan_copy(&g->plan, &g->helpers, from, made, false, err);
+  return tdict_index_plan_copy(&g->plan, &g->call.helpers, from, made, false, err);
 }
 
 static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
@@ -109,12 +121,14 @@ static bool find_pick(const tdict_index_plan *plan, const int64_t *shape, tdict_
 
 tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, const tdict_index_options *options,
                                   tdict_tree **out, tdict_error *err) {
-  getter g;
+  getter g = {.call.what = "index"};
   tdict_index_options o;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", tree ? "out" : "tree");
-  tdict_status status = read_index_options("index", options, &o, &g.helpers, err);
-  if (status == TDICT_OK) status = plan_batch_index(&g.plan, "index", tree, &index, err);
+  tdict_status status = read_index_options(&g.call, options, &o, err);
+  g.moves = (tdict_moves){.what = "index", .stream = g.call.stream};
+  if (status == TDICT_OK) status = plan_batch_index(&g.plan, &g.moves, tree, &index, err);
   if (status != TDICT_OK) return status;
+  if (tdict_num_objects(tree)) status = tdict_index_plan_read_lists(&g.plan, err);
   const tdict_index_plan *plan = &g.plan;
   const tdict_pick *pick = find_pick(plan, tree->batch_size, &g.pick) ? &g.pick : NULL;
   g.copies = plan->num_gathers != 0 || o.memory;
@@ -128,10 +142,13 @@ tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, c
                          .describe = describe_indexed,
                          .fill = g.copies ? copy_indexed : NULL,
                          .user = &g,
+                         .moves = &g.moves,
                          .way = tdict_pick_method(pick),
                          .object = index_object,
                          .pick = pick};
-  status = tdict_map_run(&map, tree, out, err);
+  if (status == TDICT_OK) status = tdict_moves_check_objects(&g.moves, tree, err);
+  if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
+  tdict_moves_reset(&g.moves);
   tdict_index_plan_reset(&g.plan);
   return status;
 }
@@ -144,7 +161,7 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
  * `reads_index` is false, the plan selects elements of `to`. If `reads_index` is true, the plan selects elements of
  * `from` instead, and both trees must have the same keys. */
 typedef struct writer {
-  const tdict_index_plan *plan;
+  tdict_index_plan *plan;
   const tdict_pick *pick; /* the plan's selection, for objects of built-in types; NULL: a pick cannot describe this
                            * selection */
   const tdict_index_helpers *helpers; /* NULL: none */
@@ -222,7 +239,7 @@ static tdict_status read_indexed_tensor(const writer *w, const tdict_tensor *to,
   if (!checks_only) return tdict_index_plan_copy(w->plan, w->helpers, from, to, false, err);
   tdict_status status = tdict_index_plan_describe(w->plan, from, &wanted, err);
   if (status == TDICT_OK) status = tdict_check_shape(w->plan->what, to, wanted.ndim, wanted.shape, err);
-  if (status == TDICT_OK) status = tdict_check_copy_allowed(w->plan->what, to, from, err);
+  if (status == TDICT_OK) status = tdict_moves_check_devices(w->plan->moves, w->plan->what, to, from, err);
   return status == TDICT_OK ? tdict_index_plan_check_not_lost(w->plan, from, err) : status;
 }
 
@@ -238,7 +255,7 @@ static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_
     return tdict_batch_mismatch(w->plan->what, indexed, tensor, err);
   if (w->reads_index) return read_indexed_tensor(w, to, from, checks_only, err);
   tdict_status status = describe_value(w, to, from, &made, err);
-  if (status == TDICT_OK && checks_only) return tdict_check_copy(w->plan->what, to, from, err);
+  if (status == TDICT_OK && checks_only) return tdict_moves_check_copy(w->plan->moves, w->plan->what, to, from, err);
   if (status != TDICT_OK) return status;
   return tdict_index_plan_copy(w->plan, w->helpers, to, tdict_temp_over(&temp, from, &made), true, err);
 }
@@ -377,21 +394,28 @@ static tdict_status write_from_start(writer *w, bool checks_only, tdict_error *e
   return write_leaves(w, &w->cursor, NULL, checks_only, err);
 }
 
-/* Checks every tensor before the first element is written. */
+/* Checks every tensor before the first element is written. The writes on devices are collected in w->plan->moves, and
+ * made after all other writes. */
 static tdict_status check_then_write(writer *w, tdict_error *err) {
   tdict_pick pick;
   const tdict_tree *indexed = w->reads_index ? w->from : w->to;
+  if (tdict_num_objects(w->from)) {
+    tdict_status read = tdict_index_plan_read_lists(w->plan, err);
+    if (read != TDICT_OK) return read;
+  }
   w->pick = find_pick(w->plan, indexed->batch_size, &pick) ? &pick : NULL;
   tdict_cursor_init(&w->cursor, w->from, false);
-  tdict_status status = check_extra_keys(w, w->to, w->from, err);
+  tdict_status status = tdict_moves_check_objects(w->plan->moves, w->from, err);
+  if (status == TDICT_OK) status = check_extra_keys(w, w->to, w->from, err);
   if (status == TDICT_OK) status = write_from_start(w, true, err);
   if (status == TDICT_OK) status = write_from_start(w, false, err);
+  if (status == TDICT_OK) status = tdict_moves_run(w->plan->moves, err);
   tdict_cursor_reset(&w->cursor);
   tdict_flat_pairs_reset(&w->pairs);
   return status;
 }
 
-static tdict_status write_value(tdict_tree *td, const tdict_index_plan *plan, const tdict_index_helpers *helpers,
+static tdict_status write_value(tdict_tree *td, tdict_index_plan *plan, const tdict_index_helpers *helpers,
                                 const tdict_tree *value, tdict_error *err) {
   writer w = {.plan = plan, .helpers = helpers, .to = td, .from = value};
   return check_then_write(&w, err);
@@ -410,14 +434,16 @@ static tdict_status check_out_batch_size(const tdict_index_plan *plan, const tdi
 tdict_status tdict_index_into_with(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
                                    const tdict_index_options *options, tdict_error *err) {
   tdict_index_plan plan;
-  tdict_index_helpers helpers;
+  index_call call = {.what = "index_into"};
   if (!src || !dst) return tdict_fail(err, TDICT_EINVAL, "index_into: %s is NULL", src ? "dst" : "src");
-  tdict_status status = read_write_options("index_into", options, &helpers, err);
-  if (status == TDICT_OK) status = plan_batch_index(&plan, "index_into", src, &index, err);
+  tdict_status status = read_write_options(&call, options, err);
+  tdict_moves moves = {.what = call.what, .stream = call.stream};
+  if (status == TDICT_OK) status = plan_batch_index(&plan, &moves, src, &index, err);
   if (status != TDICT_OK) return status;
-  writer w = {.plan = &plan, .helpers = &helpers, .to = dst, .from = src, .reads_index = true};
+  writer w = {.plan = &plan, .helpers = &call.helpers, .to = dst, .from = src, .reads_index = true};
   status = check_out_batch_size(&plan, dst, err);
   if (status == TDICT_OK) status = check_then_write(&w, err);
+  tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
   return status;
 }
@@ -427,8 +453,8 @@ tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indi
 }
 
 /* Creates the tensors of a tree without keys. Writes into a new tree first, so that a failure leaves `td` unchanged. */
-static tdict_status write_to_empty_tree(tdict_tree *td, const tdict_index_plan *plan,
-                                        const tdict_index_helpers *helpers, const tdict_tree *value, tdict_error *err) {
+static tdict_status write_to_empty_tree(tdict_tree *td, tdict_index_plan *plan, const tdict_index_helpers *helpers,
+                                        const tdict_tree *value, tdict_error *err) {
   tdict_tree *made = NULL;
   if (tdict_node_is_locked(td))
     return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is empty and locked, so no tensors can be made", plan->what);
@@ -442,28 +468,31 @@ static tdict_status write_to_empty_tree(tdict_tree *td, const tdict_index_plan *
 }
 
 /* Implements tdict_index_set() and the functions that write rows. */
-static tdict_status set_indexed(tdict_tree *td, const char *what, const tdict_indices *index,
-                                const tdict_index_helpers *helpers, const tdict_tree *value, tdict_error *err) {
+static tdict_status set_indexed(tdict_tree *td, const index_call *call, const tdict_indices *index,
+                                const tdict_tree *value, tdict_error *err) {
   tdict_index_plan plan;
-  tdict_status status = plan_batch_index(&plan, what, td, index, err);
+  const tdict_index_helpers *helpers = &call->helpers;
+  tdict_moves moves = {.what = call->what, .stream = call->stream};
+  tdict_status status = plan_batch_index(&plan, &moves, td, index, err);
   if (status != TDICT_OK) return status;
   status = check_value_batch_size(&plan, value, err);
-  if (status == TDICT_OK && helpers && helpers->count &&
+  if (status == TDICT_OK && helpers->count &&
       tdict_bytes(value) > TDICT_INDEX_BYTES_PER_THREAD / TDICT_INDEX_POSITION_BYTES)
     status = tdict_index_plan_find_distinct(&plan, err);
   if (status == TDICT_OK)
     status = tdict_num_keys(td) == 0 && tdict_num_keys(value) != 0 ? write_to_empty_tree(td, &plan, helpers, value, err)
                                                                    : write_value(td, &plan, helpers, value, err);
+  tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
   return status;
 }
 
 tdict_status tdict_index_set_with(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
                                   const tdict_index_options *options, tdict_error *err) {
-  tdict_index_helpers helpers;
+  index_call call = {.what = "index_set"};
   if (!tree || !value) return tdict_fail(err, TDICT_EINVAL, "index_set: %s is NULL", tree ? "value" : "tree");
-  tdict_status status = read_write_options("index_set", options, &helpers, err);
-  return status == TDICT_OK ? set_indexed(tree, "index_set", &index, &helpers, value, err) : status;
+  tdict_status status = read_write_options(&call, options, err);
+  return status == TDICT_OK ? set_indexed(tree, &call, &index, value, err) : status;
 }
 
 tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value, tdict_error *err) {
@@ -473,7 +502,8 @@ tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_
 tdict_status tdict_write_row(tdict_tree *tree, int64_t i, const tdict_tree *row, tdict_error *err) {
   if (!tree || !row) return tdict_fail(err, TDICT_EINVAL, "write_row: %s is NULL", tree ? "row" : "tree");
   const tdict_indices index = TDICT_INDEX(TDICT_AT(i));
-  return set_indexed(tree, "write_row", &index, NULL, row, err);
+  const index_call call = {.what = "write_row"};
+  return set_indexed(tree, &call, &index, row, err);
 }
 
 tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows, tdict_error *err) {
@@ -486,5 +516,6 @@ tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree 
     return tdict_fail(err, TDICT_EINVAL, "write_rows: %lld rows from row %lld of %lld", (long long)count,
                       (long long)first, (long long)tree->batch_size[0]);
   const tdict_indices index = TDICT_INDEX(TDICT_RANGE(first, first + count, 1));
-  return set_indexed(tree, "write_rows", &index, NULL, rows, err);
+  const index_call call = {.what = "write_rows"};
+  return set_indexed(tree, &call, &index, rows, err);
 }

@@ -1,5 +1,6 @@
 /* Copies between the elements that an index selects and another tensor. Large copies are divided among the caller and
- * threads of a pool. Allocates nothing. Thread rule: as in tdict/index.h. */
+ * threads of a pool. Copies on a device are added to moves. Thread rule: as in tdict/index.h. */
+#include "kernel/work.h"
 #include "ops/check_copy.h"
 #include "ops/index/index_plan.h"
 #include "tensor/layout.h"
@@ -20,18 +21,19 @@ static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int6
   }
 }
 
-tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err) {
+tdict_status tdict_index_plan_check_not_lost(tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err) {
   tdict_made affine_view, row_view;
   tdict_temp temp;
-  tdict_tensor_await(t, false);
+  if (!tdict_moves_are_queued(plan->moves, t)) tdict_tensor_await(t, false);
   if (!tdict_tensor_is_lost(t)) return TDICT_OK; /* the common case */
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
-  if (status != TDICT_OK) return status;
-  if (!plan->num_gathers) return tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &affine_view), err);
-  for (int64_t i = 0; i < plan->gather_count && status == TDICT_OK; i++) {
+  if (status == TDICT_OK) status = tdict_index_plan_read_lists(plan, err);
+  const int64_t count = plan->num_gathers ? plan->gather_count : 1;
+  for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
     row_view = affine_view;
     select_gathered(plan, &row_view, i, tdict_dtype_bytes(t->dtype));
-    status = tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &row_view), err);
+    const tdict_tensor *row = tdict_temp_over(&temp, t, &row_view);
+    if (tdict_tensor_is_lost(row)) status = tdict_tensor_refuse_lost(plan->what, "the source's bytes", row, err);
   }
   return status;
 }
@@ -234,12 +236,63 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ind
   return TDICT_OK;
 }
 
-tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_index_helpers *helpers,
-                                   const tdict_tensor *t, const tdict_tensor *other, bool writes_indexed,
-                                   tdict_error *err) {
+/* Waits for the transfers of both tensors, unless the moves are queued on a stream. Checks that no source bytes are
+ * lost. */
+static tdict_status prepare_listed(tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
+                                   bool writes_indexed, tdict_error *err) {
+  if (!plan->moves->stream) {
+    tdict_tensor_await(t, writes_indexed);
+    tdict_tensor_await(other, !writes_indexed);
+  }
+  if (!writes_indexed) return tdict_index_plan_check_not_lost(plan, t, err);
+  if (!tdict_tensor_is_lost(other)) return TDICT_OK;
+  return tdict_tensor_refuse_lost(plan->what, "the source's bytes", other, err);
+}
+
+/* Returns true if the copy needs the positions of lists on devices on the host: if a launch cannot read the lists, or if
+ * written rows must be removed from the lost bytes one by one. */
+static bool needs_positions(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other) {
+  bool needed = plan->lists.count > TDICT_KERNEL_MAX_LISTS || tdict_storage_has_lost(t->storage);
+  for (int n = 0; n < plan->num_gathers; n++) {
+    const tdict_gather *g = &plan->gathers[n];
+    needed = needed || (!g->positions && !tdict_moves_reach_list(t, other, g->tensor));
+  }
+  return needed;
+}
+
+/* Adds the copy of all positions to the moves. */
+static tdict_status add_listed(tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
+                               bool writes_indexed, tdict_error *err) {
+  tdict_made view;
+  int64_t strides[TDICT_MAX_NDIM];
+  int num_lists = 0;
+  tdict_status status = prepare_listed(plan, t, other, writes_indexed, err);
+  if (status == TDICT_OK && needs_positions(plan, t, other)) status = tdict_index_plan_read_lists(plan, err);
+  if (status == TDICT_OK) status = tdict_affine_apply(&plan->affine, t, plan->what, &view, err);
+  if (status != TDICT_OK || other->numel == 0) return status;
+  for (int n = 0; n < plan->num_gathers; n++)
+    for (int d = 0; d < plan->gathers[n].dims && plan->gathers[n].count != 1; d++)
+      strides[num_lists++] = view.strides[plan->gathers[n].axis + d];
+  for (int n = plan->num_gathers - 1; n >= 0; n--) {
+    const tdict_gather *g = &plan->gathers[n];
+    for (int d = g->dims - 1; d >= 0; d--)
+      tdict_made_select(&view, g->axis + d, g->count == 1 ? g->positions[d] : 0, tdict_dtype_bytes(t->dtype));
+  }
+  const tdict_listed_copy copy = {t, other, writes_indexed, &view, plan->gather_at, strides};
+  return tdict_moves_add_listed(plan->moves, &copy, err);
+}
+
+tdict_status tdict_index_plan_copy(tdict_index_plan *plan, const tdict_index_helpers *helpers, const tdict_tensor *t,
+                                   const tdict_tensor *other, bool writes_indexed, tdict_error *err) {
   tdict_made affine_view, other_view;
   tdict_temp a, b;
+  if (plan->num_gathers && tdict_moves_take_listed(plan->moves, t, other))
+    return add_listed(plan, t, other, writes_indexed, err);
   if (plan->num_gathers) {
+    tdict_status read =
+        tdict_moves_check_devices(plan->moves, plan->what, writes_indexed ? t : other, writes_indexed ? other : t, err);
+    if (read == TDICT_OK) read = tdict_index_plan_read_lists(plan, err);
+    if (read != TDICT_OK) return read;
     tdict_tensor_await(t, writes_indexed);
     tdict_tensor_await(other, !writes_indexed);
     /* A failed transfer can lose only some of the positions. Copy each position separately: each copy checks that the
@@ -253,5 +306,6 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ind
   if (status != TDICT_OK) return status;
   tdict_made_of(other, &other_view);
   tdict_tensor *indexed = tdict_temp_over(&a, t, &affine_view), *other_side = tdict_temp_over(&b, other, &other_view);
-  return tdict_tensor_copy(writes_indexed ? indexed : other_side, writes_indexed ? other_side : indexed, err);
+  return tdict_moves_copy(plan->moves, writes_indexed ? indexed : other_side, writes_indexed ? other_side : indexed,
+                          err);
 }

@@ -27,6 +27,8 @@ static int count_dims_taken(const tdict_index *item) {
   case TDICT_INDEX_RANGE:
   case TDICT_INDEX_LIST:
     return 1;
+  case TDICT_INDEX_LIST_OF:
+    return item->data ? 1 : -1;
   case TDICT_INDEX_NEW_AXIS:
   case TDICT_INDEX_REST:
     return 0;
@@ -55,13 +57,16 @@ static tdict_status add_whole_dims(index_reader *r, int count, tdict_error *err)
   return status;
 }
 
+static tdict_status fail_outside(const char *what, int64_t at, int dim, int64_t count, tdict_error *err) {
+  return tdict_fail(err, TDICT_EINVAL, "%s: position %lld is outside dimension %d, which has %lld elements", what,
+                    (long long)at, dim, (long long)count);
+}
+
 /* Converts a position of the next dimension to a non-negative position. Returns TDICT_EINVAL if the position is outside
  * the dimension. */
 static tdict_status find_position(const index_reader *r, int64_t at, int64_t *out, tdict_error *err) {
   int64_t count = r->shape[r->next_dim], found = at < 0 ? at + count : at;
-  if (found < 0 || found >= count)
-    return tdict_fail(err, TDICT_EINVAL, "%s: position %lld is outside dimension %d, which has %lld elements",
-                      r->plan->what, (long long)at, r->next_dim, (long long)count);
+  if (found < 0 || found >= count) return fail_outside(r->plan->what, at, r->next_dim, count, err);
   *out = found;
   return TDICT_OK;
 }
@@ -95,18 +100,27 @@ static tdict_status add_range(index_reader *r, const tdict_index *item, tdict_er
   return add_axis(r, (tdict_axis){r->next_dim++, found, step}, err);
 }
 
-/* Adds a list or mask of `count` positions, and allocates the array of positions. Checks that all counts of lists and
- * masks, except counts of 1, are equal. */
-static tdict_status add_gather(index_reader *r, int dims, int64_t count, tdict_error *err) {
+/* Allocates the array of positions of a list or mask. */
+static tdict_status allocate_positions(const char *what, tdict_gather *g, tdict_error *err) {
+  size_t numbers, bytes;
+  if (!tdict_mul_size((size_t)g->count, (size_t)g->dims, &numbers) ||
+      !tdict_mul_size(numbers, sizeof *g->positions, &bytes))
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions is too long", what, (long long)g->count);
+  g->positions = malloc(bytes ? bytes : 1);
+  if (g->positions) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", what, (long long)g->count);
+}
+
+/* Adds a list or mask of `count` positions. Allocates the array of positions if `tensor`, which has the positions on a
+ * device, is NULL. Checks that `count` fits the counts of the other lists and masks. */
+static tdict_status add_gather(index_reader *r, int dims, int64_t count, const tdict_tensor *tensor, tdict_error *err) {
   tdict_index_plan *p = r->plan;
   tdict_gather *g = &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so the array is long
                                                   * enough */
-  size_t numbers, bytes;
-  if (!tdict_mul_size((size_t)count, (size_t)dims, &numbers) || !tdict_mul_size(numbers, sizeof *g->positions, &bytes))
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions is too long", p->what, (long long)count);
-  *g = (tdict_gather){p->affine.ndim_out, dims, count, malloc(bytes ? bytes : 1), false};
-  if (!g->positions)
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", p->what, (long long)count);
+  *g = (tdict_gather){.axis = p->affine.ndim_out, .dims = dims, .count = count, .tensor = tensor, .dim = r->next_dim};
+  g->size = r->shape[r->next_dim];
+  tdict_status status = tensor ? TDICT_OK : allocate_positions(p->what, g, err);
+  if (status != TDICT_OK) return status;
   if (p->num_gathers++ == 0) p->gather_count = count;
   if (p->gather_count == count || count == 1) return TDICT_OK;
   if (p->gather_count != 1)
@@ -121,13 +135,80 @@ static tdict_status add_list(index_reader *r, const tdict_index *item, tdict_err
   if (item->start < 0 || (item->start > 0 && !positions))
     return tdict_fail(err, TDICT_EINVAL, "%s: a list of %lld positions%s", r->plan->what, (long long)item->start,
                       positions ? "" : " at NULL");
-  tdict_status status = add_gather(r, 1, item->start, err);
+  tdict_status status = add_gather(r, 1, item->start, NULL, err);
   for (int64_t i = 0; i < item->start && status == TDICT_OK; i++)
     status = find_position(r, positions[i], &r->plan->gathers[r->plan->num_gathers - 1].positions[i], err);
   return status == TDICT_OK ? add_whole_dims(r, 1, err) : status;
 }
 
-/* Checks the dtype, shape and device of a mask. */
+/* Reads the positions of a list in host memory. */
+static tdict_status read_positions(const char *what, tdict_gather *g, const tdict_tensor *list, tdict_error *err) {
+  const int64_t *at = list->data, step = list->ndim ? tdict_tensor_dims_strides(list)[0] : 0;
+  for (int64_t i = 0; i < g->count; i++) {
+    const int64_t found = at[i * step] < 0 ? at[i * step] + g->size : at[i * step];
+    if (found < 0 || found >= g->size) return fail_outside(what, at[i * step], g->dim, g->size, err);
+    g->positions[i] = found;
+  }
+  return TDICT_OK;
+}
+
+/* Adds a list in host memory. */
+static tdict_status add_host_list(index_reader *r, const tdict_tensor *list, tdict_error *err) {
+  tdict_tensor_await(list, false);
+  if (tdict_tensor_is_lost(list)) return tdict_tensor_refuse_lost(r->plan->what, "the list's bytes", list, err);
+  tdict_status status = add_gather(r, 1, list->numel, NULL, err);
+  if (status != TDICT_OK) return status;
+  return read_positions(r->plan->what, &r->plan->gathers[r->plan->num_gathers - 1], list, err);
+}
+
+/* Adds a list that stays on its device. */
+static tdict_status add_device_list(index_reader *r, const tdict_tensor *list, tdict_error *err) {
+  const int64_t size = r->shape[r->next_dim];
+  int64_t bad, position = 0;
+  tdict_status status = tdict_moves_check_list(r->plan->moves, list, size, &bad, err);
+  /* Look for lost bytes after the check, which waits for transfers. */
+  if (status == TDICT_OK && tdict_tensor_is_lost(list))
+    return tdict_tensor_refuse_lost(r->plan->what, "the list's bytes", list, err);
+  if (status == TDICT_OK && bad < 0) return add_gather(r, 1, list->numel, list, err);
+  if (status != TDICT_OK) return status;
+  const int64_t *from = (const int64_t *)list->data + bad;
+  const tdict_rect one = {.dst = &position, .src = from, .width = sizeof position, .height = 1};
+  status = list->storage->memory->ops->copy(list->storage->memory, &one, TDICT_COPY_OUT, err);
+  return status == TDICT_OK ? fail_outside(r->plan->what, position, r->next_dim, size, err) : status;
+}
+
+/* Copies a mask or list on a device to the host, after the work that writes it. */
+static tdict_status copy_to_host(const index_reader *r, const tdict_tensor *t, tdict_tensor **out, tdict_error *err) {
+  tdict_status status = tdict_moves_await_source(r->plan->moves, t, err);
+  return status == TDICT_OK ? tdict_tensor_clone(t, NULL, out, err) : status;
+}
+
+/* Adds the positions of a tensor. */
+static tdict_status add_list_of(index_reader *r, const tdict_index *item, tdict_error *err) {
+  const tdict_tensor *list = item->data;
+  tdict_tensor *copy;
+  char found[SHAPE_BYTES];
+  tdict_status status = TDICT_OK;
+  if (list->dtype != TDICT_I64)
+    return tdict_fail(err, TDICT_EDTYPE, "%s: the list has dtype %s, wanted int64", r->plan->what,
+                      tdict_dtype_format(list->dtype, found, sizeof found));
+  if (list->ndim != 1)
+    return tdict_fail(err, TDICT_ESHAPE, "%s: the list has shape %s, wanted one dimension", r->plan->what,
+                      tdict_text_shape(list->ndim, list->dims, found, sizeof found));
+  if (list->storage->device.type == TDICT_DEVICE_CPU) {
+    status = add_host_list(r, list, err);
+  } else if (list->numel > 1 && tdict_moves_take_list(list)) {
+    status = add_device_list(r, list, err);
+  } else {
+    status = copy_to_host(r, list, &copy, err);
+    if (status != TDICT_OK) return status;
+    status = add_host_list(r, copy, err);
+    tdict_tensor_release(copy);
+  }
+  return status == TDICT_OK ? add_whole_dims(r, 1, err) : status;
+}
+
+/* Checks the dtype and shape of a mask. */
 static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   const char *what = r->plan->what;
@@ -139,9 +220,6 @@ static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, 
     return tdict_fail(err, TDICT_ESHAPE, "%s: the mask has shape %s, but its dimensions have sizes %s", what,
                       tdict_text_shape(mask->ndim, mask->dims, found, sizeof found),
                       tdict_text_shape(mask->ndim, r->shape + r->next_dim, wanted, sizeof wanted));
-  if (mask->storage->device.type != TDICT_DEVICE_CPU)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the mask is on %s, wanted host memory", what,
-                      tdict_device_format(mask->storage->device, found, sizeof found));
   return TDICT_OK;
 }
 
@@ -180,21 +258,31 @@ static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   return found;
 }
 
-/* Adds a mask as the list of the positions at which the mask is not 0. */
-static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_error *err) {
-  const tdict_tensor *mask = item->data;
-  tdict_status status = check_mask(r, mask, err);
-  if (status != TDICT_OK) return status;
-  /* A transfer can still be writing the mask. */
+/* Adds a mask in host memory as the list of the positions at which the mask is not 0. */
+static tdict_status add_host_mask(index_reader *r, const tdict_tensor *mask, tdict_error *err) {
+  /* A transfer may still be writing the mask. */
   tdict_tensor_await(mask, false);
   if (tdict_tensor_is_lost(mask)) return tdict_tensor_refuse_lost(r->plan->what, "the mask's bytes", mask, err);
   /* Count the positions first, to allocate an array of the exact size. */
-  status = add_gather(r, mask->ndim, scan_mask(mask, NULL), err);
+  tdict_status status = add_gather(r, mask->ndim, scan_mask(mask, NULL), NULL, err);
   if (status != TDICT_OK) return status;
   tdict_gather *g = &r->plan->gathers[r->plan->num_gathers - 1];
   scan_mask(mask, g->positions);
   g->is_distinct = true;
   return add_whole_dims(r, mask->ndim, err);
+}
+
+static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_error *err) {
+  const tdict_tensor *mask = item->data;
+  tdict_tensor *copy;
+  tdict_status status = check_mask(r, mask, err);
+  if (status != TDICT_OK || mask->storage->device.type == TDICT_DEVICE_CPU)
+    return status == TDICT_OK ? add_host_mask(r, mask, err) : status;
+  status = copy_to_host(r, mask, &copy, err);
+  if (status != TDICT_OK) return status;
+  status = add_host_mask(r, copy, err);
+  tdict_tensor_release(copy);
+  return status;
 }
 
 static tdict_status add_item(index_reader *r, const tdict_index *item, tdict_error *err) {
@@ -207,6 +295,8 @@ static tdict_status add_item(index_reader *r, const tdict_index *item, tdict_err
     return add_axis(r, (tdict_axis){-1, 1, 0}, err);
   case TDICT_INDEX_LIST:
     return add_list(r, item, err);
+  case TDICT_INDEX_LIST_OF:
+    return add_list_of(r, item, err);
   case TDICT_INDEX_MASK:
     return add_mask(r, item, err);
   default: /* TDICT_INDEX_REST, because count_dims_taken() rejected all other kinds */
@@ -226,7 +316,7 @@ static tdict_status read_items(index_reader *r, const tdict_indices *index, tdic
   for (int i = 0; i < index->count; i++) {
     int dims = count_dims_taken(&index->item[i]);
     if (dims < 0)
-      return tdict_fail(err, TDICT_EINVAL, "%s: item %d is invalid (kind %d, or a NULL mask)", r->plan->what, i,
+      return tdict_fail(err, TDICT_EINVAL, "%s: item %d is invalid (kind %d, or a NULL tensor)", r->plan->what, i,
                         (int)index->item[i].kind);
     taken += dims;
   }
@@ -264,10 +354,44 @@ static int replace_gathered_dims(const tdict_index_plan *p, int ndim, int64_t *s
   return kept + 1;
 }
 
-tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int ndim, const int64_t *shape,
+/* Lists the positions for moves on devices. */
+static void find_move_lists(tdict_index_plan *p) {
+  p->lists.count = 0;
+  p->lists.num_positions = p->gather_count;
+  for (int n = 0; n < p->num_gathers; n++) {
+    const tdict_gather *g = &p->gathers[n];
+    for (int d = 0; d < g->dims && g->count != 1; d++)
+      p->lists.list[p->lists.count++] =
+          (tdict_move_list){g->positions ? g->positions + d : NULL, g->dims, g->tensor, g->size};
+  }
+}
+
+tdict_status tdict_index_plan_read_lists(tdict_index_plan *plan, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (int n = 0; n < plan->num_gathers && status == TDICT_OK; n++) {
+    tdict_gather *g = &plan->gathers[n];
+    tdict_tensor *copy;
+    if (g->positions) continue;
+    status = tdict_tensor_clone(g->tensor, NULL, &copy, err);
+    if (status != TDICT_OK) return status;
+    status = allocate_positions(plan->what, g, err);
+    if (status == TDICT_OK) status = read_positions(plan->what, g, copy, err);
+    if (status != TDICT_OK) {
+      free(g->positions);
+      g->positions = NULL;
+    }
+    tdict_tensor_release(copy);
+  }
+  find_move_lists(plan);
+  return status;
+}
+
+tdict_status tdict_index_plan_init(tdict_index_plan *plan, tdict_moves *moves, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err) {
   index_reader r = {plan, ndim, shape, 0, 0, false};
-  plan->what = what;
+  plan->what = moves->what;
+  plan->moves = moves;
+  moves->lists = &plan->lists;
   plan->affine.ndim_in = ndim;
   plan->affine.ndim_out = 0;
   plan->affine.grows = false;
@@ -285,6 +409,7 @@ tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int
     plan->gather_at = find_gather_axis(plan);
     plan->ndim = replace_gathered_dims(plan, plan->ndim, plan->shape);
   }
+  find_move_lists(plan);
   return TDICT_OK;
 }
 
@@ -319,7 +444,7 @@ tdict_status tdict_index_plan_find_distinct(tdict_index_plan *plan, tdict_error 
   tdict_status status = TDICT_OK;
   for (int n = 0; n < plan->num_gathers && status == TDICT_OK; n++) {
     tdict_gather *g = &plan->gathers[n];
-    if (g->count == plan->gather_count && g->count > 1 && !g->is_distinct)
+    if (g->positions && g->count == plan->gather_count && g->count > 1 && !g->is_distinct)
       status = find_distinct_list(plan->what, g, err);
     if (g->is_distinct && g->count == plan->gather_count) break; /* one distinct list is enough */
   }
@@ -335,11 +460,6 @@ tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict
                                        tdict_error *err) {
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, made, err);
   if (status != TDICT_OK || !plan->num_gathers) return status;
-  if (t->storage->device.type != TDICT_DEVICE_CPU) {
-    char device[32];
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: lists and masks need tensors in host memory, this tensor is on %s",
-                      plan->what, tdict_device_format(t->storage->device, device, sizeof device));
-  }
   made->ndim = replace_gathered_dims(plan, made->ndim, made->shape);
   made->fresh = true;
   return TDICT_OK;

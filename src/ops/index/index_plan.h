@@ -3,44 +3,56 @@
 #ifndef TDICT_OPS_INDEX_INDEX_PLAN_H
 #define TDICT_OPS_INDEX_INDEX_PLAN_H
 
+#include "ops/device/moves.h"
 #include "sched/pool.h"
 #include "tdict/index.h"
-#include "tensor/affine.h"
 
 /* A list or mask: selects `count` positions in the dimensions [axis, axis + dims) of the affine result. */
 typedef struct tdict_gather {
   int axis, dims;
-  int64_t count, *positions; /* `dims` numbers per position */
+  int64_t count, *positions;  /* `dims` numbers per position; NULL if the positions are only in `tensor` */
+  const tdict_tensor *tensor; /* the positions on a device, already checked; NULL: none. Borrowed */
+  int dim;                    /* the first dimension that the list or mask indexes */
+  int64_t size;               /* size of this dimension */
   /* true: no position is repeated. Set for masks, and for lists by tdict_index_plan_find_distinct() */
   bool is_distinct;
 } tdict_gather;
 typedef struct tdict_index_plan {
-  const char *what;
+  const char *what;    /* moves->what */
   tdict_affine affine; /* the view that integers, ranges and new axes select; called the affine result below */
   /* All lists and masks together replace their dimensions by one dimension of `gather_count` elements. In the result,
    * the number of this dimension is gather_at. A list of one position is repeated. */
   int num_gathers, gather_at;
   int64_t gather_count;
   tdict_gather gathers[TDICT_MAX_INDEX];
-  int ndim; /* ndim, shape: the shape that the indexed dimensions have in the result */
+  /* The positions of all lists and masks with gather_count positions. Masks have one list for each dimension. Other
+   * lists have one position, which counts as a part of the address. */
+  tdict_move_lists lists;
+  tdict_moves *moves; /* collects copies on devices; borrowed */
+  int ndim;           /* ndim, shape: the shape that the indexed dimensions have in the result */
   int64_t shape[TDICT_MAX_NDIM];
 } tdict_index_plan;
 
-/* Makes the plan of an index for `ndim` dimensions of sizes `shape`. Reset the plan with tdict_index_plan_reset() if
- * the call succeeds. Returns TDICT_EINVAL for an invalid index, for a position outside its dimension, and for a mask
- * whose bytes are lost. Returns TDICT_EDTYPE, TDICT_ESHAPE or TDICT_EWRONGDEVICE for a mask of a wrong dtype, shape or
- * device. Also returns TDICT_ESHAPE if lists and masks have different numbers of positions. Returns TDICT_EOVERFLOW if
- * a list has too many positions, and TDICT_ENOMEM if memory is exhausted. */
-tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int ndim, const int64_t *shape,
+/* Makes the plan of an index for `ndim` dimensions of sizes `shape`. The copies of the plan become part of `moves`. Reset
+ * the plan with tdict_index_plan_reset() if the call succeeds. Waits for masks, and for the check of lists on devices,
+ * also if the moves are queued on a stream. Returns TDICT_EINVAL for an invalid index, for a position outside its
+ * dimension, and for a mask or list whose bytes are lost. Returns TDICT_EDTYPE or TDICT_ESHAPE for a mask or list of a
+ * wrong dtype or shape. Also returns TDICT_ESHAPE if lists and masks have different numbers of positions. Returns
+ * TDICT_EOVERFLOW if a list has too many positions, and TDICT_ENOMEM if memory is exhausted. Returns the errors of
+ * tdict_tensor_copy() and of launches for masks and lists on a device. */
+tdict_status tdict_index_plan_init(tdict_index_plan *plan, tdict_moves *moves, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err);
 void tdict_index_plan_reset(tdict_index_plan *plan);
-/* Describes the result for tensor `t`: a view, or a new tensor if the index has lists or masks. Returns TDICT_ENOTSUP
- * for lists and masks if `t` is on a device, and TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions. */
+/* Copies the positions of all lists on devices to the host. Afterwards, no `positions` is NULL. Returns TDICT_ENOMEM, the
+ * errors of tdict_tensor_copy(), and TDICT_EINVAL for a position outside its dimension. */
+tdict_status tdict_index_plan_read_lists(tdict_index_plan *plan, tdict_error *err);
+/* Describes the result for tensor `t`: a view, or a new tensor if the index has lists or masks. Returns TDICT_EINVAL for
+ * more than TDICT_MAX_NDIM dimensions. */
 tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict_tensor *t, tdict_made *made,
                                        tdict_error *err);
-/* Waits for transfers that write `t`. Returns TDICT_EINVAL if a transfer into a selected element failed, or if `t` is
+/* Waits for transfers that write `t`, unless plan->moves are queued on a stream. Returns TDICT_EINVAL if a transfer into a selected element failed, or if `t` is
  * unloaded. */
-tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
+tdict_status tdict_index_plan_check_not_lost(tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
 
 /* A copy uses one thread for each TDICT_INDEX_BYTES_PER_THREAD bytes: with fewer bytes, waking a thread takes longer
  * than the thread saves. Copying a position takes as long as copying TDICT_INDEX_POSITION_BYTES more bytes. */
@@ -56,11 +68,11 @@ typedef struct tdict_index_helpers {
  * TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_index_plan_find_distinct(tdict_index_plan *plan, tdict_error *err);
 /* Copies between the selected elements of `t` and `other`. `other` has the shape of the selected elements. If
- * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. If lists repeat a position, `t`
- * keeps the elements that are last in `other`. Uses the helpers for large copies by lists and masks in host memory. If
- * `helpers` is NULL, only the calling thread copies. Allocates nothing. Returns the errors of tdict_tensor_copy(). */
-tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_index_helpers *helpers,
-                                   const tdict_tensor *t, const tdict_tensor *other, bool writes_indexed,
-                                   tdict_error *err);
+ * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. On a device, adds the copy to
+ * plan->moves. In host memory: if lists repeat a position, `t` keeps the elements that are
+ * last in `other`; the helpers are used for large copies by lists and masks; nothing is allocated. `helpers` is NULL if
+ * there are none. */
+tdict_status tdict_index_plan_copy(tdict_index_plan *plan, const tdict_index_helpers *helpers, const tdict_tensor *t,
+                                   const tdict_tensor *other, bool writes_indexed, tdict_error *err);
 
 #endif

@@ -265,20 +265,6 @@ CASE(index_lists_are_written) {
   rig_close(&r);
 }
 
-GPU_CASE(index_list_refuses_device) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
-  const int64_t positions[] = {1};
-  td_fails(TDICT_ENOTSUP, "list", tdict_index_get(td, TDICT_INDEX(TDICT_LIST(positions, 1)), &out, err));
-  assert_string_equal(td_last_error.path, "a");
-  assert_null(out);
-  tdict_tree *row = get(td, TDICT_INDEX(TDICT_AT(0)));
-  td_fails(TDICT_ENOTSUP, "list", tdict_index_set(td, TDICT_INDEX(TDICT_LIST(positions, 1)), row, err));
-  tdict_release(row);
-  tdict_release(td);
-  rig_close(&r);
-}
-
 DEVICE_CASE(index_result_is_unlocked) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3));

@@ -273,7 +273,8 @@ CASE(index_plan_finds_distinct_lists) {
     }
     tdict_index_plan made;
     const tdict_indices index = TDICT_INDEX(TDICT_LIST(at, count));
-    td_ok(tdict_index_plan_init(&made, "test", 1, &size, &index, err));
+    tdict_moves moves = {.what = "test"};
+    td_ok(tdict_index_plan_init(&made, &moves, 1, &size, &index, err));
     td_ok(tdict_index_plan_find_distinct(&made, err));
     const bool is_far = !is_ascending && high - low > 1024 * (count + 2);
     if (is_far || (high - low < 1000 * count && count > 1))

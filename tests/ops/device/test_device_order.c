@@ -1,0 +1,227 @@
+/* The order of queued copies by indices on devices with transfers, with uses and with the work of the program. */
+#include "ops/device/rows.h"
+#include "support/fail_alloc.h"
+
+/* The call returns while the stream is blocked. Reading the result and writing the source wait for the launch. */
+SIM_CASE(device_index_get_on_stream_is_ordered) {
+  place w = place_open(2), host = w;
+  blocked b;
+  const int64_t list[] = {9, 0, 33};
+  host.memory = NULL;
+  tdict_tree *td = rows_tree(&w, 40, 1), *other = rows_tree(&host, 40, 11), *out = NULL;
+  tdict_transfer_options o = threads(1);
+  block(&w, &b);
+  const tdict_index_options options = on(&b.s);
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
+  tdict_future *to_host = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, other, td, &o);
+  check_pending(to_host);
+  check_pending(over);
+  tdict_release(out);
+  unblock(&b);
+  out = finish(to_host);
+  finish_copy(over);
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "n.c"), i, 40, 3, list[i]);
+  check_row(&w, help_get(td, "n.c"), 9, 40, 13, 9);
+  end_blocked(&w, &b);
+  tdict_release(out);
+  tdict_release(other);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* Memory is not reused while the launch may read or write it. */
+SIM_CASE(device_index_on_stream_keeps_memory) {
+  place w = place_open(2);
+  blocked b;
+  const int64_t list[] = {9, 0, 33};
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
+  void *places[2];
+  block(&w, &b);
+  const tdict_index_options options = on(&b.s);
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
+  places[0] = help_get(td, "a")->data;
+  places[1] = help_get(out, "a")->data;
+  tdict_release(td);
+  tdict_release(out);
+  for (int i = 0; i < 4; i++) {
+    tdict_tensor *t = rows_on(&w, i < 2 ? 40 : 3, 1);
+    assert_true(t->data != places[0] && t->data != places[1]);
+    tdict_tensor_release(t);
+  }
+  unblock(&b);
+  end_blocked(&w, &b);
+  place_close(&w);
+}
+
+/* A write is queued: later reads wait for the launch. */
+SIM_CASE(device_index_set_on_stream_is_ordered) {
+  for (int into = 0; into < 2; into++) {
+    place w = place_open(2);
+    blocked b;
+    const int64_t list[] = {9, 0, 33};
+    tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21), *read = into ? few : td;
+    const tdict_indices index = TDICT_INDEX(TDICT_LIST(list, 3));
+    tdict_transfer_options o = threads(1);
+    block(&w, &b);
+    const tdict_index_options options = on(&b.s);
+    td_ok(into ? tdict_index_into_with(few, td, index, &options, err)
+               : tdict_index_set_with(td, index, few, &options, err));
+    tdict_future *f = move_async(&w, read, tdict_cpu(), &o);
+    check_pending(f);
+    unblock(&b);
+    tdict_tree *out = finish(f);
+    for (int i = 0; i < 3; i++) {
+      if (into)
+        check_row(&w, help_get(out, "e"), i, 40, 5, list[i]);
+      else
+        check_row(&w, help_get(out, "e"), list[i], 3, 25, i);
+    }
+    end_blocked(&w, &b);
+    tdict_release(out);
+    tdict_release(few);
+    tdict_release(td);
+    place_close(&w);
+  }
+}
+
+/* A launch runs after a transfer that writes its source. The copies of the device are slow, and its launches are not. */
+SIM_CASE(device_index_on_stream_waits_for_transfers) {
+  place w = place_sim(2, 1e5, 1), host = w;
+  const int64_t list[] = {9, 0, 33};
+  host.memory = NULL;
+  tdict_tree *td = rows_tree(&w, 40, 1), *fresh = rows_tree(&host, 40, 11), *few = rows_tree(&w, 3, 21);
+  tdict_stream s = new_stream(&w);
+  tdict_future *f = copy_async(&w, fresh, td, NULL);
+  const tdict_index_options options = on(&s);
+  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
+  sync_stream(&w, s);
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 11, list[i]);
+  finish_copy(f);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(few);
+  tdict_release(fresh);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* A launch runs after the program's recorded use of its destination, here a slow copy. */
+SIM_CASE(device_index_on_stream_waits_for_uses) {
+  place w = place_sim(2, 1e3, 1);
+  const int64_t list[] = {9, 0, 33};
+  tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21);
+  tdict_stream s = new_stream(&w), reader = new_stream(&w);
+  tdict_tensor *seen = new_tensor(TDICT_I32, 2, (const int64_t[]){3, 6}, w.pinned);
+  tdict_gpu_scope scope;
+  td_ok(tdict_gpu_enter(w.gpu, &scope, err));
+  assert_int_equal(w.d->ops->copy_d2h_async(w.d, seen->data, help_get(few, "a")->data, 72, reader.handle), 0);
+  tdict_gpu_leave(w.gpu, &scope);
+  td_ok(tdict_record_stream(few, reader, err));
+  const tdict_index_options options = on(&s);
+  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
+  sync_stream(&w, s);
+  sync_stream(&w, reader);
+  check_row(&w, seen, 1, 3, 21, 1); /* the old bytes */
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 1, list[i]);
+  tdict_stream_destroy(w.c, s);
+  tdict_stream_destroy(w.c, reader);
+  tdict_tensor_release(seen);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* Without a stream, the call waits for a transfer that writes its source or reads its destination. */
+SIM_CASE(device_index_waits_for_transfers) {
+  place w = place_sim(2, 1e5, 1);
+  const int64_t list[] = {9, 0, 33};
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *host = TREE(40);
+  tdict_memory *device = w.memory;
+  w.memory = NULL;
+  tdict_release(host);
+  host = rows_tree(&w, 40, 31);
+  w.memory = device;
+  tdict_future *f = copy_async(&w, host, td, NULL);
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "e"), i, 40, 35, list[i]);
+  finish_copy(f);
+  tdict_tree *few = rows_tree(&w, 3, 21);
+  f = move_async(&w, td, tdict_cpu(), NULL);
+  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, 3)), few, err));
+  tdict_release(out);
+  out = finish(f);
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "e"), list[i], 40, 35, list[i]);
+  check_row(&w, help_get(td, "e"), 9, 3, 25, 0);
+  tdict_release(few);
+  tdict_release(out);
+  tdict_release(host);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* Without memory for the use of a queued launch, the call waits for the launch. The launches of the device are slow. */
+SIM_CASE(device_index_waits_without_memory) {
+  tdict_context_options options = place_options(2);
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.latency_ns = 3000000;
+  options.sim = &sim;
+  place w = place_over(&options);
+  const int64_t list[] = {9, 0, 33};
+  tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21);
+  tdict_stream stream = new_stream(&w);
+  const tdict_index_options o = on(&stream);
+  int num_waits = 0;
+  bool had_failure = true;
+  for (int64_t n = 0; had_failure; n++) {
+    number_rows(&w, few, 21);
+    tdict_error err = {0};
+    td_fail_alloc(n, false);
+    const tdict_status status = tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &o, &err);
+    had_failure = td_fail_alloc_stop();
+    if (status == TDICT_OK && had_failure) {
+      for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "e"), i, 40, 5, list[i]);
+      num_waits++;
+    }
+    sync_stream(&w, stream);
+  }
+  assert_true(num_waits > 0);
+  tdict_stream_destroy(w.c, stream);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* A list and a mask that a kernel of the program writes on the stream. Later writes of the list wait for the launch. */
+SIM_CASE(device_index_lists_are_ordered) {
+  place w = place_sim(2, 0, 1);
+  const int64_t positions[] = {9, 0, 33}, others[] = {1, 2, 3}, three = 3, forty = 40;
+  unsigned char bits[40] = {0};
+  bits[5] = bits[39] = 1;
+  tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21), *by_mask = NULL;
+  tdict_tensor *list = new_tensor(TDICT_I64, 1, &three, w.memory), *mask = new_tensor(TDICT_BOOL, 1, &forty, w.memory);
+  tdict_stream s = new_stream(&w);
+  const tdict_index_options o = on(&s);
+  kernel k[2];
+  put_bytes(&w, list, others);
+  put_bytes(&w, mask, (unsigned char[40]){0});
+  td_ok(tdict_sim_hold(w.c, err));
+  kernel_launch(&k[0], s, list, NULL, positions);
+  kernel_launch(&k[1], s, mask, NULL, bits);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, resume_later, &w), 0);
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_MASK(mask)), &o, &by_mask, err));
+  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST_OF(list)), &o, err));
+  pthread_join(thread, NULL);
+  sync_stream(&w, s);
+  assert_int_equal(tdict_batch_size(by_mask)[0], 2);
+  check_row(&w, help_get(by_mask, "b"), 1, 40, 2, 39);
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "e"), i, 40, 5, positions[i]);
+  kernel_end(&k[0]);
+  kernel_end(&k[1]);
+  tdict_stream_destroy(w.c, s);
+  tdict_tensor_release(list);
+  tdict_tensor_release(mask);
+  tdict_release(by_mask);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
