@@ -119,10 +119,9 @@ static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, t
   if (device.type == TDICT_DEVICE_CPU && d->cuda) device = tdict_cuda(0);
   if (device.type == TDICT_DEVICE_CPU && d->sim) device = tdict_sim(0);
   tdict_error cause = d->no_cuda;
-  tdict_status status = TDICT_ENODEVICE;
-  if (device.type != TDICT_DEVICE_CPU) status = tdict_devices_gpu(d, device, &gpu, &cause);
-  if (status != TDICT_OK) {
-    (void)!tdict_fail(&d->no_pinned, status, "pinned memory needs a device that reads it: %.200s", cause.message);
+  if (device.type == TDICT_DEVICE_CPU || tdict_devices_gpu(d, device, &gpu, &cause) != TDICT_OK) {
+    (void)!tdict_fail(&d->no_pinned, TDICT_ENODEVICE, "pinned memory needs a device that reads it: %.200s",
+                      cause.message);
     d->no_pinned.native = cause.native;
     d->pinned = tdict_absent_memory_create(tdict_cpu(), &d->no_pinned);
     return d->pinned ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its pinned memory");
