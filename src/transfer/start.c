@@ -3,6 +3,7 @@
  * Thread rule: see start.h. */
 #include "transfer/start.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -102,6 +103,14 @@ static int count_plan_helpers(const starter *s) {
   return num_threads >= 0 ? num_threads : others < MAX_READERS ? others : MAX_READERS;
 }
 
+/* Reads the patterns of the option `keep`. Without patterns, *out is unchanged. */
+static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_error *err) {
+  const tdict_transfer_options *o = &s->start->options;
+  char what[64];
+  snprintf(what, sizeof what, "%s: options.keep", s->start->what);
+  return o->num_keep ? tdict_patterns_create(what, o->keep, o->num_keep, out, err) : TDICT_OK;
+}
+
 static tdict_status collect_plan(starter *s, tdict_error *err) {
   tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
@@ -113,9 +122,8 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
                                 .borrows = s->start->caller_waits && !s->start->dst};
-  tdict_keep *keep = NULL;
-  const tdict_transfer_options *o = &s->start->options;
-  tdict_status status = o->num_keep ? tdict_keep_create(s->start->what, o->keep, o->num_keep, &keep, err) : TDICT_OK;
+  tdict_patterns *keep = NULL;
+  tdict_status status = read_keep(s, &keep, err);
   if (status != TDICT_OK) return status;
   request.keep = keep;
   tdict_plan spare;
@@ -127,7 +135,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
     request.num_helpers = count_plan_helpers(s);
   }
   status = tdict_plan_collect(&s->plan, &request, s->start->src, err);
-  tdict_keep_destroy(keep);
+  tdict_patterns_destroy(keep);
   return status;
 }
 

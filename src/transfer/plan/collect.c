@@ -62,29 +62,6 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
   return true;
 }
 
-/* Reserves space for `more` items and leaves. On failure, the plan's items and leaves are unchanged. */
-static bool reserve_items(tdict_plan *p, uint32_t more) {
-  size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
-  if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
-  if (items > p->cap_items) {
-    if (items < 2 * (size_t)p->cap_items && p->cap_items < TDICT_SHARED / 2) items = 2 * (size_t)p->cap_items;
-    tdict_item *grown = realloc(p->items, items * sizeof *grown);
-    if (grown) p->items = grown;
-    tdict_fence_node *nodes = grown ? realloc(p->nodes, items * sizeof *nodes) : NULL;
-    if (!nodes) return false;
-    p->nodes = nodes;
-    p->cap_items = (uint32_t)items;
-  }
-  if (leaves > p->cap_leaves) {
-    if (leaves < 2 * (size_t)p->cap_leaves && p->cap_leaves < TDICT_SHARED / 2) leaves = 2 * (size_t)p->cap_leaves;
-    uint32_t *grown = realloc(p->item_of_leaf, leaves * sizeof *grown);
-    if (!grown) return false;
-    p->item_of_leaf = grown;
-    p->cap_leaves = (uint32_t)leaves;
-  }
-  return true;
-}
-
 /* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
  * memory may be pinned by another driver, or the program's claim may be false. The last result is stored, because
  * consecutive leaves often share a storage. */
@@ -198,7 +175,7 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
   if (!tdict_round_up(p->line_bytes, TDICT_LEAF_ALIGNMENT, &item->offset) ||
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
-  if (p->num_items == p->cap_items && !reserve_items(p, 1)) return fail_plan_memory(err);
+  if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1)) return fail_plan_memory(err);
   retain_source(c, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);
   const uint32_t n = p->num_items++;
@@ -334,7 +311,7 @@ static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict
 }
 
 static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor *t, tdict_error *err) {
-  if (p->num_leaves == p->cap_leaves && !reserve_items(p, 1)) return fail_plan_memory(err);
+  if (p->num_leaves == p->cap_leaves && !tdict_plan_reserve(p, 1)) return fail_plan_memory(err);
   p->item_of_leaf[p->num_leaves++] = place;
   p->num_new += place != TDICT_SHARED;
   p->num_new_dims += place != TDICT_SHARED ? (size_t)t->ndim : 0;
@@ -358,7 +335,7 @@ static void choose_action(const collector *c, tdict_object_step *step) {
 /* Reserves space for all leaves of a node at once. */
 static bool reserve_node(collector *c, const tdict_tree *node) {
   c->plan->some_locked |= tdict_node_is_locked(node);
-  return reserve_items(c->plan, node->keys->num_live);
+  return tdict_plan_reserve(c->plan, node->keys->num_live);
 }
 
 /* Retains all sources that were collected so far, and all later sources. Hooks are code of the program and may release
@@ -469,7 +446,7 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
   if (t) {
     p->num_shared++;
     p->keeps_elsewhere |= !tdict_device_equal(t->storage->device, r->device);
-    if (p->num_leaves == p->cap_leaves && !reserve_items(p, 1)) return fail_plan_memory(err);
+    if (p->num_leaves == p->cap_leaves && !tdict_plan_reserve(p, 1)) return fail_plan_memory(err);
     p->item_of_leaf[p->num_leaves++] = TDICT_SHARED; /* note_leaf() is not called here, because the compiler inlines
                                                       * note_leaf() only while there is one call */
     return TDICT_OK;
@@ -490,11 +467,11 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
 /* Returns true if the current entry is not copied, because of a pattern of `keep`. Also detects the end of a flattened
  * object or of a kept tree. Tensors of objects match no pattern. */
 static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
-  const tdict_keep *keep = c->request->keep;
+  const tdict_patterns *keep = c->request->keep;
   if (cursor->depth < c->flat_depth) c->flat_depth = 0;
   if (cursor->depth < c->kept_depth) c->kept_depth = 0;
   c->watch_depth = keep ? SIZE_MAX : 0;
-  return c->kept_depth || (keep && !c->flat_depth && tdict_keep_matches(keep, cursor));
+  return c->kept_depth || (keep && !c->flat_depth && tdict_patterns_find(keep, cursor) != TDICT_NO_PATTERN);
 }
 
 /* Collects a consolidated tree as one item, the bytes of its storage, and sets *done to true. If these bytes are

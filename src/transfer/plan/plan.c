@@ -51,6 +51,28 @@ void tdict_plan_reset(tdict_plan *plan) {
   memset(plan, 0, sizeof *plan);
 }
 
+bool tdict_plan_reserve(tdict_plan *p, uint32_t more) {
+  size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
+  if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
+  if (items > p->cap_items) {
+    if (items < 2 * (size_t)p->cap_items && p->cap_items < TDICT_SHARED / 2) items = 2 * (size_t)p->cap_items;
+    tdict_item *grown = realloc(p->items, items * sizeof *grown);
+    if (grown) p->items = grown;
+    tdict_fence_node *nodes = grown ? realloc(p->nodes, items * sizeof *nodes) : NULL;
+    if (!nodes) return false;
+    p->nodes = nodes;
+    p->cap_items = (uint32_t)items;
+  }
+  if (leaves > p->cap_leaves) {
+    if (leaves < 2 * (size_t)p->cap_leaves && p->cap_leaves < TDICT_SHARED / 2) leaves = 2 * (size_t)p->cap_leaves;
+    uint32_t *grown = realloc(p->item_of_leaf, leaves * sizeof *grown);
+    if (!grown) return false;
+    p->item_of_leaf = grown;
+    p->cap_leaves = (uint32_t)leaves;
+  }
+  return true;
+}
+
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
   /* if the arena has no data, all leaves are empty and need no address */
   for (uint32_t i = 0; i < plan->num_items && arena->data; i++)

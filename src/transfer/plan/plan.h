@@ -109,6 +109,9 @@ typedef struct tdict_plan {
   bool borrows; /* sources are not retained: the caller keeps the tree alive */
 } tdict_plan;
 
+/* Reserves space for `more` items and leaves. Returns false if host memory is exhausted or there would be too many items.
+ * In that case, the items and leaves of the plan are unchanged. */
+bool tdict_plan_reserve(tdict_plan *plan, uint32_t more);
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
