@@ -107,23 +107,28 @@ static void format_value(tdict_dtype dtype, const void *element, char *text, siz
   snprintf(text, room, "%.17g", real);
 }
 
-/* Reports element `at`, which the integer dtype of `dst` cannot hold. */
+tdict_status tdict_convert_fail_element(const char *what, const tdict_convert_element *e, const tdict_tensor *like,
+                                        tdict_error *err) {
+  const unsigned bits = e->to >> 8 & 0xffu;
+  const bool is_signed = (e->to & 0xffu) == 0;
+  const uint64_t high = (is_signed ? (uint64_t)INT64_MAX : UINT64_MAX) >> (64 - bits);
+  int64_t index[TDICT_MAX_NDIM], left = (int64_t)e->at;
+  char value[40], place[SHAPE_BYTES];
+  for (int i = like->ndim - 1; i >= 0; left /= like->dims[i--]) index[i] = left % like->dims[i];
+  format_value(e->from, e->value, value, sizeof value);
+  return tdict_fail(err, TDICT_EOVERFLOW, "%s: element %s is %s, wanted %" PRId64 " to %" PRIu64 " (%s)", what,
+                    tdict_text_shape(like->ndim, index, place, sizeof place), value, is_signed ? -(int64_t)high - 1 : 0,
+                    high, tdict_dtype_name(e->to));
+}
+
+/* Reports element `at` of `src`, which the integer dtype of `dst` cannot hold. */
 static tdict_status fail_overflow(const char *what, const tdict_tensor *dst, const tdict_tensor *src, size_t at,
                                   tdict_error *err) {
-  const unsigned bits = dst->dtype >> 8 & 0xffu;
-  const bool is_signed = (dst->dtype & 0xffu) == 0;
-  const uint64_t high = (is_signed ? (uint64_t)INT64_MAX : UINT64_MAX) >> (64 - bits);
-  int64_t index[TDICT_MAX_NDIM], offset = 0, left = (int64_t)at;
-  char value[40], place[SHAPE_BYTES];
-  for (int i = src->ndim - 1; i >= 0; left /= src->dims[i--]) {
-    index[i] = left % src->dims[i];
-    offset += index[i] * tdict_tensor_dims_strides(src)[i];
-  }
-  format_value(src->dtype, (const char *)src->data + offset * (int64_t)tdict_dtype_bytes(src->dtype), value,
-               sizeof value);
-  return tdict_fail(err, TDICT_EOVERFLOW, "%s: element %s is %s, wanted %" PRId64 " to %" PRIu64 " (%s)", what,
-                    tdict_text_shape(src->ndim, index, place, sizeof place), value, is_signed ? -(int64_t)high - 1 : 0,
-                    high, tdict_dtype_name(dst->dtype));
+  int64_t offset = 0, left = (int64_t)at;
+  for (int i = src->ndim - 1; i >= 0; left /= src->dims[i--])
+    offset += left % src->dims[i] * tdict_tensor_dims_strides(src)[i];
+  const char *value = (const char *)src->data + offset * (int64_t)tdict_dtype_bytes(src->dtype);
+  return tdict_convert_fail_element(what, &(tdict_convert_element){dst->dtype, src->dtype, at, value}, src, err);
 }
 
 static tdict_status check_shapes(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {

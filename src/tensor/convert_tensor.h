@@ -16,4 +16,15 @@ tdict_status tdict_convert_check_memory(const char *what, const tdict_memory *me
  * begin with `what`. If the dtypes are equal, the message about lost bytes begins with "copy". */
 tdict_status tdict_convert_tensor(const char *what, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 
+/* An element that an integer dtype cannot hold. */
+typedef struct tdict_convert_element {
+  tdict_dtype to, from;
+  size_t at;         /* index in C order */
+  const void *value; /* the element, a `from` */
+} tdict_convert_element;
+/* Returns TDICT_EOVERFLOW with the element's index in a tensor of the shape of `like`, its value and the range of
+ * `to`. */
+tdict_status tdict_convert_fail_element(const char *what, const tdict_convert_element *element,
+                                        const tdict_tensor *like, tdict_error *err);
+
 #endif
