@@ -41,6 +41,7 @@
 #include "tdict/context.h"
 #include "tdict/object.h"
 #include "tdict/tree.h"
+#include "tdict/wire.h"
 
 TDICT_BEGIN_DECLS
 
@@ -91,6 +92,9 @@ typedef struct tdict_transfer_stats {
   double cpu_seconds;   /**< processor time of the threads that copied, from their first chunk to their last byte,
                              without planning */
   double total_seconds; /**< time from the call to the last byte */
+  size_t wire_bytes;    /**< bytes that driver copies moved: from or to a device, or between devices. Differs from the
+                             other byte counts if elements are converted. The other counts contain the bytes of the
+                             result */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
@@ -141,6 +145,9 @@ typedef struct tdict_transfer_options {
    *  each pattern is compared with the path of each entry. */
   const char *const *keep;
   size_t num_keep; /**< number of patterns in `keep`; default 0 */
+  const tdict_conversion
+      *conversions;       /**< tensors to convert to other dtypes, see tdict/wire.h. Borrowed for the call */
+  size_t num_conversions; /**< number of elements in `conversions`; default 0 */
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
   tdict_transfer_options o;

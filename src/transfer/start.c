@@ -122,10 +122,18 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
                                 .borrows = s->start->caller_waits && !s->start->dst};
+  const tdict_transfer_options *o = &s->start->options;
   tdict_patterns *keep = NULL;
+  tdict_conversions *conversions = NULL;
   tdict_status status = read_keep(s, &keep, err);
-  if (status != TDICT_OK) return status;
+  if (status == TDICT_OK && o->num_conversions)
+    status = tdict_conversions_create(s->start->what, o->conversions, o->num_conversions, &conversions, err);
+  if (status != TDICT_OK) {
+    tdict_patterns_destroy(keep);
+    return status;
+  }
   request.keep = keep;
+  request.conversions = conversions;
   tdict_plan spare;
   tdict_engine_take_plan(s->engine, &spare);
   request.spare = &spare;
@@ -135,6 +143,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
     request.num_helpers = count_plan_helpers(s);
   }
   status = tdict_plan_collect(&s->plan, &request, s->start->src, err);
+  tdict_conversions_destroy(conversions);
   tdict_patterns_destroy(keep);
   return status;
 }

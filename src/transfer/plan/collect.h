@@ -4,6 +4,7 @@
 #define TDICT_TRANSFER_PLAN_COLLECT_H
 
 #include "sched/pool.h"
+#include "transfer/plan/conversions.h"
 #include "transfer/plan/patterns.h"
 #include "transfer/plan/plan.h"
 
@@ -22,8 +23,9 @@ typedef struct tdict_plan_request {
   bool borrows;
   tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
-  const tdict_patterns *keep; /* entries that are not copied; NULL: no such entries */
-  tdict_plan *spare;          /* a cleared plan whose memory is reused, or NULL */
+  const tdict_patterns *keep;           /* entries that are not copied; NULL: no such entries */
+  const tdict_conversions *conversions; /* NULL: no leaf is converted */
+  tdict_plan *spare;                    /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
 /* Reads the tree into a plan. Each leaf that must be copied becomes an item with its way. A consolidated tree becomes

@@ -12,6 +12,7 @@
 #include "device/devices.h"
 #include "sched/pool.h"
 #include "tdict/transfer.h"
+#include "tensor/cast.h"
 #include "tree/box.h"
 #include "tree/node.h"
 
@@ -31,13 +32,20 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
 } tdict_way;
 
+/* How the elements of an item are converted. The threads of the host convert: when they fill a slot (stage in), when
+ * they read a slot (stage out), or while they copy. */
+typedef struct tdict_item_cast {
+  uint32_t rule; /* number of the conversion that the program gave, plus 1; 0: the item is copied unchanged */
+  tdict_cast cast;
+} tdict_item_cast;
+
 /* A leaf to copy, or the storage of a consolidated tree. */
 typedef struct tdict_item {
-  tdict_tensor *src;    /* retained, except if the plan's `borrows` is true; NULL after an early release */
-  tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
-  const char *src_data; /* address of the first element; stored here so that workers need not read the tensor */
-  char *dst_data;       /* first element */
-  size_t offset, bytes;
+  tdict_tensor *src;         /* retained, except if the plan's `borrows` is true; NULL after an early release */
+  tdict_tensor *dst;         /* retained; NULL: the destination is dst_data, in C order */
+  const char *src_data;      /* address of the first element; stored here so that workers need not read the tensor */
+  char *dst_data;            /* first element */
+  size_t offset, bytes;      /* `bytes` are those of the result, if the elements are converted */
   tdict_gpu *gpu;            /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
   uint32_t leaf;             /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
   uint8_t way;               /* a tdict_way */
@@ -84,6 +92,9 @@ typedef struct tdict_plan {
    * the mark was removed early */
   tdict_fence_node *nodes;
   uint32_t num_items, cap_items;
+  tdict_item_cast *casts; /* one for each item; NULL: no conversions were given */
+  uint32_t cap_casts;
+  size_t slot_growth; /* a slot to the host needs up to this many times the bytes of its chunk; 0 or 1: not more */
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;
@@ -114,12 +125,17 @@ typedef struct tdict_plan {
 bool tdict_plan_reserve(tdict_plan *plan, uint32_t more);
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
+/* Returns the conversion of an item, or NULL if the item is copied unchanged. */
+static inline const tdict_cast *tdict_plan_cast(const tdict_plan *plan, uint32_t item) {
+  return plan->casts && plan->casts[item].rule ? &plan->casts[item].cast : NULL;
+}
 /* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
  * for each small run would take longer. Call after tdict_plan_place(). */
 void tdict_plan_pack(tdict_plan *plan);
 /* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. Among
  * consecutive items with the same way and GPU, the sizes of these chunks grow from first_bytes to chunk_bytes, and
- * shrink again towards the end. Both limits must be multiples of 256. Errors: TDICT_ENOMEM. */
+ * shrink again towards the end. Both limits must be multiples of 256. Chunks from a device to the host are smaller if
+ * slot_growth is above 1. Errors: TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
  * its leaves have the same distances in the source and in the destination as on the line. A chunk of direct copies

@@ -17,6 +17,10 @@ typedef struct tdict_same_bytes {
       *runs[TDICT_SAME_BYTES_RUNS];
   int num_runs;
   uintptr_t run_end;
+  /* borrowed; the plan with the conversions of the items, and the conversion of the leaf that is searched. NULL: no leaf
+   * is converted */
+  const tdict_plan *plan;
+  const tdict_item_cast *wanted;
 } tdict_same_bytes;
 
 /* Returns true if the leaf is in C order and begins after all leaves of its storage that were passed to this function.
@@ -25,7 +29,7 @@ typedef struct tdict_same_bytes {
  * table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
-/* If an item covers the same bytes as `t`, writes the item's number to *place. Otherwise leaves *place unchanged. */
+/* If an item covers the same bytes as `t` and has the same conversion, writes the item's number to *place. Otherwise leaves *place unchanged. */
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
 /* Returns true if no other tensor can use the tensor's bytes: the tensor and its storage have one reference each. */
 bool tdict_same_bytes_is_unshared(const tdict_tensor *t);
