@@ -191,6 +191,9 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
                           place_is_gpu(p) ? "" : ", SIMULATED: copies within this host's memory"));
 }
 
+/* The option max_queued_bytes with which to start if copies of the program wait too long. Not measured. */
+enum { START_QUEUED_BYTES = 4 << 20 };
+
 static void fill_record(advise_job *job, const tdict_tuning *table) {
   json_t *ways = json_array();
   for (int i = 0; i < job->num_ways; i++) {
@@ -209,6 +212,10 @@ static void fill_record(advise_job *job, const tdict_tuning *table) {
   json_object_set_new(job->record, "ways", ways);
   json_object_set_new(job->record, "factors", json_array());
   add_factors(job, table);
+  add_factor(job, "copies beside",
+             json_sprintf("if other copies of the program wait too long for this transfer, set max_queued_bytes, for "
+                          "example to %d; not measured here",
+                          (int)START_QUEUED_BYTES));
 }
 
 static void print_record(const advise_job *job) {

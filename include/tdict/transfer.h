@@ -26,14 +26,23 @@
  * If the type has no hook for the transfer, the transfer copies the tensors that `flatten` returns. If the type has no
  * `flatten` either, the result holds the same object. tdict_transfer_stats.num_objects_untouched counts such objects.
  * The result has objects of the same types at the same paths.
+ * Locked trees. The library keeps the plan of a transfer with a locked tree, and reuses the plan in later transfers of
+ * the tree to the same device with the same mode. Unlocking or freeing the tree frees its plans. To use this, lock the
+ * root of the source with tdict_lock(). Plans are not kept for tdict_transfer_into() and tdict_pin_memory(), for trees
+ * with objects, with tensors over memory of the program, or with the options `keep` and `conversions`. A kept plan
+ * needs at most 16 MiB, about 120 bytes for each tensor, and a tree keeps at most four plans. A transfer of a larger
+ * tree makes its plan anew.
+ * Blocks. If all tensors of a locked tree lie in one storage in the layout of tdict_create_from(), the storage is
+ * copied as one block. After the first transfer, the start of an _async transfer takes the same time for any number of
+ * tensors. This does not hold for tdict_transfer_into(), for tdict_pin_memory() and with these two options.
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
- * tree is copied as one block, and the result is consolidated. The function tdict_transfer_into() also copies one block
- * if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned memory on
- * the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16 MiB. If a
- * block was copied, the byte counts of the statistics include the padding between leaves. If the copy of a block fails,
- * the error names no leaf. If a consolidated tree is a child of the source, the transfer copies the child leaf by leaf.
- * This child of the result is not consolidated.
- * Cost. O(keys of all trees), plus the copies.
+ * tree is copied as one block, too, and the result is consolidated. The function tdict_transfer_into() also copies one
+ * block if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned
+ * memory on the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16
+ * MiB. If a block was copied, the byte counts of the statistics include the padding between leaves. If the copy of a
+ * block fails, the error names no leaf. If a consolidated tree is a child of the source, the transfer copies the child
+ * leaf by leaf. This child of the result is not consolidated.
+ * Cost. O(keys of all trees), plus the copies. For a locked tree, see above.
  * Thread rule: any thread may call any function of this header. Several transfers can run at the same time. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
@@ -89,12 +98,14 @@ typedef struct tdict_transfer_stats {
   double plan_seconds, copy_seconds, wait_seconds; /**< time spent planning, copying on host threads, and waiting for
                                                         slots of the staging ring. Copying and waiting are summed over
                                                         all threads */
-  double cpu_seconds;   /**< processor time of the threads that copied, from their first chunk to their last byte,
+  double cpu_seconds;       /**< processor time of the threads that copied, from their first chunk to their last byte,
                              without planning */
-  double total_seconds; /**< time from the call to the last byte */
-  size_t wire_bytes;    /**< bytes that driver copies moved: from or to a device, or between devices. Differs from the
-                             other byte counts if elements are converted. The other counts contain the bytes of the
-                             result */
+  double total_seconds;     /**< time from the call to the last byte */
+  size_t peak_queued_bytes; /**< largest number of bytes that the option `max_queued_bytes` counted at once; 0 without
+                                 this option */
+  size_t wire_bytes; /**< bytes that driver copies moved: from or to a device, or between devices. Differs from the
+                                 other byte counts if elements are converted. The other counts contain the bytes of the
+                                 result */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
@@ -145,6 +156,13 @@ typedef struct tdict_transfer_options {
    *  each pattern is compared with the path of each entry. */
   const char *const *keep;
   size_t num_keep; /**< number of patterns in `keep`; default 0 */
+  /** Limit in bytes of this transfer's copies that are queued on streams and not finished. 0 (default): no limit. With
+   *  a limit, the program's own copies wait less for this transfer, and the transfer may take longer. The limit counts
+   *  all copies from, to and between devices, on all devices together, with the padding between leaves. It applies in
+   *  every mode, and not to copies within the host. A copy is cut into chunks of at most half the limit, so two chunks
+   *  fit. Values from 1 to 131071 are an error (#TDICT_EINVAL). A call that queues its copies itself, such as an _async
+   *  call with num_threads 0, waits for its first copies before it queues more than the limit. */
+  size_t max_queued_bytes;
   const tdict_conversion
       *conversions;       /**< tensors to convert to other dtypes, see tdict/wire.h. Borrowed for the call */
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */

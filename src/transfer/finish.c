@@ -81,6 +81,7 @@ static void fill_stats(tdict_future *t) {
     s->cpu_seconds += 1e-9 * (double)w->cpu_ns;
   }
   s->peak_staging_bytes = (size_t)atomic_load_explicit(&t->peak_slots, memory_order_relaxed) * t->engine->slot_bytes;
+  s->peak_queued_bytes = atomic_load_explicit(&t->peak_queued_bytes, memory_order_relaxed);
   tdict_memory_counts pinned;
   tdict_memory_get_counts(tdict_devices_pinned(t->engine->config.devices), &pinned);
   s->peak_pinned_bytes = pinned.peak_bytes;
@@ -208,6 +209,8 @@ static void release_all(tdict_future *t) {
   tdict_engine_give_plan(t->engine, &t->plan);
   if (t->mirror) tdict_release(t->mirror);
   t->mirror = NULL;
+  tdict_tree_plans_release(t->plans);
+  t->plans = NULL;
   tdict_storage_release(t->arena);
   t->arena = NULL; /* the result is kept even after a failure, because tdict_future_wait_on_stream() may be returning
                     * the result */

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "transfer/hooks.h"
-#include "transfer/job.h"
+#include "transfer/late_result.h"
 #include "transfer/run/worker.h"
 
 tdict_future *tdict_future_retain(const tdict_future *future) {
@@ -56,8 +56,9 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  /* Run the deferred tail (see run/worker.h) here if no pool thread has begun the tail. The calling thread then need
-   * not wait until a pool thread wakes up. */
+  /* Build the result and run the deferred tail (see run/worker.h) here if no pool thread has begun this work. The
+   * calling thread then need not wait until a pool thread wakes up. */
+  tdict_late_result_run(future);
   if (future->deferred_tail) tdict_deferred_tail_run(future);
   if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));
   tdict_transfer_wait(future, &future->ended, INT64_MAX);
@@ -93,9 +94,10 @@ static tdict_status queue_tail_waits(tdict_future *f, tdict_gpu *gpu, tdict_cu_s
   return status;
 }
 
-/* Waits until all copies are queued. Returns false if a stream cannot wait for all copies. The host must then wait for
+/* Waits until all copies are queued and the result is built. Returns false if a stream cannot wait for all copies. The host must then wait for
  * the end of the transfer. */
 static bool wait_until_queued(tdict_future *f) {
+  tdict_late_result_run(f);
   tdict_transfer_wait(f, &f->queued, INT64_MAX);
   return !atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) && !tdict_transfer_has_failed(f);
 }

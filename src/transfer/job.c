@@ -94,6 +94,7 @@ void tdict_transfer_release(tdict_future *f) {
   tdict_gpu_release(f->gpu);
   if (f->arena) tdict_storage_release(f->arena);
   if (f->mirror) tdict_release(f->mirror);
+  tdict_tree_plans_release(f->plans);
   if (f->result) tdict_release(f->result);
   free(f->deferred_tail);
   free(f->chunk_parts);

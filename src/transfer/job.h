@@ -9,6 +9,7 @@
 #include "device/stream.h"
 #include "sched/latch.h"
 #include "transfer/engine.h"
+#include "transfer/plan/tree_plans.h"
 
 enum { TDICT_MAX_WAIT_EVENTS = 16 };
 
@@ -35,6 +36,15 @@ typedef struct tdict_wait_event {
   tdict_cu_event event;
 } tdict_wait_event;
 
+/* The building of a result that the starting call leaves to another thread, see late_result.h. */
+typedef struct tdict_late_result {
+  tdict_task
+      task; /* first member, because the pool passes a pointer to the task to the task's function. The queued task
+                    * holds a reference of the transfer */
+  tdict_device device;
+  _Atomic(bool) is_offered; /* acq_rel: the thread that sets this flag to false builds the result */
+} tdict_late_result;
+
 struct tdict_future {
   tdict_fence fence; /* first member, so that a pointer to the fence is also a pointer to the transfer */
 
@@ -55,6 +65,8 @@ struct tdict_future {
   tdict_plan plan;
   tdict_storage *arena;     /* retained; the storage of all new leaves, or NULL */
   tdict_tree *result;       /* retained; returned to the caller after success */
+  tdict_tree_plans *plans;  /* retained, or NULL; the record of a locked source. The transfer must not retain `mirror`
+                             * longer than this record */
   tdict_tree *mirror;       /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in
                              * `result` */
   const tdict_tree *source; /* borrowed until the starting call returns; error paths are looked up in this tree if
@@ -73,11 +85,12 @@ struct tdict_future {
   /* true: on_caller becomes false if the transfer must wait for another transfer. Neither flag changes after the
    * transfer has begun */
   bool on_caller_if_ready;
-  bool is_pin_memory; /* the call is tdict_pin_memory() */
-  bool caller_waits;  /* the starting call blocks until the transfer has ended, so no stream can wait for the
+  size_t max_queued_bytes; /* value of the option; 0: no limit */
+  bool is_pin_memory;      /* the call is tdict_pin_memory() */
+  bool caller_waits;       /* the starting call blocks until the transfer has ended, so no stream can wait for the
                        * transfer */
-  bool skips_stats;   /* no caller can read the statistics, so they are not gathered */
-  tdict_gpu *gpu;     /* retained; the first device that takes part, or NULL */
+  bool skips_stats;        /* no caller can read the statistics, so they are not gathered */
+  tdict_gpu *gpu;          /* retained; the first device that takes part, or NULL */
 
   /* Events and uses that copies wait for */
   tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
@@ -107,11 +120,12 @@ struct tdict_future {
   struct tdict_deferred_tail *deferred_tail;
   /* owned, one for each chunk, see run/chunk_parts.h. NULL: every chunk has one part */
   struct tdict_chunk_parts *chunk_parts;
+  tdict_late_result late_result;
   struct tdict_batch *batch;  /* owned, see run/batch.h. NULL: each copy is queued at once */
   pthread_mutex_t batch_lock; /* guards: the copies in the batch. Held while the driver queues these copies */
 
   /* Progress of the workers */
-  tdict_latch queued; /* counts workers that still queue copies */
+  tdict_latch queued; /* counts workers that still queue copies, and a thread that builds the result */
   /* relaxed: a worker could not record its tail, so a stream cannot wait for its copies. The latch `queued` makes the
    * store visible */
   _Atomic(bool) missing_tail_event;
@@ -119,6 +133,9 @@ struct tdict_future {
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
   _Atomic(int32_t) workers_left;
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
+  /* bytes of the chunks that are queued and not finished, and their maximum; counted if max_queued_bytes is not 0.
+   * Relaxed: the count orders nothing */
+  _Atomic(size_t) queued_bytes, peak_queued_bytes;
   /* relaxed: a lane has requested a slot. The first request may take the last free slots */
   _Atomic(bool) slot_was_requested;
   _Atomic(bool) first_copy_done; /* relaxed: a copy has ended, so no stream blocks the transfer */

@@ -1,4 +1,4 @@
-/* Starts a transfer: checks the options, makes the plan, chooses threads, builds the result, and begins the transfer.
+/* Starts a transfer: checks the options, makes or reuses the plan, chooses threads, builds the result, and begins the transfer.
  * The struct `starter` lives for one call; the future owns everything else.
  * Thread rule: see start.h. */
 #include "transfer/start.h"
@@ -13,9 +13,11 @@
 #include "transfer/check_sources.h"
 #include "transfer/finish.h"
 #include "transfer/hooks.h"
+#include "transfer/late_result.h"
 #include "transfer/order.h"
 #include "transfer/plan/choose.h"
 #include "transfer/plan/collect.h"
+#include "transfer/plan/interval.h"
 #include "transfer/plan/overlap.h"
 #include "transfer/plan/result.h"
 #include "transfer/run/batch.h"
@@ -28,6 +30,9 @@ enum { MANY_ITEMS = 8192 };
 /* If the root of a tree has at least this many keys, waking threads takes less time than reading the tree. */
 enum { MANY_LEAVES = 2048 };
 
+/* The smallest value of the option max_queued_bytes. Smaller copies would take most of their time to be queued. */
+#define MIN_QUEUED_BYTES ((size_t)128 << 10)
+
 /* The state of one tdict_start_transfer() call. */
 typedef struct starter {
   tdict_engine *engine;
@@ -37,6 +42,7 @@ typedef struct starter {
   tdict_memory *memory; /* memory in which the result is allocated; NULL: ordinary host memory */
   bool want_pinned;     /* true: host leaves that are not pinned must be copied */
   tdict_plan plan;
+  tdict_tree_plans *plans; /* retained; the record of a locked source, or NULL */
   int32_t mode;
   tdict_choice choice;
   int64_t begin_ns;
@@ -51,6 +57,9 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   if (o->num_threads < -1 || (o->num_threads > 0 && o->num_threads > tdict_pool_size(s->engine->config.pool)))
     return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
                       what, (int)o->num_threads, tdict_pool_size(s->engine->config.pool));
+  if (o->max_queued_bytes && o->max_queued_bytes < MIN_QUEUED_BYTES)
+    return tdict_fail(err, TDICT_EINVAL, "%s: max_queued_bytes is %zu, wanted 0 or at least %zu", what,
+                      o->max_queued_bytes, MIN_QUEUED_BYTES);
   if (o->stats && !s->start->caller_waits)
     return tdict_fail(err, TDICT_EINVAL,
                       "%s: stats must be NULL: call tdict_future_get_stats() after the transfer has ended", what);
@@ -111,7 +120,28 @@ static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_erro
   return o->num_keep ? tdict_patterns_create(what, o->keep, o->num_keep, out, err) : TDICT_OK;
 }
 
-static tdict_status collect_plan(starter *s, tdict_error *err) {
+/* Returns true if plans of the source may be kept. The root itself must be locked: a tree that is locked only from above
+ * becomes unlocked when the tree above is freed, on any thread. */
+static bool may_keep_plans(const starter *s) {
+  const tdict_start *start = s->start;
+  return start->src->locked && !start->dst && !start->pin && !start->copies && start->options.num_keep == 0 &&
+         start->options.num_conversions == 0;
+}
+
+static tdict_plan_stamp make_stamp(const starter *s) {
+  return (tdict_plan_stamp){s->engine->config.mark, s->device, s->mode, s->want_pinned};
+}
+
+/* Keeps the plan that was just made for a locked source, or the record of its interval. */
+static tdict_status keep_plan(starter *s, tdict_consolidated *whole, tdict_error *err) {
+  const tdict_plan_stamp stamp = make_stamp(s);
+  if (!whole && !tdict_tree_plans_may_keep(&s->plan)) return TDICT_OK;
+  tdict_status status = s->plans ? TDICT_OK : tdict_tree_plans_create(s->start->src, whole, &s->plans, err);
+  return status == TDICT_OK && s->plans && !whole ? tdict_tree_plans_store(s->plans, &stamp, &s->plan, err) : status;
+}
+
+/* Reads the tree into the plan. */
+static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidated *whole, tdict_error *err) {
   tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
                                 .gpu = s->gpu,
@@ -121,7 +151,9 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
                                 .copies = s->start->copies,
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
-                                .borrows = s->start->caller_waits && !s->start->dst};
+                                .borrows = s->start->caller_waits && !s->start->dst,
+                                .whole = whole,
+                                .spare = spare};
   const tdict_transfer_options *o = &s->start->options;
   tdict_patterns *keep = NULL;
   tdict_conversions *conversions = NULL;
@@ -134,17 +166,35 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
   }
   request.keep = keep;
   request.conversions = conversions;
-  tdict_plan spare;
-  tdict_engine_take_plan(s->engine, &spare);
-  request.spare = &spare;
-  int num_threads = s->start->options.num_threads;
-  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && num_threads != 0) {
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && o->num_threads != 0) {
     request.pool = s->engine->config.pool;
     request.num_helpers = count_plan_helpers(s);
   }
   status = tdict_plan_collect(&s->plan, &request, s->start->src, err);
   tdict_conversions_destroy(conversions);
   tdict_patterns_destroy(keep);
+  return status;
+}
+
+/* Makes the plan, or copies the kept plan of a locked source. */
+static tdict_status make_plan(starter *s, tdict_error *err) {
+  const bool keeps = may_keep_plans(s);
+  const tdict_plan_stamp stamp = make_stamp(s);
+  tdict_consolidated *whole = NULL;
+  tdict_status status = TDICT_OK;
+  tdict_plan spare;
+  tdict_engine_take_plan(s->engine, &spare);
+  s->plans = keeps ? tdict_tree_plans_find(s->start->src) : NULL;
+  if (s->plans && tdict_tree_plans_load(s->plans, &stamp, &spare, &s->plan)) return status;
+  if (s->plans && s->plans->whole) whole = tdict_consolidated_retain(s->plans->whole);
+  if (keeps && !s->plans) status = tdict_interval_find(s->start->src, &whole, err);
+  if (status == TDICT_OK) status = collect_plan(s, &spare, whole, err);
+  if (status == TDICT_OK && keeps) status = keep_plan(s, whole, err);
+  tdict_consolidated_release(whole);
+  if (status == TDICT_OK) return status;
+  tdict_plan_reset(&spare);
+  tdict_plan_reset(&s->plan);
+  tdict_tree_plans_release(s->plans);
   return status;
 }
 
@@ -285,6 +335,13 @@ static bool builds_during_copies(const starter *s, const tdict_future *t) {
   return threads && !t->result && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
 }
 
+/* Returns true if another thread can build the result later from the record of the source. A pool thread that starts a
+ * transfer does all work itself. */
+static bool builds_late(const starter *s, const tdict_future *t) {
+  return t->plans && !t->result && t->plan.num_items > 0 && !s->start->caller_waits &&
+         !tdict_pool_is_worker(s->engine->config.pool);
+}
+
 /* Builds the result while threads copy. If the result cannot be built, the transfer fails. */
 static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_error why;
@@ -311,10 +368,16 @@ static bool is_already_there(const starter *s) {
 
 /* Returns true if one thread can queue all copies without waiting. Up to TDICT_DIRECT_IN_FLIGHT chunks are queued
  * without waiting. A strided leaf may need any number of driver copies. */
-static bool is_queued_without_waiting(const tdict_plan *plan) {
-  bool plain = true;
+static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_bytes) {
+  bool plain = !max_queued_bytes || plan->line_bytes <= max_queued_bytes;
   for (uint32_t i = 0; i < plan->num_items && plain; i++) plain = plan->items[i].src_plain && plan->items[i].dst_plain;
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
+}
+
+/* Returns the limit of a chunk, so that two chunks fit into the option max_queued_bytes. Returns 0 without the
+ * option. */
+static size_t max_copy_bytes(const starter *s) {
+  return s->start->options.max_queued_bytes / 2 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
 }
 
 /* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
@@ -324,14 +387,16 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
     return TDICT_OK;
   }
   tdict_status status = is_first_use_of_ring(s, t) ? make_arena_and_ring(s, t, err) : make_arena(s, t, err);
-  if (status == TDICT_OK && !builds_during_copies(s, t)) status = make_result(s, t, err);
+  if (status == TDICT_OK && !builds_late(s, t) && !builds_during_copies(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
+  t->plan.max_copy_bytes = max_copy_bytes(s);
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
-  if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan))
+  if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->max_queued_bytes))
     t->on_caller_if_ready = t->on_caller = false;
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
-  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS) status = tdict_batch_create(t, err);
+  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && !t->max_queued_bytes)
+    status = tdict_batch_create(t, err); /* with a limit, copies must not wait in a batch */
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_wait_events(s, t, err) : status;
@@ -364,10 +429,12 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
     if (here && tdict_hooks_begin_copies(t)) work_on_caller(t, returns_early);
     return status;
   }
-  const bool builds_result = builds_during_copies(s, t);
+  const bool late = builds_late(s, t), builds_result = !late && builds_during_copies(s, t);
+  if (late) tdict_late_result_prepare(t, s->device);
   if (builds_result) tdict_transfer_will_build(t);
   status = tdict_transfer_begin(t, err);
   if (status != TDICT_OK) return status;
+  if (late && !(t->on_caller && returns_early)) tdict_late_result_submit(t); /* else the deferred tail builds */
   if (builds_result) status = build_during_copies(s, t, err);
   work_on_caller(t, returns_early);
   if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* copies are in flight, so wait for the end */
@@ -385,6 +452,7 @@ static void choose_work(starter *s) {
                                                    .num_slots = s->engine->num_slots,
                                                    .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
+                                                   .max_copy_bytes = max_copy_bytes(s),
                                                    .caller_waits = start->caller_waits,
                                                    .reads_files = start->reads_files});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
@@ -396,15 +464,18 @@ static void choose_work(starter *s) {
 static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err) {
   const tdict_start *start = s->start;
   tdict_future *t;
-  tdict_status status = collect_plan(s, err);
+  tdict_status status = make_plan(s, err);
   if (status != TDICT_OK) return status;
   choose_work(s);
   status = tdict_transfer_create(s->engine, s->choice.num_workers, &t, err);
   if (status != TDICT_OK) {
     tdict_plan_reset(&s->plan);
+    tdict_tree_plans_release(s->plans);
     return status;
   }
   t->plan = s->plan;
+  t->plans = s->plans;
+  t->mirror = s->plans ? tdict_retain(s->plans->snapshot) : NULL;
   for (int i = 0; i < t->num_workers; i++) t->workers[i].task.run = tdict_work;
   tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
@@ -421,6 +492,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   t->caller_waits = start->caller_waits;
   t->skips_stats = start->caller_waits && !start->options.stats;
   t->is_pin_memory = start->pin;
+  t->max_queued_bytes = start->options.max_queued_bytes;
   *out = t;
   return TDICT_OK;
 }
@@ -448,7 +520,8 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   tdict_future *t;
   tdict_status status = check_start(&s, err);
   if (status != TDICT_OK) return status;
-  if (start->src->keys->num_live >= MANY_LEAVES) wake_helpers(s.engine);
+  const bool is_read = start->src->keys->num_live >= MANY_LEAVES && !tdict_node_attachment(start->src);
+  if (is_read) wake_helpers(s.engine);
   tdict_range_push(TDICT_RANGE_PLAN);
   status = make_future(&s, &t, err);
   if (status != TDICT_OK) {

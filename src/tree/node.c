@@ -24,6 +24,7 @@ static tdict_tree *new_node(tdict_keys *keys) {
   td->device = (tdict_device){0, 0};
   atomic_init(&td->locks_above, 0);
   td->consolidated = NULL;
+  atomic_init(&td->attachment, NULL);
   td->pending = NULL;
   return td;
 }
@@ -199,7 +200,16 @@ static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **to_free)
   free(list);
 }
 
+/* Relaxed: no other thread attaches data while the tree is unlocked or freed. */
+static void detach_data(tdict_tree *td) {
+  tdict_attachment *data = atomic_load_explicit(&td->attachment, memory_order_relaxed);
+  if (!data) return;
+  atomic_store_explicit(&td->attachment, NULL, memory_order_relaxed);
+  data->detach(data);
+}
+
 void tdict_node_clear_lock(tdict_tree *td) {
+  detach_data(td);
   td->locked = false;
   tdict_consolidated_release(td->consolidated);
   td->consolidated = NULL;
@@ -229,6 +239,7 @@ void tdict_release(tdict_tree *tree) {
     to_free = node->pending;
     /* A freed tree must no longer lock the children that other trees hold. */
     if (node->locked) tdict_node_uncount_lock(node, false);
+    detach_data(node);
     release_leaves(node, node->keys->num_slots, &to_free);
     tdict_consolidated_release(node->consolidated);
     tdict_keys_release(node->keys);

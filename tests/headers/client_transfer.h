@@ -149,6 +149,9 @@ static void use_transfers(tdict_context *context) {
     OK(tdict_to_device(context, host, tdict_sim(0), &options, &device, &last_error));
     TRUE(stats.pin_path >= (int32_t)paths[0] && stats.pin_path <= (int32_t)paths[4]);
   }
+  options.max_queued_bytes = (size_t)1 << 20;
+  OK(tdict_transfer_into(context, device, host, &options, &last_error));
+  TRUE(stats.peak_queued_bytes <= options.max_queued_bytes);
   options.keep = pin.keep = &nothing;
   options.num_keep = pin.num_keep = 1;
   conversion.pattern = "nothing";

@@ -97,6 +97,7 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
     if (fitting <= slot && c->row.first_bytes < fitting) c->row.first_bytes = fitting;
   }
   if (c->row.chunk_bytes > slot && r->plan->way_bytes[TDICT_WAY_HOST] < bytes) c->row.chunk_bytes = slot / step * step;
+  if (r->max_copy_bytes && c->row.chunk_bytes > r->max_copy_bytes) c->row.chunk_bytes = r->max_copy_bytes;
   bool is_even = c->row.first_bytes >= c->row.chunk_bytes;
   size_t line_bytes = r->plan->line_bytes - r->plan->total_bytes + bytes; /* includes the padding between leaves */
   bool pages =

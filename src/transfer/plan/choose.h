@@ -13,10 +13,11 @@ typedef struct tdict_choice_request {
   const tdict_tuning *tuning;
   size_t slot_bytes; /* bytes of a slot in a staging ring */
   size_t num_slots;
-  int32_t num_threads; /* value of the option num_threads; -1: the tuning table determines the number */
-  int32_t mode;        /* never TDICT_MODE_AUTO */
-  bool caller_waits;   /* true: the public call blocks until the transfer has ended */
-  bool reads_files;    /* true: the threads read the source from files instead of memory */
+  int32_t num_threads;   /* value of the option num_threads; -1: the tuning table determines the number */
+  int32_t mode;          /* never TDICT_MODE_AUTO */
+  bool caller_waits;     /* true: the public call blocks until the transfer has ended */
+  bool reads_files;      /* true: the threads read the source from files instead of memory */
+  size_t max_copy_bytes; /* maximum bytes of a chunk, a multiple of 256; 0: no limit */
 } tdict_choice_request;
 typedef struct tdict_choice {
   tdict_tuning_row row; /* if the transfer uses slots, chunk_bytes is at most the slot size */

@@ -189,13 +189,14 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
   if (!tdict_round_up(p->line_bytes, TDICT_LEAF_ALIGNMENT, &item->offset) ||
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
-  if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1)) return fail_plan_memory(err);
+  if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
   if (c->request->conversions && !add_cast(c, item)) return fail_plan_memory(err);
   retain_source(c, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);
   const uint32_t n = p->num_items++;
   tdict_storage *storage = item->src->storage;
-  p->nodes[n] = (tdict_fence_node){.storage = n && p->items[n - 1].src->storage == storage ? NULL : storage};
+  item->shares_storage = n && p->items[n - 1].src->storage == storage;
+  p->nodes[n] = (tdict_fence_node){.storage = item->shares_storage ? NULL : storage};
   p->items[n] = *item;
   p->line_bytes = end;
   p->total_bytes += item->bytes;
@@ -328,7 +329,7 @@ static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict
 }
 
 static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor *t, tdict_error *err) {
-  if (p->num_leaves == p->cap_leaves && !tdict_plan_reserve(p, 1)) return fail_plan_memory(err);
+  if (p->num_leaves == p->cap_leaves && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
   p->item_of_leaf[p->num_leaves++] = place;
   p->num_new += place != TDICT_SHARED;
   p->num_new_dims += place != TDICT_SHARED ? (size_t)t->ndim : 0;
@@ -352,7 +353,7 @@ static void choose_action(const collector *c, tdict_object_step *step) {
 /* Reserves space for all leaves of a node at once. */
 static bool reserve_node(collector *c, const tdict_tree *node) {
   c->plan->some_locked |= tdict_node_is_locked(node);
-  return tdict_plan_reserve(c->plan, node->keys->num_live);
+  return tdict_plan_reserve(c->plan, node->keys->num_live, node->keys->num_live);
 }
 
 /* Retains all sources that were collected so far, and all later sources. Hooks are code of the program and may release
@@ -473,7 +474,7 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
   if (t) {
     p->num_shared++;
     p->keeps_elsewhere |= !tdict_device_equal(t->storage->device, r->device);
-    if (p->num_leaves == p->cap_leaves && !tdict_plan_reserve(p, 1)) return fail_plan_memory(err);
+    if (p->num_leaves == p->cap_leaves && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
     p->item_of_leaf[p->num_leaves++] = TDICT_SHARED; /* note_leaf() is not called here, because the compiler inlines
                                                       * note_leaf() only while there is one call */
     return TDICT_OK;
@@ -501,13 +502,13 @@ static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   return c->kept_depth || (keep && !c->flat_depth && tdict_patterns_find(keep, cursor) != TDICT_NO_PATTERN);
 }
 
-/* Collects a consolidated tree as one item, the bytes of its storage, and sets *done to true. If these bytes are
- * already in place, adds no item. If the leaves must be collected one by one, returns TDICT_OK without changing *done.
+/* Collects a tree that is one interval of memory as one item, the bytes of its storage, and sets *done to true. If
+ * these bytes are already in place, adds no item. If the leaves must be collected one by one, returns TDICT_OK without changing *done.
  * If the tree cannot be copied, the leaves are collected one by one, too, so that the error has the path of a leaf. */
 static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
-  tdict_consolidated *whole = src->consolidated;
+  tdict_consolidated *whole = r->whole ? r->whole : src->consolidated;
   if (!whole || r->keep || r->conversions || whole->num_leaves >= TDICT_SHARED ||
       (r->dst && !tdict_destination_matches(r->dst, src)))
     return TDICT_OK;

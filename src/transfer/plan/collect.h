@@ -25,7 +25,10 @@ typedef struct tdict_plan_request {
   int num_helpers;
   const tdict_patterns *keep;           /* entries that are not copied; NULL: no such entries */
   const tdict_conversions *conversions; /* NULL: no leaf is converted */
-  tdict_plan *spare;                    /* a cleared plan whose memory is reused, or NULL */
+  /* the record of a tree that is one interval of memory, see interval.h; NULL: only a consolidated tree is copied as one
+   * item. Must be NULL if `dst` is set */
+  tdict_consolidated *whole;
+  tdict_plan *spare; /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
 /* Reads the tree into a plan. Each leaf that must be copied becomes an item with its way. A consolidated tree becomes

@@ -22,6 +22,28 @@ static void release_tensors(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items && plan->writes_existing; i++) tdict_tensor_release(plan->items[i].dst);
 }
 
+bool tdict_plan_reserve(tdict_plan *p, size_t more_items, size_t more_leaves) {
+  size_t items = p->num_items + more_items, leaves = p->num_leaves + more_leaves;
+  if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
+  if (items > p->cap_items) {
+    if (items < 2 * (size_t)p->cap_items && p->cap_items < TDICT_SHARED / 2) items = 2 * (size_t)p->cap_items;
+    tdict_item *grown = realloc(p->items, items * sizeof *grown);
+    if (grown) p->items = grown;
+    tdict_fence_node *nodes = grown ? realloc(p->nodes, items * sizeof *nodes) : NULL;
+    if (!nodes) return false;
+    p->nodes = nodes;
+    p->cap_items = (uint32_t)items;
+  }
+  if (leaves > p->cap_leaves) {
+    if (leaves < 2 * (size_t)p->cap_leaves && p->cap_leaves < TDICT_SHARED / 2) leaves = 2 * (size_t)p->cap_leaves;
+    uint32_t *grown = realloc(p->item_of_leaf, leaves * sizeof *grown);
+    if (!grown) return false;
+    p->item_of_leaf = grown;
+    p->cap_leaves = (uint32_t)leaves;
+  }
+  return true;
+}
+
 void tdict_plan_clear(tdict_plan *plan) {
   release_tensors(plan);
   for (uint32_t i = 0; i < plan->num_objects; i++) {
@@ -52,28 +74,6 @@ void tdict_plan_reset(tdict_plan *plan) {
   memset(plan, 0, sizeof *plan);
 }
 
-bool tdict_plan_reserve(tdict_plan *p, uint32_t more) {
-  size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
-  if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
-  if (items > p->cap_items) {
-    if (items < 2 * (size_t)p->cap_items && p->cap_items < TDICT_SHARED / 2) items = 2 * (size_t)p->cap_items;
-    tdict_item *grown = realloc(p->items, items * sizeof *grown);
-    if (grown) p->items = grown;
-    tdict_fence_node *nodes = grown ? realloc(p->nodes, items * sizeof *nodes) : NULL;
-    if (!nodes) return false;
-    p->nodes = nodes;
-    p->cap_items = (uint32_t)items;
-  }
-  if (leaves > p->cap_leaves) {
-    if (leaves < 2 * (size_t)p->cap_leaves && p->cap_leaves < TDICT_SHARED / 2) leaves = 2 * (size_t)p->cap_leaves;
-    uint32_t *grown = realloc(p->item_of_leaf, leaves * sizeof *grown);
-    if (!grown) return false;
-    p->item_of_leaf = grown;
-    p->cap_leaves = (uint32_t)leaves;
-  }
-  return true;
-}
-
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
   /* if the arena has no data, all leaves are empty and need no address */
   for (uint32_t i = 0; i < plan->num_items && arena->data; i++)
@@ -87,12 +87,11 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t) {
 /* Returns true if one driver copy can continue from item a into item b. On both sides, the items must lie in one
  * storage, at the same distance as on the line. The bytes between the items must belong to no tensor. */
 static bool continues_run(const tdict_item *a, const tdict_item *b) {
-  if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
-  if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage)
-    return false;
+  if (!b->shares_storage || b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
+  if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain) return false;
   if (!a->dst != !b->dst || (a->dst && a->dst->storage != b->dst->storage)) return false;
-  size_t step = b->offset - a->offset;
-  if ((uintptr_t)b->src->data - (uintptr_t)a->src->data != step ||
+  const size_t step = b->offset - a->offset;
+  if ((uintptr_t)b->src_data - (uintptr_t)a->src_data != step ||
       (uintptr_t)b->dst_data - (uintptr_t)a->dst_data != step)
     return false;
   return step == a->bytes || (tdict_plan_gap_is_free(a->dst) && tdict_plan_gap_is_free(a->src));
@@ -181,6 +180,11 @@ static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   return end;
 }
 
+static size_t most_direct_bytes(const tdict_plan *plan) {
+  const size_t most = plan->max_copy_bytes;
+  return most && most < TDICT_LARGE_DIRECT_BYTES ? most : TDICT_LARGE_DIRECT_BYTES;
+}
+
 /* Returns the number of the item after the runs that are queued in one chunk. The first of these runs is from `first`
  * to `end`. */
 static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) {
@@ -190,7 +194,7 @@ static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) 
     const tdict_item *b = &plan->items[end];
     if (b->way != TDICT_WAY_DIRECT || b->gpu != a->gpu || b->kind != a->kind) break;
     uint32_t next = tdict_plan_run_end(plan, end);
-    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > TDICT_LARGE_DIRECT_BYTES) break;
+    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > most_direct_bytes(plan)) break;
     end = next;
   }
   return end;
@@ -207,14 +211,14 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
-    /* A pageable copy is not divided. A chunk of direct copies has up to 16 MiB. All other chunks have up to
-     * chunk_bytes. */
-    bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
-    bool direct = item->way == TDICT_WAY_DIRECT;
-    end = whole ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
+    /* Without a limit, a pageable copy is not divided, and a chunk of direct copies has up to 16 MiB. All other chunks
+     * have up to chunk_bytes. */
+    const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN, whole = pageable && !plan->max_copy_bytes;
+    const bool direct = item->way == TDICT_WAY_DIRECT || (pageable && !whole);
+    end = pageable ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
-    size_t most = whole ? SIZE_MAX / 2 : direct ? TDICT_LARGE_DIRECT_BYTES : chunk_bytes;
+    size_t most = whole ? SIZE_MAX / 2 : direct ? most_direct_bytes(plan) : chunk_bytes;
     if (item->way == TDICT_WAY_STAGE_OUT) most = shrink_chunk(plan, most);
     status = add_pieces(plan, span, whole || direct || first_bytes > most ? most : first_bytes, most, err);
   }

@@ -39,18 +39,19 @@ typedef struct tdict_item_cast {
   tdict_cast cast;
 } tdict_item_cast;
 
-/* A leaf to copy, or the storage of a consolidated tree. */
+/* A leaf to copy, or the storage of a tree that is one interval of memory. */
 typedef struct tdict_item {
-  tdict_tensor *src;         /* retained, except if the plan's `borrows` is true; NULL after an early release */
-  tdict_tensor *dst;         /* retained; NULL: the destination is dst_data, in C order */
-  const char *src_data;      /* address of the first element; stored here so that workers need not read the tensor */
-  char *dst_data;            /* first element */
-  size_t offset, bytes;      /* `bytes` are those of the result, if the elements are converted */
-  tdict_gpu *gpu;            /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
-  uint32_t leaf;             /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
-  uint8_t way;               /* a tdict_way */
-  uint8_t kind;              /* a tdict_cu_kind, for ways with a gpu */
-  bool src_plain, dst_plain; /* true: the elements are in memory, in C order without gaps */
+  tdict_tensor *src;    /* retained, except if the plan's `borrows` is true; NULL after an early release */
+  tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
+  const char *src_data; /* address of the first element; stored here so that workers need not read the tensor */
+  char *dst_data;       /* first element */
+  size_t offset, bytes; /* `bytes` are those of the result, if the elements are converted */
+  tdict_gpu *gpu;       /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
+  uint32_t leaf;        /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
+  uint8_t way;          /* a tdict_way */
+  uint8_t kind;         /* a tdict_cu_kind, for ways with a gpu */
+  bool src_plain : 1, dst_plain : 1; /* true: the elements are in memory, in C order without gaps */
+  bool shares_storage : 1;           /* true: the source is in the storage of the previous item's source */
 } tdict_item;
 
 typedef struct tdict_chunk {
@@ -107,6 +108,8 @@ typedef struct tdict_plan {
   int64_t num_untouched;              /* number of objects whose type has no hook for this transfer */
   int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
                                        * leaf, or are kept by the option `keep` */
+  size_t max_copy_bytes;              /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, also
+                                       * a pageable copy is divided */
   bool one_by_one;                    /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
   uint32_t num_uniform;               /* number of items that are uniform leaves, see collect_uniform.h */
   bool is_one_run;                    /* true: one driver copy can cover all items */
@@ -115,14 +118,11 @@ typedef struct tdict_plan {
   bool keeps_elsewhere;               /* the option `keep` keeps a tensor that is on another device than the result */
   bool some_locked;                   /* a node of the tree is locked */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
-  /* retained; the tree is copied as one item, and no leaf has an entry in item_of_leaf. NULL: leaves are items */
+  /* retained; the tree is one interval of memory and is copied as one item, and no leaf has an entry in item_of_leaf. NULL: leaves are items */
   tdict_consolidated *whole;
   bool borrows; /* sources are not retained: the caller keeps the tree alive */
 } tdict_plan;
 
-/* Reserves space for `more` items and leaves. Returns false if host memory is exhausted or there would be too many items.
- * In that case, the items and leaves of the plan are unchanged. */
-bool tdict_plan_reserve(tdict_plan *plan, uint32_t more);
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Returns the conversion of an item, or NULL if the item is copied unchanged. */
@@ -144,6 +144,9 @@ uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
 /* Returns the number of the first item, from number `low` on, that ends after offset `at` of the line. Such an item
  * must exist. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
+/* Reserves space for more items and leaves. Returns false if memory is exhausted or the numbers exceed 32 bits. The
+ * plan's items and leaves are then unchanged. */
+bool tdict_plan_reserve(tdict_plan *plan, size_t more_items, size_t more_leaves);
 void tdict_plan_reset(tdict_plan *plan);
 /* Returns true if all items are uniform leaves, see collect_uniform.h. All items then have the same way and GPU. */
 static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {

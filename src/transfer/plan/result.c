@@ -181,8 +181,8 @@ static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result,
  * record. */
 static tdict_status keep_consolidated(const builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
   const tdict_consolidated *whole = b->plan->whole;
-  if (whole) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);
-  if (src->consolidated && b->plan->num_leaves == 0)
+  if (whole && src->consolidated) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);
+  if (!whole && src->consolidated && b->plan->num_leaves == 0)
     result->consolidated = tdict_consolidated_retain(src->consolidated);
   return TDICT_OK;
 }

@@ -3,6 +3,7 @@
 #include "transfer/run/lane.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -103,6 +104,26 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot) {
     lane->spare = slot;
 }
 
+/* Tries to count the bytes as queued. */
+static bool try_reserve(tdict_future *t, size_t bytes) {
+  size_t now = atomic_load_explicit(&t->queued_bytes, memory_order_relaxed);
+  do
+    if (bytes > t->max_queued_bytes - now) return false;
+  while (!atomic_compare_exchange_weak_explicit(&t->queued_bytes, &now, now + bytes, memory_order_relaxed,
+                                                memory_order_relaxed));
+  size_t peak = atomic_load_explicit(&t->peak_queued_bytes, memory_order_relaxed);
+  while (now + bytes > peak && !atomic_compare_exchange_weak_explicit(&t->peak_queued_bytes, &peak, now + bytes,
+                                                                      memory_order_relaxed, memory_order_relaxed)) {}
+  return true;
+}
+
+void tdict_lane_unreserve(const tdict_lane *lane, const tdict_chunk *chunk) {
+  tdict_future *t = lane->worker->transfer;
+  if (!t->max_queued_bytes) return;
+  TDICT_ASSERT(atomic_load_explicit(&t->queued_bytes, memory_order_relaxed) >= chunk->end - chunk->begin);
+  atomic_fetch_sub_explicit(&t->queued_bytes, chunk->end - chunk->begin, memory_order_relaxed);
+}
+
 /* Removes the oldest flight, whose copy has ended. Copies the slot to the host leaves if needed. If the flight has no
  * slot, returns its event to the GPU. */
 static void retire_oldest(tdict_lane *lane, bool abandon) {
@@ -113,6 +134,7 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
     atomic_store_explicit(done, true, memory_order_relaxed);
   lane->first = (lane->first + 1) % TDICT_LANE_DEPTH;
   lane->count--;
+  tdict_lane_unreserve(lane, f->chunk);
   if (!f->slot) {
     tdict_gpu_give_event(lane->gpu, f->event);
     return;
@@ -150,6 +172,27 @@ tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
+/* No lane waits for ever: a lane that has flights, and so holds a part of the limit, never waits for other lanes. See
+ * also take_spare(). */
+tdict_status tdict_lane_reserve(tdict_lane *lane, const tdict_chunk *chunk, bool *out, tdict_error *err) {
+  static const struct timespec pause = {0, 20000};
+  tdict_future *t = lane->worker->transfer;
+  tdict_status status = TDICT_OK;
+  *out = !t->max_queued_bytes || try_reserve(t, chunk->end - chunk->begin);
+  if (*out) return status;
+  while (lane->count > 0 && status == TDICT_OK && !*out) {
+    status = wait_oldest(lane, err);
+    *out = status == TDICT_OK && !tdict_transfer_has_failed(t) && try_reserve(t, chunk->end - chunk->begin);
+  }
+  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
+  while (!*out && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
+    nanosleep(&pause, NULL);
+    *out = !tdict_transfer_has_failed(t) && try_reserve(t, chunk->end - chunk->begin);
+  }
+  lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
+  return status;
+}
+
 tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   while (lane->count >= TDICT_DIRECT_IN_FLIGHT && status == TDICT_OK) status = wait_oldest(lane, err);
@@ -183,9 +226,11 @@ static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   const bool wait = lane->held == 0, first = wait && is_first_request(t);
   tdict_status status = take_from_ring(lane, first, false, err);
   if (wait && !lane->spare && status == TDICT_OK) {
+    /* lanes that hold slots may wait until this lane's copies are no longer counted as queued */
+    if (t->max_queued_bytes) status = tdict_lane_wait_all(lane, err);
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-    do status = take_from_ring(lane, first, true, err);
-    while (!lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t));
+    while (!lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t))
+      status = take_from_ring(lane, first, true, err);
     lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   }
   if (lane->spare) count_slots(lane, 1);

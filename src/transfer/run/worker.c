@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "tensor/layout.h"
 #include "transfer/finish.h"
+#include "transfer/late_result.h"
 #include "transfer/run/batch.h"
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/lane.h"
@@ -23,6 +24,12 @@ typedef struct tdict_claim {
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
+  bool fits;
+  tdict_status status = tdict_lane_reserve(lane, chunk, &fits, err);
+  if (status != TDICT_OK || !fits) {
+    tdict_lane_keep_slot(lane, slot);
+    return status;
+  }
   bool out = plan->items[chunk->first].way == TDICT_WAY_STAGE_OUT;
   tdict_cu_line line;
   const tdict_batch *batch = lane->worker->transfer->batch;
@@ -36,7 +43,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
       lane->worker->transfer->traced.recording
           ? tdict_trace_open(&lane->worker->transfer->traced, lane->gpu, lane->stream, chunk->end - chunk->begin)
           : NULL;
-  tdict_status status = tdict_pieces_submit(plan, chunk, &queue, err);
+  status = tdict_pieces_submit(plan, chunk, &queue, err);
   if (slice) tdict_trace_close(slice, lane->gpu);
   *error_item = queue.item;
   bool submitted = status == TDICT_OK;
@@ -195,7 +202,9 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_lane_make_room(lane, err);
-  if (status != TDICT_OK) return status;
+  bool fits = false;
+  if (status == TDICT_OK) status = tdict_lane_reserve(lane, chunk, &fits, err);
+  if (status != TDICT_OK || !fits) return status;
   const int64_t span = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
   tdict_slice *slice =
       t->traced.recording ? tdict_trace_open(&t->traced, lane->gpu, lane->stream, chunk->end - chunk->begin) : NULL;
@@ -204,10 +213,15 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   if (slice) tdict_trace_close(slice, lane->gpu);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
-  if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
+  if (t->mode == TDICT_MODE_BLOCKING) {
+    status = tdict_lane_synchronize(lane, err);
+    tdict_lane_unreserve(lane, chunk);
+    return status;
+  }
   lane->unrecorded = chunk;
   lane->unrecorded_bytes += chunk->end - chunk->begin;
-  return lane->unrecorded_bytes < EVENT_BYTES ? TDICT_OK : record_unrecorded(lane, err);
+  /* with a limit of queued bytes, each chunk needs an event, because the count ends with the event */
+  return lane->unrecorded_bytes < EVENT_BYTES && !t->max_queued_bytes ? TDICT_OK : record_unrecorded(lane, err);
 }
 
 static tdict_status copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *chunk, uint32_t *error_item,
@@ -349,6 +363,7 @@ bool tdict_deferred_tail_create(tdict_future *t) {
 void tdict_deferred_tail_run(tdict_future *t) {
   tdict_deferred_tail *tail = t->deferred_tail;
   if (!tail || !atomic_exchange_explicit(&tail->offered, false, memory_order_acq_rel)) return;
+  tdict_late_result_run(t);
   int64_t cpu = cpu_now(t);
   if (tail->lane.gpu) tdict_lane_resume(&tail->lane);
   finish_lane(&tail->lane, tail->status, cpu);
@@ -370,6 +385,7 @@ void tdict_work_and_return(tdict_worker *worker) {
   if (tail->status == TDICT_OK && tail->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     tail->status = tdict_lane_wait_all(&tail->lane, &err);
   if (tail->status != TDICT_OK) { /* after a failure, wait for the copies on this thread */
+    tdict_late_result_run(t);
     finish_lane(&tail->lane, tail->status, cpu);
     return;
   }

@@ -1,0 +1,71 @@
+/* Keeps the plans of a locked tree. A locked tree cannot change its structure, so a later transfer of the tree can reuse
+ * the work of an earlier transfer. The record of kept plans is attached to the root node of the tree, see
+ * tdict_node_attach(). The tree holds one reference to the record, and each transfer of the tree holds another. The
+ * record is detached before the tree is unlocked or freed. While the record is attached, the tree keeps the leaves
+ * alive. If transfers still use a detached record, the record retains the leaves.
+ * Thread rule: safe from any thread, as long as no thread unlocks or frees the tree. */
+#ifndef TDICT_TRANSFER_PLAN_TREE_PLANS_H
+#define TDICT_TRANSFER_PLAN_TREE_PLANS_H
+
+#include "base/forkmark.h"
+#include "transfer/plan/plan.h"
+
+/* TDICT_MOST_TREE_PLANS: maximum number of plans of one tree. Another plan replaces the oldest plan. */
+enum { TDICT_MOST_TREE_PLANS = 4 };
+/* A plan is not kept if it needs more memory. For trees of small leaves, this size is reached at about 140,000
+ * leaves. A tree that is one interval of memory reaches this size at 700,000 leaves. */
+#define TDICT_MOST_TREE_PLAN_BYTES ((size_t)16 << 20)
+
+/* All that a plan depends on, except the tree. Two transfers with equal stamps have equal plans. */
+typedef struct tdict_plan_stamp {
+  const tdict_forkmark *mark; /* identifies the context: a kept plan retains the mark, so no other context has this
+                               * address */
+  tdict_device device;
+  int32_t mode;
+  bool want_pinned;
+} tdict_plan_stamp;
+
+typedef struct tdict_kept_plan {
+  tdict_plan_stamp stamp;
+  tdict_forkmark *mark; /* retained */
+  tdict_plan plan;      /* not packed and not cut; sources are not retained */
+} tdict_kept_plan;
+
+typedef struct tdict_tree_plans {
+  tdict_attachment attachment; /* first member, because detach() gets its address */
+  _Atomic(int64_t) refs;
+  bool owns_leaves; /* true after a detach during a transfer: the snapshot holds a reference to each leaf */
+  /* A copy of the tree: its nodes, keys, locks and leaves, and the mark of a consolidated tree. Transfers build their
+   * results from this copy, because the program may change the tree meanwhile. */
+  tdict_tree *snapshot;
+  tdict_consolidated *whole; /* retained; NULL unless the tree is one interval of memory. Such a tree has no plans,
+                              * because making its plan takes little time */
+  /* acq_rel: true while a thread uses `plans`. Another thread then makes a plan of its own, and does not wait: in a
+   * forked child, the flag may stay true for ever */
+  _Atomic(bool) is_busy;
+  uint32_t num_plans, oldest;
+  tdict_kept_plan plans[TDICT_MOST_TREE_PLANS];
+} tdict_tree_plans;
+
+/* Returns a new reference to the record of a tree, or NULL if the tree has no record. */
+tdict_tree_plans *tdict_tree_plans_find(const tdict_tree *tree);
+/* Makes the record of a locked tree without objects, and attaches the record. Retains `whole`, which may be NULL. If
+ * another thread has attached a record meanwhile, uses that record. *out is a new reference, or NULL if the record would
+ * need too much memory. Returns TDICT_ENOMEM if host memory is exhausted. */
+tdict_status tdict_tree_plans_create(const tdict_tree *tree, tdict_consolidated *whole, tdict_tree_plans **out,
+                                     tdict_error *err);
+/* Drops a reference. NULL is allowed. May run release callbacks of the program. */
+void tdict_tree_plans_release(tdict_tree_plans *plans);
+/* If the record has a plan with this stamp, copies the plan to *out, and uses the memory of `spare` for the copy. The
+ * copy does not retain its sources, so the transfer must hold a reference to the record. Otherwise returns false and
+ * changes nothing. */
+bool tdict_tree_plans_load(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, tdict_plan *spare, tdict_plan *out);
+/* Keeps a copy of a plan that was just collected and has no objects. Does nothing if another thread uses the plans.
+ * Returns TDICT_ENOMEM if host memory is exhausted. */
+tdict_status tdict_tree_plans_store(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, const tdict_plan *plan,
+                                    tdict_error *err);
+/* Returns true if a plan may be kept: the plan has no objects, is small enough, and depends only on its stamp. A plan
+ * with memory of the program depends on the driver, too, because the program may pin or unpin the memory. */
+bool tdict_tree_plans_may_keep(const tdict_plan *plan);
+
+#endif
