@@ -34,6 +34,14 @@ if(NOT tdict_nvtx)
   list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/transfer/trace/nvtx.c)
 endif()
 
+# The kernels are part of the library. The simulated device runs their bodies, which must round as on a GPU: no FMA.
+set(tdict_kernel_image ${PROJECT_SOURCE_DIR}/src/kernel/kernels.ptx)
+# image.c defines its symbol in assembler, which link-time optimization does not see: -fno-lto.
+set_source_files_properties(
+  src/kernel/image.c PROPERTIES COMPILE_DEFINITIONS TDICT_KERNEL_IMAGE_FILE="${tdict_kernel_image}"
+                                COMPILE_OPTIONS -fno-lto OBJECT_DEPENDS ${tdict_kernel_image})
+set_source_files_properties(src/kernel/host.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+
 add_library(tdict_objects OBJECT ${tdict_sources})
 tdict_compile(tdict_objects)
 tdict_harden(tdict_objects)

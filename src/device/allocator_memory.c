@@ -60,6 +60,11 @@ static tdict_status allocator_fill(tdict_memory *memory, void *dst, int byte, si
   return device->ops->fill(device, dst, byte, bytes, err);
 }
 
+static tdict_status allocator_run(tdict_memory *memory, tdict_kernel_work *work, tdict_run_order *order,
+                                  tdict_error *err) {
+  return tdict_gpu_run(((allocator_memory *)memory)->gpu, work, order, err);
+}
+
 static void allocator_counts(const tdict_memory *memory, tdict_memory_counts *out) {
   const allocator_memory *m = (const allocator_memory *)memory;
   memset(out, 0, sizeof *out);
@@ -89,7 +94,8 @@ static const tdict_memory_ops device_ops = {.allocate = allocator_allocate,
                                             .fill = allocator_fill,
                                             .counts = allocator_counts,
                                             .retain = allocator_retain,
-                                            .release = allocator_release};
+                                            .release = allocator_release,
+                                            .run = allocator_run};
 
 tdict_gpu *tdict_gpu_of_allocator_memory(tdict_memory *memory) {
   return memory && memory->ops == &device_ops ? ((allocator_memory *)memory)->gpu : NULL;

@@ -67,6 +67,8 @@ typedef struct CUstream_st *tdict_cuda_stream;
 typedef struct CUevent_st *tdict_cuda_event;
 typedef struct CUmemPoolHandle_st *tdict_cuda_pool;
 typedef struct CUarray_st *tdict_cuda_array;
+typedef struct CUmod_st *tdict_cuda_module;
+typedef struct CUfunc_st *tdict_cuda_function;
 
 enum { TDICT_CUDA_LOOKUP_LEGACY_STREAM = 1 }; /* CUdriverProcAddress_flags: NULL is the legacy stream */
 enum { TDICT_CUDA_LOOKUP_SUCCESS = 0, TDICT_CUDA_LOOKUP_NOT_FOUND = 1, TDICT_CUDA_LOOKUP_TOO_OLD = 2 };
@@ -150,6 +152,9 @@ struct tdict_cuda_copy_hints {
   unsigned flags;
 };
 
+/* The parameter `extra` of cuLaunchKernel is a list of these keys, each with its value, and ends with END. */
+enum { TDICT_CUDA_LAUNCH_END = 0, TDICT_CUDA_LAUNCH_BUFFER = 1, TDICT_CUDA_LAUNCH_BYTES = 2 };
+
 /* cuGetProcAddress, which looks up all other entries. Its own symbol is cuGetProcAddress_v2. */
 typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function, int version, uint64_t flags,
                                                tdict_cuda_lookup_result *result);
@@ -232,6 +237,16 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
   X(event_synchronize, cuEventSynchronize, 2000, cuEventSynchronize, (tdict_cuda_event event))                \
   X(event_elapsed, cuEventElapsedTime, 2000, cuEventElapsedTime,                                              \
     (float *milliseconds, tdict_cuda_event from, tdict_cuda_event to))
+/* Lists entries without which only launches fail. Their pointers can be NULL. */
+#define TDICT_CUDA_LAUNCH_ENTRIES(X)                                                                          \
+  X(module_load, cuModuleLoadData, 2000, cuModuleLoadData, (tdict_cuda_module *module, const void *image))    \
+  X(module_unload, cuModuleUnload, 2000, cuModuleUnload, (tdict_cuda_module module))                          \
+  X(module_function, cuModuleGetFunction, 2000, cuModuleGetFunction,                                          \
+    (tdict_cuda_function *function, tdict_cuda_module module, const char *name))                              \
+  X(launch, cuLaunchKernel, 4000, cuLaunchKernel,                                                             \
+    (tdict_cuda_function function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,                   \
+     unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,                       \
+     tdict_cuda_stream stream, void **params, void **extra))
 /* Lists entries of newer drivers. Their pointers are NULL on older drivers. cuMemcpyBatchAsync of CUDA 12.8 has another
  * signature and is not used. */
 #define TDICT_CUDA_NEWER_ENTRIES(X)                                                                           \
@@ -243,13 +258,15 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
 #define TDICT_CUDA_DECLARE_(field, name, version, symbol, parameters) \
   typedef tdict_cuda_result tdict_cuda_##field##_fn parameters;
 TDICT_CUDA_ENTRIES(TDICT_CUDA_DECLARE_)
+TDICT_CUDA_LAUNCH_ENTRIES(TDICT_CUDA_DECLARE_)
 TDICT_CUDA_NEWER_ENTRIES(TDICT_CUDA_DECLARE_)
 #undef TDICT_CUDA_DECLARE_
 
-/* The driver's functions. Only the functions of TDICT_CUDA_NEWER_ENTRIES may be NULL. */
+/* The driver's functions. Only the functions of TDICT_CUDA_LAUNCH_ENTRIES and TDICT_CUDA_NEWER_ENTRIES may be NULL. */
 typedef struct tdict_cuda_api {
 #define TDICT_CUDA_MEMBER_(field, name, version, symbol, parameters) tdict_cuda_##field##_fn *field;
   TDICT_CUDA_ENTRIES(TDICT_CUDA_MEMBER_)
+  TDICT_CUDA_LAUNCH_ENTRIES(TDICT_CUDA_MEMBER_)
   TDICT_CUDA_NEWER_ENTRIES(TDICT_CUDA_MEMBER_)
 #undef TDICT_CUDA_MEMBER_
 } tdict_cuda_api;

@@ -26,6 +26,11 @@ enum {
   TDICT_CU_NO_DEVICE = 100,
   TDICT_CU_INVALID_DEVICE = 101,
   TDICT_CU_INVALID_CONTEXT = 201,
+  TDICT_CU_NO_BINARY_FOR_GPU = 209,
+  TDICT_CU_INVALID_PTX = 218,
+  TDICT_CU_JIT_COMPILER_NOT_FOUND = 221,
+  TDICT_CU_UNSUPPORTED_PTX_VERSION = 222,
+  TDICT_CU_JIT_COMPILATION_DISABLED = 223,
   TDICT_CU_INVALID_HANDLE = 400,
   TDICT_CU_NOT_FOUND = 500,
   TDICT_CU_NOT_READY = 600,
@@ -38,10 +43,12 @@ enum {
   TDICT_CU_UNKNOWN = 999
 };
 
-typedef struct tdict_cu_context *tdict_cu_context; /* CUcontext */
-typedef struct tdict_cu_stream *tdict_cu_stream;   /* CUstream; NULL and (void *)1 are the legacy stream */
-typedef struct tdict_cu_event *tdict_cu_event;     /* CUevent */
-typedef struct tdict_cu_pool *tdict_cu_pool;       /* CUmemoryPool */
+typedef struct tdict_cu_context *tdict_cu_context;         /* CUcontext */
+typedef struct tdict_cu_stream *tdict_cu_stream;           /* CUstream; NULL and (void *)1 are the legacy stream */
+typedef struct tdict_cu_event *tdict_cu_event;             /* CUevent */
+typedef struct tdict_cu_pool *tdict_cu_pool;               /* CUmemoryPool */
+typedef struct tdict_cu_module *tdict_cu_module;           /* CUmodule */
+typedef const struct tdict_cu_function *tdict_cu_function; /* CUfunction */
 
 /* The next enums repeat constants of cuda.h, whose values the CUDA driver expects. In this order, the constants come
  * from CUstream_flags, CUevent_flags, the flags of cuMemHostAlloc and cuMemHostRegister, CUdevice_attribute,
@@ -96,6 +103,15 @@ typedef struct tdict_cu_line {
   size_t bytes;
 } tdict_cu_line;
 enum { TDICT_CU_MOST_LINES = 64 };
+
+/* A launch of a kernel with one parameter, which is a struct passed by value. The grid and its blocks have one
+ * dimension. */
+typedef struct tdict_cu_launch {
+  tdict_cu_function function;
+  unsigned blocks, threads;
+  const void *params; /* copied by the call */
+  size_t params_bytes;
+} tdict_cu_launch;
 
 typedef struct tdict_driver tdict_driver;
 /* The type of the entry stream_owner in tdict_driver_ops. */
@@ -160,6 +176,14 @@ typedef struct tdict_driver_ops {
    * queued. `s` must not be the legacy stream. TDICT_CU_NOT_SUPPORTED: the driver has no such call. */
   tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                tdict_cu_stream s);
+
+  /* Loads PTX, which is a text that ends with 0. The driver compiles the text for the current device. The four calls
+   * return TDICT_CU_NOT_SUPPORTED if the driver lacks them. */
+  tdict_cu (*module_load)(tdict_driver *d, const char *image, tdict_cu_module *out); /* (ctx) */
+  tdict_cu (*module_unload)(tdict_driver *d, tdict_cu_module module);                /* (ctx) */
+  tdict_cu (*module_function)(tdict_driver *d, tdict_cu_module module, const char *name,
+                              tdict_cu_function *out);                                   /* (ctx) */
+  tdict_cu (*launch)(tdict_driver *d, const tdict_cu_launch *launch, tdict_cu_stream s); /* (ctx) */
 
   tdict_cu (*stream_create)(tdict_driver *d, tdict_cu_stream *out, unsigned flags); /* (ctx) */
   tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* queued work still runs */

@@ -27,6 +27,10 @@ static tdict_cuda_ctx to_cuda_ctx(tdict_cu_context context) { return (tdict_cuda
 static tdict_cuda_stream to_cuda_stream(tdict_cu_stream stream) { return (tdict_cuda_stream)(void *)stream; }
 static tdict_cuda_event to_cuda_event(tdict_cu_event event) { return (tdict_cuda_event)(void *)event; }
 static tdict_cuda_pool to_cuda_pool(tdict_cu_pool pool) { return (tdict_cuda_pool)(void *)pool; }
+static tdict_cuda_module to_cuda_module(tdict_cu_module module) { return (tdict_cuda_module)(void *)module; }
+static tdict_cuda_function to_cuda_function(tdict_cu_function function) {
+  return (tdict_cuda_function)(uintptr_t)function;
+}
 
 /* Frees the struct, but does not unload libcuda. The threads and exit handlers of libcuda would crash without their
  * code. */
@@ -299,6 +303,37 @@ static tdict_cu cuda_fill_async(tdict_driver *d, void *device, unsigned char byt
   return api_of(d)->fill_async(to_cuda_address(device), byte, bytes, to_cuda_stream(s));
 }
 
+static tdict_cu cuda_module_load(tdict_driver *d, const char *image, tdict_cu_module *out) {
+  const tdict_cuda_api *api = api_of(d);
+  tdict_cuda_module module = NULL;
+  if (!api->module_load || !api->module_unload || !api->module_function || !api->launch) return TDICT_CU_NOT_SUPPORTED;
+  tdict_cu result = api->module_load(&module, image);
+  if (!result) *out = (tdict_cu_module)(void *)module;
+  return result;
+}
+
+/* The next three functions need a module, which exists only if the driver has all entries for launches. */
+static tdict_cu cuda_module_unload(tdict_driver *d, tdict_cu_module module) {
+  return api_of(d)->module_unload(to_cuda_module(module));
+}
+
+static tdict_cu cuda_module_function(tdict_driver *d, tdict_cu_module module, const char *name,
+                                     tdict_cu_function *out) {
+  tdict_cuda_function function = NULL;
+  tdict_cu result = api_of(d)->module_function(&function, to_cuda_module(module), name);
+  if (!result) *out = (tdict_cu_function)(void *)function;
+  return result;
+}
+
+static tdict_cu cuda_launch(tdict_driver *d, const tdict_cu_launch *launch, tdict_cu_stream s) {
+  size_t bytes = launch->params_bytes;
+  void *params = (void *)(uintptr_t)launch->params; /* only read */
+  void *extra[] = {(void *)TDICT_CUDA_LAUNCH_BUFFER, params, (void *)TDICT_CUDA_LAUNCH_BYTES, &bytes,
+                   (void *)TDICT_CUDA_LAUNCH_END};
+  return api_of(d)->launch(to_cuda_function(launch->function), launch->blocks, 1, 1, launch->threads, 1, 1, 0,
+                           to_cuda_stream(s), NULL, extra);
+}
+
 static tdict_cu cuda_stream_create(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
   tdict_cuda_stream stream = NULL;
   tdict_cu result = api_of(d)->stream_create(&stream, flags);
@@ -390,6 +425,10 @@ static const tdict_driver_ops cuda_ops = {
     .copy_rect_async = cuda_copy_rect_async,
     .fill_async = cuda_fill_async,
     .copy_batch_async = cuda_copy_batch_async,
+    .module_load = cuda_module_load,
+    .module_unload = cuda_module_unload,
+    .module_function = cuda_module_function,
+    .launch = cuda_launch,
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
     .stream_query = cuda_stream_query,
@@ -417,7 +456,7 @@ typedef struct entry {
 static const entry entries[] = {
 #define ENTRY(field, name, version, symbol, parameters) {#name, #symbol, version, offsetof(tdict_cuda_api, field)},
     TDICT_CUDA_ENTRIES(ENTRY)};
-static const entry newer_entries[] = {TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
+static const entry optional_entries[] = {TDICT_CUDA_LAUNCH_ENTRIES(ENTRY) TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
 #undef ENTRY
 
 /* Looks up the function of an entry. Returns NULL if the driver lacks the function. If cuGetProcAddress is missing,
@@ -431,7 +470,7 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
-/* Fills the table. A missing entry is an error, except for an entry of newer drivers, whose pointer is then NULL. */
+/* Fills the table. A missing entry is an error, except for an optional entry, whose pointer is then NULL. */
 static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;
@@ -444,8 +483,8 @@ static tdict_status load_entries(void *library, int version, tdict_cuda_api *api
                                e->name, e->version / 1000, e->version % 1000 / 10);
     store_function((char *)api + e->offset, symbol);
   }
-  for (size_t i = 0; i < sizeof newer_entries / sizeof newer_entries[0]; i++) {
-    const entry *e = &newer_entries[i];
+  for (size_t i = 0; i < sizeof optional_entries / sizeof optional_entries[0]; i++) {
+    const entry *e = &optional_entries[i];
     void *symbol = version >= e->version ? find_entry(library, lookup, e, &code) : NULL;
     if (symbol) store_function((char *)api + e->offset, symbol);
   }

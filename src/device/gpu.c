@@ -110,6 +110,7 @@ void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
 static void destroy_resources(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
   tdict_gpu_free_kept(gpu, 0, 0);
+  tdict_gpu_free_tables(gpu, true);
   for (int i = 0; i < gpu->num_streams; i++) tdict_counted_stream_destroy(d, gpu->streams[i]);
   for (int i = 0; i < gpu->num_events; i++) tdict_counted_event_destroy(d, gpu->events[i]);
   if (gpu->alloc_stream) tdict_counted_stream_destroy(d, gpu->alloc_stream);
@@ -134,6 +135,7 @@ void tdict_gpu_release(tdict_gpu *gpu) {
   pthread_mutex_destroy(&gpu->lock);
   pthread_mutex_destroy(&gpu->bounce_lock);
   pthread_mutex_destroy(&gpu->queue_lock);
+  pthread_mutex_destroy(&gpu->kernels.lock);
   tdict_block_cache_reset(&gpu->kept);
   free(gpu->streams);
   free(gpu->events);

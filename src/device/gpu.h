@@ -9,6 +9,7 @@
 #include "base/forkmark.h"
 #include "device/block_cache.h"
 #include "device/driver.h"
+#include "device/kernel_state.h"
 #include "memory/memory.h"
 #include "memory/pinned_pages.h"
 #include "memory/storage.h"
@@ -44,6 +45,7 @@ struct tdict_gpu {
   pthread_mutex_t queue_lock;  /* held while a copy and its event are queued, see tdict_gpu_begin_queue() */
   pthread_mutex_t bounce_lock; /* guards: `bounce` and its bytes. Held until the copies through this buffer are done */
   void *bounce;                /* pinned buffer of TDICT_GPU_BOUNCE_BYTES, allocated at first use */
+  tdict_kernel_state kernels;
 };
 
 tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu);
@@ -122,6 +124,14 @@ tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdi
  * Call inside a scope. Returns the errors of tdict_gpu_queue_rect(). */
 tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
+/* Implements the operation `run` of tdict_memory_ops for memory of the gpu. Defined in run.c. */
+tdict_status tdict_gpu_run(tdict_gpu *gpu, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err);
+/* Frees the idle buffers for tables of launches. If `all` is true, first waits for the buffers that are in use, and
+ * unloads the module. No other thread may then use the gpu. Defined in run.c. Call inside a scope. */
+void tdict_gpu_free_tables(tdict_gpu *gpu, bool all);
+/* Allocates device memory that the gpu's counts do not include. Any stream may use the memory at once. Defined in
+ * gpu_memory.c. Call inside a scope. Returns TDICT_ENOMEM or another error of tdict_gpu_check(). */
+tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err);
 /* Returns true if the gpu's copy engines can access all of [address, address + bytes): the range is pinned memory. The
  * range may span several registrations if tdict_gpu_queue_rect() can split copies at their boundaries. `storage`
  * contains the range. */

@@ -23,8 +23,7 @@ static size_t get_pool_bytes(tdict_gpu *gpu) {
   return result == TDICT_CU_SUCCESS ? (size_t)held : 0;
 }
 
-/* Allocates a block from the driver's pool. Any stream may use the block at once. */
-static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
+tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   void *data;
   tdict_cu result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
@@ -80,7 +79,7 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   if (kept && block.event) tdict_gpu_give_event(gpu, block.event);
   size_t held_before = kept ? 0 : get_pool_bytes(gpu), held = 0;
   if (!kept) {
-    status = allocate_from_pool(gpu, bytes, &block.data, err);
+    status = tdict_gpu_allocate(gpu, bytes, &block.data, err);
     held = get_pool_bytes(gpu);
   }
   tdict_gpu_leave(gpu, &scope);
@@ -394,6 +393,7 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
   tdict_gpu_scope scope;
   if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) {
     tdict_gpu_free_kept(gpu, keep_bytes, TDICT_KEPT_BLOCKS);
+    tdict_gpu_free_tables(gpu, false);
     gpu->driver->ops->stream_synchronize(gpu->driver, gpu->free_stream);
     pthread_mutex_lock(&gpu->lock);
     size_t live = gpu->counts.live_bytes;
@@ -405,6 +405,10 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
   tdict_gpu_leave(gpu, &scope);
 }
 
+static tdict_status gpu_run(tdict_memory *m, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err) {
+  return tdict_gpu_run((tdict_gpu *)m, work, order, err);
+}
+
 static void gpu_retain(tdict_memory *m) { tdict_gpu_retain((tdict_gpu *)m); }
 static void gpu_release(tdict_memory *m) { tdict_gpu_release((tdict_gpu *)m); }
 
@@ -414,7 +418,8 @@ static const tdict_memory_ops ops = {.allocate = gpu_allocate,
                                      .fill = gpu_fill,
                                      .counts = gpu_counts,
                                      .retain = gpu_retain,
-                                     .release = gpu_release};
+                                     .release = gpu_release,
+                                     .run = gpu_run};
 
 void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device) {
   memory->ops = &ops;

@@ -67,6 +67,7 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   pthread_mutex_init(&gpu->lock, NULL);
   pthread_mutex_init(&gpu->bounce_lock, NULL);
   pthread_mutex_init(&gpu->queue_lock, NULL);
+  pthread_mutex_init(&gpu->kernels.lock, NULL);
   tdict_block_cache_init(&gpu->kept);
   gpu->cache_bytes = cache_bytes;
   gpu->driver = tdict_driver_retain(driver);

@@ -4,6 +4,7 @@
 #ifndef TDICT_MEMORY_MEMORY_H
 #define TDICT_MEMORY_MEMORY_H
 
+#include "kernel/work.h"
 #include "memory/fence.h"
 #include "tdict/memory.h"
 
@@ -27,6 +28,15 @@ typedef enum tdict_direction {
   TDICT_COPY_WITHIN /* within the memory */
 } tdict_direction;
 
+/* The order of a work that runs on a stream of the program. The caller owns the struct. */
+typedef struct tdict_run_order {
+  const char *what; /* begins error messages, for example "index_get" */
+  tdict_stream stream;
+  tdict_fence *const *after; /* borrowed; the work starts after these fences */
+  int num_after;
+  tdict_fence *use; /* set on success: a new reference to the fence of all work that is queued on the stream so far */
+} tdict_run_order;
+
 typedef struct tdict_memory_ops {
   /* Allocates a block. Returns TDICT_ENOMEM, TDICT_EOVERFLOW, TDICT_EFORKED or an error of the driver. The memory of an
    * absent device returns the error that explains why the device is absent. */
@@ -44,6 +54,17 @@ typedef struct tdict_memory_ops {
   /* Allocates like `allocate`, but prefers pages on NUMA node `node`. If `node` is -1, uses the node of the memory.
    * `allocate_near` is NULL if the memory cannot choose a node. */
   tdict_status (*allocate_near)(tdict_memory *m, size_t bytes, int node, tdict_block *out, tdict_error *err);
+  /* Runs a work on the device of the memory. The addresses of the work can be of this device, of pinned memory, or of
+   * other devices whose memory this device can access. If `order` is NULL, the work runs after the work that is queued
+   * on the legacy stream, and `run` returns when the work is done. The caller first waits for transfers and uses of the
+   * bytes. If `order` is not NULL, the work is queued on order->stream. `run` then returns without waiting, except if
+   * the work has results, for which `run` always waits. In both cases, `run` copies what it needs of the work.
+   *
+   * Returns TDICT_ENOTSUP if the driver cannot compile the kernels, TDICT_EWRONGDEVICE if the stream belongs to another
+   * device, TDICT_ECAPTURE if the stream is being captured, TDICT_ENOMEM, or an error of the driver. After an error, no
+   * part of the work is queued, but bytes of the destination can be overwritten. `run` is NULL for memory of the
+   * host. */
+  tdict_status (*run)(tdict_memory *m, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err);
 } tdict_memory_ops;
 
 struct tdict_memory {

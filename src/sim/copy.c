@@ -26,12 +26,6 @@ static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t b
   return TDICT_CU_SUCCESS;
 }
 
-/* Returns true if a copy on `device` may access the range. Other devices need permission to access memory of a pool.
- * All devices may access memory of mem_alloc(). */
-static bool has_access(const tdict_sim_device *device, const tdict_sim_device *owner, const tdict_sim_range *range) {
-  return owner == device || !range->pool || (range->pool->allowed_peers >> device->ordinal & 1);
-}
-
 /* Checks device memory that a copy on `device` accesses. Writes a host pointer to the bytes to *out. Fills *use for a
  * later check that the allocation still exists. A peer copy passes the owner of the memory as `device`. Call with the
  * driver's lock held. */
@@ -41,7 +35,7 @@ static tdict_cu check_device(tdict_sim_driver *d, const tdict_sim_device *device
   if (!owner) return TDICT_CU_INVALID_VALUE;
   const tdict_sim_range *range = tdict_sim_ranges_find(&owner->space.live, address);
   if (!range || range->free_queued) return TDICT_CU_INVALID_VALUE;
-  if (!has_access(device, owner, range)) return TDICT_CU_INVALID_VALUE;
+  if (!tdict_sim_has_access(device, owner, range)) return TDICT_CU_INVALID_VALUE;
   if (bytes > range->bytes - ((uintptr_t)address - range->start)) return TDICT_CU_INVALID_VALUE;
   *use = (tdict_sim_use){.space = &owner->space, .address = address, .id = range->id};
   *out = tdict_sim_space_bytes(&owner->space, address);

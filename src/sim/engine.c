@@ -75,14 +75,18 @@ static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
       wait_while_held(engine); /* a hold began while the function ran, so wait for a step or for the end of the hold */
     return;
   }
-  void *buffer = op->buffer;
-  op->buffer = NULL;
+  bool is_valid = true;
   d->num_copying++;
   tdict_sim_unlock(d);
-  move_bytes(op);
-  free(buffer);
+  if (op->kind == TDICT_SIM_OP_LAUNCH)
+    is_valid = tdict_sim_run_launch(device, op);
+  else
+    move_bytes(op);
+  free(op->buffer);
   tdict_sim_lock(d);
+  op->buffer = NULL;
   d->num_copying--;
+  if (!is_valid && !device->fault) device->fault = TDICT_CU_ILLEGAL_ADDRESS;
 }
 
 static void *run_engine(void *argument) {

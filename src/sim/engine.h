@@ -5,6 +5,10 @@
 
 #include "sim/queue.h"
 
+/* Runs the kernel of a launch. Returns false if the kernel accessed memory that is not allocated. Defined in launch.c.
+ * Call without the driver's lock. */
+bool tdict_sim_run_launch(tdict_sim_device *device, const tdict_sim_op *op);
+
 /* Starts the threads of a device's engines that have no thread yet. Returns OUT_OF_MEMORY if a thread cannot be
  * created. */
 tdict_cu tdict_sim_engines_start(tdict_sim_device *device);

@@ -64,6 +64,20 @@ tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
 /* Unmaps host memory that is still allocated. Call when no thread uses the driver. */
 void tdict_sim_hosts_free(tdict_sim_driver *d);
 
+/* Returns true if a copy or a kernel on `device` may access the range. Other devices need permission to access memory of
+ * a pool. All devices may access memory of mem_alloc(). */
+static inline bool tdict_sim_has_access(const tdict_sim_device *device, const tdict_sim_device *owner,
+                                        const tdict_sim_range *range) {
+  return owner == device || !range->pool || (range->pool->allowed_peers >> device->ordinal & 1);
+}
+
+/* launch.c */
+tdict_cu tdict_sim_module_load(tdict_driver *base, const char *image, tdict_cu_module *out);
+tdict_cu tdict_sim_module_unload(tdict_driver *base, tdict_cu_module module);
+tdict_cu tdict_sim_module_function(tdict_driver *base, tdict_cu_module module, const char *name,
+                                   tdict_cu_function *out);
+tdict_cu tdict_sim_launch_kernel(tdict_driver *base, const tdict_cu_launch *launch, tdict_cu_stream handle);
+
 /* copy.c */
 tdict_cu tdict_sim_copy_h2d(tdict_driver *base, void *device, const void *host, size_t bytes);
 tdict_cu tdict_sim_copy_d2h(tdict_driver *base, void *host, const void *device, size_t bytes);

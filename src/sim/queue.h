@@ -1,6 +1,6 @@
 /* Declares the streams, operations and engines of the simulated driver, and the driver's own struct.
  *
- * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, call). When a
+ * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, launch, call). When a
  * marker reaches the head of a stream, the thread that holds the driver's lock executes the marker. A wait stays at the
  * head until the operation that it waits for is done. Work is done by an engine's thread. Each device has one engine
  * for copies to the device, one for copies to the host, and one for all other work. An engine moves all bytes of a copy
@@ -38,6 +38,7 @@ typedef enum tdict_sim_op_kind {
   TDICT_SIM_OP_FREE,   /* frees device memory */
   TDICT_SIM_OP_COPY,   /* copies bytes. COPY and the kinds below are work, not markers */
   TDICT_SIM_OP_FILL,
+  TDICT_SIM_OP_LAUNCH, /* runs a kernel */
   TDICT_SIM_OP_CALL
 } tdict_sim_op_kind;
 
@@ -55,6 +56,8 @@ typedef struct tdict_sim_work {
   size_t dst_pitch, src_pitch, width, height;
   tdict_sim_use dst_use, src_use;
   unsigned char byte;
+  int kernel; /* LAUNCH: a tdict_kernel_op */
+  uint64_t blocks;
   void (*fn)(void *user);
   void *user;
 } tdict_sim_work;
@@ -72,7 +75,7 @@ struct tdict_sim_op {
   tdict_sim_op *blocked; /* list of waits at the head of other streams for this operation */
   tdict_sim_op *after;   /* WAIT: the operation that must be done first; retained */
   void *memory;          /* FREE: the start of the allocation; its space is in work.dst_use */
-  void *buffer;          /* owned; copy of a pageable source, or NULL */
+  void *buffer;          /* owned; copy of a pageable source, or the parameters of a launch; or NULL */
   int64_t ready_ns;      /* simulated time before which the operation cannot start; unused if no rate or latency is
                           * set */
   int64_t finish_ns;     /* simulated time at which the operation ends */

@@ -9,12 +9,14 @@
 #include <string.h>
 
 #include "device/cuda_api.h"
+#include "kernel/host.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define FAKE(field) EXPORT tdict_cuda_##field##_fn
 
 #define DECLARE(field, name, version, symbol, parameters) FAKE(field) symbol;
 TDICT_CUDA_ENTRIES(DECLARE)
+TDICT_CUDA_LAUNCH_ENTRIES(DECLARE)
 #undef DECLARE
 EXPORT extern fake_settings fake_libcuda;
 fake_settings fake_libcuda = {.version = 12040, .device_count = 1};
@@ -372,6 +374,69 @@ tdict_cuda_result cuMemsetD8Async(tdict_cuda_address dst, unsigned char byte, si
   return 0;
 }
 
+/* The kernels are those of the library, run on the host. A function is found by its name in the PTX. */
+struct CUfunc_st {
+  const char *name;
+};
+struct CUmod_st {
+  const char *image;
+  struct CUfunc_st functions[TDICT_KERNEL_NUM_OPS];
+};
+static const char *const kernel_names[TDICT_KERNEL_NUM_OPS] = {"tdict_copy", "tdict_convert", "tdict_fill",
+                                                               "tdict_check"};
+tdict_cuda_result cuModuleLoadData(tdict_cuda_module *module, const void *image) {
+  if (!current()) return NO_CONTEXT;
+  if (fake_libcuda.load_result) return fake_libcuda.load_result;
+  if (!strstr(image, "\n.version 8.0\n.target sm_75\n")) return 200; /* CUDA_ERROR_INVALID_IMAGE */
+  *module = calloc(1, sizeof **module);
+  (*module)->image = image;
+  fake_libcuda.modules++;
+  return 0;
+}
+tdict_cuda_result cuModuleUnload(tdict_cuda_module module) {
+  if (!current()) return NO_CONTEXT;
+  free(module);
+  fake_libcuda.modules--;
+  return 0;
+}
+tdict_cuda_result cuModuleGetFunction(tdict_cuda_function *function, tdict_cuda_module module, const char *name) {
+  char entry[64] = ".visible .entry ";
+  strcat(strcat(entry, name), "(");
+  if (!strstr(module->image, entry)) return NOT_FOUND;
+  for (int op = 0; op < TDICT_KERNEL_NUM_OPS; op++)
+    if (strcmp(name, kernel_names[op]) == 0) {
+      module->functions[op].name = kernel_names[op];
+      *function = &module->functions[op];
+      return 0;
+    }
+  return NOT_FOUND;
+}
+static void *access_range(void *user, uint64_t address, size_t bytes) {
+  (void)user;
+  range *r = find(host_of(address));
+  return r && address % bytes == 0 && host_of(address) + bytes <= r->start + r->bytes ? host_of(address) : NULL;
+}
+/* The signature is the driver's. */
+#define LAUNCH_KERNEL                                                                                             \
+  tdict_cuda_result cuLaunchKernel(tdict_cuda_function function, unsigned blocks_x, unsigned blocks_y,            \
+                                   unsigned blocks_z, unsigned threads_x, unsigned threads_y, unsigned threads_z, \
+                                   unsigned shared_bytes, tdict_cuda_stream stream, void **params, void **extra)
+LAUNCH_KERNEL {
+  const tdict_kernel_access access = {access_range, NULL};
+  (void)stream;
+  if (!current()) return NO_CONTEXT;
+  if (!blocks_x || blocks_y != 1 || blocks_z != 1 || threads_x != TDICT_KERNEL_THREADS || threads_y != 1 ||
+      threads_z != 1 || shared_bytes || params)
+    return INVALID;
+  if ((size_t)extra[0] != TDICT_CUDA_LAUNCH_BUFFER || (size_t)extra[2] != TDICT_CUDA_LAUNCH_BYTES ||
+      (size_t)extra[4] != TDICT_CUDA_LAUNCH_END || *(size_t *)extra[3] != sizeof(tdict_kernel_params))
+    return INVALID;
+  for (int op = 0; op < TDICT_KERNEL_NUM_OPS; op++)
+    if (function->name == kernel_names[op])
+      return tdict_kernel_run_host((tdict_kernel_op)op, extra[1], blocks_x, &access) ? 0 : 700;
+  return BAD_HANDLE;
+}
+
 tdict_cuda_result cuStreamCreate(tdict_cuda_stream *stream, unsigned flags) {
   if (!current()) return NO_CONTEXT;
   if (flags > 1) return INVALID;
@@ -433,6 +498,7 @@ tdict_cuda_result cuGetProcAddress_v2(const char *name, void **function, int ver
     memcpy(function, &found, sizeof found);             \
   }
   TDICT_CUDA_ENTRIES(ANSWER)
+  TDICT_CUDA_LAUNCH_ENTRIES(ANSWER)
 #undef ANSWER
   if (*function) *result = TDICT_CUDA_LOOKUP_SUCCESS;
   return *function ? 0 : NOT_FOUND;

@@ -9,6 +9,8 @@ typedef struct fake_settings {
   int device_count;
   const char *missing; /* the name of an entry that cuGetProcAddress does not find, or NULL */
   int lookups;         /* counts the calls of cuGetProcAddress */
+  int load_result;     /* what cuModuleLoadData answers */
+  int modules;         /* modules that are loaded */
 } fake_settings;
 
 #endif

@@ -53,8 +53,9 @@ HEADERS = {
 }
 BELOW = {
     "base": [],
+    "kernel": ["base"],
     "sched": ["base"],
-    "memory": ["sched"],
+    "memory": ["sched", "kernel"],
     "tensor": ["memory"],
     "tree": ["tensor"],
     "types": ["tree"],

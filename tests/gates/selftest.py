@@ -65,6 +65,11 @@ FAULTS = [
     ("sentences", "include/tdict/status.h", f"/* The planted{LONG_TAIL}. */\n", "33 words, at most 32 are allowed: The planted"),
     ("sentences", "docs/loader.md", f"\nThe planted{LONG_TAIL}.\n", "33 words, at most 32 are allowed: The planted"),
     ("sentences", "README.md", f"\n| a table |\n|---|\n| The planted{LONG_TAIL} |\n\nThe `a b` planted{LONG_TAIL}.\n", "34 words, at most 32 are allowed: The `code` planted"),
+    ("kernels", "src/kernel/kernels.ptx", ".version 8.5\n", ".version is ['8.0', '8.5'], wanted 8.0 once"),
+    ("kernels", "src/kernel/kernels.ptx", ".target sm_90\n", ".target is ['sm_75', 'sm_90'], wanted sm_75 once"),
+    ("kernels", "src/kernel/kernels.ptx", "fma.rn.f32 %f1, %f2, %f3, %f4;\n", "contains fma.rn.f32"),
+    ("kernels", "src/kernel/body.h", "/* planted */\n", "was made from other sources"),
+    ("kernels", "src/kernel/kernels.cu", "// planted\n", "was made from other sources"),
     ("pages", "CHANGELOG.md", "[planted](docs/planted.md)\n", "links to docs/planted.md"),
     ("pages", "README.md", "```c\nplanted();\n```\n", "shows another program"),
     ("pages", "README.md", "\n" * 120, "README.md: has"),
@@ -132,7 +137,7 @@ def main():
     report = source.Report("selftest")
     with tempfile.TemporaryDirectory() as name:
         copy = pathlib.Path(name) / "copy"
-        for part in ("include", "src", "tests", "tools", "examples", "docs"):
+        for part in ("include", "src", "tests", "tools", "examples", "docs", "scripts"):
             shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for page in root.glob("*.md"):
             shutil.copy(page, copy)

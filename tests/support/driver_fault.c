@@ -248,6 +248,23 @@ static tdict_cu fill_async(tdict_driver *d, void *device, unsigned char byte, si
   return result;
 }
 
+static tdict_cu module_load(tdict_driver *d, const char *image, tdict_cu_module *out) {
+  FAIL_OR_CALL(MODULE, module_load, image, out);
+  return count(f, &f->live.modules, 1, result);
+}
+static tdict_cu module_unload(tdict_driver *d, tdict_cu_module module) {
+  CALL_THEN_FAIL(END, module_unload, module);
+  return first_failure(count(f, &f->live.modules, -1, result), code);
+}
+static tdict_cu module_function(tdict_driver *d, tdict_cu_module module, const char *name, tdict_cu_function *out) {
+  FAIL_OR_CALL(MODULE, module_function, module, name, out);
+  return result;
+}
+static tdict_cu launch(tdict_driver *d, const tdict_cu_launch *l, tdict_cu_stream s) {
+  FAIL_OR_CALL(LAUNCH, launch, l, s);
+  return result;
+}
+
 static tdict_cu stream_create(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
   FAIL_OR_CALL(STREAM_CREATE, stream_create, out, flags);
   return count(f, &f->live.streams, 1, result);
@@ -337,6 +354,10 @@ static const tdict_driver_ops fault_ops = {
     .copy_rect_async = copy_rect_async,
     .fill_async = fill_async,
     .copy_batch_async = copy_batch_async,
+    .module_load = module_load,
+    .module_unload = module_unload,
+    .module_function = module_function,
+    .launch = launch,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_query = stream_query,
@@ -420,8 +441,9 @@ void tdict_driver_fault_set_around(tdict_driver *d, void (*fn)(bool begins)) { f
 
 const char *tdict_fault_kind_name(tdict_fault_kind kind) {
   static const char *const names[TDICT_NUM_FAULT_KINDS] = {
-      "device",        "ctx_retain",  "ctx_push",     "capture",      "pool",        "device_alloc", "host_alloc",
-      "host_register", "pointer",     "copy_in",      "copy_out",     "copy_within", "fill",         "stream_create",
-      "stream_wait",   "stream_sync", "event_create", "event_record", "event_query", "event_sync",   "end"};
+      "device",       "ctx_retain",    "ctx_push",    "capture",       "pool",        "device_alloc",
+      "host_alloc",   "host_register", "pointer",     "copy_in",       "copy_out",    "copy_within",
+      "fill",         "module",        "launch",      "stream_create", "stream_wait", "stream_sync",
+      "event_create", "event_record",  "event_query", "event_sync",    "end"};
   return kind >= 0 && kind < TDICT_NUM_FAULT_KINDS ? names[kind] : "?";
 }

@@ -23,6 +23,8 @@ typedef enum tdict_fault_kind {
   TDICT_FAULT_COPY_OUT,
   TDICT_FAULT_COPY_WITHIN, /* within a device or between two devices */
   TDICT_FAULT_FILL,
+  TDICT_FAULT_MODULE, /* module_load, module_function */
+  TDICT_FAULT_LAUNCH,
   TDICT_FAULT_STREAM_CREATE,
   TDICT_FAULT_STREAM_WAIT, /* stream_wait_event */
   TDICT_FAULT_STREAM_SYNC, /* forwarded first, except stream_query */
@@ -46,7 +48,7 @@ typedef struct tdict_fault {
 
 /* Resources that were created through the table and not destroyed. Tests use it to find leaks on any driver. */
 typedef struct tdict_fault_live {
-  int64_t contexts, pools, device_blocks, host_blocks, registrations, streams, events;
+  int64_t contexts, pools, device_blocks, host_blocks, registrations, streams, events, modules;
 } tdict_fault_live;
 
 /* Wraps `inner`, which the new driver retains. *out holds one reference. TDICT_ENOMEM. */

@@ -1,0 +1,275 @@
+/* Runs works on a gpu: loads the module with the kernels at the first run, passes the table of a work as parameters or
+ * in a buffer, launches the kernel and reads results. Also frees what the gpu keeps for launches. The gpu owns the
+ * module and the buffers. Thread rule: safe from any thread. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/counted.h"
+#include "device/gpu.h"
+#include "device/stream.h"
+#include "device/use.h"
+#include "kernel/image.h"
+
+enum { MIN_TABLE_BYTES = 64 << 10 };
+
+/* Returns true for codes by which a driver refuses the kernels: its compiler is missing, disabled or too old. */
+static bool means_no_compiler(tdict_cu result) {
+  switch (result) {
+  case TDICT_CU_NO_BINARY_FOR_GPU:
+  case TDICT_CU_INVALID_PTX:
+  case TDICT_CU_JIT_COMPILER_NOT_FOUND:
+  case TDICT_CU_UNSUPPORTED_PTX_VERSION:
+  case TDICT_CU_JIT_COMPILATION_DISABLED:
+  case TDICT_CU_NOT_SUPPORTED:
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Converts the code of a call that loads kernels. */
+static tdict_status check_load(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err) {
+  if (!means_no_compiler(result)) return tdict_gpu_check(gpu, result, call, err);
+  const char *name = "?", *text = "?";
+  char device[32];
+  gpu->driver->ops->error_text(gpu->driver, result, &name, &text);
+  return tdict_fail_native(err, TDICT_ENOTSUP, result,
+                           "%s: the driver cannot compile the library's kernels: %s returned %d, %s: %s",
+                           tdict_device_format(gpu->memory.device, device, sizeof device), call, result, name, text);
+}
+
+/* Loads the module and finds its functions. The caller holds the lock. */
+static tdict_status load_module(tdict_gpu *gpu, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  tdict_kernel_state *k = &gpu->kernels;
+  tdict_cu_module module = NULL;
+  tdict_cu result = d->ops->module_load ? d->ops->module_load(d, tdict_kernel_image, &module) : TDICT_CU_NOT_SUPPORTED;
+  tdict_status status = check_load(gpu, result, "cuModuleLoadData", err);
+  if (status != TDICT_OK) return status;
+  for (int op = 0; op < TDICT_KERNEL_NUM_OPS && status == TDICT_OK; op++) {
+    result = d->ops->module_function(d, module, tdict_kernel_name((tdict_kernel_op)op), &k->functions[op]);
+    status = check_load(gpu, result, "cuModuleGetFunction", err);
+  }
+  if (status == TDICT_OK)
+    k->module = module;
+  else
+    d->ops->module_unload(d, module);
+  return status;
+}
+
+/* Finds the kernel of an operation. Loads the module at the first call. */
+static tdict_status find_function(tdict_gpu *gpu, tdict_kernel_op op, tdict_cu_function *out, tdict_error *err) {
+  tdict_kernel_state *k = &gpu->kernels;
+  pthread_mutex_lock(&k->lock);
+  tdict_status status = k->module ? TDICT_OK : load_module(gpu, err);
+  if (status == TDICT_OK) *out = k->functions[op];
+  pthread_mutex_unlock(&k->lock);
+  return status;
+}
+
+static void destroy_table(tdict_gpu *gpu, tdict_launch_table *t) {
+  if (t->event) tdict_gpu_give_event(gpu, t->event);
+  if (t->device) gpu->driver->ops->mem_free_async(gpu->driver, t->device, gpu->free_stream);
+  if (t->host) tdict_counted_host_free(gpu->driver, t->host, t->bytes);
+  memset(t, 0, sizeof *t);
+}
+
+static tdict_status create_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out, tdict_error *err) {
+  memset(out, 0, sizeof *out);
+  out->bytes = MIN_TABLE_BYTES;
+  while (out->bytes < bytes) out->bytes *= 2;
+  tdict_status status =
+      tdict_gpu_check(gpu, tdict_counted_host_alloc(gpu->driver, &out->host, out->bytes), "cuMemHostAlloc", err);
+  if (status == TDICT_OK) status = tdict_gpu_allocate(gpu, out->bytes, &out->device, err);
+  if (status != TDICT_OK) destroy_table(gpu, out);
+  return status;
+}
+
+static bool is_idle(tdict_gpu *gpu, const tdict_launch_table *t) {
+  return !t->event || tdict_gpu_query_event(gpu, t->event) == TDICT_CU_SUCCESS;
+}
+
+/* Removes a kept buffer of at least `bytes` bytes that no launch uses. Returns false if no kept buffer is suitable. */
+static bool take_kept_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out) {
+  tdict_kernel_state *k = &gpu->kernels;
+  int found = -1;
+  pthread_mutex_lock(&k->lock);
+  for (int i = 0; i < k->num_tables; i++) {
+    const tdict_launch_table *t = &k->tables[i];
+    if (t->bytes >= bytes && (found < 0 || t->bytes < k->tables[found].bytes) && is_idle(gpu, t)) found = i;
+  }
+  if (found >= 0) {
+    *out = k->tables[found];
+    k->tables[found] = k->tables[--k->num_tables];
+  }
+  pthread_mutex_unlock(&k->lock);
+  return found >= 0;
+}
+
+static tdict_status take_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out, tdict_error *err) {
+  if (!take_kept_table(gpu, bytes, out)) return create_table(gpu, bytes, out, err);
+  if (out->event) tdict_gpu_give_event(gpu, out->event);
+  out->event = NULL;
+  return TDICT_OK;
+}
+
+/* Keeps a buffer for later launches. If the list is full, frees the buffer after its last use. */
+static void give_table(tdict_gpu *gpu, tdict_launch_table *t) {
+  tdict_kernel_state *k = &gpu->kernels;
+  pthread_mutex_lock(&k->lock);
+  const bool fits = k->num_tables < TDICT_KEPT_TABLES;
+  if (fits) k->tables[k->num_tables++] = *t;
+  pthread_mutex_unlock(&k->lock);
+  if (fits) return;
+  if (t->event) (void)!tdict_gpu_sync_event(gpu, t->event, NULL);
+  destroy_table(gpu, t);
+}
+
+void tdict_gpu_free_tables(tdict_gpu *gpu, bool all) {
+  tdict_kernel_state *k = &gpu->kernels;
+  pthread_mutex_lock(&k->lock);
+  for (int i = k->num_tables; i-- > 0;) {
+    tdict_launch_table *t = &k->tables[i];
+    if (all && t->event) (void)!tdict_gpu_sync_event(gpu, t->event, NULL);
+    if (!all && !is_idle(gpu, t)) continue;
+    destroy_table(gpu, t);
+    k->tables[i] = k->tables[--k->num_tables];
+  }
+  if (all && k->module) gpu->driver->ops->module_unload(gpu->driver, k->module);
+  if (all) k->module = NULL;
+  pthread_mutex_unlock(&k->lock);
+}
+
+/* A work that is being launched. */
+typedef struct launch {
+  tdict_gpu *gpu;
+  tdict_kernel_work *work;
+  tdict_cu_stream stream;
+  tdict_launch_table table; /* bytes is 0 if no buffer is used */
+  size_t table_bytes;       /* bytes of the work's table in the buffer; the results follow */
+  tdict_kernel_params params;
+} launch;
+
+static size_t results_bytes(const launch *l) {
+  return l->work->has_results ? l->work->num_entries * sizeof(uint64_t) : 0;
+}
+
+/* Writes the table to the parameters if it fits, else to a buffer. Results need a buffer, too. Queues the copy of the
+ * buffer to the device. */
+static tdict_status prepare_table(launch *l, tdict_error *err) {
+  const size_t words = tdict_kernel_table_words(l->work);
+  const bool fits = words <= TDICT_KERNEL_PARAM_WORDS;
+  l->params.num_entries = l->work->num_entries;
+  l->table_bytes = fits ? 0 : words * sizeof(uint64_t);
+  const size_t bytes = l->table_bytes + results_bytes(l);
+  if (fits) tdict_kernel_write_table(l->work, l->params.words);
+  if (bytes == 0) return TDICT_OK;
+  tdict_status status = take_table(l->gpu, bytes, &l->table, err);
+  if (status != TDICT_OK) {
+    l->table.bytes = 0;
+    return status;
+  }
+  if (!fits) tdict_kernel_write_table(l->work, l->table.host);
+  memset((char *)l->table.host + l->table_bytes, 0xff, results_bytes(l)); /* TDICT_KERNEL_NO_RESULT */
+  const uint64_t device = (uint64_t)(uintptr_t)l->table.device;
+  if (!fits) l->params.table = device;
+  if (l->work->has_results) l->params.results = device + l->table_bytes;
+  return tdict_gpu_check(
+      l->gpu, l->gpu->driver->ops->copy_h2d_async(l->gpu->driver, l->table.device, l->table.host, bytes, l->stream),
+      "cuMemcpyHtoDAsync", err);
+}
+
+/* Copies the results to the work, and waits for them. */
+static tdict_status read_results(launch *l, tdict_error *err) {
+  char *host = (char *)l->table.host + l->table_bytes;
+  tdict_driver *d = l->gpu->driver;
+  tdict_status status = tdict_gpu_check(
+      l->gpu,
+      d->ops->copy_d2h_async(d, host, (const char *)l->table.device + l->table_bytes, results_bytes(l), l->stream),
+      "cuMemcpyDtoHAsync", err);
+  if (status == TDICT_OK) status = tdict_gpu_sync_stream(l->gpu, l->stream, err);
+  if (status == TDICT_OK) memcpy(l->work->results, host, results_bytes(l));
+  return status;
+}
+
+/* Queues the launch and everything that belongs to it. After a failure, some of this may be queued. */
+static tdict_status queue_launch(launch *l, tdict_error *err) {
+  tdict_driver *d = l->gpu->driver;
+  tdict_cu_launch kernel = {.blocks = (unsigned)l->work->num_blocks,
+                            .threads = TDICT_KERNEL_THREADS,
+                            .params = &l->params,
+                            .params_bytes = sizeof l->params};
+  for (size_t i = 0; i < l->work->num_entries; i++) l->work->results[i] = TDICT_KERNEL_NO_RESULT;
+  if (l->work->num_blocks == 0) return TDICT_OK;
+  tdict_status status = find_function(l->gpu, l->work->op, &kernel.function, err);
+  if (status == TDICT_OK) status = prepare_table(l, err);
+  if (status == TDICT_OK)
+    status = tdict_gpu_check(l->gpu, d->ops->launch(d, &kernel, l->stream), "cuLaunchKernel", err);
+  if (status == TDICT_OK && l->work->has_results) status = read_results(l, err);
+  return status;
+}
+
+/* Gives the buffer back. If the launch may still be running, records the event after which the buffer is idle. */
+static void end_table(launch *l, bool is_done) {
+  tdict_launch_table *t = &l->table;
+  if (t->bytes == 0) return;
+  bool recorded = is_done;
+  if (!is_done && tdict_gpu_take_event(l->gpu, &t->event, NULL) == TDICT_OK) {
+    recorded = tdict_gpu_record(l->gpu, t->event, l->stream, NULL) == TDICT_OK;
+    if (!recorded) {
+      tdict_gpu_give_event(l->gpu, t->event);
+      t->event = NULL;
+    }
+  }
+  if (!recorded) (void)!tdict_gpu_sync_stream(l->gpu, l->stream, NULL);
+  give_table(l->gpu, t);
+}
+
+/* Makes the stream wait for the fences. If a fence cannot be queued on the stream, waits for the fence here. */
+static void queue_waits(tdict_gpu *gpu, const tdict_run_order *order) {
+  for (int i = 0; i < order->num_after; i++) {
+    const tdict_fence_ops *o = order->after[i]->ops;
+    if (o->poll(order->after[i])) continue;
+    if (!o->wait_on_stream || !o->wait_on_stream(order->after[i], gpu, order->stream.handle))
+      o->wait(order->after[i], INT64_MAX);
+  }
+}
+
+/* Runs the work on a stream of the gpu, after the work that is queued on the legacy stream, and waits. */
+static tdict_status run_and_wait(launch *l, tdict_error *err) {
+  tdict_status status = tdict_gpu_take_stream(l->gpu, &l->stream, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_follow(l->gpu, l->stream, NULL, err);
+  if (status == TDICT_OK) status = queue_launch(l, err);
+  tdict_status end = tdict_gpu_sync_stream(l->gpu, l->stream, status == TDICT_OK ? err : NULL);
+  end_table(l, true);
+  tdict_gpu_give_stream(l->gpu, l->stream);
+  return status == TDICT_OK ? end : status;
+}
+
+/* Queues the work on a stream of the program. */
+static tdict_status run_on_stream(launch *l, tdict_run_order *order, tdict_error *err) {
+  char name[32];
+  if (!tdict_stream_is_of(order->stream, l->gpu))
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted a stream of %s", order->what,
+                      tdict_device_format(order->stream.device, name, sizeof name), l->gpu->name);
+  l->stream = order->stream.handle;
+  tdict_status status = tdict_gpu_refuse_capture(l->gpu, l->stream, order->what, err);
+  if (status != TDICT_OK) return status;
+  queue_waits(l->gpu, order);
+  status = queue_launch(l, err);
+  end_table(l, false);
+  if (status == TDICT_OK) status = tdict_use_create(l->gpu, l->stream, &order->use, err);
+  if (status != TDICT_OK) (void)!tdict_gpu_sync_stream(l->gpu, l->stream, NULL); /* leave nothing queued */
+  return status;
+}
+
+tdict_status tdict_gpu_run(tdict_gpu *gpu, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err) {
+  tdict_gpu_scope scope;
+  launch l = {.gpu = gpu, .work = work};
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK) status = order ? run_on_stream(&l, order, err) : run_and_wait(&l, err);
+  tdict_gpu_leave(gpu, &scope);
+  return status;
+}

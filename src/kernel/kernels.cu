@@ -1,0 +1,32 @@
+/* The kernels. scripts/make-kernels compiles this file to kernels.ptx. Each thread finds the entry of its block, and
+ * runs the body for its units. The names are those of tdict_kernel_name(). */
+#include "kernel/body_convert.h"
+
+/* Finds the units of this thread. */
+TDICT_BODY tdict_kernel_span span_of(const tdict_kernel_params *params) {
+  const uint64_t block = __nvvm_read_ptx_sreg_ctaid_x(), thread = __nvvm_read_ptx_sreg_tid_x();
+  const uint64_t *table = params->table ? (const uint64_t *)params->table : params->words;
+  const uint64_t number = tdict_kernel_find(table, params->num_entries, block);
+  tdict_kernel_span span;
+  span.body = table + 2 * params->num_entries;
+  span.entry = span.body + table[2 * number + 1];
+  span.first = (block - table[2 * number]) * TDICT_KERNEL_BLOCK_UNITS + thread;
+  span.result = params->results ? (uint64_t *)params->results + number : nullptr;
+  return span;
+}
+
+/* Defines a kernel. The parameters are read where the driver stores them. In C, the address of the parameters would be
+ * the address of a copy that each thread makes. */
+#define KERNEL(name, body)                                                                           \
+  extern "C" __attribute__((global, launch_bounds(TDICT_KERNEL_THREADS))) void name(tdict_kernel_params) { \
+    uint64_t address;                                                                                \
+    __asm__("{ mov.b64 %0, " #name "_param_0; cvta.param.u64 %0, %0; }" : "=l"(address));           \
+    tdict_kernel_env env = {0};                                                                      \
+    const tdict_kernel_span span = span_of((const tdict_kernel_params *)address);                   \
+    body(&env, &span);                                                                               \
+  }
+
+KERNEL(tdict_copy, tdict_kernel_copy)
+KERNEL(tdict_convert, tdict_kernel_convert)
+KERNEL(tdict_fill, tdict_kernel_fill)
+KERNEL(tdict_check, tdict_kernel_check)

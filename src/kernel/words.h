@@ -1,0 +1,94 @@
+/* Declares the parameters of a launch and the words of its entries. The host writes the words (work.c), and the kernels
+ * read them (body.h). This header is also compiled as CUDA C, so it includes no header of the library.
+ *
+ * A launch has a table of 64-bit words. The table begins with two words for each entry: the number of the entry's first
+ * block, and the offset of the entry. The *body* follows. Offsets and positions are counted from the start of the body.
+ * An entry has the words below, then TDICT_WORDS_PER_DIM words for each dimension, then TDICT_WORDS_PER_LIST words for
+ * each list. The last dimension is the innermost. */
+#ifndef TDICT_KERNEL_WORDS_H
+#define TDICT_KERNEL_WORDS_H
+
+#ifdef __CUDA__ /* the toolkit is not needed, so its headers are not used */
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+typedef __INT64_TYPE__ int64_t;
+#else
+#include <stdbool.h>
+#include <stdint.h>
+#endif
+
+enum {
+  TDICT_KERNEL_THREADS = 256,         /* threads of a block */
+  TDICT_KERNEL_THREAD_UNITS = 8,      /* units that a thread handles */
+  TDICT_KERNEL_BLOCK_UNITS = 256 * 8, /* units that a block handles */
+  TDICT_KERNEL_PARAM_WORDS = 509      /* words that fit the parameters of a launch, which are at most 4096 bytes */
+};
+#define TDICT_KERNEL_NO_RESULT (~(uint64_t)0) /* no position or element is bad */
+
+/* The parameters of every kernel, passed by value. */
+typedef struct tdict_kernel_params {
+  uint64_t table;   /* device address of the table; 0: the table is in `words` */
+  uint64_t results; /* device address of one result for each entry; 0: no results */
+  uint64_t num_entries;
+  uint64_t words[TDICT_KERNEL_PARAM_WORDS];
+} tdict_kernel_params;
+
+/* The words of an entry. */
+enum {
+  TDICT_WORD_DST,   /* address of the first destination */
+  TDICT_WORD_SRC,   /* address of the first source; CHECK: a list's positions */
+  TDICT_WORD_UNITS, /* number of units */
+  TDICT_WORD_FORM,  /* see TDICT_FORM_* */
+  TDICT_WORD_EXTRA, /* the first word of the operation, then its dimensions */
+  TDICT_COPY_DIMS = TDICT_WORD_EXTRA,
+  TDICT_CONVERT_SCALE = TDICT_WORD_EXTRA, /* the bits of the float32 scale, and in the high half of the offset */
+  TDICT_CONVERT_DIMS,
+  TDICT_FILL_PATTERN = TDICT_WORD_EXTRA,    /* 16 bytes */
+  TDICT_FILL_PERIOD = TDICT_WORD_EXTRA + 2, /* number of units after which the pattern repeats */
+  TDICT_FILL_DIMS,
+  TDICT_CHECK_SIZE = TDICT_WORD_EXTRA, /* size of the indexed dimension */
+  TDICT_CHECK_END
+};
+enum { TDICT_WORDS_PER_DIM = 3 };  /* count, byte stride of the destination, byte stride of the source */
+enum { TDICT_WORDS_PER_LIST = 3 }; /* positions, size of the indexed dimension, byte stride of the indexed dimension */
+/* Positions are the address of an array of int64 on the device. If bit 0 is set, the other bits are an offset in the
+ * body. */
+
+/* The fields of TDICT_WORD_FORM: the lowest bits of 8-bit fields. */
+enum {
+  TDICT_FORM_WIDTH = 0, /* COPY, FILL: bytes of a unit: 1, 2, 4, 8 or 16 */
+  TDICT_FORM_NDIM = 8,
+  TDICT_FORM_LISTED = 16,  /* the dimension whose positions come from lists; TDICT_FORM_NO_LIST: none */
+  TDICT_FORM_LISTS = 24,   /* number of lists */
+  TDICT_FORM_SCATTER = 32, /* 1: the lists index the destination; 0: the source */
+  TDICT_FORM_TO = 40,      /* CONVERT: tdict_kernel_type */
+  TDICT_FORM_FROM = 48,
+  TDICT_FORM_FLAGS = 56
+};
+enum { TDICT_FORM_NO_LIST = 0xff };
+/* COMPLEX: an imaginary part of 0 follows each element. UNALIGNED: the elements of a side are not aligned. */
+enum { TDICT_FLAG_SCALED = 1, TDICT_FLAG_COMPLEX = 2, TDICT_FLAG_UNALIGNED = 4 };
+
+/* The element types of CONVERT. A complex element is converted as two floats. */
+typedef enum tdict_kernel_type {
+  TDICT_KERNEL_I8,
+  TDICT_KERNEL_I16,
+  TDICT_KERNEL_I32,
+  TDICT_KERNEL_I64,
+  TDICT_KERNEL_U8,
+  TDICT_KERNEL_U16,
+  TDICT_KERNEL_U32,
+  TDICT_KERNEL_U64,
+  TDICT_KERNEL_BOOL,
+  TDICT_KERNEL_F16,
+  TDICT_KERNEL_BF16,
+  TDICT_KERNEL_F8E4M3,
+  TDICT_KERNEL_F8E5M2,
+  TDICT_KERNEL_F32,
+  TDICT_KERNEL_F64,
+  TDICT_KERNEL_NUM_TYPES
+} tdict_kernel_type;
+
+#endif

@@ -1,0 +1,112 @@
+/* Declares works. A work is what one launch of a kernel does: a list of entries of one operation, usually one entry for
+ * each leaf of a tree. The functions of this header only build a work. The operation `run` of a memory launches the
+ * work, see memory/memory.h.
+ *
+ * Addresses are addresses of the memory that runs the work, and are only computed with. Sizes are counts, strides are
+ * bytes. The caller owns a work, and keeps the memory behind its addresses alive. Thread rule: a work belongs to one
+ * thread at a time. */
+#ifndef TDICT_KERNEL_WORK_H
+#define TDICT_KERNEL_WORK_H
+
+#include "kernel/words.h"
+#include "tdict/values.h"
+
+typedef enum tdict_kernel_op {
+  TDICT_KERNEL_COPY,    /* copies elements */
+  TDICT_KERNEL_CONVERT, /* converts elements to another dtype */
+  TDICT_KERNEL_FILL,    /* writes one element to all places */
+  TDICT_KERNEL_CHECK,   /* finds positions outside of a dimension */
+  TDICT_KERNEL_NUM_OPS
+} tdict_kernel_op;
+
+enum { TDICT_KERNEL_MAX_LISTS = 8 };
+
+/* One entry for each successful call of an add function, in the order of the calls. */
+typedef struct tdict_kernel_work {
+  tdict_kernel_op op;
+  /* True if the launch reports results: for CHECK, and for CONVERT to an integer type that may not hold an element. */
+  bool has_results;
+  size_t num_entries, cap_entries;
+  uint64_t *index; /* two words for each entry, as in words.h */
+  /* One result for each entry. `run` sets results[i] to the smallest index of a bad position (CHECK), or to the index
+   * in C order of the first element that the integer type cannot hold (CONVERT). TDICT_KERNEL_NO_RESULT: none. */
+  uint64_t *results;
+  size_t num_words, cap_words;
+  uint64_t *body;
+  uint64_t num_blocks; /* 0: the work does nothing */
+} tdict_kernel_work;
+
+void tdict_kernel_work_init(tdict_kernel_work *work, tdict_kernel_op op);
+/* Frees the arrays of the work. The work is then empty, and can be used again. */
+void tdict_kernel_work_reset(tdict_kernel_work *work);
+
+/* A list of positions for one indexed dimension. A negative position p means p + size. */
+typedef struct tdict_kernel_list {
+  uint64_t positions; /* of tdict_kernel_add_positions() or tdict_kernel_positions_at() */
+  int64_t size;       /* size of the indexed dimension */
+  int64_t stride;     /* bytes between two positions of the indexed dimension */
+} tdict_kernel_list;
+
+/* Copies positions of the host into the work. Several entries may use the positions. *out is for tdict_kernel_list.
+ * Returns TDICT_ENOMEM. */
+tdict_status tdict_kernel_add_positions(tdict_kernel_work *work, const int64_t *positions, int64_t count, uint64_t *out,
+                                        tdict_error *err);
+/* Returns the value for tdict_kernel_list for adjacent int64 positions in the memory that runs the work. The address
+ * must be a multiple of 8. */
+static inline uint64_t tdict_kernel_positions_at(const void *address) { return (uint64_t)(uintptr_t)address; }
+
+/* The elements of an entry. `dst` and `src` are the addresses of the elements with index 0. Element [i, j, ...] of the
+ * destination is written from element [i, j, ...] of the source. The two must not overlap. Elements of the destination
+ * that are in one place, by a stride of 0 or by repeated positions, get an unspecified one of their values. */
+typedef struct tdict_kernel_move {
+  void *dst;
+  const void *src; /* ignored by FILL */
+  int ndim;        /* at most TDICT_KERNEL_MAX_NDIM; 0: one element */
+  const int64_t *shape;
+  const int64_t *dst_strides, *src_strides; /* FILL ignores src_strides */
+  size_t item_bytes;                        /* bytes of an element; ignored by CONVERT */
+  /* If num_lists is not 0, dimension `listed` of one side is indexed by lists, and the stride of this dimension on this
+   * side is ignored. Index i then adds, for each list, the list's position number i times the list's stride. Each list
+   * has shape[listed] positions. Positions outside of their dimension are the caller's error, see CHECK. */
+  int listed;
+  bool scatter; /* true: the lists index the destination; false: the source */
+  int num_lists;
+  const tdict_kernel_list *lists;
+} tdict_kernel_move;
+enum { TDICT_KERNEL_MAX_NDIM = 33 };
+
+/* Adds the copy of elements of any type. Returns TDICT_EOVERFLOW if the work needs more blocks than a launch can have,
+ * TDICT_ENOMEM, or TDICT_EINVAL if a number of the move is out of its range. After an error, the work is unchanged. */
+tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_move *move, tdict_error *err);
+
+typedef struct tdict_kernel_cast {
+  tdict_dtype to, from;
+  bool is_scaled; /* true: the element becomes x * scale + offset, computed in float32 and rounded twice */
+  float scale, offset;
+} tdict_kernel_cast;
+/* Returns true if tdict_kernel_add_convert() supports the pair: the pairs of tdict_convert_supports(). */
+bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from);
+/* Adds the conversion of elements. Results are those of tdict_convert(). Elements that an integer type cannot hold are
+ * not written. Complex elements cannot be scaled. Returns TDICT_ENOTSUP for other pairs of dtypes, and the errors of
+ * tdict_kernel_add_copy(). */
+tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kernel_move *move,
+                                      const tdict_kernel_cast *cast, tdict_error *err);
+/* Adds the fill with an element of move->item_bytes bytes, 1 to 16. Copies the element. Returns the errors of
+ * tdict_kernel_add_copy(). */
+tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_move *move, const void *element,
+                                   tdict_error *err);
+/* Adds the check that `count` positions, as in tdict_kernel_list, are at least -size and below size. Returns the errors
+ * of tdict_kernel_add_copy(). */
+tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions, int64_t count, int64_t size,
+                                    tdict_error *err);
+
+/* The number of words of the whole table. */
+static inline size_t tdict_kernel_table_words(const tdict_kernel_work *work) {
+  return 2 * work->num_entries + work->num_words;
+}
+/* Writes the whole table to `out`. */
+void tdict_kernel_write_table(const tdict_kernel_work *work, uint64_t *out);
+/* The name of the kernel of an operation, in the module of kernel/image.h. */
+const char *tdict_kernel_name(tdict_kernel_op op);
+
+#endif

@@ -1,0 +1,562 @@
+/* The operation `run` of device memory: its order with streams and fences, its buffers, and its failures. */
+#include "device/gpu_help.h"
+#include "device/gpu_open.h"
+#include "kernel/image.h"
+#include "kernel/work.h"
+#include "support/driver_fault.h"
+#include "support/fail_alloc.h"
+
+enum { ROWS = 700, BYTES = ROWS * 8 };
+
+/* A gather of int64 rows in reverse order. The 700 positions do not fit the parameters of a launch, so the table needs a
+ * buffer. With `small`, only 3 rows. */
+static void make_gather(tdict_kernel_work *work, void *dst, const void *src, bool small) {
+  const int64_t count = small ? 3 : ROWS, shape[] = {count}, strides[] = {8};
+  int64_t positions[ROWS];
+  for (int64_t i = 0; i < count; i++) positions[i] = count - 1 - i;
+  tdict_kernel_list list = {.size = ROWS, .stride = 8};
+  const tdict_kernel_move move = {.dst = dst,
+                                  .src = src,
+                                  .ndim = 1,
+                                  .shape = shape,
+                                  .dst_strides = strides,
+                                  .src_strides = strides,
+                                  .item_bytes = 8,
+                                  .num_lists = 1,
+                                  .lists = &list};
+  tdict_kernel_work_init(work, TDICT_KERNEL_COPY);
+  td_ok(tdict_kernel_add_positions(work, positions, count, &list.positions, err));
+  td_ok(tdict_kernel_add_copy(work, &move, err));
+}
+
+/* A conversion with results: element 5 of the source is the first that int8 cannot hold. */
+static void make_conversion(tdict_kernel_work *work, void *dst, const void *src) {
+  const int64_t shape[] = {ROWS}, to[] = {1}, from[] = {8};
+  const tdict_kernel_move move = {
+      .dst = dst, .src = src, .ndim = 1, .shape = shape, .dst_strides = to, .src_strides = from};
+  tdict_kernel_work_init(work, TDICT_KERNEL_CONVERT);
+  td_ok(tdict_kernel_add_convert(work, &move, &(tdict_kernel_cast){.to = TDICT_I8, .from = TDICT_I64}, err));
+}
+
+/* A case: two device blocks, a stream, and the bytes of the source. */
+typedef struct run_case {
+  fixture b;
+  raw_memory *raw;
+  tdict_block src, dst;
+  tdict_stream stream;
+  int64_t source[ROWS], old[ROWS];
+} run_case;
+static void open_case(run_case *c, const tdict_context_options *options) {
+  memset(c, 0, sizeof *c);
+  c->b = fixture_open(options);
+  c->raw = raw_open(c->b.context, td_device());
+  c->src = fixture_take(&c->b, BYTES);
+  c->dst = fixture_take(&c->b, BYTES);
+  td_ok(tdict_stream_create(c->b.context, td_device(), &c->stream, err));
+  for (int i = 0; i < ROWS; i++) {
+    c->source[i] = i == 5 || i == 99 ? 1000 + i : i % 100;
+    c->old[i] = -7;
+  }
+  raw_write(c->raw, c->src.data, c->source, BYTES);
+  raw_write(c->raw, c->dst.data, c->old, BYTES);
+}
+static void close_case(run_case *c) {
+  tdict_stream_destroy(c->b.context, c->stream);
+  raw_close(c->raw);
+  fixture_give(&c->b, &c->src);
+  fixture_give(&c->b, &c->dst);
+  fixture_close(&c->b);
+}
+static tdict_status run(const run_case *c, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err) {
+  return c->b.memory->ops->run(c->b.memory, work, order, err);
+}
+static void check_gathered(const run_case *c, bool small) {
+  int64_t found[ROWS], wanted[ROWS];
+  const int count = small ? 3 : ROWS;
+  for (int i = 0; i < ROWS; i++) wanted[i] = i < count ? c->source[count - 1 - i] : c->old[i];
+  raw_read(c->raw, found, c->dst.data, BYTES);
+  assert_memory_equal(found, wanted, BYTES);
+}
+
+GPU_CASE(run_returns_when_the_work_is_done) {
+  for (int small = 0; small < 2; small++) {
+    run_case c;
+    tdict_kernel_work work;
+    open_case(&c, NULL);
+    make_gather(&work, c.dst.data, c.src.data, small);
+    td_ok(run(&c, &work, NULL, err));
+    check_gathered(&c, small);
+    tdict_kernel_work_reset(&work);
+    close_case(&c);
+  }
+}
+
+/* On a stream: the copy that is queued before the run is its source, and what is queued after it sees its result. */
+GPU_CASE(run_on_a_stream_is_ordered_with_its_work) {
+  run_case c;
+  tdict_kernel_work work;
+  tdict_run_order order = {.what = "test"};
+  open_case(&c, NULL);
+  tdict_driver *d = c.b.d;
+  void *host = NULL;
+  CU(SUCCESS, host_alloc, &host, 2 * BYTES, TDICT_CU_HOST_PORTABLE);
+  memset(host, 0, 2 * BYTES);
+  for (int i = 0; i < ROWS; i++) ((int64_t *)host)[i] = c.source[i] = 31 * i;
+  order.stream = c.stream;
+  make_gather(&work, c.dst.data, c.src.data, false);
+  CU(SUCCESS, copy_h2d_async, c.src.data, host, BYTES, c.stream.handle);
+  td_ok(run(&c, &work, &order, err));
+  tdict_kernel_work_reset(&work); /* the run has copied what it needs */
+  CU(SUCCESS, copy_d2h_async, (char *)host + BYTES, c.dst.data, BYTES, c.stream.handle);
+  assert_true(order.use->ops->wait(order.use, INT64_MAX));
+  CU(SUCCESS, stream_synchronize, c.stream.handle);
+  for (int i = 0; i < ROWS; i++) assert_int_equal(((int64_t *)host)[ROWS + i], c.source[ROWS - 1 - i]);
+  order.use->ops->release(order.use);
+  CU(SUCCESS, host_free, host, 2 * BYTES);
+  close_case(&c);
+}
+
+/* The run returns at once; its work, a copy of the table and a launch, runs at its steps. */
+SIM_CASE(run_on_a_stream_returns_before_the_work) {
+  for (int small = 0; small < 2; small++) {
+    run_case c;
+    tdict_kernel_work work;
+    tdict_run_order order = {.what = "test"};
+    open_case(&c, NULL);
+    order.stream = c.stream;
+    make_gather(&work, c.dst.data, c.src.data, small);
+    td_ok(run(&c, &work, NULL, err)); /* loads the module and allocates the buffer */
+    raw_write(c.raw, c.dst.data, c.old, BYTES);
+    td_ok(tdict_sim_hold(c.b.context, err));
+    td_ok(run(&c, &work, &order, err));
+    tdict_kernel_work_reset(&work);
+    assert_false(order.use->ops->poll(order.use));
+    if (!small) td_ok(tdict_sim_step(c.b.context, 1, err));
+    assert_false(order.use->ops->poll(order.use));
+    td_ok(tdict_sim_step(c.b.context, 1, err));
+    assert_true(order.use->ops->poll(order.use));
+    order.use->ops->release(order.use);
+    td_ok(tdict_sim_resume(c.b.context, err));
+    check_gathered(&c, small);
+    close_case(&c);
+  }
+}
+
+typedef struct gate {
+  atomic_bool open;
+} gate;
+static void at_gate(void *user) {
+  gate *g = user;
+  while (!atomic_load(&g->open)) usleep(100);
+}
+
+/* A fence that notes what is asked of it. */
+typedef struct noted_fence {
+  tdict_fence fence; /* first */
+  bool is_done;
+  int waits;
+  void *device, *stream; /* of wait_on_stream */
+} noted_fence;
+static bool noted_poll(tdict_fence *fence) { return ((noted_fence *)fence)->is_done; }
+static bool noted_wait(tdict_fence *fence, int64_t deadline_ns) {
+  assert_true(deadline_ns == INT64_MAX);
+  ((noted_fence *)fence)->waits++;
+  return true;
+}
+static bool noted_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
+  noted_fence *f = (noted_fence *)fence;
+  f->device = device;
+  f->stream = stream;
+  return true;
+}
+
+/* The stream waits for the fences of the order that are not done. The host waits only for a fence that cannot be queued
+ * on a stream. */
+GPU_CASE(run_waits_for_the_fences_of_its_order) {
+  static const tdict_fence_ops queued = {noted_poll, noted_wait, noted_wait_on_stream, NULL, NULL};
+  static const tdict_fence_ops waited = {noted_poll, noted_wait, NULL, NULL, NULL};
+  run_case c;
+  tdict_kernel_work work;
+  noted_fence f[] = {{.fence = {&queued}}, {.fence = {&waited}}, {.fence = {&queued}, .is_done = true}};
+  tdict_fence *const after[] = {&f[0].fence, &f[1].fence, &f[2].fence};
+  open_case(&c, NULL);
+  tdict_run_order order = {.what = "test", .stream = c.stream, .after = after, .num_after = 3};
+  make_gather(&work, c.dst.data, c.src.data, true);
+  td_ok(run(&c, &work, &order, err));
+  assert_ptr_equal(f[0].device, c.b.gpu);
+  assert_ptr_equal(f[0].stream, c.stream.handle);
+  assert_int_equal(f[0].waits, 0);
+  assert_int_equal(f[1].waits, 1);
+  assert_null(f[2].stream);
+  assert_int_equal(f[2].waits, 0);
+  assert_true(order.use->ops->wait(order.use, INT64_MAX));
+  check_gathered(&c, true);
+  order.use->ops->release(order.use);
+  tdict_kernel_work_reset(&work);
+  close_case(&c);
+}
+
+static void *open_gate_at_rest(void *user) {
+  gate *g = user;
+  td_rest(); /* until the run waits */
+  atomic_store(&g->open, true);
+  return NULL;
+}
+
+/* A run without an order follows the legacy stream, as copies do. A function at a gate blocks this stream. */
+SIM_CASE(run_follows_the_legacy_stream) {
+  run_case c;
+  tdict_kernel_work work;
+  tdict_cu_stream blocking = NULL;
+  pthread_t opener;
+  gate g = {false};
+  open_case(&c, NULL);
+  tdict_driver *d = c.b.d;
+  void *host = NULL;
+  CU(SUCCESS, host_alloc, &host, BYTES, TDICT_CU_HOST_PORTABLE);
+  for (int i = 0; i < ROWS; i++) ((int64_t *)host)[i] = c.source[i] = 13 * i;
+  CU(SUCCESS, stream_create, &blocking, TDICT_CU_STREAM_DEFAULT);
+  td_ok(tdict_sim_launch((tdict_stream){td_device(), blocking}, at_gate, &g, err));
+  CU(SUCCESS, copy_h2d_async, c.src.data, host, BYTES, NULL);
+  make_gather(&work, c.dst.data, c.src.data, true);
+  assert_int_equal(pthread_create(&opener, NULL, open_gate_at_rest, &g), 0);
+  td_ok(run(&c, &work, NULL, err));
+  assert_true(atomic_load(&g.open));
+  assert_int_equal(pthread_join(opener, NULL), 0);
+  check_gathered(&c, true);
+  tdict_kernel_work_reset(&work);
+  CU(SUCCESS, stream_destroy, blocking);
+  CU(SUCCESS, host_free, host, BYTES);
+  close_case(&c);
+}
+
+/* Results are there when the run returns, on a stream, too. */
+GPU_CASE(run_waits_for_results) {
+  for (int on_stream = 0; on_stream < 2; on_stream++) {
+    run_case c;
+    tdict_kernel_work work;
+    open_case(&c, NULL);
+    tdict_run_order order = {.what = "test", .stream = c.stream};
+    make_conversion(&work, c.dst.data, c.src.data);
+    td_ok(run(&c, &work, on_stream ? &order : NULL, err));
+    assert_int_equal(work.results[0], 5);
+    int8_t found[ROWS];
+    raw_read(c.raw, found, c.dst.data, ROWS);
+    for (int i = 0; i < ROWS; i++)
+      if (i != 5 && i != 99) assert_int_equal(found[i], c.source[i]);
+    if (on_stream) order.use->ops->release(order.use);
+    tdict_kernel_work_reset(&work);
+    close_case(&c);
+  }
+}
+
+/* A work without elements launches nothing, and still has a use. */
+GPU_CASE(run_of_an_empty_work) {
+  run_case c;
+  tdict_kernel_work work;
+  open_case(&c, NULL);
+  tdict_run_order order = {.what = "test", .stream = c.stream};
+  tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
+  td_ok(run(&c, &work, NULL, err));
+  td_ok(run(&c, &work, &order, err));
+  assert_true(order.use->ops->wait(order.use, INT64_MAX));
+  order.use->ops->release(order.use);
+  close_case(&c);
+}
+
+static struct load_shim {
+  shim s;
+  int loads, unloads;
+  tdict_cu result; /* what module_load answers; SUCCESS: it is forwarded */
+  int capture;     /* the status that stream_capture_status reports */
+} loading;
+static tdict_cu counted_load(tdict_driver *d, const char *image, tdict_cu_module *out) {
+  loading.loads++;
+  assert_ptr_equal(image, tdict_kernel_image);
+  return loading.result ? loading.result : loading.s.real->module_load(d, image, out);
+}
+static tdict_cu counted_unload(tdict_driver *d, tdict_cu_module module) {
+  loading.unloads++;
+  return loading.s.real->module_unload(d, module);
+}
+static tdict_cu reported_capture(tdict_driver *d, tdict_cu_stream s, int *status) {
+  tdict_cu result = loading.s.real->stream_capture_status(d, s, status);
+  *status = loading.capture;
+  return result;
+}
+
+GPU_CASE(run_loads_the_kernels_once) {
+  run_case c;
+  tdict_kernel_work work;
+  open_case(&c, NULL);
+  tdict_driver *d = tdict_driver_retain(c.b.d);
+  shim_begin(&loading.s, d);
+  loading.s.ops.module_load = counted_load;
+  loading.s.ops.module_unload = counted_unload;
+  make_gather(&work, c.dst.data, c.src.data, true);
+  assert_int_equal(loading.loads, 0); /* a program that needs no kernel does not load them */
+  for (int i = 0; i < 3; i++) td_ok(run(&c, &work, NULL, err));
+  assert_int_equal(loading.loads, 1);
+  tdict_kernel_work_reset(&work);
+  close_case(&c);
+  assert_int_equal(loading.unloads, 1);
+  shim_end(&loading.s, d);
+  tdict_driver_release(d);
+}
+
+/* A driver without a compiler refuses works only. If the reason ends, works run. */
+GPU_CASE(run_without_a_compiler) {
+  static const tdict_cu codes[] = {TDICT_CU_NO_BINARY_FOR_GPU,        TDICT_CU_INVALID_PTX,
+                                   TDICT_CU_JIT_COMPILER_NOT_FOUND,   TDICT_CU_UNSUPPORTED_PTX_VERSION,
+                                   TDICT_CU_JIT_COMPILATION_DISABLED, TDICT_CU_NOT_SUPPORTED};
+  run_case c;
+  tdict_kernel_work work;
+  open_case(&c, NULL);
+  tdict_run_order order = {.what = "test", .stream = c.stream};
+  shim_begin(&loading.s, c.b.d);
+  loading.s.ops.module_load = counted_load;
+  make_gather(&work, c.dst.data, c.src.data, false);
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+    char text[80];
+    loading.result = codes[i];
+    snprintf(text, sizeof text, "the driver cannot compile the library's kernels: cuModuleLoadData returned %d",
+             codes[i]);
+    td_fails(TDICT_ENOTSUP, text, run(&c, &work, i % 2 ? &order : NULL, err));
+    assert_int_equal(td_last_error.native, codes[i]);
+    assert_null(order.use);
+  }
+  loading.result = TDICT_CU_UNKNOWN;
+  td_fails(TDICT_EDEVICE, "cuModuleLoadData", run(&c, &work, NULL, err));
+  int64_t found[ROWS];
+  const tdict_rect rect = {found, c.dst.data, BYTES, BYTES, BYTES, 1};
+  td_ok(c.b.memory->ops->copy(c.b.memory, &rect, TDICT_COPY_OUT, err)); /* copies need no kernel */
+  assert_memory_equal(found, c.old, BYTES);
+  loading.result = TDICT_CU_SUCCESS;
+  td_ok(run(&c, &work, NULL, err));
+  check_gathered(&c, false);
+  shim_end(&loading.s, c.b.d);
+  tdict_kernel_work_reset(&work);
+  close_case(&c);
+}
+
+GPU_CASE(run_refuses_streams) {
+  run_case c;
+  tdict_kernel_work work;
+  open_case(&c, NULL);
+  make_gather(&work, c.dst.data, c.src.data, true);
+  tdict_run_order order = {.what = "index_get", .stream = {tdict_cpu(), NULL}};
+  td_fails(TDICT_EWRONGDEVICE, "index_get: the stream is of cpu", run(&c, &work, &order, err));
+  order.stream = (tdict_stream){{td_device().type, 7}, c.stream.handle};
+  td_fails(TDICT_EWRONGDEVICE, "index_get: the stream is of", run(&c, &work, &order, err));
+  order.stream = c.stream;
+  shim_begin(&loading.s, c.b.d);
+  loading.s.ops.stream_capture_status = reported_capture;
+  loading.capture = TDICT_CU_CAPTURE_STATUS_ACTIVE;
+  td_fails(TDICT_ECAPTURE, "index_get: the stream is being captured", run(&c, &work, &order, err));
+  shim_end(&loading.s, c.b.d);
+  assert_null(order.use);
+  int64_t found[ROWS];
+  raw_read(c.raw, found, c.dst.data, BYTES);
+  assert_memory_equal(found, c.old, BYTES);
+  tdict_kernel_work_reset(&work);
+  close_case(&c);
+}
+
+/* Runs that wait on a stream each have a buffer of their own. Later runs reuse the buffers, and a trim frees them. */
+SIM_CASE(run_reuses_buffers_after_their_launch) {
+  enum { RUNS = TDICT_KEPT_TABLES };
+  run_case c;
+  tdict_kernel_work work;
+  tdict_run_order order = {.what = "test"};
+  open_case(&c, NULL);
+  order.stream = c.stream;
+  const size_t before = fixture_counts(&c.b).pinned_bytes;
+  make_gather(&work, c.dst.data, c.src.data, false);
+  td_ok(run(&c, &work, NULL, err));
+  const size_t each = fixture_counts(&c.b).pinned_bytes - before;
+  assert_true(each >= tdict_kernel_table_words(&work) * 8);
+  for (int i = 0; i < 3; i++) td_ok(run(&c, &work, NULL, err));
+  assert_int_equal(fixture_counts(&c.b).pinned_bytes, before + each);
+  gate g = {false};
+  td_ok(tdict_sim_launch(c.stream, at_gate, &g, err));
+  for (int i = 0; i < RUNS; i++) {
+    td_ok(run(&c, &work, &order, err));
+    order.use->ops->release(order.use);
+    assert_int_equal(fixture_counts(&c.b).pinned_bytes, before + (size_t)(i + 1) * each);
+  }
+  tdict_gpu_trim(c.b.gpu, 0); /* frees no buffer that is in use */
+  assert_int_equal(fixture_counts(&c.b).pinned_bytes, before + RUNS * each);
+  atomic_store(&g.open, true);
+  td_ok(tdict_stream_synchronize(c.b.context, c.stream, err));
+  check_gathered(&c, false);
+  td_ok(run(&c, &work, &order, err));
+  order.use->ops->release(order.use);
+  assert_int_equal(fixture_counts(&c.b).pinned_bytes, before + RUNS * each);
+  td_ok(tdict_stream_synchronize(c.b.context, c.stream, err));
+  tdict_gpu_trim(c.b.gpu, 0);
+  assert_int_equal(fixture_counts(&c.b).pinned_bytes, before);
+  tdict_kernel_work_reset(&work);
+  close_case(&c);
+}
+
+/* More runs in flight than buffers are kept. */
+GPU_CASE(run_with_more_buffers_than_are_kept) {
+  enum { RUNS = 3 * TDICT_KEPT_TABLES };
+  run_case c;
+  tdict_kernel_work work;
+  tdict_run_order order = {.what = "test"};
+  open_case(&c, NULL);
+  order.stream = c.stream;
+  make_gather(&work, c.dst.data, c.src.data, false);
+  for (int i = 0; i < RUNS; i++) {
+    td_ok(run(&c, &work, &order, err));
+    order.use->ops->release(order.use);
+  }
+  td_ok(tdict_stream_synchronize(c.b.context, c.stream, err));
+  check_gathered(&c, false);
+  tdict_kernel_work_reset(&work);
+  close_case(&c);
+}
+
+/* The memory of a program's allocator runs works on its gpu. */
+static void *take_block(void *user, size_t bytes) {
+  (void)bytes;
+  return ((const run_case *)user)->dst.data;
+}
+static void release_block(void *user, void *data, size_t bytes) {
+  (void)user;
+  (void)data;
+  (void)bytes;
+}
+GPU_CASE(run_in_memory_of_an_allocator) {
+  run_case c;
+  tdict_kernel_work work;
+  tdict_memory *memory;
+  open_case(&c, NULL);
+  tdict_allocator a = {.struct_size = sizeof a};
+  a.device = td_device();
+  a.allocate = take_block;
+  a.release = release_block;
+  a.user = &c;
+  td_ok(tdict_memory_create(c.b.context, &a, &memory, err));
+  make_gather(&work, c.dst.data, c.src.data, false);
+  td_ok(memory->ops->run(memory, &work, NULL, err));
+  check_gathered(&c, false);
+  tdict_memory_release(memory);
+  tdict_kernel_work_reset(&work);
+  close_case(&c);
+}
+
+/* A gpu over the driver that fails on demand. */
+typedef struct fault_case {
+  tdict_driver *inner, *d;
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  tdict_cu_stream stream;
+  tdict_block src, dst;
+} fault_case;
+static void open_fault(fault_case *c) {
+  memset(c, 0, sizeof *c);
+  c->inner = open_sim();
+  td_ok(tdict_driver_fault_open(c->inner, &c->d, err));
+  td_ok(tdict_gpu_open(c->d, 0, 0, &c->gpu, err));
+  td_ok(tdict_gpu_enter(c->gpu, &c->scope, err));
+  td_ok(c->gpu->memory.ops->allocate(&c->gpu->memory, BYTES, &c->src, err));
+  td_ok(c->gpu->memory.ops->allocate(&c->gpu->memory, BYTES, &c->dst, err));
+  assert_int_equal(c->d->ops->stream_create(c->d, &c->stream, TDICT_CU_STREAM_NON_BLOCKING), TDICT_CU_SUCCESS);
+  int64_t source[ROWS];
+  for (int i = 0; i < ROWS; i++) source[i] = i == 5 ? 1000 : i % 100;
+  assert_int_equal(c->d->ops->copy_h2d(c->d, c->src.data, source, BYTES), TDICT_CU_SUCCESS);
+}
+static void close_fault(fault_case *c) {
+  tdict_fault_live live, none = {0};
+  tdict_driver_fault_arm(c->d, NULL);
+  c->gpu->memory.ops->free(&c->gpu->memory, &c->src, NULL, 0);
+  c->gpu->memory.ops->free(&c->gpu->memory, &c->dst, NULL, 0);
+  c->d->ops->stream_destroy(c->d, c->stream);
+  tdict_gpu_leave(c->gpu, &c->scope);
+  tdict_gpu_release(c->gpu);
+  tdict_driver_fault_get_live(c->d, &live);
+  assert_memory_equal(&live, &none, sizeof live); /* nothing leaks */
+  tdict_driver_release(c->d);
+  tdict_driver_release(c->inner);
+}
+
+/* Waits for the work of an order, and releases its use. */
+static void end_order(tdict_run_order *order) {
+  if (!order->use) return;
+  assert_true(order->use->ops->wait(order->use, INT64_MAX));
+  order->use->ops->release(order->use);
+  order->use = NULL;
+}
+
+/* Each driver call of a run fails once. The run then returns an error and leaves nothing queued, or it succeeds, because
+ * the call was not needed. The next run succeeds. */
+static int sweep_calls(bool results, bool on_stream) {
+  int failed = 0;
+  for (int64_t n = 1;; n++) {
+    fault_case c;
+    tdict_kernel_work work;
+    tdict_driver_sim_count counts;
+    open_fault(&c);
+    if (results)
+      make_conversion(&work, c.dst.data, c.src.data);
+    else
+      make_gather(&work, c.dst.data, c.src.data, false);
+    tdict_run_order order = {.what = "test", .stream = {c.gpu->memory.device, c.stream}};
+    tdict_error e = {0};
+    const tdict_fault fault = {.kinds = TDICT_FAULT_ALL, .n = n, .code = TDICT_CU_UNKNOWN};
+    tdict_driver_fault_arm(c.d, &fault);
+    tdict_status status = tdict_gpu_run(c.gpu, &work, on_stream ? &order : NULL, &e);
+    const bool fired = tdict_driver_fault_fired(c.d);
+    tdict_driver_fault_arm(c.d, NULL);
+    if (status != TDICT_OK) {
+      assert_int_equal(status, TDICT_EDEVICE);
+      assert_int_equal(e.status, TDICT_EDEVICE);
+      assert_null(order.use);
+      tdict_driver_sim_counts(c.inner, 0, &counts);
+      assert_int_equal(counts.num_pending, 0);
+      failed++;
+    }
+    end_order(&order);
+    td_ok(tdict_gpu_run(c.gpu, &work, on_stream ? &order : NULL, err));
+    if (results) assert_int_equal(work.results[0], 5);
+    end_order(&order);
+    tdict_kernel_work_reset(&work);
+    close_fault(&c);
+    if (!fired) return failed;
+  }
+}
+SIM_CASE(run_with_failing_calls) {
+  for (int i = 0; i < 4; i++) {
+    const int failed = sweep_calls(i & 1, i & 2);
+    if (failed < 12) fail_msg("only %d calls failed", failed);
+  }
+}
+
+SIM_CASE(run_without_host_memory) {
+  for (int i = 0; i < 4; i++) {
+    int failed = 0;
+    fault_case c;
+    tdict_kernel_work work;
+    open_fault(&c);
+    if (i & 1)
+      make_conversion(&work, c.dst.data, c.src.data);
+    else
+      make_gather(&work, c.dst.data, c.src.data, false);
+    tdict_run_order order = {.what = "test", .stream = {c.gpu->memory.device, c.stream}};
+    for (int64_t n = 0;; n++) {
+      tdict_error e = {0};
+      td_fail_alloc(n, false);
+      const tdict_status status = tdict_gpu_run(c.gpu, &work, i & 2 ? &order : NULL, &e);
+      const bool had_failed = td_fail_alloc_stop();
+      if (status != TDICT_OK) assert_int_equal(status, TDICT_ENOMEM);
+      failed += status != TDICT_OK;
+      end_order(&order);
+      if (!had_failed) break; /* without an event for the buffer, the run waits and succeeds */
+    }
+    assert_true(failed >= 4);
+    tdict_kernel_work_reset(&work);
+    close_fault(&c);
+  }
+}

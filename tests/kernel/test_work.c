@@ -1,0 +1,269 @@
+/* Works of each operation, run on a device and compared with a naive model. */
+#include "kernel/work.h"
+
+#include "kernel/random_move.h"
+#include "support/fail_alloc.h"
+
+typedef struct copy_model {
+  areas *a;
+  size_t item;
+} copy_model;
+static void model_copy(void *user, int64_t dst, int64_t src) {
+  const copy_model *c = user;
+  memcpy(c->a->model_dst + dst, c->a->model_src + src, c->item);
+}
+
+/* Runs the work of a case, checks the destination, and closes the areas. */
+static void run_and_check(areas *a, tdict_kernel_work *work) {
+  td_ok(a->b.memory->ops->run(a->b.memory, work, NULL, err));
+  areas_check_dst(a);
+  tdict_kernel_work_reset(work);
+  areas_close(a);
+}
+
+/* Random copies, gathers and scatters of elements of all sizes, aligned and not. */
+GPU_CASE(kernel_copies_equal_a_model) {
+  static const size_t sizes[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+  int with_params = 0, with_buffer = 0;
+  for (uint64_t seed = 0; seed < 60; seed++) {
+    areas a;
+    rng r = {seed};
+    tdict_kernel_work work;
+    areas_open(&a, seed);
+    tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
+    const int64_t wanted = pick(&r, 1, 100);
+    for (int64_t i = 0; i < wanted; i++) {
+      random_move m;
+      const size_t item = sizes[pick(&r, 0, (int64_t)(sizeof sizes / sizeof *sizes) - 1)];
+      if (!make_move(&r, &a, &work, (items){item, item}, &m)) break;
+      td_ok(tdict_kernel_add_copy(&work, &m.move, err));
+      each_element(&m, model_copy, &(copy_model){&a, item});
+      free_move(&m);
+    }
+    (tdict_kernel_table_words(&work) <= TDICT_KERNEL_PARAM_WORDS ? &with_params : &with_buffer)[0]++;
+    run_and_check(&a, &work);
+  }
+  assert_true(with_params > 5 && with_buffer > 5); /* both ways to pass a table */
+}
+
+typedef struct fill_model {
+  areas *a;
+  unsigned char element[16];
+  size_t item;
+} fill_model;
+static void model_fill(void *user, int64_t dst, int64_t src) {
+  const fill_model *f = user;
+  (void)src;
+  memcpy(f->a->model_dst + dst, f->element, f->item);
+}
+
+/* Random fills with elements of every size from 1 to 16 bytes. */
+GPU_CASE(kernel_fills_equal_a_model) {
+  for (uint64_t seed = 0; seed < 60; seed++) {
+    areas a;
+    rng r = {seed};
+    tdict_kernel_work work;
+    areas_open(&a, seed);
+    tdict_kernel_work_init(&work, TDICT_KERNEL_FILL);
+    const int64_t wanted = pick(&r, 1, 40);
+    for (int64_t i = 0; i < wanted; i++) {
+      random_move m;
+      fill_model f = {.a = &a, .item = (size_t)pick(&r, 1, 16)};
+      td_fill_random(f.element, sizeof f.element, next_random(&r));
+      if (!make_move(&r, &a, &work, (items){f.item, f.item}, &m)) break;
+      if (!m.move.scatter) { /* a fill has no source to gather from */
+        free_move(&m);
+        m.move.num_lists = 0;
+        m.move.listed = -1;
+      }
+      m.move.src = NULL;
+      m.move.src_strides = NULL;
+      td_ok(tdict_kernel_add_fill(&work, &m.move, f.element, err));
+      each_element(&m, model_fill, &f);
+      free_move(&m);
+    }
+    run_and_check(&a, &work);
+  }
+}
+
+/* One large leaf of many blocks between small leaves: each block finds its entry. */
+GPU_CASE(kernel_blocks_find_their_entries) {
+  enum { BYTES = 100000, SMALL = 24, COUNT = 21 };
+  areas a;
+  tdict_kernel_work work;
+  areas_open(&a, 5);
+  tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
+  int64_t at = 3; /* units of one byte, so that the large leaf needs 49 blocks */
+  for (int i = 0; i < COUNT; i++) {
+    const int64_t shape[] = {i % 10 == 5 ? BYTES : i % 3 == 0 ? 0 : SMALL}, stride[] = {1};
+    const tdict_kernel_move move = {.dst = (char *)a.dst.data + at,
+                                    .src = (char *)a.src.data + at + 1,
+                                    .ndim = 1,
+                                    .shape = shape,
+                                    .dst_strides = stride,
+                                    .src_strides = stride,
+                                    .item_bytes = 1};
+    td_ok(tdict_kernel_add_copy(&work, &move, err));
+    memcpy(a.model_dst + at, a.model_src + at + 1, (size_t)shape[0]);
+    at += shape[0] + 1;
+  }
+  assert_int_equal(work.num_entries, COUNT);
+  assert_int_equal(work.num_blocks, 2 * ((BYTES + TDICT_KERNEL_BLOCK_UNITS - 1) / TDICT_KERNEL_BLOCK_UNITS) + 13);
+  run_and_check(&a, &work);
+}
+
+/* The smallest index of a bad position is found, in each list, on the host and on the device. */
+GPU_CASE(kernel_checks_find_the_first_bad_position) {
+  enum { LISTS = 30, MOST = 5000 };
+  areas a;
+  rng r = {3};
+  tdict_kernel_work work;
+  uint64_t wanted[LISTS];
+  areas_open(&a, 9);
+  tdict_kernel_work_init(&work, TDICT_KERNEL_CHECK);
+  int64_t *positions = malloc(MOST * sizeof *positions);
+  for (int i = 0; i < LISTS; i++) {
+    const int64_t count = pick(&r, 0, i < 3 ? MOST : 300), size = i % 7 == 6 ? 0 : pick(&r, 1, 1000);
+    wanted[i] = TDICT_KERNEL_NO_RESULT;
+    for (int64_t k = 0; k < count; k++) {
+      const bool is_bad = size == 0 || pick(&r, 0, 400) == 0;
+      static const int64_t far[] = {INT64_MAX, INT64_MIN, INT64_MIN + 1};
+      positions[k] = pick(&r, -size, size ? size - 1 : 0);
+      if (is_bad) positions[k] = pick(&r, 0, 3) ? pick(&r, 0, 1) ? size : -size - 1 : far[pick(&r, 0, 2)];
+      if (is_bad && wanted[i] == TDICT_KERNEL_NO_RESULT) wanted[i] = (uint64_t)k;
+    }
+    char *at = (char *)a.lists.data + a.lists_used;
+    uint64_t list = tdict_kernel_positions_at(at);
+    if (i % 2)
+      td_ok(tdict_kernel_add_positions(&work, positions, count, &list, err));
+    else if (count)
+      raw_write(a.raw, at, positions, (size_t)count * sizeof *positions);
+    a.lists_used += (size_t)count * sizeof *positions;
+    td_ok(tdict_kernel_add_check(&work, list, count, size, err));
+  }
+  free(positions);
+  assert_true(work.has_results);
+  for (int again = 0; again < 2; again++) { /* the results of the first run do not remain */
+    td_ok(a.b.memory->ops->run(a.b.memory, &work, NULL, err));
+    for (int i = 0; i < LISTS; i++) assert_true(work.results[i] == wanted[i]);
+  }
+  run_and_check(&a, &work);
+}
+
+/* Contiguous bytes are copied in units of 16 bytes; the widest unit that all addresses and strides allow is chosen. */
+CASE(kernel_units_are_as_wide_as_possible) {
+  static const struct {
+    uintptr_t dst, src;
+    int64_t shape[2], dst_strides[2], src_strides[2];
+    size_t item;
+    uint64_t width, units, ndim;
+  } rows[] = {
+      {4096, 8192, {8, 32}, {32, 1}, {32, 1}, 1, 16, 16, 1},  /* one run of 256 bytes */
+      {4096, 8200, {8, 32}, {32, 1}, {32, 1}, 1, 8, 32, 1},   /* the source is aligned to 8 */
+      {4096, 8192, {8, 32}, {32, 1}, {36, 1}, 1, 4, 64, 2},   /* rows of the source begin at multiples of 4 */
+      {4096, 8192, {8, 32}, {64, 2}, {64, 2}, 2, 16, 32, 1},  /* elements of 2 bytes */
+      {4096, 8192, {8, 32}, {64, 2}, {2, 16}, 2, 2, 256, 2},  /* a transposed source */
+      {4096, 8192, {8, 1}, {48, 7}, {-48, 9}, 48, 16, 24, 2}, /* strides of dimensions of size 1 do not count */
+      {4096, 8192, {8, 0}, {48, 16}, {48, 16}, 16, 16, 0, 2}, /* no elements */
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tdict_kernel_work work;
+    tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
+    const tdict_kernel_move move = {.dst = (void *)rows[i].dst,
+                                    .src = (const void *)rows[i].src,
+                                    .ndim = 2,
+                                    .shape = rows[i].shape,
+                                    .dst_strides = rows[i].dst_strides,
+                                    .src_strides = rows[i].src_strides,
+                                    .item_bytes = rows[i].item};
+    td_ok(tdict_kernel_add_copy(&work, &move, err));
+    const uint64_t form = work.body[TDICT_WORD_FORM];
+    if ((form >> TDICT_FORM_WIDTH & 0xff) != rows[i].width || work.body[TDICT_WORD_UNITS] != rows[i].units ||
+        (form >> TDICT_FORM_NDIM & 0xff) != rows[i].ndim)
+      fail_msg("row %zu: width %d, units %d, ndim %d", i, (int)(form >> TDICT_FORM_WIDTH & 0xff),
+               (int)work.body[TDICT_WORD_UNITS], (int)(form >> TDICT_FORM_NDIM & 0xff));
+    tdict_kernel_work_reset(&work);
+  }
+}
+
+/* Adds lists and copies. */
+static tdict_status add_both(tdict_kernel_work *work, tdict_error *err) {
+  const int64_t shape[] = {40}, strides[] = {1}, positions[40] = {0};
+  tdict_kernel_list list = {.size = 1, .stride = 1};
+  const tdict_kernel_move move = {.dst = (void *)4096,
+                                  .src = (void *)8192,
+                                  .ndim = 1,
+                                  .shape = shape,
+                                  .dst_strides = strides,
+                                  .src_strides = strides,
+                                  .item_bytes = 1,
+                                  .num_lists = 1,
+                                  .lists = &list};
+  tdict_status status = TDICT_OK;
+  for (int i = 0; i < 12 && status == TDICT_OK; i++) {
+    status = tdict_kernel_add_positions(work, positions, 40, &list.positions, err);
+    if (status == TDICT_OK) status = tdict_kernel_add_copy(work, &move, err);
+  }
+  return status;
+}
+
+CASE(kernel_work_without_memory) {
+  tdict_kernel_work work;
+  tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
+  TD_WITHOUT_MEMORY_THEN(add_both(&work, err), tdict_kernel_work_reset(&work));
+  assert_int_equal(work.num_entries, 12);
+  tdict_kernel_work_reset(&work);
+}
+
+CASE(kernel_work_refuses) {
+  tdict_kernel_work copy, convert, fill, check;
+  const int64_t shape[] = {4, 5}, huge[] = {INT64_MAX / 2, 3}, negative[] = {2, -1}, strides[] = {8, 1};
+  const int64_t wide[] = {(int64_t)1 << 40, 1 << 10}, far[] = {1 << 20, 1024};
+  const tdict_kernel_list list = {.positions = 8, .size = 3}, bad = {.positions = 12, .size = 3};
+  tdict_kernel_work_init(&copy, TDICT_KERNEL_COPY);
+  tdict_kernel_work_init(&convert, TDICT_KERNEL_CONVERT);
+  tdict_kernel_work_init(&fill, TDICT_KERNEL_FILL);
+  tdict_kernel_work_init(&check, TDICT_KERNEL_CHECK);
+  const tdict_kernel_move good = {.ndim = 2,
+                                  .shape = shape,
+                                  .dst_strides = strides,
+                                  .src_strides = strides,
+                                  .item_bytes = 1,
+                                  .listed = -1,
+                                  .lists = &list};
+  tdict_kernel_move m = good;
+  const unsigned char element[16] = {0};
+#define REFUSED(wanted, text, change)                            \
+  m = good;                                                      \
+  change;                                                        \
+  td_fails(wanted, text, tdict_kernel_add_copy(&copy, &m, err)); \
+  assert_int_equal(copy.num_entries + copy.num_words + copy.num_blocks, 0)
+  REFUSED(TDICT_EINVAL, "-1 dimensions", m.ndim = -1);
+  REFUSED(TDICT_EINVAL, "34 dimensions", m.ndim = 34);
+  REFUSED(TDICT_EINVAL, "dimension 1 has size -1", m.shape = negative);
+  REFUSED(TDICT_EINVAL, "0 bytes", m.item_bytes = 0);
+  REFUSED(TDICT_EINVAL, "9 lists", m.num_lists = 9);
+  REFUSED(TDICT_EINVAL, "lists for dimension 2 of 2", (m.num_lists = 1, m.listed = 2));
+  REFUSED(TDICT_EINVAL, "lists for dimension -1 of 2", m.num_lists = 1);
+  REFUSED(TDICT_EINVAL, "not a multiple of 8", (m.num_lists = 1, m.listed = 0, m.lists = &bad));
+  REFUSED(TDICT_EOVERFLOW, "63 bits", m.shape = huge);
+  REFUSED(TDICT_EOVERFLOW, "blocks", (m.shape = wide, m.src_strides = far));
+#undef REFUSED
+  m = good;
+  tdict_kernel_cast cast = {.to = TDICT_F32, .from = TDICT_C64};
+  td_fails(TDICT_ENOTSUP, "from complex64 to float32", tdict_kernel_add_convert(&convert, &m, &cast, err));
+  cast = (tdict_kernel_cast){.to = TDICT_C64, .from = TDICT_F32, .is_scaled = true};
+  td_fails(TDICT_ENOTSUP, "with scale", tdict_kernel_add_convert(&convert, &m, &cast, err));
+  cast = (tdict_kernel_cast){.to = TDICT_DTYPE(2, 32, 4), .from = TDICT_F32};
+  td_fails(TDICT_ENOTSUP, "to float32", tdict_kernel_add_convert(&convert, &m, &cast, err));
+  m.item_bytes = 17;
+  td_fails(TDICT_EINVAL, "17 bytes", tdict_kernel_add_fill(&fill, &m, element, err));
+  m.item_bytes = 0;
+  td_fails(TDICT_EINVAL, "0 bytes", tdict_kernel_add_fill(&fill, &m, element, err));
+  td_fails(TDICT_EINVAL, "-1 positions", tdict_kernel_add_check(&check, 8, -1, 3, err));
+  td_fails(TDICT_EINVAL, "size -3", tdict_kernel_add_check(&check, 8, 1, -3, err));
+  td_fails(TDICT_EINVAL, "multiple of 8", tdict_kernel_add_check(&check, 12, 1, 3, err));
+  uint64_t out;
+  td_fails(TDICT_EINVAL, "-2 positions", tdict_kernel_add_positions(&copy, strides, -2, &out, err));
+  assert_int_equal(convert.num_entries + fill.num_entries + check.num_entries, 0);
+}
