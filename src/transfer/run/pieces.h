@@ -32,8 +32,10 @@ typedef struct tdict_pieces_queue {
   tdict_cu_stream stream;
   char *slot;
   uint32_t item;
+  char *scratch; /* device memory as large as the slot; NULL if the plan uses no kernels */
 } tdict_pieces_queue;
-/* Queues copies between the slot and the device, as few as the layout allows. On failure, queue->item is the number of
+/* Queues copies between the slot and the device, as few as the layout allows. If kernels convert pieces, these pieces
+ * are copied between the slot and the scratch memory, and one launch converts the pieces. On failure, queue->item is the number of
  * the item whose leaf the error names. */
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *queue,
                                  tdict_error *err);
