@@ -20,10 +20,18 @@
  * converted bytes if they have one dtype and the same conversion. A consolidated tree is copied leaf by leaf, and the
  * result is not consolidated.
  *
- * Where elements are converted. Threads of the host convert while they fill or read the slots of the staging ring. On
- * the way to a device, the link carries the elements of the result. On the way to the host, the link carries the
- * elements of the source. Pinned tensors are copied through slots, too. tdict_transfer_stats.wire_bytes has the number
- * of bytes on the link. Conversions between two devices are not supported. */
+ * Where elements are converted. Between host and device, the link carries the narrower of the two dtypes, for example
+ * the bytes of images that become floats. If this dtype is the dtype on the device, threads of the host convert while
+ * they fill or read the slots of the staging ring. Otherwise a kernel converts on the device. Pinned tensors are copied
+ * through slots, too. tdict_transfer_stats.wire_bytes has the number of bytes on the link.
+ * A kernel needs a contiguous tensor on the device, a conversion in which no element can be out of range, and a driver
+ * that can compile kernels. Otherwise threads of the host do the whole conversion, and the link carries the wider
+ * dtype. The results are the same. If `wire_dtype` is set and a kernel is needed but cannot run, the call returns
+ * #TDICT_ENOTSUP.
+ * Tensors that stay on a device are converted by kernels only. If a kernel cannot run, or the target is another device,
+ * the call returns #TDICT_ENOTSUP.
+ * The first transfer that uses kernels on a device loads the kernels, which takes some milliseconds or more. Each slot
+ * that such transfers use also needs device memory of the size of a slot, until the context is destroyed. */
 #ifndef TDICT_WIRE_H
 #define TDICT_WIRE_H
 
@@ -39,6 +47,10 @@ typedef struct tdict_conversion {
   const char *pattern;  /**< borrowed for the call */
   tdict_dtype dtype;    /**< the dtype of the result */
   double scale, offset; /**< the result is x * scale + offset. Defaults: 1 and 0 */
+  /** The dtype of the elements on the link between host and device. 0 (default): the narrower of the source's dtype and
+   *  `dtype`. A named dtype is used even if it loses information: F32 tensors can travel as BF16. The elements are then
+   *  converted twice. Copies within the host and within a device ignore this field. */
+  tdict_dtype wire_dtype;
 } tdict_conversion;
 static inline tdict_conversion tdict_conversion_default(void) {
   tdict_conversion c;

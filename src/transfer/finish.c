@@ -49,9 +49,9 @@ static int32_t pin_path(const tdict_future *t) {
 static size_t wire_bytes(const tdict_plan *p) {
   size_t bytes = p->total_bytes - p->way_bytes[TDICT_WAY_HOST];
   for (uint32_t i = 0; i < p->num_items && p->casts; i++) {
-    const tdict_cast *cast = tdict_plan_cast(p, i);
-    if (cast && p->items[i].way == TDICT_WAY_STAGE_OUT)
-      bytes += p->items[i].bytes / tdict_dtype_bytes(cast->to) * tdict_dtype_bytes(cast->from) - p->items[i].bytes;
+    const tdict_item_cast *c = tdict_plan_cast(p, i);
+    if (c && p->items[i].way != TDICT_WAY_HOST)
+      bytes += p->items[i].bytes / tdict_dtype_bytes(c->cast.to) * tdict_dtype_bytes(c->wire) - p->items[i].bytes;
   }
   return bytes;
 }

@@ -487,7 +487,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   t->on_caller_if_ready = s->choice.on_caller_if_ready;
   t->row = s->choice.row;
   t->stores = t->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN;
-  t->num_parts = s->choice.num_parts;
+  t->num_parts = t->plan.uses_kernels ? 1 : s->choice.num_parts;
   t->spin_ns = s->choice.spin_ns;
   t->num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
   t->source = start->src;

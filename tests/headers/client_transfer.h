@@ -155,7 +155,7 @@ static void use_transfers(tdict_context *context) {
   options.keep = pin.keep = &nothing;
   options.num_keep = pin.num_keep = 1;
   conversion.pattern = "nothing";
-  conversion.dtype = TDICT_F16;
+  conversion.dtype = conversion.wire_dtype = TDICT_F16;
   options.conversions = &conversion;
   options.num_conversions = 1;
   OK(tdict_transfer_into(context, device, host, &options, &last_error));

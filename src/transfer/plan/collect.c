@@ -151,8 +151,6 @@ static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, 
     if (source->driver != item->gpu->driver)
       return tdict_fail(err, TDICT_ENOTSUP,
                         "transfer: no copies between simulated devices and GPUs: move to the cpu first");
-    if (c->cast.rule)
-      return tdict_fail(err, TDICT_ENOTSUP, "transfer: no conversion between devices: convert on the cpu");
   }
   return TDICT_OK;
 }
@@ -174,17 +172,6 @@ static inline void retain_source(collector *c, tdict_tensor *t) {
   c->slab_count++;
 }
 
-/* Stores the conversion of the item that is appended next. */
-static TDICT_COLD bool add_cast(collector *c, const tdict_item *item) {
-  tdict_plan *p = c->plan;
-  if (!grow_array((void **)&p->casts, p->num_items, &p->cap_casts, sizeof *p->casts)) return false;
-  p->casts[p->num_items] = c->cast;
-  if (!c->cast.rule || item->way != TDICT_WAY_STAGE_OUT) return true;
-  const size_t growth = tdict_dtype_bytes(c->cast.cast.from) / tdict_dtype_bytes(c->cast.cast.to);
-  if (growth > p->slot_growth) p->slot_growth = growth;
-  return true;
-}
-
 /* Appends the item to the plan and to the line. */
 static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err) {
   tdict_plan *p = c->plan;
@@ -193,7 +180,8 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
   if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
-  if (c->request->conversions && !add_cast(c, item)) return fail_plan_memory(err);
+  tdict_status status = c->request->conversions ? tdict_plan_append_cast(p, &c->cast, item, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
   retain_source(c, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);
   const uint32_t n = p->num_items++;
@@ -212,7 +200,7 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
-  if (r->copies || c->cast.rule) return false;
+  if (r->copies || tdict_item_cast_changes(&c->cast)) return false;
   if (at.type != r->device.type || at.index != r->device.index) return false;
   if (tdict_storage_is_unloaded(t->storage)) return false;
   if (at.type == TDICT_DEVICE_SIM && !tdict_devices_own_storage(r->devices, t->storage)) return false;

@@ -20,5 +20,14 @@ void tdict_conversions_destroy(tdict_conversions *conversions);
  * conversion. Returns TDICT_ENOTSUP if the elements cannot be converted. */
 tdict_status tdict_conversions_find(const tdict_conversions *conversions, const tdict_cursor *cursor,
                                     const tdict_tensor *t, tdict_item_cast *out, tdict_error *err);
+/* Returns true if the conversion changes the elements. If it does not, only the wire has another dtype. */
+static inline bool tdict_item_cast_changes(const tdict_item_cast *cast) {
+  return cast->rule && (cast->cast.to != cast->cast.from || cast->cast.is_scaled);
+}
+/* Divides the conversion of an item, whose way is chosen, into the parts that host threads and a kernel do. Appends the
+ * conversion to the plan. The caller then appends the item. Returns TDICT_ENOTSUP if the conversion needs a kernel that
+ * cannot run, or TDICT_ENOMEM. On failure, the plan is unchanged. */
+tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, const tdict_item *item,
+                                    tdict_error *err);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "transfer/run/cast_piece.h"
+#include "transfer/run/device_cast.h"
 #include "transfer/run/leaf_bytes.h"
 
 /* Each memmove copies at most this many bytes. For larger sizes memmove itself may use stores that bypass the cache,
@@ -21,10 +22,11 @@ enum { AHEAD = 4096 };
 typedef struct piece {
   const tdict_item *item;
   uint32_t number;
-  size_t begin, end;      /* byte range of the leaf, in C order. If the elements are converted, bytes of the result */
-  size_t at;              /* offset from the start of the chunk; for a chunk with a slot, offset in the slot */
-  const tdict_cast *cast; /* NULL: the elements are not converted */
+  size_t begin, end; /* byte range of the leaf, in C order. If the elements are converted, bytes of the result */
+  size_t at;         /* offset from the start of the chunk; for a chunk with a slot, offset in the slot */
   size_t wire_begin, wire_end; /* the same elements as bytes in the slot's dtype */
+  const tdict_item_cast *cast; /* NULL: the elements are not converted */
+  const tdict_cast *host;      /* conversion by this thread; NULL: the thread copies the elements */
 } piece;
 /* The place of a walk through the pieces of a chunk. */
 typedef struct walk {
@@ -37,17 +39,17 @@ static size_t next_place(size_t filled) {
   return (filled + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
 }
 
-/* Sets the fields of a piece that depend on the dtype of the elements in the slot. On the way to the host, slots have
- * the source's elements, so a piece can need more or fewer bytes than on the line. The pieces of such a slot are close
- * together. */
-static void set_wire_range(const tdict_plan *plan, walk *w, piece *p) {
-  if (p->item->way != TDICT_WAY_STAGE_OUT) return;
-  if (p->cast) {
-    const size_t from = tdict_dtype_bytes(p->cast->from), to = tdict_dtype_bytes(p->cast->to);
-    p->wire_begin = p->begin / to * from;
-    p->wire_end = p->end / to * from;
+/* Sets the fields of a piece that depend on conversions. If slots can have elements of other sizes than the line, the
+ * pieces of a slot are close together. */
+static void set_casts(const tdict_plan *plan, walk *w, piece *p) {
+  const tdict_item_cast *c = p->cast = tdict_plan_cast(plan, p->number);
+  if (c) {
+    const size_t to = tdict_dtype_bytes(c->cast.to), wire = tdict_dtype_bytes(c->wire);
+    p->host = c->by_host ? &c->host : NULL;
+    p->wire_begin = p->begin / to * wire;
+    p->wire_end = p->end / to * wire;
   }
-  if (!plan->casts) return;
+  if (p->item->way != TDICT_WAY_STAGE_OUT && (p->item->way != TDICT_WAY_STAGE_IN || !plan->uses_kernels)) return;
   p->at = next_place(w->filled);
   w->filled = p->at + p->wire_end - p->wire_begin;
 }
@@ -60,9 +62,8 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, walk *w
     size_t begin = chunk->begin > item->offset ? chunk->begin - item->offset : 0;
     size_t end = chunk->end - item->offset < item->bytes ? chunk->end - item->offset : item->bytes;
     if (begin >= end) continue;
-    const size_t at = item->offset + begin - chunk->begin;
-    *out = (piece){item, w->number, begin, end, at, tdict_plan_cast(plan, w->number), begin, end};
-    set_wire_range(plan, w, out);
+    *out = (piece){item, w->number, begin, end, item->offset + begin - chunk->begin, begin, end, NULL, NULL};
+    if (plan->casts) set_casts(plan, w, out);
     ++w->number;
     return true;
   }
@@ -71,8 +72,8 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, walk *w
 
 /* Converts a piece from the leaf or the slot `from` to the leaf or the slot `to`. A NULL address means the leaf. */
 static tdict_status cast_piece(const piece *p, char *to, const char *from, tdict_error *err) {
-  const size_t item_bytes = tdict_dtype_bytes(p->cast->to);
-  const tdict_cast_piece c = {p->item, p->cast, p->begin / item_bytes, (p->end - p->begin) / item_bytes, from, to};
+  const size_t item_bytes = tdict_dtype_bytes(p->cast->cast.to);
+  const tdict_cast_piece c = {p->item, p->host, p->begin / item_bytes, (p->end - p->begin) / item_bytes, from, to};
   return tdict_cast_piece_run(&c, err);
 }
 
@@ -110,9 +111,10 @@ static size_t padded_end(size_t filled, size_t end) { return next_place(filled) 
  * while the last bytes are copied. */
 static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *following) {
   char *dst = slot + p->at;
-  const char *src = p->item->src_data + p->begin, *next = NULL;
-  const size_t bytes = p->end - p->begin, body = bytes > AHEAD ? (bytes - AHEAD) / 256 * 256 : 0;
-  if (following && !following->cast && following->item->src_plain) next = following->item->src_data + following->begin;
+  const char *src = p->item->src_data + p->wire_begin, *next = NULL;
+  const size_t bytes = p->wire_end - p->wire_begin, body = bytes > AHEAD ? (bytes - AHEAD) / 256 * 256 : 0;
+  if (following && !following->host && following->item->src_plain)
+    next = following->item->src_data + following->wire_begin;
   if (body) tdict_stream_copy_padded(stores, dst, src, body, body, src + AHEAD);
   tdict_stream_copy_padded(stores, dst + body, src + body, bytes - body, padded - body, next);
 }
@@ -120,27 +122,30 @@ static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, s
 tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores,
                                  uint32_t *error_item, tdict_error *err) {
   walk w = {chunk->first, 0};
+  /* if slots can have elements of other sizes than the line, all pieces with their padding fit into the slot */
+  const size_t room = plan->uses_kernels ? SIZE_MAX : chunk->end - chunk->begin;
   size_t filled = 0;
   tdict_status status = TDICT_OK;
   piece p, following;
   for (bool more = next_piece(plan, chunk, &w, &p); more; p = following) {
     more = next_piece(plan, chunk, &w, &following);
     if (p.at > filled) memset(slot + filled, 0, p.at - filled);
-    filled = p.at + (p.end - p.begin);
-    if (p.cast) {
+    filled = p.at + (p.wire_end - p.wire_begin);
+    if (p.host) {
       status = cast_piece(&p, slot + p.at, NULL, err);
     } else if (p.item->src_plain) {
-      if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, chunk->end - chunk->begin);
+      if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, room);
       gather_plain(stores, slot, &p, filled - p.at, more ? &following : NULL);
     } else {
-      const tdict_pair_part part = {tdict_shift_back(slot + p.at, p.begin), p.item->src->data, p.begin, p.end};
+      const tdict_pair_part part = {tdict_shift_back(slot + p.at, p.wire_begin), p.item->src->data, p.wire_begin,
+                                    p.wire_end};
       status = tdict_leaf_copy(p.item, false, true, &part, err);
     }
     if (status == TDICT_OK) continue;
     *error_item = (uint32_t)(p.item - plan->items);
     break;
   }
-  memset(slot + filled, 0, chunk->end - chunk->begin - filled);
+  if (!plan->uses_kernels) memset(slot + filled, 0, room - filled);
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
   return status;
 }
@@ -159,7 +164,7 @@ tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chu
   walk w = {chunk->first, 0};
   tdict_status status = TDICT_OK;
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
-    if (p.cast)
+    if (p.host)
       status = cast_piece(&p, NULL, slot + p.at, err);
     else if (tdict_leaf_goes_to_sink(p.item))
       status = tdict_leaf_write_sink(p.item, p.begin, slot + p.at, p.end - p.begin, err);
@@ -189,7 +194,7 @@ tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk,
   tdict_status status = TDICT_OK;
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
     const tdict_pair_part part = {p.item->dst_data, p.item->src->data, p.begin, p.end};
-    if (p.cast)
+    if (p.host)
       status = cast_piece(&p, NULL, NULL, err);
     else if (p.item->src_plain && p.item->dst_plain)
       copy_with_stores(stores, p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
@@ -252,12 +257,43 @@ static stretch make_stretch(const piece *p, bool in) {
                    p->number};
 }
 
+static bool uses_kernel(const piece *p) { return p->cast && p->cast->by_device; }
+
+/* Returns the stretch of a piece in the scratch memory of the slot, which has the layout of the slot. */
+static stretch make_scratch_stretch(const tdict_pieces_queue *q, const piece *p) {
+  return (stretch){q->scratch + p->at, p->at, p->wire_end - p->wire_begin, true, NULL, p->number};
+}
+
+/* Queues one launch that converts the pieces of the chunk between scratch memory and their leaves. */
+static tdict_status queue_casts(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
+                                tdict_error *err) {
+  tdict_kernel_work work;
+  walk w = {chunk->first, 0};
+  tdict_status status = TDICT_OK;
+  tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
+  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
+    if (!uses_kernel(&p)) continue;
+    const tdict_item *item = p.item;
+    const bool in = item->kind == TDICT_CU_H2D;
+    const size_t to_bytes = tdict_dtype_bytes(p.cast->cast.to), first = p.begin / to_bytes;
+    char *scratch = q->scratch + p.at;
+    const char *leaf = (const char *)item->src_data + first * tdict_dtype_bytes(p.cast->cast.from);
+    if (!work.num_entries) q->item = p.number;
+    status = tdict_device_cast_add(&work, &p.cast->device, in ? item->dst_data + p.begin : scratch, in ? scratch : leaf,
+                                   (p.end - p.begin) / to_bytes, err);
+  }
+  if (status == TDICT_OK && work.num_entries) status = tdict_gpu_queue_work(q->gpu, &work, q->stream, err);
+  tdict_kernel_work_reset(&work);
+  return status;
+}
+
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out) {
-  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D, arena = in && !plan->writes_existing;
+  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D,
+             arena = in && !plan->writes_existing && !plan->uses_kernels;
   walk w = {chunk->first, 0};
   stretch run = {0};
   for (piece p; next_piece(plan, chunk, &w, &p);) {
-    if (!(in ? p.item->dst_plain : p.item->src_plain)) return false;
+    if (!(in ? p.item->dst_plain : p.item->src_plain) || uses_kernel(&p)) return false;
     stretch next = make_stretch(&p, in);
     if (run.bytes && !extends(&run, &next)) return false;
     if (!run.bytes) run = next;
@@ -274,7 +310,7 @@ bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *s
   return true;
 }
 
-tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
+static tdict_status queue_copies(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                  tdict_error *err) {
   walk w = {chunk->first, 0};
   stretch run = {0};
@@ -282,7 +318,7 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
     const tdict_item *item = p.item;
     bool in = item->kind == TDICT_CU_H2D;
-    if (!(in ? item->dst_plain : item->src_plain)) {
+    if (!uses_kernel(&p) && !(in ? item->dst_plain : item->src_plain)) {
       q->item = p.number;
       void *packed = tdict_shift_back(q->slot + p.at, p.wire_begin);
       tdict_pair pair;
@@ -292,7 +328,7 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
       status = tdict_pair_walk(&pair, &part, in ? queue_rect_in : queue_rect_out, q, err);
       continue;
     }
-    stretch next = make_stretch(&p, in);
+    stretch next = uses_kernel(&p) ? make_scratch_stretch(q, &p) : make_stretch(&p, in);
     if (extends(&run, &next)) {
       run.bytes = next.at + next.bytes - run.at;
       run.open_ended = next.open_ended;
@@ -303,4 +339,13 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
   }
   if (status != TDICT_OK || !run.bytes) return status;
   return queue_stretch(q, (tdict_cu_kind)plan->items[run.item].kind, &run, err);
+}
+
+tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
+                                 tdict_error *err) {
+  if (!plan->uses_kernels) return queue_copies(plan, chunk, q, err);
+  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D;
+  tdict_status status = in ? queue_copies(plan, chunk, q, err) : queue_casts(plan, chunk, q, err);
+  if (status != TDICT_OK) return status;
+  return in ? queue_casts(plan, chunk, q, err) : queue_copies(plan, chunk, q, err);
 }
