@@ -25,8 +25,8 @@
  * they fill or read the slots of the staging ring. Otherwise a kernel converts on the device. Pinned tensors are copied
  * through slots, too. tdict_transfer_stats.wire_bytes has the number of bytes on the link.
  * A kernel needs a contiguous tensor on the device, a conversion in which no element can be out of range, and a driver
- * that can compile kernels. Otherwise threads of the host do the whole conversion, and the link carries the wider dtype.
- * The results are the same. If `wire_dtype` is set and a kernel is needed but cannot run, the call returns
+ * that can compile kernels. Otherwise threads of the host do the whole conversion, and the link carries the wider
+ * dtype. The results are the same. If `wire_dtype` is set and a kernel is needed but cannot run, the call returns
  * #TDICT_ENOTSUP.
  * Tensors that stay on a device are converted by kernels only. If a kernel cannot run, or the target is another device,
  * the call returns #TDICT_ENOTSUP.
