@@ -71,7 +71,7 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, walk *w
 }
 
 /* Converts a piece from the leaf or the slot `from` to the leaf or the slot `to`. A NULL address means the leaf. */
-static tdict_status cast_piece(const piece *p, char *to, const char *from, tdict_error *err) {
+static tdict_status cast_piece(const piece *p, void *to, const void *from, tdict_error *err) {
   const size_t item_bytes = tdict_dtype_bytes(p->cast->cast.to);
   const tdict_cast_piece c = {p->item, p->host, p->begin / item_bytes, (p->end - p->begin) / item_bytes, from, to};
   return tdict_cast_piece_run(&c, err);
