@@ -104,6 +104,11 @@ typedef struct tdict_loader_options {
    *  multiple of `world_size`, the last ranks take the first batches of the epoch again. If the sampler option
    *  `drop_uneven` is true, the last, incomplete round of batches is left out instead. */
   int64_t max_tokens;
+  /** Tensors of the batches to convert to other dtypes, see tdict/wire.h. The conversions and their strings must live
+   *  as long as the loader. NULL (default): no conversions. For a batch on a device, threads of the context or
+   *  kernels convert during the transfer. For a batch on the cpu, the worker converts. */
+  const tdict_conversion *conversions;
+  size_t num_conversions; /**< number of elements in `conversions`; default 0 */
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
   tdict_loader_options o;

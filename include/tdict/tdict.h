@@ -26,6 +26,7 @@
 #include "tdict/transfer.h"
 #include "tdict/unbatched.h"
 #include "tdict/visit.h"
+#include "tdict/wire.h"
 #include "tdict/write.h"
 
 #define TDICT_VERSION_MAJOR 0

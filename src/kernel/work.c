@@ -229,8 +229,8 @@ tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_m
   return append_entry(work, e.words, e.count, err);
 }
 
-/* Returns the kernel's type of a dtype, or of the parts of a complex dtype. Returns TDICT_KERNEL_NUM_TYPES for any other
- * dtype. */
+/* Returns the kernel's type of a dtype, or of the parts of a complex dtype. Returns TDICT_KERNEL_NUM_TYPES for any
+ * other dtype. */
 static tdict_kernel_type type_of(tdict_dtype dtype) {
   static const struct {
     tdict_dtype dtype;
@@ -256,8 +256,7 @@ bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from) {
          (is_complex(to) || !is_complex(from));
 }
 
-/* Returns true if `to` is an integer type that cannot hold all numbers of `from`. */
-static bool may_not_hold(const tdict_kernel_cast *c) {
+bool tdict_kernel_cast_can_fail(const tdict_kernel_cast *c) {
   if (!is_integer(c->to)) return false;
   if (c->is_scaled) return true;
   if (c->from == TDICT_BOOL) return false;
@@ -296,7 +295,7 @@ tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kerne
                   flags << TDICT_FORM_FLAGS,
               TDICT_CONVERT_DIMS, &e);
   status = append_entry(work, e.words, e.count, err);
-  if (status == TDICT_OK) work->has_results |= may_not_hold(cast);
+  if (status == TDICT_OK) work->has_results |= tdict_kernel_cast_can_fail(cast);
   return status;
 }
 

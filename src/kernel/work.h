@@ -86,6 +86,8 @@ typedef struct tdict_kernel_cast {
 } tdict_kernel_cast;
 /* Returns true if tdict_kernel_add_convert() supports the pair: the pairs of tdict_convert_supports(). */
 bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from);
+/* Returns true if `to` is an integer type that cannot hold all numbers of `from`. */
+bool tdict_kernel_cast_can_fail(const tdict_kernel_cast *cast);
 /* Adds the conversion of elements. Results are those of tdict_convert(). Elements that an integer type cannot hold are
  * not written. Complex elements cannot be scaled. Returns TDICT_ENOTSUP for other pairs of dtypes, and the errors of
  * tdict_kernel_add_copy(). */

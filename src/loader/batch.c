@@ -168,12 +168,34 @@ static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
   return status;
 }
 
+static void use_conversions(const tdict_loader *l, tdict_transfer_options *o) {
+  o->conversions = l->options.conversions;
+  o->num_conversions = l->options.num_conversions;
+}
+
+/* Converts tensors of a batch that stays on the cpu. The worker itself converts, because other workers convert other
+ * batches meanwhile. */
+static tdict_status convert_batch(tdict_loader *l, tdict_loader_slot *slot) {
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_tree *converted;
+  o.num_threads = 0;
+  o.memory = l->memory;
+  use_conversions(l, &o);
+  tdict_status status = tdict_to_device(l->context, slot->tree, tdict_cpu(), &o, &converted, &slot->error);
+  if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
+  tdict_release(slot->tree);
+  slot->tree = converted;
+  return TDICT_OK;
+}
+
 /* Pins a batch that stays on the cpu, if the option pin_memory is set. If the batch has objects, calls
  * tdict_pin_memory() even if the tensors are pinned, because only hooks can pin objects. */
 static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
+  tdict_status status = l->options.num_conversions ? convert_batch(l, slot) : TDICT_OK;
+  if (status != TDICT_OK) return status;
   if (!l->options.pin_memory || (tdict_is_pinned(slot->tree) && tdict_num_objects(slot->tree) == 0)) return TDICT_OK;
   tdict_tree *pinned;
-  tdict_status status = tdict_pin_memory(l->context, slot->tree, NULL, &pinned, &slot->error);
+  status = tdict_pin_memory(l->context, slot->tree, NULL, &pinned, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   tdict_release(slot->tree);
   slot->tree = pinned;
@@ -181,9 +203,9 @@ static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
 }
 
 /* Returns true if the worker should queue the whole transfer without pool threads. In that case the batch is in pinned
- * memory, so no bytes are staged, and no hook runs. Waking a pool thread would only add latency. */
+ * memory and is not converted, so no bytes are staged, and no hook runs. Waking a pool thread would only add latency. */
 static bool needs_no_pool_thread(const tdict_loader *l, const tdict_loader_slot *slot) {
-  return !l->options.collate && tdict_num_objects(slot->tree) == 0;
+  return !l->options.collate && !l->options.num_conversions && tdict_num_objects(slot->tree) == 0;
 }
 
 static bool is_stopping_or_paused(tdict_loader *l) {
@@ -232,6 +254,7 @@ static void release_ended_transfers(tdict_loader *l) {
 static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (needs_no_pool_thread(l, slot)) o.num_threads = 0;
+  use_conversions(l, &o);
 
   /* Wait for the other workers and for the oldest transfer. */
   release_ended_transfers(l);

@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "loader/loader_internal.h"
 #include "transfer/engine.h"
+#include "transfer/plan/conversions.h"
 #include "tree/create_from.h"
 
 enum { MAX_WORKERS = 1024, MAX_PREFETCH = 1 << 20 };
@@ -39,6 +40,15 @@ static tdict_status check_loader_options(const tdict_loader_options *o, tdict_er
     return tdict_fail(err, TDICT_EINVAL,
                       "loader: both sampler and world_size are set: give the sampler the world_size");
   return TDICT_OK;
+}
+
+/* Checks the conversions here, so that a bad pattern fails tdict_loader_create() and not the first batch. */
+static tdict_status check_conversions(const tdict_loader_options *o, tdict_error *err) {
+  tdict_conversions *read = NULL;
+  if (!o->num_conversions) return TDICT_OK;
+  tdict_status status = tdict_conversions_create("loader", o->conversions, o->num_conversions, &read, err);
+  tdict_conversions_destroy(read);
+  return status;
 }
 
 /* Checks the dataset's schema here, so that a bad field fails tdict_loader_create() and not the first batch. */
@@ -208,6 +218,7 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   tdict_forkmark *mark = tdict_context_engine(context)->config.mark;
   tdict_status status = tdict_options_read(&o, sizeof o, options, "loader options", err);
   if (status == TDICT_OK) status = check_loader_options(&o, err);
+  if (status == TDICT_OK) status = check_conversions(&o, err);
   if (status == TDICT_OK) status = tdict_forkmark_check(mark, "loader", err);
   if (status == TDICT_OK) status = tdict_dataset_read(&d, dataset, err);
   if (status != TDICT_OK) return status;

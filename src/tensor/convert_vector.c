@@ -116,6 +116,34 @@ TO_256(i32_i64) {
   return _mm256_cvtepi32_epi64(LOAD_128(0));
 }
 
+/* An int64 fits in 16 bits without a sign if its upper 48 bits are 0. */
+AVX512 static inline __m128i low_words_512(const char *src, bool *fits) {
+  const __m512i items = LOAD_512(0);
+  *fits &= _mm512_test_epi64_mask(items, _mm512_set1_epi64(~0xffffLL)) == 0;
+  return _mm512_cvtepi64_epi16(items);
+}
+TO_512(i64_u16) {
+  const __m256i low = JOIN_256(low_words_512(src, fits), low_words_512(src + 64, fits));
+  const __m256i high = JOIN_256(low_words_512(src + 128, fits), low_words_512(src + 192, fits));
+  return JOIN_512(low, high);
+}
+TO_256(i64_u16) {
+  const __m256i a = LOAD_256(0), b = LOAD_256(32), c = LOAD_256(64), d = LOAD_256(96);
+  const __m256i all = _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
+  *fits &= _mm256_testz_si256(all, _mm256_set1_epi64x(~0xffffLL)) != 0;
+  /* packing works in the halves of the vectors, so the pairs of items are mixed */
+  const __m256i mixed = _mm256_packus_epi32(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
+  return _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+TO_512(u16_i64) {
+  (void)fits;
+  return _mm512_cvtepu16_epi64(LOAD_128(0));
+}
+TO_256(u16_i64) {
+  (void)fits;
+  return _mm256_cvtepu16_epi64(_mm_loadl_epi64((const __m128i *)(const void *)src));
+}
+
 /* A float fits in an int32 if it is in [-2^31, 2^31). A comparison with NaN is false. */
 TO_512(f32_i32) {
   const __m512 value = _mm512_castsi512_ps(LOAD_512(0));
@@ -194,6 +222,8 @@ STEPS(f32_f16, 2, 4)
 STEPS(f16_f32, 4, 2)
 STEPS(i64_i32, 4, 8)
 STEPS(i32_i64, 8, 4)
+STEPS(i64_u16, 2, 8)
+STEPS(u16_i64, 8, 2)
 STEPS(f32_i32, 4, 4)
 STEPS(i32_f32, 4, 4)
 STEPS(u8_f32, 4, 1)
@@ -209,7 +239,7 @@ static steps_fn find_steps(tdict_stream_kind kind, tdict_dtype to, tdict_dtype f
       PAIR(TDICT_BF16, TDICT_F32, f32_bf16), PAIR(TDICT_F32, TDICT_BF16, bf16_f32), PAIR(TDICT_F16, TDICT_F32, f32_f16),
       PAIR(TDICT_F32, TDICT_F16, f16_f32),   PAIR(TDICT_I32, TDICT_I64, i64_i32),   PAIR(TDICT_I64, TDICT_I32, i32_i64),
       PAIR(TDICT_I32, TDICT_F32, f32_i32),   PAIR(TDICT_F32, TDICT_I32, i32_f32),   PAIR(TDICT_F32, TDICT_U8, u8_f32),
-      PAIR(TDICT_F32, TDICT_F64, f64_f32),
+      PAIR(TDICT_F32, TDICT_F64, f64_f32),   PAIR(TDICT_U16, TDICT_I64, i64_u16),   PAIR(TDICT_I64, TDICT_U16, u16_i64),
   };
   if (kind != TDICT_STREAM_AVX512 && kind != TDICT_STREAM_AVX2) return NULL;
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)

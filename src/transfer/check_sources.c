@@ -35,10 +35,10 @@ static tdict_status hash_rect(void *user, const tdict_rect *r, tdict_error *err)
 static uint64_t hash_item(const tdict_item *item) {
   const tdict_tensor *t = item->src;
   uint64_t h = 0x243f6a8885a308d3u;
-  if (item->src_plain) return hash_bytes(h, t->data, item->bytes);
+  if (item->src_plain) return hash_bytes(h, t->data, tdict_tensor_nbytes(t));
   tdict_pair pair;
   tdict_pair_init(&pair, t->ndim, t->dims, NULL, tdict_tensor_dims_strides(t), tdict_dtype_bytes(t->dtype));
-  tdict_pair_part part = {NULL, t->data, 0, item->bytes};
+  tdict_pair_part part = {NULL, t->data, 0, tdict_tensor_nbytes(t)};
   (void)!tdict_pair_walk(&pair, &part, hash_rect, &h, NULL);
   return h;
 }

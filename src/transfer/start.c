@@ -3,6 +3,7 @@
  * Thread rule: see start.h. */
 #include "transfer/start.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -111,11 +112,20 @@ static int count_plan_helpers(const starter *s) {
   return num_threads >= 0 ? num_threads : others < MAX_READERS ? others : MAX_READERS;
 }
 
+/* Reads the patterns of the option `keep`. Without patterns, *out is unchanged. */
+static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_error *err) {
+  const tdict_transfer_options *o = &s->start->options;
+  char what[64];
+  snprintf(what, sizeof what, "%s: options.keep", s->start->what);
+  return o->num_keep ? tdict_patterns_create(what, o->keep, o->num_keep, out, err) : TDICT_OK;
+}
+
 /* Returns true if plans of the source may be kept. The root itself must be locked: a tree that is locked only from
  * above becomes unlocked when the tree above is freed, on any thread. */
 static bool may_keep_plans(const starter *s) {
   const tdict_start *start = s->start;
-  return start->src->locked && !start->dst && !start->pin && !start->copies && start->options.num_keep == 0;
+  return start->src->locked && !start->dst && !start->pin && !start->copies && start->options.num_keep == 0 &&
+         start->options.num_conversions == 0;
 }
 
 static tdict_plan_stamp make_stamp(const starter *s) {
@@ -144,17 +154,25 @@ static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidat
                                 .borrows = s->start->caller_waits && !s->start->dst,
                                 .whole = whole,
                                 .spare = spare};
-  tdict_keep *keep = NULL;
   const tdict_transfer_options *o = &s->start->options;
-  tdict_status status = o->num_keep ? tdict_keep_create(s->start->what, o->keep, o->num_keep, &keep, err) : TDICT_OK;
-  if (status != TDICT_OK) return status;
+  tdict_patterns *keep = NULL;
+  tdict_conversions *conversions = NULL;
+  tdict_status status = read_keep(s, &keep, err);
+  if (status == TDICT_OK && o->num_conversions)
+    status = tdict_conversions_create(s->start->what, o->conversions, o->num_conversions, &conversions, err);
+  if (status != TDICT_OK) {
+    tdict_patterns_destroy(keep);
+    return status;
+  }
   request.keep = keep;
+  request.conversions = conversions;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && o->num_threads != 0) {
     request.pool = s->engine->config.pool;
     request.num_helpers = count_plan_helpers(s);
   }
   status = tdict_plan_collect(&s->plan, &request, s->start->src, err);
-  tdict_keep_destroy(keep);
+  tdict_conversions_destroy(conversions);
+  tdict_patterns_destroy(keep);
   return status;
 }
 
@@ -469,7 +487,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   t->on_caller_if_ready = s->choice.on_caller_if_ready;
   t->row = s->choice.row;
   t->stores = t->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN;
-  t->num_parts = s->choice.num_parts;
+  t->num_parts = t->plan.uses_kernels ? 1 : s->choice.num_parts;
   t->spin_ns = s->choice.spin_ns;
   t->num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
   t->source = start->src;

@@ -42,6 +42,7 @@ HEADERS = {
     "hook.h": "transfer",
     "trace.h": "transfer",
     "transfer.h": "transfer",
+    "wire.h": "transfer",
     "io.h": "io",
     "saving.h": "io",
     "dataset.h": "loader",

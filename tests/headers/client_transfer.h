@@ -139,6 +139,7 @@ static void use_transfers(tdict_context *context) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options options = tdict_transfer_options_default();
   tdict_pin_options pin = tdict_pin_options_default();
+  tdict_conversion conversion = tdict_conversion_default();
   tdict_tree *host = make_tree(NULL), *device = NULL, *pinned = NULL;
   size_t i;
   options.stats = &stats;
@@ -153,7 +154,12 @@ static void use_transfers(tdict_context *context) {
   TRUE(stats.peak_queued_bytes <= options.max_queued_bytes);
   options.keep = pin.keep = &nothing;
   options.num_keep = pin.num_keep = 1;
+  conversion.pattern = "nothing";
+  conversion.dtype = conversion.wire_dtype = TDICT_F16;
+  options.conversions = &conversion;
+  options.num_conversions = 1;
   OK(tdict_transfer_into(context, device, host, &options, &last_error));
+  TRUE(stats.wire_bytes <= stats.total_bytes);
   OK(tdict_pin_memory(context, host, &pin, &pinned, &last_error));
   TRUE(tdict_is_pinned(pinned) && !tdict_is_pinned(host));
   use_futures(context, host, device);

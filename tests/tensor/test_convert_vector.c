@@ -8,7 +8,7 @@ static const tdict_stream_kind kinds[] = {TDICT_STREAM_AVX2, TDICT_STREAM_AVX512
 static const tdict_dtype pairs[][2] = {{TDICT_BF16, TDICT_F32}, {TDICT_F32, TDICT_BF16}, {TDICT_F16, TDICT_F32},
                                        {TDICT_F32, TDICT_F16},  {TDICT_I32, TDICT_I64},  {TDICT_I64, TDICT_I32},
                                        {TDICT_I32, TDICT_F32},  {TDICT_F32, TDICT_I32},  {TDICT_F32, TDICT_U8},
-                                       {TDICT_F32, TDICT_F64}};
+                                       {TDICT_F32, TDICT_F64},  {TDICT_U16, TDICT_I64},  {TDICT_I64, TDICT_U16}};
 enum { NUM_PAIRS = sizeof pairs / sizeof *pairs, MOST = 5000, LARGE = (4 << 20) + 77, GUARD = 64 };
 
 /* Fills an array with bits of which all can be converted. */
@@ -85,10 +85,11 @@ CASE(convert_large_results) { each_pair(check_large); }
 static void check_refused(naive_random *r, tdict_stream_kind kind, const naive_dtype *to, const naive_dtype *from) {
   static const double floats[] = {2147483648.0, -2147483904.0, (double)NAN, (double)INFINITY, -(double)INFINITY};
   static const int64_t integers[] = {INT64_C(2147483648), INT64_C(-2147483649), INT64_MIN, INT64_MAX};
+  static const int64_t words[] = {65536, -1, INT64_MIN, INT64_C(1) << 40};
   static char src[400 * 8], dst[400 * 8];
-  if (to->dtype != TDICT_I32) return;
+  if (to->dtype != TDICT_I32 && to->dtype != TDICT_U16) return;
   for (size_t at = 0; at < 300; at++) {
-    uint64_t bits = (uint64_t)integers[at % 4];
+    uint64_t bits = (uint64_t)(to->dtype == TDICT_U16 ? words : integers)[at % 4];
     const float single = (float)floats[at % 5];
     if (from->kind == 'f') memcpy(&bits, &single, sizeof single);
     const size_t count = at + 1 + (size_t)naive_below(r, 100);
@@ -97,6 +98,7 @@ static void check_refused(naive_random *r, tdict_stream_kind kind, const naive_d
     naive_store(from, src, at, bits);
     assert_int_equal(tdict_convert_vector(kind, to->dtype, dst, from->dtype, src, count), at);
   }
+  if (to->dtype == TDICT_U16) return;
   naive_store(from, src, 5, from->kind == 'f' ? 0xcf000000u : (uint64_t)INT32_MIN); /* the lowest int32 */
   assert_int_equal(tdict_convert_vector(kind, to->dtype, dst, from->dtype, src + 5 * (size_t)(from->bits / 8), 1), 1);
   assert_int_equal(naive_load(to, dst, 0), 0x80000000u);

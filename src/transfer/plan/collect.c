@@ -24,6 +24,7 @@ typedef struct collector {
   tdict_same_bytes same;     /* table that finds leaves that cover the same bytes */
   bool table_in_use;         /* true: items are in the table `same`, because tdict_same_bytes_follows() returned false
                               * for a leaf */
+  tdict_item_cast cast;      /* the conversion of the current leaf */
   int misses;                /* number of consecutive attempts of the fast path that found no uniform leaf */
   const tdict_storage *last; /* the storage that is_pinned() checked last. last_gpu and last_pinned are the GPU and the
                               * result of this check */
@@ -63,8 +64,6 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
   *cap = wanted;
   return true;
 }
-
-static bool reserve_items(tdict_plan *p, uint32_t more) { return tdict_plan_reserve(p, more, more); }
 
 /* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
  * memory may be pinned by another driver, or the program's claim may be false. The last result is stored, because
@@ -108,7 +107,7 @@ static tdict_status find_storage_gpu(collector *c, const tdict_storage *s, tdict
 /* Chooses the way from the host to a GPU. */
 static void choose_way_in(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_H2D;
-  if (!item->src_plain || !item->dst_plain)
+  if (c->cast.rule || !item->src_plain || !item->dst_plain)
     item->way = TDICT_WAY_STAGE_IN;
   else if (is_pinned(c, item->gpu, item->src))
     item->way = TDICT_WAY_DIRECT;
@@ -121,7 +120,7 @@ static void choose_way_in(collector *c, tdict_item *item) {
 static void choose_way_out(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_D2H;
   bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned; /* false for a sink */
-  item->way = pinned && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
+  item->way = pinned && !c->cast.rule && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
 }
 
 /* Chooses the way of an item, and the GPU that copies the item. */
@@ -180,7 +179,9 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
   if (!tdict_round_up(p->line_bytes, TDICT_LEAF_ALIGNMENT, &item->offset) ||
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
-  if (p->num_items == p->cap_items && !reserve_items(p, 1)) return fail_plan_memory(err);
+  if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
+  tdict_status status = c->request->conversions ? tdict_plan_append_cast(p, &c->cast, item, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
   retain_source(c, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);
   const uint32_t n = p->num_items++;
@@ -199,7 +200,7 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
-  if (r->copies) return false;
+  if (r->copies || tdict_item_cast_changes(&c->cast)) return false;
   if (at.type != r->device.type || at.index != r->device.index) return false;
   if (tdict_storage_is_unloaded(t->storage)) return false;
   if (at.type == TDICT_DEVICE_SIM && !tdict_devices_own_storage(r->devices, t->storage)) return false;
@@ -262,6 +263,8 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
     return TDICT_OK;
   }
   tdict_item item = {.src = t, .src_data = t->data, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
+  if (c->cast.rule && !tdict_mul_size((size_t)t->numel, tdict_dtype_bytes(c->cast.cast.to), &item.bytes))
+    return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the converted bytes do not fit the address space");
   status = choose_way(c, &item, r->device, err);
   if (status == TDICT_OK) status = append_item(c, &item, err);
   if (status != TDICT_OK) return status;
@@ -275,7 +278,7 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
-  if (r->dst || r->host_only || r->keep || r->device.type == TDICT_DEVICE_CPU) return;
+  if (r->dst || r->host_only || r->keep || r->conversions || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
   if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
@@ -308,9 +311,9 @@ static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);
   if (!dst) return tdict_fail(err, TDICT_ETYPE, "transfer_into: a tensor in the source, a tree in the destination");
-  tdict_status status = tdict_destination_check_leaf(src, dst, err);
+  tdict_status status = tdict_destination_check_leaf(src, c->cast.rule ? c->cast.cast.to : src->dtype, dst, err);
   if (status != TDICT_OK) return status;
-  tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(src), .leaf = c->plan->num_leaves};
+  tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(dst), .leaf = c->plan->num_leaves};
   item.src_data = src->data;
   item.dst_data = dst->data;
   note_overlap(c, cursor, dst);
@@ -319,7 +322,7 @@ static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict
 }
 
 static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor *t, tdict_error *err) {
-  if (p->num_leaves == p->cap_leaves && !reserve_items(p, 1)) return fail_plan_memory(err);
+  if (p->num_leaves == p->cap_leaves && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
   p->item_of_leaf[p->num_leaves++] = place;
   p->num_new += place != TDICT_SHARED;
   p->num_new_dims += place != TDICT_SHARED ? (size_t)t->ndim : 0;
@@ -343,7 +346,7 @@ static void choose_action(const collector *c, tdict_object_step *step) {
 /* Reserves space for all leaves of a node at once. */
 static bool reserve_node(collector *c, const tdict_tree *node) {
   c->plan->some_locked |= tdict_node_is_locked(node);
-  return reserve_items(c->plan, node->keys->num_live);
+  return tdict_plan_reserve(c->plan, node->keys->num_live, node->keys->num_live);
 }
 
 /* Retains all sources that were collected so far, and all later sources. Hooks are code of the program and may release
@@ -420,6 +423,14 @@ static void settle_objects(tdict_plan *p, const tdict_plan_request *r) {
   }
 }
 
+/* Finds the conversion of the current leaf. Tensors of objects are not converted. */
+static TDICT_COLD tdict_status find_cast(collector *c, const tdict_cursor *cursor, const tdict_tensor *t,
+                                         tdict_error *err) {
+  c->cast.rule = 0;
+  if (c->flat_depth && cursor->depth >= c->flat_depth) return TDICT_OK;
+  return tdict_conversions_find(c->request->conversions, cursor, t, &c->cast, err);
+}
+
 static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf leaf, tdict_error *err) {
   tdict_tensor *t = tdict_leaf_tensor(leaf);
   tdict_tree *child = tdict_leaf_tree(leaf);
@@ -429,6 +440,8 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   if (status != TDICT_OK) return status;
   if (t) {
     uint32_t place = c->plan->num_items;
+    if (c->request->conversions) status = find_cast(c, cursor, t, err);
+    if (status != TDICT_OK) return status;
     status = has_dst ? collect_pair(c, cursor, t, other, err) : collect_source_leaf(c, cursor, t, &place, err);
     return status == TDICT_OK ? note_leaf(c->plan, place, t, err) : status;
   }
@@ -454,7 +467,7 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
   if (t) {
     p->num_shared++;
     p->keeps_elsewhere |= !tdict_device_equal(t->storage->device, r->device);
-    if (p->num_leaves == p->cap_leaves && !reserve_items(p, 1)) return fail_plan_memory(err);
+    if (p->num_leaves == p->cap_leaves && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
     p->item_of_leaf[p->num_leaves++] = TDICT_SHARED; /* note_leaf() is not called here, because the compiler inlines
                                                       * note_leaf() only while there is one call */
     return TDICT_OK;
@@ -475,11 +488,11 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
 /* Returns true if the current entry is not copied, because the entry or a tree above matches a pattern of `keep`. Also
  * detects the end of a flattened object or of a kept tree. Tensors of objects match no pattern. */
 static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
-  const tdict_keep *keep = c->request->keep;
+  const tdict_patterns *keep = c->request->keep;
   if (cursor->depth < c->flat_depth) c->flat_depth = 0;
   if (cursor->depth < c->kept_depth) c->kept_depth = 0;
   c->watch_depth = keep ? SIZE_MAX : 0;
-  return c->kept_depth || (keep && !c->flat_depth && tdict_keep_matches(keep, cursor));
+  return c->kept_depth || (keep && !c->flat_depth && tdict_patterns_find(keep, cursor) != TDICT_NO_PATTERN);
 }
 
 /* Collects a tree that is one interval of memory as one item, which is all bytes of the tree's storage, and sets *done
@@ -490,7 +503,8 @@ static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *don
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
   tdict_consolidated *whole = r->whole ? r->whole : src->consolidated;
-  if (!whole || r->keep || whole->num_leaves >= TDICT_SHARED || (r->dst && !tdict_destination_matches(r->dst, src)))
+  if (!whole || r->keep || r->conversions || whole->num_leaves >= TDICT_SHARED ||
+      (r->dst && !tdict_destination_matches(r->dst, src)))
     return TDICT_OK;
   tdict_tensor *bytes = whole->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;
   const bool in_place = !dst && is_in_place(c, bytes);
@@ -532,6 +546,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     memset(request->spare, 0, sizeof *request->spare);
   }
   plan->borrows = request->borrows;
+  if (request->conversions) c.same.plan = plan, c.same.wanted = &c.cast;
   plan->one_by_one = request->mode == TDICT_MODE_BLOCKING;
   /* Check the root, then visit all leaves. */
   tdict_cursor cursor;

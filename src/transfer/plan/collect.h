@@ -4,7 +4,8 @@
 #define TDICT_TRANSFER_PLAN_COLLECT_H
 
 #include "sched/pool.h"
-#include "transfer/plan/keep.h"
+#include "transfer/plan/conversions.h"
+#include "transfer/plan/patterns.h"
 #include "transfer/plan/plan.h"
 
 /* The arguments of tdict_plan_collect(). */
@@ -22,7 +23,8 @@ typedef struct tdict_plan_request {
   bool borrows;
   tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
-  const tdict_keep *keep; /* patterns of the entries that are not copied; NULL: no patterns */
+  const tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
+  const tdict_conversions *conversions; /* NULL: no leaf is converted */
   /* the record of a tree that is one interval of memory, see interval.h. NULL: only a consolidated tree is copied as
    * one item. Must be NULL if `dst` is set */
   tdict_consolidated *whole;

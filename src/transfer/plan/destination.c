@@ -9,11 +9,12 @@
 
 enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 
-tdict_status tdict_destination_check_leaf(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err) {
+tdict_status tdict_destination_check_leaf(const tdict_tensor *src, tdict_dtype dtype, const tdict_tensor *dst,
+                                          tdict_error *err) {
   char have[96], want[96];
-  if (src->dtype != dst->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "transfer_into: the source is %s, the destination %s",
-                      tdict_dtype_format(src->dtype, have, sizeof have),
+  if (dtype != dst->dtype)
+    return tdict_fail(err, TDICT_EDTYPE, "transfer_into: the source %s %s, the destination %s",
+                      dtype == src->dtype ? "is" : "is converted to", tdict_dtype_format(dtype, have, sizeof have),
                       tdict_dtype_format(dst->dtype, want, sizeof want));
   bool same = src->ndim == dst->ndim && memcmp(src->dims, dst->dims, (size_t)src->ndim * sizeof *src->dims) == 0;
   if (!same)

@@ -6,8 +6,10 @@
 
 #include "tree/cursor.h"
 
-/* Returns TDICT_EDTYPE, TDICT_ESHAPE or TDICT_EREADONLY if `src` cannot be copied into `dst`. */
-tdict_status tdict_destination_check_leaf(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err);
+/* Returns TDICT_EDTYPE, TDICT_ESHAPE or TDICT_EREADONLY if `src` cannot be copied into `dst`. `dtype` is the dtype of
+ * the source's elements after their conversion. */
+tdict_status tdict_destination_check_leaf(const tdict_tensor *src, tdict_dtype dtype, const tdict_tensor *dst,
+                                          tdict_error *err);
 /* Finds the destination's entry with the key of the cursor's current entry. Returns TDICT_ENOTFOUND if the destination
  * has no such key. */
 tdict_status tdict_destination_find(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err);

@@ -69,6 +69,13 @@ static bool have_same_source(const tdict_item *a, const tdict_item *b) {
          have_same_strides(a->src, a->dst) && have_same_strides(b->src, b->dst);
 }
 
+/* Returns true if both items are copied unchanged, or the same view is converted in the same way. */
+static bool converts_alike(const tdict_plan *plan, const tdict_item *a, const tdict_item *b) {
+  if (!plan->casts) return true;
+  const uint32_t rule = plan->casts[a - plan->items].rule;
+  return rule == plan->casts[b - plan->items].rule && (rule == 0 || is_same_view(a->dst, b->dst));
+}
+
 /* Returns TDICT_EINVAL if the destinations of two spans share bytes and their sources differ. */
 static tdict_status check_spans(const tdict_plan *plan, const span *x, const span *y, const tdict_tree *mirror,
                                 tdict_error *err) {
@@ -77,7 +84,8 @@ static tdict_status check_spans(const tdict_plan *plan, const span *x, const spa
   if (x->end <= y->begin || y->end <= x->begin) return TDICT_OK;
   if (!tdict_device_equal(a->dst->storage->device, b->dst->storage->device)) return TDICT_OK;
   const tdict_extent ea = extent_of(a->dst), eb = extent_of(b->dst);
-  if (tdict_extent_overlap(&ea, &eb) != TDICT_OVERLAP_YES || have_same_source(a, b)) return TDICT_OK;
+  if (tdict_extent_overlap(&ea, &eb) != TDICT_OVERLAP_YES) return TDICT_OK;
+  if (converts_alike(plan, a, b) && have_same_source(a, b)) return TDICT_OK;
   char first[sizeof err->path] = "", second[sizeof err->path] = "";
   tdict_leaf_path(mirror, a->leaf, first, sizeof first);
   tdict_leaf_path(mirror, b->leaf, second, sizeof second);

@@ -53,6 +53,7 @@ void tdict_plan_clear(tdict_plan *plan) {
     tdict_release(plan->objects[i].moved);
   }
   free(plan->objects);
+  free(plan->casts);
   tdict_consolidated_release(plan->whole);
   tdict_plan kept = {.items = plan->items,
                      .nodes = plan->nodes,
@@ -98,7 +99,9 @@ static bool continues_run(const tdict_item *a, const tdict_item *b) {
 
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first) {
   uint32_t end = plan->is_one_run ? plan->num_items : first + 1;
-  while (end < plan->num_items && continues_run(&plan->items[end - 1], &plan->items[end])) end++;
+  while (end < plan->num_items && !tdict_plan_cast(plan, end - 1) && !tdict_plan_cast(plan, end) &&
+         continues_run(&plan->items[end - 1], &plan->items[end]))
+    end++;
   return end;
 }
 
@@ -200,6 +203,13 @@ static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) 
   return end;
 }
 
+/* Returns the maximum size of a chunk, if its slot needs more bytes than the chunk. */
+static size_t shrink_chunk(const tdict_plan *plan, size_t chunk_bytes) {
+  if (plan->slot_growth <= 1) return chunk_bytes;
+  const size_t most = chunk_bytes / plan->slot_growth / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+  return most ? most : TDICT_LEAF_ALIGNMENT;
+}
+
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
@@ -212,7 +222,8 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
     size_t most = whole ? SIZE_MAX / 2 : direct ? most_direct_bytes(plan) : chunk_bytes;
-    status = add_pieces(plan, span, whole || direct ? most : first_bytes, most, err);
+    if (item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT) most = shrink_chunk(plan, most);
+    status = add_pieces(plan, span, whole || direct || first_bytes > most ? most : first_bytes, most, err);
   }
   return status;
 }

@@ -13,6 +13,7 @@
 #include "device/devices.h"
 #include "sched/pool.h"
 #include "tdict/transfer.h"
+#include "tensor/cast.h"
 #include "tree/box.h"
 #include "tree/node.h"
 
@@ -32,17 +33,29 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
 } tdict_way;
 
+/* How the elements of an item are converted. Threads of the host convert when they fill a slot (stage in), when they
+ * read a slot (stage out), or while they copy. A kernel converts between slots and the device, or within a device. */
+typedef struct tdict_item_cast {
+  uint32_t rule;    /* number of the conversion that the program gave, plus 1; 0: the item is copied unchanged */
+  tdict_cast cast;  /* the whole conversion */
+  tdict_dtype wire; /* the dtype of the elements in a slot; while leaves are collected: the dtype that the program
+                      * named, or 0 */
+  bool by_host;     /* true: threads of the host do `host` */
+  bool by_device;   /* true: a kernel does `device` */
+  tdict_cast host, device;
+} tdict_item_cast;
+
 /* A leaf to copy, or the storage of a tree that is one interval of memory. */
 typedef struct tdict_item {
   tdict_tensor *src;    /* retained, except if the plan's `borrows` is true; NULL after an early release */
   tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
   const char *src_data; /* address of the first element; stored here so that workers need not read the tensor */
   char *dst_data;       /* first element */
-  size_t offset, bytes;
-  tdict_gpu *gpu;                    /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
-  uint32_t leaf;                     /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
-  uint8_t way;                       /* a tdict_way */
-  uint8_t kind;                      /* a tdict_cu_kind; not used if `gpu` is NULL */
+  size_t offset, bytes; /* `bytes` are those of the result, if the elements are converted */
+  tdict_gpu *gpu;       /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
+  uint32_t leaf;        /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
+  uint8_t way;          /* a tdict_way */
+  uint8_t kind;         /* a tdict_cu_kind; not used if `gpu` is NULL */
   bool src_plain : 1, dst_plain : 1; /* true: the elements are in memory, in C order without gaps */
   bool shares_storage : 1;           /* true: the source is in the storage of the previous item's source */
 } tdict_item;
@@ -86,6 +99,11 @@ typedef struct tdict_plan {
    * the mark was removed early */
   tdict_fence_node *nodes;
   uint32_t num_items, cap_items;
+  tdict_item_cast *casts; /* one for each item; NULL: no conversions were given */
+  uint32_t cap_casts;
+  size_t slot_growth; /* a slot needs up to this many times the bytes of its chunk; 0 or 1: not more */
+  /* true: kernels convert some items. Pieces are then close together in slots, and one thread fills a slot */
+  bool uses_kernels;
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;
@@ -116,6 +134,10 @@ typedef struct tdict_plan {
 
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
+/* Returns the conversion of an item, or NULL if the item is copied unchanged. */
+static inline const tdict_item_cast *tdict_plan_cast(const tdict_plan *plan, uint32_t item) {
+  return plan->casts && plan->casts[item].rule ? &plan->casts[item] : NULL;
+}
 /* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
  * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
  * all items are uniform. */
@@ -123,7 +145,7 @@ void tdict_plan_pack(tdict_plan *plan);
 /* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. In each group
  * of consecutive items that are copied in the same way by the same GPU, the sizes of these chunks grow from first_bytes
  * to chunk_bytes, and shrink again towards the end of the group. first_bytes and chunk_bytes must be multiples of 256.
- * Errors: TDICT_ENOMEM. */
+ * Chunks that are copied through slots are smaller if slot_growth is above 1. Errors: TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
  * the leaves of a run have the same distances in the source, in the destination and on the line. A chunk of direct

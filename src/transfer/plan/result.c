@@ -24,7 +24,10 @@ static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
   if (whole && !b->mirror) return tdict_slab_add_like(b->slab, src, whole->leaves[b->leaf++].begin);
   uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
   if (place == TDICT_SHARED) return tdict_tensor_retain(src);
-  return tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
+  tdict_tensor *made = tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
+  const tdict_item_cast *cast = tdict_plan_cast(b->plan, place);
+  if (cast) made->dtype = cast->cast.to;
+  return made;
 }
 
 /* Prefetch distance, in leaves. */

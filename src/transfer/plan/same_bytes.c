@@ -44,10 +44,17 @@ static bool are_same_bytes(const tdict_tensor *a, const tdict_tensor *b) {
          memcmp(a->dims, b->dims, 2 * (size_t)a->ndim * sizeof *a->dims) == 0;
 }
 
+/* Returns true if entry `i` and the leaf `t` are both copied unchanged, or are converted alike. */
+static bool have_same_cast(const tdict_same_bytes *same, size_t i, const tdict_tensor *t) {
+  if (!same->plan || !same->plan->casts) return true;
+  const uint32_t rule = same->plan->casts[same->table[i] - 1].rule;
+  return rule == same->wanted->rule && (rule == 0 || same->tensors[i]->dtype == t->dtype);
+}
+
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place) {
   if (!same->cap || !t->data) return;
   for (size_t i = hash_slot(same, t); same->table[i]; i = (i + 1) & (same->cap - 1)) {
-    if (!are_same_bytes(same->tensors[i], t)) continue;
+    if (!are_same_bytes(same->tensors[i], t) || !have_same_cast(same, i, t)) continue;
     *place = same->table[i] - 1;
     return;
   }

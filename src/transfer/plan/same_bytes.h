@@ -17,6 +17,10 @@ typedef struct tdict_same_bytes {
       *runs[TDICT_SAME_BYTES_RUNS];
   int num_runs;
   uintptr_t run_end; /* end address of the last leaf in the current storage */
+  /* borrowed; the plan with the conversions of the items, and the conversion of the leaf that is searched. NULL: no leaf
+   * is converted */
+  const tdict_plan *plan;
+  const tdict_item_cast *wanted;
 } tdict_same_bytes;
 
 /* Returns true only if the leaf is in C order and begins at or after the end of all leaves of its storage that were
@@ -26,8 +30,8 @@ typedef struct tdict_same_bytes {
  * added to the table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
-/* If an item covers the same bytes as `t`, writes the item's number to *place. If no item covers the same bytes, leaves
- * *place unchanged. */
+/* If an item covers the same bytes as `t` and has the same conversion, writes the item's number to *place. Otherwise
+ * leaves *place unchanged. */
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
 /* Returns true if no other tensor can use the tensor's storage: the tensor and the storage have one reference each.
  * Returns false for tensors in a slab, which have no reference counts of their own. */

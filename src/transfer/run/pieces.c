@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "tensor/layout.h"
+#include "transfer/run/cast_piece.h"
+#include "transfer/run/device_cast.h"
+#include "transfer/run/leaf_bytes.h"
 
 /* Each memmove copies at most this many bytes. For larger sizes memmove itself may use stores that bypass the cache,
  * but the tuning table must choose the stores. */
@@ -20,23 +22,59 @@ enum { AHEAD = 4096 };
 typedef struct piece {
   const tdict_item *item;
   uint32_t number;
-  size_t begin, end; /* byte range of the leaf, in C order */
-  size_t at;         /* offset from the start of the chunk */
+  size_t begin, end; /* byte range of the leaf, in C order. If the elements are converted, bytes of the result */
+  size_t at;         /* offset from the start of the chunk; for a chunk with a slot, offset in the slot */
+  size_t wire_begin, wire_end; /* the same elements as bytes in the slot's dtype */
+  const tdict_item_cast *cast; /* NULL: the elements are not converted */
+  const tdict_cast *host;      /* conversion by this thread; NULL: the thread copies the elements */
 } piece;
+/* The place of a walk through the pieces of a chunk. */
+typedef struct walk {
+  uint32_t number; /* the next item; begins with chunk->first */
+  size_t filled;   /* bytes of the slot before the next piece */
+} walk;
 
-/* Writes the next piece to *out and advances *number, which starts at chunk->first. Returns false at the end. */
-static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_t *number, piece *out) {
-  for (; *number < plan->num_items; ++*number) {
-    const tdict_item *item = &plan->items[*number];
+/* Returns the next multiple of the leaf alignment. */
+static size_t next_place(size_t filled) {
+  return (filled + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+}
+
+/* Sets the fields of a piece that depend on conversions. If slots can have elements of other sizes than the line, the
+ * pieces of a slot are close together. */
+static void set_casts(const tdict_plan *plan, walk *w, piece *p) {
+  const tdict_item_cast *c = p->cast = tdict_plan_cast(plan, p->number);
+  if (c) {
+    const size_t to = tdict_dtype_bytes(c->cast.to), wire = tdict_dtype_bytes(c->wire);
+    p->host = c->by_host ? &c->host : NULL;
+    p->wire_begin = p->begin / to * wire;
+    p->wire_end = p->end / to * wire;
+  }
+  if (p->item->way != TDICT_WAY_STAGE_OUT && (p->item->way != TDICT_WAY_STAGE_IN || !plan->uses_kernels)) return;
+  p->at = next_place(w->filled);
+  w->filled = p->at + p->wire_end - p->wire_begin;
+}
+
+/* Writes the next piece to *out and advances the walk. Returns false at the end. */
+static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, walk *w, piece *out) {
+  for (; w->number < plan->num_items; ++w->number) {
+    const tdict_item *item = &plan->items[w->number];
     if (item->offset >= chunk->end) return false;
     size_t begin = chunk->begin > item->offset ? chunk->begin - item->offset : 0;
     size_t end = chunk->end - item->offset < item->bytes ? chunk->end - item->offset : item->bytes;
     if (begin >= end) continue;
-    *out = (piece){item, *number, begin, end, item->offset + begin - chunk->begin};
-    ++*number;
+    *out = (piece){item, w->number, begin, end, item->offset + begin - chunk->begin, begin, end, NULL, NULL};
+    if (plan->casts) set_casts(plan, w, out);
+    ++w->number;
     return true;
   }
   return false;
+}
+
+/* Converts a piece from the leaf or the slot `from` to the leaf or the slot `to`. A NULL address means the leaf. */
+static tdict_status cast_piece(const piece *p, void *to, const void *from, tdict_error *err) {
+  const size_t item_bytes = tdict_dtype_bytes(p->cast->cast.to);
+  const tdict_cast_piece c = {p->item, p->host, p->begin / item_bytes, (p->end - p->begin) / item_bytes, from, to};
+  return tdict_cast_piece_run(&c, err);
 }
 
 /* Copies with memmove, because the buffers may overlap. If the buffers overlap, the copied bytes are unspecified, but
@@ -46,110 +84,68 @@ static void copy_bytes(char *dst, const char *src, size_t bytes) {
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
 }
 
-static tdict_status copy_host_rect(void *user, const tdict_rect *rect, tdict_error *err) {
-  (void)user, (void)err;
-  tdict_rect_copy(rect);
-  return TDICT_OK;
-}
-
-/* Subtracts from an address as an integer. A leaf may begin before the slot, and pointer arithmetic outside the slot
- * would be undefined. */
-static void *shift_back(const void *address, size_t back) { return (void *)((uintptr_t)address - back); }
-
-static void init_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bool use_src) {
-  const tdict_tensor *t = item->src;
-  const int64_t *dst = use_dst && item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
-  const int64_t *src = use_src ? tdict_tensor_dims_strides(t) : NULL;
-  tdict_pair_init(pair, t->ndim, t->dims, dst, src, tdict_dtype_bytes(t->dtype));
-}
-
-/* Reads the rows of a rectangle from an unloaded storage. */
-static tdict_status read_rect(void *user, const tdict_rect *rect, tdict_error *err) {
-  const tdict_storage *s = user;
-  uintptr_t dst = (uintptr_t)rect->dst, src = (uintptr_t)rect->src;
-  tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < rect->height && status == TDICT_OK; i++) {
-    status = tdict_storage_read(s, src - (uintptr_t)s->data, (void *)dst, rect->width, err);
-    dst += (uintptr_t)rect->dst_pitch, src += (uintptr_t)rect->src_pitch;
-  }
-  return status;
-}
-
-/* Copies a strided piece, or reads a piece of an unloaded storage. Only reading can fail. */
-static tdict_status copy_rows(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part,
-                              tdict_error *err) {
-  tdict_storage *s = item->src->storage;
-  const bool reads = use_src && tdict_storage_is_unloaded(s);
-  tdict_pair pair;
-  init_pair(&pair, item, use_dst, use_src);
-  return tdict_pair_walk(&pair, part, reads ? read_rect : copy_host_rect, s, err);
-}
-
-static bool goes_to_sink(const tdict_item *item) { return item->dst && tdict_storage_is_sink(item->dst->storage); }
-
-/* Writes bytes of a leaf to the leaf's sink. The bytes begin `at` bytes after the start of the leaf. */
-static tdict_status write_sink(const tdict_item *item, size_t at, const char *bytes, size_t count, tdict_error *err) {
-  const tdict_storage *s = item->dst->storage;
-  return tdict_storage_write(s, (uintptr_t)item->dst_data - (uintptr_t)s->data + at, bytes, count, err);
-}
-
 /* Writes a piece of a host leaf to the leaf's sink. If the elements are not in memory in C order, fills a buffer first,
  * because a sink must not get many small rows. */
 static tdict_status write_piece(const piece *p, tdict_error *err) {
   const tdict_item *item = p->item;
   const size_t bytes = p->end - p->begin, room = bytes < SINK_BUFFER ? bytes : SINK_BUFFER;
-  if (item->src_plain) return write_sink(item, p->begin, (const char *)item->src->data + p->begin, bytes, err);
+  if (item->src_plain)
+    return tdict_leaf_write_sink(item, p->begin, (const char *)item->src->data + p->begin, bytes, err);
   char *buffer = malloc(room);
   if (!buffer) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for a buffer of %zu bytes", room);
   tdict_status status = TDICT_OK;
   for (size_t at = p->begin, end; at < p->end && status == TDICT_OK; at = end) {
     end = p->end - at < room ? p->end : at + room;
-    status = copy_rows(item, false, true, &(tdict_pair_part){shift_back(buffer, at), item->src->data, at, end}, err);
-    if (status == TDICT_OK) status = write_sink(item, at, buffer, end - at, err);
+    status = tdict_leaf_copy(item, false, true,
+                             &(tdict_pair_part){tdict_shift_back(buffer, at), item->src->data, at, end}, err);
+    if (status == TDICT_OK) status = tdict_leaf_write_sink(item, at, buffer, end - at, err);
   }
   free(buffer);
   return status;
 }
 
 /* Returns the end of the padding: the next multiple of the leaf alignment, but at most `end`. */
-static size_t padded_end(size_t filled, size_t end) {
-  size_t next = (filled + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
-  return next < end ? next : end;
-}
+static size_t padded_end(size_t filled, size_t end) { return next_place(filled) < end ? next_place(filled) : end; }
 
 /* Copies a contiguous piece into the slot. Pads the piece with zeros to `padded` bytes. Prefetches the following piece
  * while the last bytes are copied. */
 static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *following) {
   char *dst = slot + p->at;
-  const char *src = p->item->src_data + p->begin, *next = NULL;
-  const size_t bytes = p->end - p->begin, body = bytes > AHEAD ? (bytes - AHEAD) / 256 * 256 : 0;
-  if (following && following->item->src_plain) next = following->item->src_data + following->begin;
+  const char *src = p->item->src_data + p->wire_begin, *next = NULL;
+  const size_t bytes = p->wire_end - p->wire_begin, body = bytes > AHEAD ? (bytes - AHEAD) / 256 * 256 : 0;
+  if (following && !following->host && following->item->src_plain)
+    next = following->item->src_data + following->wire_begin;
   if (body) tdict_stream_copy_padded(stores, dst, src, body, body, src + AHEAD);
   tdict_stream_copy_padded(stores, dst + body, src + body, bytes - body, padded - body, next);
 }
 
 tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores,
                                  uint32_t *error_item, tdict_error *err) {
-  uint32_t number = chunk->first;
+  walk w = {chunk->first, 0};
+  /* if slots can have elements of other sizes than the line, all pieces with their padding fit into the slot */
+  const size_t room = plan->uses_kernels ? SIZE_MAX : chunk->end - chunk->begin;
   size_t filled = 0;
   tdict_status status = TDICT_OK;
   piece p, following;
-  for (bool more = next_piece(plan, chunk, &number, &p); more; p = following) {
-    more = next_piece(plan, chunk, &number, &following);
+  for (bool more = next_piece(plan, chunk, &w, &p); more; p = following) {
+    more = next_piece(plan, chunk, &w, &following);
     if (p.at > filled) memset(slot + filled, 0, p.at - filled);
-    filled = p.at + (p.end - p.begin);
-    if (p.item->src_plain) {
-      if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, chunk->end - chunk->begin);
+    filled = p.at + (p.wire_end - p.wire_begin);
+    if (p.host) {
+      status = cast_piece(&p, slot + p.at, NULL, err);
+    } else if (p.item->src_plain) {
+      if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, room);
       gather_plain(stores, slot, &p, filled - p.at, more ? &following : NULL);
-      continue;
+    } else {
+      const tdict_pair_part part = {tdict_shift_back(slot + p.at, p.wire_begin), p.item->src->data, p.wire_begin,
+                                    p.wire_end};
+      status = tdict_leaf_copy(p.item, false, true, &part, err);
     }
-    status = copy_rows(p.item, false, true,
-                       &(tdict_pair_part){shift_back(slot + p.at, p.begin), p.item->src->data, p.begin, p.end}, err);
     if (status == TDICT_OK) continue;
     *error_item = (uint32_t)(p.item - plan->items);
     break;
   }
-  memset(slot + filled, 0, chunk->end - chunk->begin - filled);
+  if (!plan->uses_kernels) memset(slot + filled, 0, room - filled);
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
   return status;
 }
@@ -165,16 +161,19 @@ static void copy_with_stores(tdict_stream_kind stores, char *dst, const char *sr
 
 tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot,
                                   tdict_stream_kind stores, uint32_t *error_item, tdict_error *err) {
-  uint32_t number = chunk->first;
+  walk w = {chunk->first, 0};
   tdict_status status = TDICT_OK;
-  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &number, &p);) {
-    if (goes_to_sink(p.item))
-      status = write_sink(p.item, p.begin, slot + p.at, p.end - p.begin, err);
+  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
+    if (p.host)
+      status = cast_piece(&p, NULL, slot + p.at, err);
+    else if (tdict_leaf_goes_to_sink(p.item))
+      status = tdict_leaf_write_sink(p.item, p.begin, slot + p.at, p.end - p.begin, err);
     else if (p.item->dst_plain)
       copy_with_stores(stores, p.item->dst_data + p.begin, slot + p.at, p.end - p.begin);
     else
-      (void)!copy_rows(p.item, true, false,
-                       &(tdict_pair_part){p.item->dst_data, shift_back(slot + p.at, p.begin), p.begin, p.end}, NULL);
+      (void)!tdict_leaf_copy(
+          p.item, true, false,
+          &(tdict_pair_part){p.item->dst_data, tdict_shift_back(slot + p.at, p.begin), p.begin, p.end}, NULL);
     if (status != TDICT_OK) *error_item = p.number;
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
@@ -182,8 +181,8 @@ tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chu
 }
 
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk) {
-  uint32_t number = chunk->first;
-  for (piece p; next_piece(plan, chunk, &number, &p);) {
+  walk w = {chunk->first, 0};
+  for (piece p; next_piece(plan, chunk, &w, &p);) {
     if (p.item->dst) return;
     for (size_t at = p.begin; at < p.end; at += PAGE) ((volatile char *)p.item->dst_data)[at] = 0;
   }
@@ -191,15 +190,16 @@ void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk) {
 
 tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_stream_kind stores,
                                uint32_t *error_item, tdict_error *err) {
-  uint32_t number = chunk->first;
+  walk w = {chunk->first, 0};
   tdict_status status = TDICT_OK;
-  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &number, &p);) {
-    if (p.item->src_plain && p.item->dst_plain) {
-      copy_with_stores(stores, p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
-      continue;
-    }
+  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
     const tdict_pair_part part = {p.item->dst_data, p.item->src->data, p.begin, p.end};
-    status = goes_to_sink(p.item) ? write_piece(&p, err) : copy_rows(p.item, true, true, &part, err);
+    if (p.host)
+      status = cast_piece(&p, NULL, NULL, err);
+    else if (p.item->src_plain && p.item->dst_plain)
+      copy_with_stores(stores, p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
+    else
+      status = tdict_leaf_goes_to_sink(p.item) ? write_piece(&p, err) : tdict_leaf_copy(p.item, true, true, &part, err);
     if (status != TDICT_OK) *error_item = p.number;
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
@@ -249,20 +249,51 @@ static bool extends(const stretch *s, const stretch *next) {
 static stretch make_stretch(const piece *p, bool in) {
   const tdict_item *item = p->item;
   const tdict_tensor *device_tensor = in ? item->dst : item->src;
-  return (stretch){(in ? item->dst_data : (char *)item->src->data) + p->begin,
+  return (stretch){(in ? item->dst_data : (char *)item->src->data) + p->wire_begin,
                    p->at,
-                   p->end - p->begin,
+                   p->wire_end - p->wire_begin,
                    tdict_plan_gap_is_free(device_tensor),
                    device_tensor ? device_tensor->storage : NULL,
                    p->number};
 }
 
+static bool uses_kernel(const piece *p) { return p->cast && p->cast->by_device; }
+
+/* Returns the stretch of a piece in the scratch memory of the slot, which has the layout of the slot. */
+static stretch make_scratch_stretch(const tdict_pieces_queue *q, const piece *p) {
+  return (stretch){q->scratch + p->at, p->at, p->wire_end - p->wire_begin, true, NULL, p->number};
+}
+
+/* Queues one launch that converts the pieces of the chunk between scratch memory and their leaves. */
+static tdict_status queue_casts(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
+                                tdict_error *err) {
+  tdict_kernel_work work;
+  walk w = {chunk->first, 0};
+  tdict_status status = TDICT_OK;
+  tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
+  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
+    if (!uses_kernel(&p)) continue;
+    const tdict_item *item = p.item;
+    const bool in = item->kind == TDICT_CU_H2D;
+    const size_t to_bytes = tdict_dtype_bytes(p.cast->cast.to), first = p.begin / to_bytes;
+    char *scratch = q->scratch + p.at;
+    const char *leaf = (const char *)item->src_data + first * tdict_dtype_bytes(p.cast->cast.from);
+    if (!work.num_entries) q->item = p.number;
+    status = tdict_device_cast_add(&work, &p.cast->device, in ? item->dst_data + p.begin : scratch, in ? scratch : leaf,
+                                   (p.end - p.begin) / to_bytes, err);
+  }
+  if (status == TDICT_OK && work.num_entries) status = tdict_gpu_queue_work(q->gpu, &work, q->stream, err);
+  tdict_kernel_work_reset(&work);
+  return status;
+}
+
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out) {
-  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D, arena = in && !plan->writes_existing;
-  uint32_t number = chunk->first;
+  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D,
+             arena = in && !plan->writes_existing && !plan->uses_kernels;
+  walk w = {chunk->first, 0};
   stretch run = {0};
-  for (piece p; next_piece(plan, chunk, &number, &p);) {
-    if (!(in ? p.item->dst_plain : p.item->src_plain)) return false;
+  for (piece p; next_piece(plan, chunk, &w, &p);) {
+    if (!(in ? p.item->dst_plain : p.item->src_plain) || uses_kernel(&p)) return false;
     stretch next = make_stretch(&p, in);
     if (run.bytes && !extends(&run, &next)) return false;
     if (!run.bytes) run = next;
@@ -279,24 +310,25 @@ bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *s
   return true;
 }
 
-tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
+static tdict_status queue_copies(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                  tdict_error *err) {
-  uint32_t number = chunk->first;
+  walk w = {chunk->first, 0};
   stretch run = {0};
   tdict_status status = TDICT_OK;
-  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &number, &p);) {
+  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
     const tdict_item *item = p.item;
     bool in = item->kind == TDICT_CU_H2D;
-    if (!(in ? item->dst_plain : item->src_plain)) {
+    if (!uses_kernel(&p) && !(in ? item->dst_plain : item->src_plain)) {
       q->item = p.number;
-      void *packed = shift_back(q->slot + p.at, p.begin);
+      void *packed = tdict_shift_back(q->slot + p.at, p.wire_begin);
       tdict_pair pair;
-      init_pair(&pair, item, in, !in);
-      tdict_pair_part part = {in ? (void *)item->dst_data : packed, in ? packed : item->src->data, p.begin, p.end};
+      tdict_leaf_pair(&pair, item, in, !in);
+      tdict_pair_part part = {in ? (void *)item->dst_data : packed, in ? packed : item->src->data, p.wire_begin,
+                              p.wire_end};
       status = tdict_pair_walk(&pair, &part, in ? queue_rect_in : queue_rect_out, q, err);
       continue;
     }
-    stretch next = make_stretch(&p, in);
+    stretch next = uses_kernel(&p) ? make_scratch_stretch(q, &p) : make_stretch(&p, in);
     if (extends(&run, &next)) {
       run.bytes = next.at + next.bytes - run.at;
       run.open_ended = next.open_ended;
@@ -307,4 +339,13 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
   }
   if (status != TDICT_OK || !run.bytes) return status;
   return queue_stretch(q, (tdict_cu_kind)plan->items[run.item].kind, &run, err);
+}
+
+tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
+                                 tdict_error *err) {
+  if (!plan->uses_kernels) return queue_copies(plan, chunk, q, err);
+  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D;
+  tdict_status status = in ? queue_copies(plan, chunk, q, err) : queue_casts(plan, chunk, q, err);
+  if (status != TDICT_OK) return status;
+  return in ? queue_casts(plan, chunk, q, err) : queue_copies(plan, chunk, q, err);
 }

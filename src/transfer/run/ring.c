@@ -77,14 +77,24 @@ void tdict_ring_destroy(tdict_ring *ring) {
   if (!ring) return;
   for (tdict_slot *slot = ring->oldest_busy; slot; slot = slot->next)
     (void)!tdict_gpu_sync_event(ring->gpu, slot->event, NULL);
-  for (int i = 0; ring->slots && i < ring->num_slots; i++)
+  for (int i = 0; ring->slots && i < ring->num_slots; i++) {
+    tdict_driver *d = ring->gpu->driver;
     if (ring->slots[i].event) tdict_gpu_give_event(ring->gpu, ring->slots[i].event);
+    if (ring->slots[i].scratch) d->ops->mem_free_async(d, ring->slots[i].scratch, ring->gpu->free_stream);
+  }
   if (ring->pages.data) tdict_pinned_pages_put(&ring->pinner, &ring->pages);
   free(ring->pageable);
   free(ring->slots);
   pthread_cond_destroy(&ring->slot_returned);
   pthread_mutex_destroy(&ring->lock);
   free(ring);
+}
+
+tdict_status tdict_ring_scratch(tdict_ring *ring, tdict_slot *slot, char **out, tdict_error *err) {
+  void *made = slot->scratch;
+  tdict_status status = made ? TDICT_OK : tdict_gpu_allocate(ring->gpu, ring->slot_bytes, &made, err);
+  if (status == TDICT_OK) *out = slot->scratch = made;
+  return status;
 }
 
 static tdict_slot *pop_idle(tdict_ring *ring) {

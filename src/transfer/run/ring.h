@@ -15,6 +15,7 @@ typedef struct tdict_slot tdict_slot;
 struct tdict_slot {
   char *data;
   tdict_cu_event event; /* recorded after the copy that uses the bytes */
+  char *scratch;        /* device memory of slot_bytes, see tdict_ring_scratch(); NULL: not allocated yet */
   tdict_slot *next;     /* link of the ring's lists */
   _Atomic(bool) posted; /* acquire/release: true while the slot's copy waits in a batch and the slot's event is not
                          * recorded yet */
@@ -48,6 +49,10 @@ void tdict_ring_destroy(tdict_ring *ring); /* call after all slots were returned
  * and no slot can be taken, first waits up to two milliseconds for a slot. A caller that waits must hold no slot, and
  * must call again until it gets a slot or its transfer has failed. Errors: TDICT_EDEVICE, TDICT_ELOST, TDICT_ENOMEM. */
 tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err);
+/* Returns the device memory that belongs to a slot, as large as the slot. The lane that holds the slot may use the
+ * memory as long as the slot, on the same stream. The first call for a slot allocates the memory. Errors: TDICT_ENOMEM,
+ * TDICT_EDEVICE, TDICT_ELOST. */
+tdict_status tdict_ring_scratch(tdict_ring *ring, tdict_slot *slot, char **out, tdict_error *err);
 /* Returns a slot to the ring. `busy` is true if a copy may still use the slot's bytes. If `busy` is true, the slot's
  * event must have been recorded after that copy. */
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);

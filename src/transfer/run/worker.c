@@ -10,6 +10,7 @@
 #include "transfer/late_result.h"
 #include "transfer/run/batch.h"
 #include "transfer/run/chunk_parts.h"
+#include "transfer/run/device_cast.h"
 #include "transfer/run/lane.h"
 #include "transfer/run/pieces.h"
 
@@ -24,8 +25,10 @@ typedef struct tdict_claim {
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
-  bool fits;
-  tdict_status status = tdict_lane_reserve(lane, chunk, &fits, err);
+  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *error_item, NULL};
+  bool fits = true;
+  tdict_status status = plan->uses_kernels ? tdict_ring_scratch(lane->ring, slot, &queue.scratch, err) : TDICT_OK;
+  if (status == TDICT_OK) status = tdict_lane_reserve(lane, chunk, &fits, err);
   if (status != TDICT_OK || !fits) {
     tdict_lane_keep_slot(lane, slot);
     return status;
@@ -36,7 +39,6 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   if (batch && tdict_batch_accepts(batch, lane->gpu, out ? TDICT_CU_D2H : TDICT_CU_H2D) &&
       tdict_pieces_line(plan, chunk, slot->data, &line))
     return tdict_lane_post(lane, slot, chunk, &line, err);
-  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *error_item};
   const int64_t span = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT);
   const bool locked = tdict_gpu_begin_queue(lane->gpu);
   tdict_slice *slice =
@@ -151,12 +153,30 @@ static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict
   return tdict_gpu_queue_lines(lane->gpu, (tdict_cu_kind)p->items[chunk->first].kind, lines, count, lane->stream, err);
 }
 
+/* Queues the conversion of a chunk within a device. */
+static tdict_status queue_cast(tdict_lane *lane, const tdict_item *item, const tdict_item_cast *cast,
+                               const tdict_chunk *chunk, tdict_error *err) {
+  const size_t to_bytes = tdict_dtype_bytes(cast->cast.to), from_bytes = tdict_dtype_bytes(cast->cast.from);
+  const size_t first = (chunk->begin - item->offset) / to_bytes;
+  tdict_kernel_work work;
+  tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
+  tdict_status status =
+      tdict_device_cast_add(&work, &cast->device, item->dst_data + first * to_bytes,
+                            item->src_data + first * from_bytes, (chunk->end - chunk->begin) / to_bytes, err);
+  if (status == TDICT_OK) status = tdict_gpu_queue_work(lane->gpu, &work, lane->stream, err);
+  tdict_kernel_work_reset(&work);
+  return status;
+}
+
 /* Queues the copy of a chunk between device memories. Strided leaves are copied as rectangles. */
 static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
-  const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
+  const tdict_plan *plan = &lane->worker->transfer->plan;
+  const tdict_item *item = &plan->items[chunk->first];
+  const tdict_item_cast *cast = tdict_plan_cast(plan, chunk->first);
   device_copy b = {.lane = lane};
   tdict_status status = find_source_gpu(lane, item, &b.from, err);
   if (status != TDICT_OK) return status;
+  if (cast) return queue_cast(lane, item, cast, chunk, err);
   if (item->src_plain && item->dst_plain) {
     ptrdiff_t from = (ptrdiff_t)chunk->begin - (ptrdiff_t)item->offset;
     size_t bytes = chunk->end - chunk->begin;

@@ -1,23 +1,23 @@
 /* Patterns of the option keep: which paths they match, and which texts are no patterns. */
 #include "support/fail_alloc.h"
-#include "transfer/plan/keep.h"
+#include "transfer/plan/patterns.h"
 #include "transfer/trees.h"
 
 /* Returns whether a pattern matches the path of keys, by way of a tree with this one leaf. */
 static bool matches(const char *const *patterns, size_t count, const char *path) {
   tdict_tree *td = new_tree();
-  tdict_keep *keep = NULL;
+  tdict_patterns *keep = NULL;
   tdict_cursor cursor;
   give(td, path, random_tensor(TDICT_U8, SHAPE(1), NULL));
-  td_ok(tdict_keep_create("to_device", patterns, count, &keep, err));
+  td_ok(tdict_patterns_create("to_device: options.keep", patterns, count, &keep, err));
   tdict_cursor_init(&cursor, td, false);
   bool found = false;
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    found = tdict_keep_matches(keep, &cursor); /* the last entry is the leaf */
+    found = tdict_patterns_find(keep, &cursor) != TDICT_NO_PATTERN; /* the last entry is the leaf */
     if (tdict_leaf_tree(leaf)) assert_true(tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)));
   }
   tdict_cursor_reset(&cursor);
-  tdict_keep_destroy(keep);
+  tdict_patterns_destroy(keep);
   tdict_release(td);
   return found;
 }
@@ -127,16 +127,17 @@ CASE(keep_refuses_malformed_patterns) {
                {"***", "options.keep[1]: a star is a part of a key"},
                {"*\\*", "options.keep[1]: a star is a part of a key"},
                {"**.a\\\\*", "options.keep[1]: a star is a part of a key"}};
-  tdict_keep *keep = NULL;
+  tdict_patterns *keep = NULL;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *const patterns[] = {"fine.*", cases[i].pattern, "fine"};
-    td_fails(TDICT_EINVAL, cases[i].error, tdict_keep_create("to_device", patterns, 3, &keep, err));
+    td_fails(TDICT_EINVAL, cases[i].error, tdict_patterns_create("to_device: options.keep", patterns, 3, &keep, err));
     assert_string_equal(td_last_error.path, cases[i].pattern);
   }
   const char *const missing[] = {"fine", NULL};
-  td_fails(TDICT_EINVAL, "options.keep[1] is NULL", tdict_keep_create("to_device", missing, 2, &keep, err));
+  td_fails(TDICT_EINVAL, "options.keep[1] is NULL",
+           tdict_patterns_create("to_device: options.keep", missing, 2, &keep, err));
   td_fails(TDICT_EINVAL, "options.keep is NULL, wanted 2 patterns",
-           tdict_keep_create("to_device", NULL, 2, &keep, err));
+           tdict_patterns_create("to_device: options.keep", NULL, 2, &keep, err));
   assert_null(keep);
 }
 
@@ -146,15 +147,15 @@ CASE(keep_survives_enomem) {
   memcpy(longer, "\\*", 2);
   longer[299] = 0;
   const char *const patterns[] = {"a", longer};
-  tdict_keep *keep = NULL;
+  tdict_patterns *keep = NULL;
   int64_t n = 0;
   for (tdict_status status = TDICT_ENOMEM; status != TDICT_OK; n++) {
     td_fail_alloc(n, false);
-    status = tdict_keep_create("to_device", patterns, 2, &keep, NULL);
+    status = tdict_patterns_create("to_device: options.keep", patterns, 2, &keep, NULL);
     (void)td_fail_alloc_stop();
     assert_true(status == TDICT_OK ? keep != NULL : status == TDICT_ENOMEM && !keep);
   }
   assert_int_equal(n, 3); /* the patterns, and the long key */
-  tdict_keep_destroy(keep);
-  tdict_keep_destroy(NULL);
+  tdict_patterns_destroy(keep);
+  tdict_patterns_destroy(NULL);
 }

@@ -1,6 +1,6 @@
-/* Reads and matches the patterns of the option `keep`. A pattern is a list of keys and stars. All patterns are in one
- * allocation. See keep.h for ownership and threads. */
-#include "transfer/plan/keep.h"
+/* Reads patterns of paths, and matches them with the path of a cursor. A pattern is a list of keys and stars. All
+ * patterns are in one allocation. See patterns.h for ownership and threads. */
+#include "transfer/plan/patterns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,31 +10,31 @@
 #include "base/error.h"
 #include "tree/path.h"
 
-typedef enum keep_kind { KEEP_KEY, KEEP_ANY_KEY, KEEP_ANY_KEYS } keep_kind;
+typedef enum part_kind { PART_KEY, PART_ANY_KEY, PART_ANY_KEYS } part_kind;
 /* A part of a pattern: a key, `*` or `**`. */
-typedef struct keep_part {
+typedef struct pattern_part {
   const char *key; /* points into `text`; unescaped, without a zero byte at the end */
   size_t length;
-  keep_kind kind;
-} keep_part;
+  part_kind kind;
+} pattern_part;
 
-struct tdict_keep {
-  size_t count;      /* number of patterns */
-  size_t *ends;      /* ends[i] is the index in `parts` after the last part of pattern i */
-  char *text;        /* the unescaped keys */
-  keep_part parts[]; /* the parts of all patterns, one pattern after another */
+struct tdict_patterns {
+  size_t count;         /* number of patterns */
+  size_t *ends;         /* ends[i] is the index in `parts` after the last part of pattern i */
+  char *text;           /* the unescaped keys */
+  pattern_part parts[]; /* the parts of all patterns, one pattern after another */
 };
 
 /* Allocates space for the parts of all patterns. A pattern has at most as many parts as bytes. */
-static tdict_keep *new_keep(const char *const *patterns, size_t count) {
+static tdict_patterns *new_patterns(const char *const *patterns, size_t count) {
   size_t bytes = 0, parts_bytes, ends_bytes, all;
   for (size_t i = 0; i < count; i++)
     if (!tdict_add_size(bytes, strlen(patterns[i]), &bytes)) return NULL;
-  if (!tdict_mul_size(bytes, sizeof(keep_part), &parts_bytes) || !tdict_mul_size(count, sizeof(size_t), &ends_bytes) ||
-      !tdict_add_size(bytes, ends_bytes, &all) || !tdict_add_size(all, parts_bytes, &all) ||
-      !tdict_add_size(all, sizeof(tdict_keep), &all))
+  if (!tdict_mul_size(bytes, sizeof(pattern_part), &parts_bytes) ||
+      !tdict_mul_size(count, sizeof(size_t), &ends_bytes) || !tdict_add_size(bytes, ends_bytes, &all) ||
+      !tdict_add_size(all, parts_bytes, &all) || !tdict_add_size(all, sizeof(tdict_patterns), &all))
     return NULL;
-  tdict_keep *made = malloc(all);
+  tdict_patterns *made = malloc(all);
   if (!made) return NULL;
   made->count = 0;
   made->ends = (size_t *)(void *)(made->parts + bytes);
@@ -54,17 +54,17 @@ static bool has_star(const char *begin, const char *end) {
 }
 
 /* Reads the parts of one pattern. Writes the keys to *text and advances *text. */
-static tdict_status read_pattern(tdict_keep *keep, size_t first, tdict_path *path, char **text, tdict_error *err) {
+static tdict_status read_pattern(tdict_patterns *made, size_t first, tdict_path *path, char **text, tdict_error *err) {
   size_t at = first;
   do {
     tdict_status status = tdict_path_next(path, err);
     if (status != TDICT_OK) return status;
     const char *end = path->last ? path->end : path->rest - 1;
     const size_t length = (size_t)(end - path->begin);
-    keep_part *part = &keep->parts[at++];
-    *part = (keep_part){*text, path->name.length, KEEP_KEY};
+    pattern_part *part = &made->parts[at++];
+    *part = (pattern_part){*text, path->name.length, PART_KEY};
     if (length <= 2 && strncmp(path->begin, "**", length) == 0) {
-      part->kind = length == 1 ? KEEP_ANY_KEY : KEEP_ANY_KEYS;
+      part->kind = length == 1 ? PART_ANY_KEY : PART_ANY_KEYS;
       continue;
     }
     if (has_star(path->begin, end))
@@ -74,23 +74,23 @@ static tdict_status read_pattern(tdict_keep *keep, size_t first, tdict_path *pat
     memcpy(*text, path->name.text, part->length);
     *text += part->length;
   } while (!path->last);
-  keep->ends[keep->count++] = at;
+  made->ends[made->count++] = at;
   return TDICT_OK;
 }
 
-tdict_status tdict_keep_create(const char *what, const char *const *patterns, size_t count, tdict_keep **out,
-                               tdict_error *err) {
-  if (!patterns) return tdict_fail(err, TDICT_EINVAL, "%s: options.keep is NULL, wanted %zu patterns", what, count);
+tdict_status tdict_patterns_create(const char *what, const char *const *patterns, size_t count, tdict_patterns **out,
+                                   tdict_error *err) {
+  if (!patterns) return tdict_fail(err, TDICT_EINVAL, "%s is NULL, wanted %zu patterns", what, count);
   for (size_t i = 0; i < count; i++)
-    if (!patterns[i]) return tdict_fail(err, TDICT_EINVAL, "%s: options.keep[%zu] is NULL", what, i);
-  tdict_keep *made = new_keep(patterns, count);
+    if (!patterns[i]) return tdict_fail(err, TDICT_EINVAL, "%s[%zu] is NULL", what, i);
+  tdict_patterns *made = new_patterns(patterns, count);
   if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu patterns", what, count);
   tdict_status status = TDICT_OK;
   char *text = made->text;
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     char name[64];
     tdict_path path;
-    snprintf(name, sizeof name, "%s: options.keep[%zu]", what, i);
+    snprintf(name, sizeof name, "%s[%zu]", what, i);
     tdict_path_init(&path, patterns[i], name);
     status = read_pattern(made, i ? made->ends[i - 1] : 0, &path, &text, err);
     tdict_path_reset(&path);
@@ -102,22 +102,22 @@ tdict_status tdict_keep_create(const char *what, const char *const *patterns, si
   return status;
 }
 
-void tdict_keep_destroy(tdict_keep *keep) { free(keep); }
+void tdict_patterns_destroy(tdict_patterns *patterns) { free(patterns); }
 
-static bool part_matches(const keep_part *part, const tdict_cursor *cursor, size_t level) {
+static bool part_matches(const pattern_part *part, const tdict_cursor *cursor, size_t level) {
   const tdict_frame *frame = &cursor->frames[level];
   const tdict_key *key = &frame->node->keys->slots[frame->slot - 1];
-  if (part->kind == KEEP_ANY_KEY) return true;
+  if (part->kind == PART_ANY_KEY) return true;
   return key->length == part->length && memcmp(key->name, part->key, part->length) == 0;
 }
 
 /* Returns true if the pattern matches the cursor's path. Matches parts and keys from the left. If a part and a key
  * differ, the last `**` covers one more key, and the parts after this `**` are matched again. */
-static bool pattern_matches(const keep_part *part, const keep_part *end, const tdict_cursor *cursor) {
-  const keep_part *after_stars = NULL;
+static bool pattern_matches(const pattern_part *part, const pattern_part *end, const tdict_cursor *cursor) {
+  const pattern_part *after_stars = NULL;
   size_t level = 0, retry = 0;
   while (level < cursor->depth) {
-    if (part < end && part->kind == KEEP_ANY_KEYS) {
+    if (part < end && part->kind == PART_ANY_KEYS) {
       after_stars = ++part;
       retry = level;
     } else if (part < end && part_matches(part, cursor, level)) {
@@ -130,16 +130,16 @@ static bool pattern_matches(const keep_part *part, const keep_part *end, const t
       return false;
     }
   }
-  while (part < end && part->kind == KEEP_ANY_KEYS) part++;
+  while (part < end && part->kind == PART_ANY_KEYS) part++;
   return part == end;
 }
 
-bool tdict_keep_matches(const tdict_keep *keep, const tdict_cursor *cursor) {
-  const keep_part *begin = keep->parts;
-  for (size_t i = 0; i < keep->count; i++) {
-    const keep_part *end = keep->parts + keep->ends[i];
-    if (pattern_matches(begin, end, cursor)) return true;
+size_t tdict_patterns_find(const tdict_patterns *patterns, const tdict_cursor *cursor) {
+  const pattern_part *begin = patterns->parts;
+  for (size_t i = 0; i < patterns->count; i++) {
+    const pattern_part *end = patterns->parts + patterns->ends[i];
+    if (pattern_matches(begin, end, cursor)) return i;
     begin = end;
   }
-  return false;
+  return TDICT_NO_PATTERN;
 }

@@ -1,0 +1,64 @@
+/* Declares conversions of a transfer. With the option `conversions` of tdict_transfer_options, a transfer converts
+ * tensors to other dtypes during the copies. One pass reads, converts and writes the elements.
+ *
+ * Patterns. A pattern has the syntax of the option `keep`. A pattern is compared with the path of each tensor. The
+ * pattern of a child tree does not match the tensors below; use "meta.**" for these tensors. The first conversion whose
+ * pattern matches is used. A pattern that matches no tensor has no effect. Patterns do not match the tensors inside an
+ * object. Kept tensors are not converted.
+ *
+ * Elements. The results are those of tdict_to_dtype(), see tdict/convert.h. With a `scale` or an `offset`, the result
+ * is x * scale + offset. The integer x is first rounded to float32. The product is rounded to float32, the sum is
+ * rounded to float32, and the sum is then rounded to `dtype`. The source must be an integer or bool dtype. The result
+ * must be F16, BF16, F32 or F64. Both numbers are used as float32.
+ * If an integer dtype cannot hold an element, the transfer fails with #TDICT_EOVERFLOW. The error has the path of the
+ * tensor, and names one such element. The bytes that the transfer had to write are then lost.
+ *
+ * Results. The result has the tensor with the dtype of the conversion. If a tensor has this dtype already, and neither
+ * scale nor offset is set, the tensor is moved like any other tensor. A converted tensor is always copied, even if the
+ * tensor is on the target device already. For tdict_transfer_into(), the destination must have the dtype of the
+ * conversion. If destination and source share bytes, the result is unspecified. Tensors with the same bytes share their
+ * converted bytes if they have one dtype and the same conversion. A consolidated tree is copied leaf by leaf, and the
+ * result is not consolidated.
+ *
+ * Where elements are converted. Between host and device, the link carries the narrower of the two dtypes, for example
+ * the bytes of images that become floats. If this dtype is the dtype on the device, threads of the host convert while
+ * they fill or read the slots of the staging ring. Otherwise a kernel converts on the device. Pinned tensors are copied
+ * through slots, too. tdict_transfer_stats.wire_bytes has the number of bytes on the link.
+ * A kernel needs a contiguous tensor on the device, a conversion in which no element can be out of range, and a driver
+ * that can compile kernels. Otherwise threads of the host do the whole conversion, and the link carries the wider
+ * dtype. The results are the same. If `wire_dtype` is set and a kernel is needed but cannot run, the call returns
+ * #TDICT_ENOTSUP.
+ * Tensors that stay on a device are converted by kernels only. If a kernel cannot run, or the target is another device,
+ * the call returns #TDICT_ENOTSUP.
+ * The first transfer that uses kernels on a device loads the kernels, which takes some milliseconds or more. Each slot
+ * that such transfers use also needs device memory of the size of a slot, until the context is destroyed. */
+#ifndef TDICT_WIRE_H
+#define TDICT_WIRE_H
+
+#include <string.h>
+
+#include "tdict/values.h"
+
+TDICT_BEGIN_DECLS
+
+/** Converts the tensors whose path matches a pattern. The elements of an array must have equal sizes. */
+typedef struct tdict_conversion {
+  size_t struct_size;
+  const char *pattern;  /**< borrowed for the call */
+  tdict_dtype dtype;    /**< the dtype of the result */
+  double scale, offset; /**< the result is x * scale + offset. Defaults: 1 and 0 */
+  /** The dtype of the elements on the link between host and device. 0 (default): the narrower of the source's dtype and
+   *  `dtype`. A named dtype is used even if it loses information: F32 tensors can travel as BF16. The elements are then
+   *  converted twice. Copies within the host and within a device ignore this field. */
+  tdict_dtype wire_dtype;
+} tdict_conversion;
+static inline tdict_conversion tdict_conversion_default(void) {
+  tdict_conversion c;
+  memset(&c, 0, sizeof c);
+  c.struct_size = sizeof c;
+  c.scale = 1;
+  return c;
+}
+
+TDICT_END_DECLS
+#endif

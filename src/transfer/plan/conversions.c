@@ -1,0 +1,200 @@
+/* Reads the conversions of a transfer. The patterns are read by patterns.c. See conversions.h for ownership and
+ * threads. */
+#include "transfer/plan/conversions.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "kernel/work.h"
+#include "tensor/convert_simple.h"
+
+struct tdict_conversions {
+  tdict_patterns *patterns;
+  size_t count;
+  tdict_conversion rules[]; /* the patterns of the rules must not be read: the program may have freed them */
+};
+
+/* Checks a conversion whose fields are known. */
+static tdict_status check_rule(const char *what, const tdict_conversion *rule, size_t i, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  if (!rule->pattern) return tdict_fail(err, TDICT_EINVAL, "%s[%zu].pattern is NULL", what, i);
+  if (!tdict_dtype_bytes(rule->dtype))
+    status = tdict_fail(err, TDICT_EDTYPE, "%s[%zu]: dtype 0x%x is unknown", what, i, (unsigned)rule->dtype);
+  else if (rule->wire_dtype && !tdict_dtype_bytes(rule->wire_dtype))
+    status = tdict_fail(err, TDICT_EDTYPE, "%s[%zu]: wire_dtype 0x%x is unknown", what, i, (unsigned)rule->wire_dtype);
+  else if (!isfinite((float)rule->scale) || !isfinite((float)rule->offset))
+    status = tdict_fail(err, TDICT_EINVAL, "%s[%zu]: scale %g and offset %g, wanted finite float32 numbers", what, i,
+                        rule->scale, rule->offset);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, rule->pattern);
+}
+
+/* Copies the conversions, whose size may be that of another version of the library. */
+static tdict_status read_rules(const char *what, const tdict_conversion *given, tdict_conversions *made,
+                               const char **patterns, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  char name[96];
+  for (size_t i = 0; i < made->count && status == TDICT_OK; i++) {
+    made->rules[i] = tdict_conversion_default();
+    const void *at = (const char *)given + i * given->struct_size;
+    snprintf(name, sizeof name, "%s[%zu]", what, i);
+    status = tdict_options_read(&made->rules[i], sizeof made->rules[i], at, name, err);
+    if (status == TDICT_OK && ((const tdict_conversion *)at)->struct_size != given->struct_size)
+      status = tdict_fail(err, TDICT_EINVAL, "%s: struct_size is %zu, wanted %zu, as in the first conversion", name,
+                          ((const tdict_conversion *)at)->struct_size, given->struct_size);
+    if (status == TDICT_OK) status = check_rule(what, &made->rules[i], i, err);
+    patterns[i] = made->rules[i].pattern;
+  }
+  return status;
+}
+
+tdict_status tdict_conversions_create(const char *call, const tdict_conversion *given, size_t count,
+                                      tdict_conversions **out, tdict_error *err) {
+  char what[64];
+  snprintf(what, sizeof what, "%s: options.conversions", call);
+  if (!given) return tdict_fail(err, TDICT_EINVAL, "%s is NULL, wanted %zu conversions", what, count);
+  tdict_conversions *made = NULL;
+  const char **patterns = NULL;
+  if (count < SIZE_MAX / sizeof *given - 1) {
+    made = malloc(sizeof *made + count * sizeof made->rules[0]);
+    patterns = malloc(count * sizeof *patterns);
+  }
+  if (!made || !patterns) {
+    free(made);
+    free(patterns);
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu conversions", what, count);
+  }
+  *made = (tdict_conversions){.count = count};
+  tdict_status status = read_rules(what, given, made, patterns, err);
+  if (status == TDICT_OK) status = tdict_patterns_create(what, patterns, count, &made->patterns, err);
+  free(patterns);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    free(made);
+  return status;
+}
+
+void tdict_conversions_destroy(tdict_conversions *conversions) {
+  if (conversions) tdict_patterns_destroy(conversions->patterns);
+  free(conversions);
+}
+
+/* Returns true if elements can be converted to the dtype that the program named for the wire, and from this dtype to
+ * the result. The scale belongs to the step that makes the result. */
+static bool supports_wire(const tdict_conversion *rule, tdict_dtype from, bool is_scaled) {
+  const tdict_dtype wire = rule->wire_dtype;
+  if (!tdict_convert_supports(wire, from) || !tdict_convert_supports(rule->dtype, wire)) return false;
+  return !is_scaled || tdict_cast_scales(rule->dtype, wire == rule->dtype ? from : wire);
+}
+
+tdict_status tdict_conversions_find(const tdict_conversions *conversions, const tdict_cursor *cursor,
+                                    const tdict_tensor *t, tdict_item_cast *out, tdict_error *err) {
+  char from[TDICT_DTYPE_TEXT_BYTES], to[TDICT_DTYPE_TEXT_BYTES], wire[TDICT_DTYPE_TEXT_BYTES];
+  out->rule = 0;
+  const size_t found = tdict_patterns_find(conversions->patterns, cursor);
+  if (found == TDICT_NO_PATTERN) return TDICT_OK;
+  const tdict_conversion *rule = &conversions->rules[found];
+  const bool is_scaled = rule->scale != 1 || rule->offset != 0;
+  if (rule->dtype == t->dtype && !is_scaled && (!rule->wire_dtype || rule->wire_dtype == t->dtype)) return TDICT_OK;
+  if (rule->wire_dtype && !supports_wire(rule, t->dtype, is_scaled))
+    return tdict_fail(err, TDICT_ENOTSUP, "transfer: from %s to %s with the wire dtype %s is not supported",
+                      tdict_dtype_format(t->dtype, from, sizeof from), tdict_dtype_format(rule->dtype, to, sizeof to),
+                      tdict_dtype_format(rule->wire_dtype, wire, sizeof wire));
+  if (!tdict_convert_supports(rule->dtype, t->dtype) || (is_scaled && !tdict_cast_scales(rule->dtype, t->dtype)))
+    return tdict_fail(err, TDICT_ENOTSUP, "transfer: from %s to %s%s is not supported",
+                      tdict_dtype_format(t->dtype, from, sizeof from), tdict_dtype_format(rule->dtype, to, sizeof to),
+                      is_scaled ? " with a scale or an offset" : "");
+  *out = (tdict_item_cast){.rule = (uint32_t)found + 1,
+                           .wire = rule->wire_dtype,
+                           .cast = {rule->dtype, t->dtype, is_scaled, (float)rule->scale, (float)rule->offset}};
+  return TDICT_OK;
+}
+
+/* Returns true if a kernel can do the conversion: the leaf on the device is in C order, and no element can be out of
+ * range, because a kernel reports such an element late. */
+static bool can_use_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
+  const tdict_kernel_cast cast = {c->to, c->from, c->is_scaled, c->scale, c->offset};
+  return (in ? item->dst_plain : item->src_plain) && tdict_kernel_converts(c->to, c->from) &&
+         !tdict_kernel_cast_can_fail(&cast) && tdict_gpu_can_run(item->gpu);
+}
+
+static tdict_status fail_kernel(const tdict_item_cast *c, const char *where, tdict_error *err) {
+  char from[TDICT_DTYPE_TEXT_BYTES], to[TDICT_DTYPE_TEXT_BYTES];
+  return tdict_fail(
+      err, TDICT_ENOTSUP,
+      "transfer: from %s to %s needs a kernel %s: wanted contiguous tensors, elements that always fit, and "
+      "a driver that compiles kernels",
+      tdict_dtype_format(c->cast.from, from, sizeof from), tdict_dtype_format(c->cast.to, to, sizeof to), where);
+}
+
+/* Lets host threads do the whole conversion. */
+static void convert_on_host(tdict_item_cast *c, tdict_dtype wire) {
+  c->wire = wire;
+  c->by_host = true;
+  c->by_device = false;
+  c->host = c->cast;
+}
+
+/* Divides a conversion on the way to a device (`in`) or to the host. The wire has the dtype that the program named, or
+ * the narrower dtype. If a kernel cannot run, host threads convert, and the wire has the other dtype. */
+static tdict_status split_on_wire(tdict_item_cast *c, const tdict_item *item, bool in, tdict_error *err) {
+  const tdict_dtype from = c->cast.from, to = c->cast.to, named = c->wire, host_wire = in ? to : from;
+  const size_t from_bytes = tdict_dtype_bytes(from), to_bytes = tdict_dtype_bytes(to);
+  const tdict_dtype narrower = from_bytes == to_bytes ? host_wire : from_bytes < to_bytes ? from : to;
+  const tdict_dtype wire = named ? named : narrower;
+  tdict_cast first = {.to = wire, .from = from}, second = {.to = to, .from = wire};
+  *(wire == to ? &first : &second) =
+      (tdict_cast){to, wire == to ? from : wire, c->cast.is_scaled, c->cast.scale, c->cast.offset};
+  if (wire == to) second = (tdict_cast){.to = to, .from = to};
+  convert_on_host(c, host_wire);
+  if (wire == host_wire) return TDICT_OK;
+  if (!can_use_kernel(in ? &second : &first, item, in))
+    return named ? fail_kernel(c, "for the wire dtype", err) : TDICT_OK;
+  c->wire = wire;
+  c->by_device = true;
+  c->device = in ? second : first;
+  c->host = in ? first : second;
+  c->by_host = c->host.to != c->host.from || c->host.is_scaled;
+  return TDICT_OK;
+}
+
+static tdict_status split_cast(tdict_item_cast *c, const tdict_item *item, tdict_error *err) {
+  const bool between = item->way == TDICT_WAY_DIRECT;
+  if (item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT)
+    return split_on_wire(c, item, item->way == TDICT_WAY_STAGE_IN, err);
+  if (!tdict_item_cast_changes(c)) { /* there is no wire */
+    c->rule = 0;
+    return TDICT_OK;
+  }
+  convert_on_host(c, c->cast.to);
+  if (!between) return TDICT_OK;
+  c->by_host = false;
+  c->by_device = true;
+  c->device = c->cast;
+  const bool same = tdict_device_equal(item->src->storage->device, item->gpu->memory.device);
+  return same && item->dst_plain && can_use_kernel(&c->cast, item, false) ? TDICT_OK
+                                                                          : fail_kernel(c, "on one device", err);
+}
+
+tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, const tdict_item *item,
+                                    tdict_error *err) {
+  tdict_item_cast c = *cast;
+  tdict_status status = c.rule ? split_cast(&c, item, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
+  if (plan->num_items >= plan->cap_casts) {
+    const size_t cap = plan->cap_casts ? 2 * (size_t)plan->cap_casts : 64;
+    tdict_item_cast *grown = cap <= UINT32_MAX ? realloc(plan->casts, cap * sizeof *grown) : NULL;
+    if (!grown) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %zu conversions", cap);
+    plan->casts = grown;
+    plan->cap_casts = (uint32_t)cap;
+  }
+  plan->casts[plan->num_items] = c;
+  if (!c.rule || item->way == TDICT_WAY_HOST) return TDICT_OK;
+  const size_t growth = tdict_dtype_bytes(c.wire) / tdict_dtype_bytes(c.cast.to);
+  if (growth > plan->slot_growth) plan->slot_growth = growth;
+  plan->uses_kernels |= c.by_device;
+  return TDICT_OK;
+}

@@ -1,0 +1,33 @@
+/* Reads the option `conversions`, and finds the conversion of a leaf. The caller owns the tdict_conversions. Thread
+ * rule: a tdict_conversions does not change after its creation, so any thread may read it. */
+#ifndef TDICT_TRANSFER_PLAN_CONVERSIONS_H
+#define TDICT_TRANSFER_PLAN_CONVERSIONS_H
+
+#include "transfer/plan/patterns.h"
+#include "transfer/plan/plan.h"
+
+typedef struct tdict_conversions tdict_conversions;
+
+/* Reads `count` conversions. Borrows their patterns for the call. Returns TDICT_EINVAL if the array or a pattern is
+ * NULL, a pattern is malformed, a struct_size is invalid, or a scale or an offset is not finite as a float32. Returns
+ * TDICT_EDTYPE if a dtype is unknown, and TDICT_ENOMEM. If a pattern is known, err->path is the pattern. `call` is the
+ * name of the public call. */
+tdict_status tdict_conversions_create(const char *call, const tdict_conversion *given, size_t count,
+                                      tdict_conversions **out, tdict_error *err);
+/* Frees the conversions. NULL is allowed. */
+void tdict_conversions_destroy(tdict_conversions *conversions);
+/* Writes how `t`, the current leaf of the cursor, is converted. Sets out->rule to 0 if the leaf is copied without a
+ * conversion. Returns TDICT_ENOTSUP if the elements cannot be converted. */
+tdict_status tdict_conversions_find(const tdict_conversions *conversions, const tdict_cursor *cursor,
+                                    const tdict_tensor *t, tdict_item_cast *out, tdict_error *err);
+/* Returns true if the conversion changes the elements. If it does not, only the wire has another dtype. */
+static inline bool tdict_item_cast_changes(const tdict_item_cast *cast) {
+  return cast->rule && (cast->cast.to != cast->cast.from || cast->cast.is_scaled);
+}
+/* Divides the conversion of an item, whose way is chosen, into the parts that host threads and a kernel do. Appends the
+ * conversion to the plan. The caller then appends the item. Returns TDICT_ENOTSUP if the conversion needs a kernel that
+ * cannot run, or TDICT_ENOMEM. On failure, the plan is unchanged. */
+tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, const tdict_item *item,
+                                    tdict_error *err);
+
+#endif

@@ -1,0 +1,96 @@
+/* The loader's option conversions: tokens of 16 bits arrive as int64, and images as normalized floats. */
+#include "numbers.h"
+
+enum { ROWS = 40, LENGTH = 77, BATCH = 8 };
+
+static tdict_tree *make_rows(void) {
+  static const tdict_field fields[] = {{"tokens", TDICT_U16, 1, {LENGTH}}, {"image", TDICT_U8, 1, {LENGTH}}};
+  static const tdict_schema schema = {fields, 2};
+  tdict_tree *td = NULL;
+  td_ok(tdict_create_from(&schema, 1, &(int64_t){ROWS}, NULL, &td, err));
+  td_fill_random(tdict_data(td, "tokens"), ROWS * LENGTH * 2, 5);
+  td_fill_random(tdict_data(td, "image"), ROWS * LENGTH, 6);
+  return td;
+}
+
+/* Reads an epoch in order, and compares the elements. */
+static void check_epoch(const yard *y, tdict_loader *l, const uint16_t *tokens, const uint8_t *image) {
+  static int64_t ids[BATCH * LENGTH];
+  static float pixels[BATCH * LENGTH];
+  for (int at = 0; at < ROWS * LENGTH; at += BATCH * LENGTH) {
+    tdict_tree *batch = NULL;
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    assert_non_null(batch);
+    assert_int_equal(read_leaf(y, batch, "tokens", ids, sizeof ids), sizeof ids);
+    assert_int_equal(read_leaf(y, batch, "image", pixels, sizeof pixels), sizeof pixels);
+    for (int i = 0; i < BATCH * LENGTH; i++) {
+      assert_int_equal(ids[i], tokens[at + i]);
+      volatile float product = (float)image[at + i] * (float)(1 / 255.0);
+      volatile float sum = product + -0.5f;
+      assert_true(pixels[i] == sum);
+    }
+    tdict_release(batch);
+  }
+}
+
+DEVICE_CASE(loader_converts_batches) {
+  yard y = open_yard();
+  tdict_tree *rows = make_rows();
+  tdict_conversion c[2] = {tdict_conversion_default(), tdict_conversion_default()};
+  c[0].pattern = "tokens";
+  c[0].dtype = TDICT_I64;
+  c[1].pattern = "image";
+  c[1].dtype = TDICT_F32;
+  c[1].scale = 1 / 255.0;
+  c[1].offset = -0.5;
+  for (int workers = 0; workers < 4; workers += 3) {
+    tdict_dataset d;
+    td_ok(tdict_dataset_from_tree(rows, &d, err));
+    tdict_loader_options o = tdict_loader_options_default();
+    o.batch_size = BATCH;
+    o.num_workers = workers;
+    o.device = y.device;
+    o.conversions = c;
+    o.num_conversions = 2;
+    tdict_loader *l = open_loader(&y, &d, &o);
+    for (int epoch = 0; epoch < 2; epoch++) {
+      tdict_tree *end = NULL;
+      check_epoch(&y, l, tdict_const_data(rows, "tokens"), tdict_const_data(rows, "image"));
+      td_ok(tdict_loader_next(l, NULL, &end, err));
+      assert_null(end);
+    }
+    tdict_loader_destroy(l);
+  }
+  tdict_release(rows);
+  close_yard(&y);
+}
+
+/* A bad conversion fails the loader; an element out of range fails its batch, with the path. */
+DEVICE_CASE(loader_reports_bad_conversions) {
+  yard y = open_yard();
+  tdict_tree *rows = make_rows(), *batch = NULL;
+  tdict_conversion c = tdict_conversion_default();
+  tdict_loader *l = NULL;
+  tdict_dataset d;
+  ((uint16_t *)tdict_data(rows, "tokens"))[3] = 256;
+  memset(tdict_data(rows, "tokens"), 0, 6);
+  td_ok(tdict_dataset_from_tree(rows, &d, err));
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = BATCH;
+  o.num_workers = 0;
+  o.device = y.device;
+  o.conversions = &c;
+  o.num_conversions = 1;
+  c.pattern = "tok*";
+  c.dtype = TDICT_U8;
+  td_fails(TDICT_EINVAL, "loader: options.conversions[0]: a star is a part of a key",
+           tdict_loader_create(y.c, &d, &o, &l, err));
+  assert_string_equal(td_last_error.path, "tok*");
+  c.pattern = "tokens";
+  l = open_loader(&y, &d, &o);
+  td_fails(TDICT_EOVERFLOW, "element [0, 3] is 256, wanted 0 to 255 (uint8)", tdict_loader_next(l, NULL, &batch, err));
+  assert_string_equal(td_last_error.path, "tokens");
+  tdict_loader_destroy(l);
+  tdict_release(rows);
+  close_yard(&y);
+}
