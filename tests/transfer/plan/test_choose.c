@@ -11,7 +11,8 @@ static tdict_choice choose_for(const world *w, tdict_way by, size_t bytes, int32
   plan.way_bytes[by] = bytes;
   const tdict_engine *e = tdict_context_engine(w->c);
   tdict_choice_request r = {
-      &plan, e->config.pool, &e->tuning, e->slot_bytes, e->num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN, waits, files, 0};
+      &plan, e->config.pool, &e->tuning, e->slot_bytes, e->num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN,
+      waits, files,          0};
   return tdict_choose(&r);
 }
 static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
