@@ -8,7 +8,12 @@
 #include "tensor/convert_tensor.h"
 #include "tensor/element.h"
 
-static const int64_t *shape_of(const tdict_moves *all, const tdict_move *m) { return all->numbers + m->numbers; }
+/* If no move has a dimension, there is no array of numbers. An address is returned all the same, since a NULL pointer
+ * may not be added to. */
+static const int64_t *shape_of(const tdict_moves *all, const tdict_move *m) {
+  static const int64_t none[1] = {0};
+  return all->numbers ? all->numbers + m->numbers : none;
+}
 static const int64_t *strides_of(const tdict_moves *all, const tdict_move *m, bool of_dst) {
   return shape_of(all, m) + (of_dst ? 1 : 2) * m->ndim;
 }
