@@ -8,12 +8,12 @@
  * tdict_open() reads the entry. A large model can consist of several safetensors files, called shards, and an index: a
  * file `model.safetensors.index.json` that names the shard of each tensor.
  *
- * Leaves of tdict in TensorDict's entry. A ragged leaf (tdict/ragged.h) is a level with the mark `"tdict": "ragged"`
- * and the tensors `values` and `offsets`. TensorDict reads this level as a TensorDict of two tensors without batch
- * dimensions. A column of values (tdict/nontensor.h) is a JSON list with the mark `"tdict": "column"`. TensorDict reads
- * the column as a list. JSON texts are written without spaces between tokens. A JSON text that is a single string,
- * number, bool or null is read as a value of that kind. The names of dimensions and the classes of tensorclasses are
- * ignored. A lazy stack of TensorDict is read as one tree.
+ * Leaves of tdict in TensorDict's entry. A ragged leaf (tdict/ragged.h) is a nested JSON object with the member
+ * `"tdict": "ragged"` and the tensors `values` and `offsets`. TensorDict reads this object as a TensorDict of two
+ * tensors without batch dimensions. A column of values (tdict/nontensor.h) is a JSON list with the mark `"tdict":
+ * "column"`. TensorDict reads the column as a list. JSON texts are written without spaces between tokens. A JSON text
+ * that is a single string, number, bool or null is read as a value of that kind. The names of dimensions and the
+ * classes of tensorclasses are ignored. A lazy stack of TensorDict is read as one tree.
  *
  * Dtypes of safetensors. A file can hold all dtypes of tdict except complex128 and dtypes with several lanes. Some
  * files have dtypes that tdict does not have: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4. These dtypes

@@ -6,9 +6,9 @@
  *
  * Operations on trees. A new tree shares the values for whole trees with its source. If a function of tdict/index.h or
  * tdict/shape.h makes a tree, the values of a column move like the elements of a tensor. An index that removes all
- * dimensions of a column makes a value for the whole tree. A stack always makes a column. A cat also makes a column,
- * unless all trees have the same value for the whole tree. If the trees of tdict_pad_sequence() have columns at one
- * path, these columns must have equal lengths.
+ * dimensions of a column makes a value for the whole tree. The function tdict_stack() always makes a column. The
+ * function tdict_cat() also makes a column, unless all trees have the same value for the whole tree. If the trees of
+ * tdict_pad_sequence() have columns at one path, these columns must have equal lengths.
  *
  * Other functions. A deep clone and the result of a transfer share the values, which stay in host memory. A transfer
  * with the option `strict_objects` accepts values. The functions tdict_visit(), tdict_apply(), tdict_filter() and

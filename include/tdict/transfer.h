@@ -223,9 +223,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
  *  @param[in]  options       NULL for the defaults.
  *  @param[out] out     A new reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or an option is out of range; #TDICT_ENODEVICE the context has
- *          no such device; #TDICT_EWRONGDEVICE a leaf is on a device of another context, or the options name memory or
- *          a stream of another device; #TDICT_ECAPTURE the stream `after` is being captured, even if nothing is to be
- *          copied; #TDICT_EINVAL the bytes of a leaf are lost, because an earlier transfer into the leaf failed
+ *          no such device; #TDICT_EWRONGDEVICE a leaf is on a simulated device of another context, or the options name
+ *          memory or a stream of another device; #TDICT_ECAPTURE the stream `after` is being captured, even if nothing
+ *          is to be copied; #TDICT_EINVAL the bytes of a leaf are lost, because an earlier transfer into the leaf
+ *          failed
  *          (err->path names the leaf); #TDICT_ENOTSUP `strict_objects` is true, and an object's type has neither a hook
  *          for this transfer nor `flatten`; #TDICT_ECHANGED `check_sources` is true, and a source has changed
  *          (err->path names the leaf); #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's

@@ -31,8 +31,9 @@ typedef struct tdict_save_places {
 } tdict_save_places;
 /* Finds where all tensors of a tree are, also the tensors of ragged leaves and of leaves without batch dimensions. */
 tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *out, tdict_error *err);
-/* Reads the options of a call that saves `tree`, and chooses the format. Returns TDICT_EINVAL for NULL pointers and
- * wrong options, and the errors of tdict_options_read(). */
+/* Reads the options of a call that saves `tree`, and chooses the format. Returns TDICT_EINVAL if `path` or
+ * `tree` is NULL, or if the option `snapshot` is invalid. Also returns the errors of tdict_options_read().
+ * tdict_save_request_run() checks the other options. */
 tdict_status tdict_save_read_options(const char *what, const char *path, const tdict_tree *tree,
                                      const tdict_save_options *options, tdict_save_options *out, tdict_error *err);
 /* Writes a tree with the writer of the format. Sets `tree` and `context` of the request; the caller sets the other

@@ -118,7 +118,7 @@ static tdict_status rename_meta(const tdict_td_append *a, const char *folder_pat
   return status;
 }
 
-/* Returns true if the folder then has no temporary file. */
+/* Removes the temporary file of a folder. Returns true if the file is removed or did not exist. */
 static bool remove_temporary(const tdict_contents *c, const char *folder_path) {
   tdict_folder folder;
   const char *name;

@@ -252,7 +252,8 @@ static int compare_files(const void *a, const void *b) {
   const bool x_is_folder = strchr(x + same, '/') != NULL, y_is_folder = strchr(y + same, '/') != NULL;
   if (x_is_folder != y_is_folder) return x_is_folder ? 1 : -1;
   if (x_is_folder) {
-    /* Compare only the names of the folders: a slash is greater than some characters of longer names. */
+    /* Compare the names without the slash. With the slash, "a-b/" would come before "a/", because '-' is less than '/'.
+     */
     const size_t m = strcspn(x + same, "/"), n = strcspn(y + same, "/");
     const int order = memcmp(x + same, y + same, m < n ? m : n);
     return order ? order : m < n ? -1 : 1;

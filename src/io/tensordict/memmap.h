@@ -14,8 +14,9 @@ typedef struct tdict_td_files {
   tdict_contents *contents;
   const void *archive; /* for `find`; NULL for a directory */
 } tdict_td_files;
-/* Adds an item for each leaf of the save. Returns TDICT_EFORMAT if a meta.json breaks a rule, a file is missing, or a
- * file is shorter than its leaf. Returns TDICT_ENOTSUP for pickles and other data that tdict cannot hold. */
+/* Reads the files, and adds an item to files->contents for each tree and each leaf. Returns TDICT_EFORMAT if a
+ * meta.json breaks a rule, a file is missing, or a file is shorter than its leaf. Returns TDICT_ENOTSUP for pickles and
+ * other data that tdict cannot hold. */
 tdict_status tdict_td_read_files(const tdict_td_files *files, const tdict_open_options *options, tdict_error *err);
 /* Returns the files of a directory. The contents take over the descriptor. */
 tdict_td_files tdict_td_folder_files(tdict_contents *contents, int folder);

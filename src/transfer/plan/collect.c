@@ -93,8 +93,8 @@ static tdict_status find_device_gpu(collector *c, tdict_device device, tdict_gpu
   return status == TDICT_ENODEVICE ? TDICT_EWRONGDEVICE : status;
 }
 
-/* Returns the GPU of a storage. Returns TDICT_EWRONGDEVICE if the storage is on an absent device, or on a device of
- * another context. Other errors: those of tdict_devices_gpu(). */
+/* Returns the GPU of a storage. Returns TDICT_EWRONGDEVICE if the storage is on an absent device, or on a
+ * simulated device of another context. Other errors: those of tdict_devices_gpu(). */
 static tdict_status find_storage_gpu(collector *c, const tdict_storage *s, tdict_gpu **out, tdict_error *err) {
   char name[32];
   if (!tdict_devices_own_storage(c->request->devices, s))
@@ -284,7 +284,8 @@ static void begin_uniform(collector *c) {
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-/* Returns true if only one path leads to the destination's node. */
+/* Returns true if no other path leads to the leaves of the destination's node: all nodes on the path below the root
+ * have one reference each, and no other node shares the list of leaves. */
 static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
   if (c->reached_dst == node) return c->dst_is_reached_once;

@@ -35,8 +35,9 @@ typedef struct tdict_tree_plans {
   tdict_attachment attachment; /* first member, because detach() gets its address */
   _Atomic(int64_t) refs;
   bool owns_leaves; /* true after a detach during a transfer: the snapshot holds a reference to each leaf */
-  /* A copy of the tree: its nodes, keys, locks and leaves, and the mark of a consolidated tree. Transfers build their
-   * results from this copy, because the program may change the tree meanwhile. */
+  /* A locked copy of the tree's nodes, with the same keys and leaves, and with the record of a consolidated tree. The
+   * copy borrows the leaves unless owns_leaves is true. Transfers build their results from this copy, because the
+   * program may change the tree meanwhile. */
   tdict_tree *snapshot;
   tdict_consolidated *whole; /* retained; NULL unless the tree is one interval of memory. Such a tree has no plans,
                               * because making its plan takes little time */
