@@ -75,8 +75,9 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
 /** Selects elements like TDICT_LIST. @p tensor has one dimension of int64 positions, in host memory or on a device. If
  *  the list is on a device, a launch checks the positions, and the call waits for the check, also if the call has a
- *  stream. The positions then stay on the device. They are copied to the host only if the tree has objects or tensors
- *  elsewhere. Nothing may write the list before the copies of the call are complete. */
+ *  stream. The positions then stay on the device. The call also copies them to the host in three cases: the tree has
+ *  objects or tensors elsewhere, bytes of a tensor are lost, or the index has more than eight lists. Nothing may write
+ *  the list before the copies of the call are complete. */
 #define TDICT_LIST_OF(tensor) tdict_index_of(TDICT_INDEX_LIST_OF, 0, 0, 0, (tensor))
 /** Selects the elements for which a mask is not 0, in C order. The mask is a bool or uint8 tensor with at
  *  least one dimension. A mask of n dimensions applies to n batch dimensions, and must have the sizes of these
@@ -213,9 +214,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into_with(tdict_tree *dst, co
  *  the batch size of tree[index], or the last dimensions of that batch size. In the second case, @p value is repeated
  *  along the other dimensions. In host memory, if a list names a position twice, the element keeps the value that is
  *  written last. If @p value lacks a key, the tensor at this key does not change. Objects are written through their
- *  tensors. If @p tree
- *  has no keys, the call first creates zeroed tensors and objects for all elements of @p tree. A locked tree can be
- *  written if it has keys.
+ *  tensors. If @p tree has no keys, the call first creates zeroed tensors and objects for all elements of @p tree. A
+ *  locked tree can be written if it has keys.
  *  Cost: two passes of O(tensors of @p value), plus one copy of the elements. The first pass checks all tensors. Memory
  *  is allocated only for lists, masks, objects and the tensors of a tree without keys.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree has keys, but lacks a key of @p value;

@@ -142,10 +142,10 @@ static inline const tdict_item_cast *tdict_plan_cast(const tdict_plan *plan, uin
  * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
  * all items are uniform. */
 void tdict_plan_pack(tdict_plan *plan);
-/* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. In each group
- * of consecutive items that are copied in the same way by the same GPU, the sizes of these chunks grow from first_bytes
- * to chunk_bytes, and shrink again towards the end of the group. first_bytes and chunk_bytes must be multiples of 256.
- * Chunks that are copied through slots are smaller if slot_growth is above 1. Errors: TDICT_ENOMEM. */
+/* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. Consecutive
+ * items with the same `way` and the same GPU form a group. In a group, the sizes of these chunks grow from first_bytes
+ * to chunk_bytes, and shrink again towards the end. Both numbers must be multiples of 256. Chunks that are copied
+ * through slots are smaller if slot_growth is above 1. Errors: TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
  * the leaves of a run have the same distances in the source, in the destination and on the line. A chunk of direct
