@@ -1,5 +1,5 @@
 /* Declares lazy stacks. A lazy stack is a list of trees, called items. A program uses the stack like one tree with a
- * new first batch dimension. Creating, indexing and changing a stack copies no elements.
+ * new first batch dimension. No call that creates, indexes or changes a stack copies elements.
  *
  * The items must have the same batch size. The keys, the shapes of tensors and the devices of the items may differ. A
  * lazy stack shares its items: a change to an item is visible in the stack. If a program changes the batch size of an
