@@ -45,8 +45,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep_on(const tdict_tree *tre
 /** @brief Makes a tree whose tensors are all contiguous: the tensors of @p tree, or copies of tensors that are not
  *  contiguous.
  *
- *  Copies are in the memory of their tensor, or in plain host memory if the tensor is on the host. Objects are made
- *  again from contiguous tensors if the type has `flatten`, and shared otherwise. The result is not locked.
+ *  The copy of a device tensor is in the memory of this tensor. The copy of a host tensor is in plain host memory.
+ *  Objects are made again from contiguous tensors if the type has `flatten`, and shared otherwise. The result is not
+ *  locked.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return The same errors as tdict_clone_deep().
  *  @note Cost: one copy of the bytes of tensors that are not contiguous, plus O(tensors + nodes). */

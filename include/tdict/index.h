@@ -203,7 +203,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_with(const tdict_tree *tr
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other tree;
  *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE also if @p dst does not have the batch
  *          size of the result; #TDICT_ENOTSUP also if a leaf that cannot be written in place, such as a text, would
- *          change; the errors of tdict_tensor_copy(). If the driver of a device fails, the elements of @p dst are
+ *          change; the errors of tdict_tensor_copy(). If a copy on a device fails, the elements of @p dst are
  *          unspecified. After any other error, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
                                                         tdict_error *err);
@@ -227,8 +227,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into_with(tdict_tree *dst, co
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree has keys, but lacks a key of @p value;
  *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE also if the batch size of @p value does
  *          not fit; #TDICT_ENOTSUP also if a leaf that cannot be written in place, such as a text, would change; the
- *          errors of tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is locked. If the driver of a
- *          device fails, the selected elements are unspecified. After any other error, no element has been written. */
+ *          errors of tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is locked. If a copy on a device
+ *          fails, the selected elements are unspecified. After any other error, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
                                                        tdict_error *err);
 /** @brief Writes elements like tdict_index_set(), with options.

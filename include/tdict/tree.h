@@ -180,9 +180,10 @@ TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
 /** @brief Changes the batch size of a tree.
  *
  *  The call also changes trees below @p tree. A tree below @p tree with fewer than @p batch_ndim batch dimensions gets
- *  @p batch_size. A tree below @p tree whose batch size begins with @p batch_size is unchanged. If any other tree below
- *  @p tree has a tensor, or an object with batch dimensions, the call fails. If such a tree has neither, the tree gets
- *  @p batch_size. The call does not compare @p batch_size with the parents of @p tree: see the top of this header.
+ *  @p batch_size. A tree below @p tree whose batch size begins with @p batch_size is unchanged. Any other tree below @p
+ *  tree gets @p batch_size if it has no tensor and no object with batch dimensions. If it has a tensor or such an
+ *  object, the call fails. The call does not compare @p batch_size with the parents of @p tree: see the top of this
+ *  header.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or a tree below @p tree does not match,
  *          and err->path names the first mismatch; #TDICT_ELOCKED @p tree, or a tree below @p tree that must change, is
  *          locked; #TDICT_ENOMEM.

@@ -8,8 +8,8 @@
  *
  * Elements. The results are those of tdict_to_dtype(), see tdict/convert.h. With a `scale` or an `offset`, the result
  * is x * scale + offset. The integer x is first rounded to float32. The product is rounded to float32, the sum is
- * rounded to float32, and the sum is then rounded to `dtype`. The source must be an integer or bool dtype. The result
- * must be F16, BF16, F32 or F64. Both numbers are used as float32.
+ * rounded to float32, and the sum is then rounded to `dtype`. With a scale or an offset, the source must have an
+ * integer dtype or bool, and `dtype` must be F16, BF16, F32 or F64. The scale and the offset are rounded to float32.
  * If an integer dtype cannot hold an element, the transfer fails with #TDICT_EOVERFLOW. The error has the path of the
  * tensor, and names one such element. The bytes that the transfer had to write are then lost. The call returns
  * #TDICT_ENOTSUP for a pair of dtypes that tdict_to_dtype() does not support, and #TDICT_EDTYPE for an unknown dtype.
