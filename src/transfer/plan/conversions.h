@@ -20,7 +20,8 @@ void tdict_conversions_destroy(tdict_conversions *conversions);
  * conversion. Returns TDICT_ENOTSUP if the elements cannot be converted. */
 tdict_status tdict_conversions_find(const tdict_conversions *conversions, const tdict_cursor *cursor,
                                     const tdict_tensor *t, tdict_item_cast *out, tdict_error *err);
-/* Returns true if the conversion changes the elements. If it does not, only the wire has another dtype. */
+/* Returns true if the conversion changes the elements. A conversion that does not change the elements only changes the
+ * dtype of the wire. */
 static inline bool tdict_item_cast_changes(const tdict_item_cast *cast) {
   return cast->rule && (cast->cast.to != cast->cast.from || cast->cast.is_scaled);
 }
