@@ -27,8 +27,8 @@ typedef struct tdict_zip {
 bool tdict_zip_is_zip(const tdict_contents *contents, size_t file);
 /* Reads the central directory of file number `file`, and the header of each entry. Returns TDICT_EFORMAT for wrong
  * positions or sizes, entries that overlap, two equal names, and names that are not UTF-8. Also returns TDICT_EFORMAT
- * if the directory and the header of an entry have different names. Returns TDICT_ENOTSUP for archives of several disks
- * and for encrypted entries. Returns TDICT_EIO and TDICT_ENOMEM. */
+ * if the directory and the header of an entry have different names or methods. Returns TDICT_ENOTSUP for archives of
+ * several disks and for encrypted entries. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_zip_read(tdict_contents *contents, size_t file, tdict_zip *out, tdict_error *err);
 /* Returns TDICT_ENOTSUP with the name of the method if an entry is compressed. */
 tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_zip_entry *entry, tdict_error *err);
