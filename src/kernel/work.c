@@ -162,8 +162,8 @@ static uint64_t width_of(uint64_t bits) {
   return bits & 1 ? 1 : bits & 2 ? 2 : bits & 4 ? 4 : bits & 8 ? 8 : MAX_WIDTH;
 }
 
-/* Returns the bitwise OR of the start addresses and of all strides. Accesses of a width are aligned if the width
- * divides all these numbers. */
+/* Returns the bitwise OR of the start addresses and the strides of the sides that `dst` and `src` select. Accesses of a
+ * width are aligned if the width divides all these numbers. */
 static uint64_t alignment_bits(const tdict_kernel_move *m, const dims *d, bool dst, bool src) {
   uint64_t bits = (dst ? (uint64_t)(uintptr_t)m->dst : 0) | (src ? (uint64_t)(uintptr_t)m->src : 0);
   for (int i = 0; i < d->ndim; i++) bits |= (dst ? d->dst[i] : 0) | (src ? d->src[i] : 0);
@@ -195,7 +195,7 @@ typedef struct entry {
   size_t count;
 } entry;
 
-/* Writes the words that all moves have. The caller has written the words of the operation, up to `first_dim`. */
+/* Writes the words that all moves have. The words of the operation, up to `first_dim`, are written before. */
 static void write_entry(const tdict_kernel_move *m, const dims *d, uint64_t form, size_t first_dim, entry *out) {
   out->words[TDICT_WORD_DST] = (uint64_t)(uintptr_t)m->dst;
   out->words[TDICT_WORD_SRC] = (uint64_t)(uintptr_t)m->src;

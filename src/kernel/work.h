@@ -103,7 +103,7 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
 tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions, int64_t count, int64_t size,
                                     tdict_error *err);
 
-/* Returns the number of words of the whole table. */
+/* The number of words of the whole table. */
 static inline size_t tdict_kernel_table_words(const tdict_kernel_work *work) {
   return 2 * work->num_entries + work->num_words;
 }
