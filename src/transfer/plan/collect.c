@@ -308,7 +308,7 @@ static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_t
   c->dst_end = end;
 }
 
-/* Collects a leaf for transfer_into, which copies every leaf to its counterpart. */
+/* Collects a leaf for transfer_into. The leaf is copied even if an earlier leaf has the same bytes. */
 static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict_tensor *src, tdict_leaf other,
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);

@@ -203,8 +203,7 @@ static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) 
   return end;
 }
 
-/* Returns the maximum size of a chunk that is copied through a slot. If slots need more bytes than their chunks, this
- * size is less than chunk_bytes. */
+/* Returns the maximum size of a chunk, if its slot needs more bytes than the chunk. */
 static size_t shrink_chunk(const tdict_plan *plan, size_t chunk_bytes) {
   if (plan->slot_growth <= 1) return chunk_bytes;
   const size_t most = chunk_bytes / plan->slot_growth / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;

@@ -122,7 +122,7 @@ static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, s
 tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores,
                                  uint32_t *error_item, tdict_error *err) {
   walk w = {chunk->first, 0};
-  /* if kernels convert some items, all pieces with their padding fit into the slot */
+  /* if slots can have elements of other sizes than the line, all pieces with their padding fit into the slot */
   const size_t room = plan->uses_kernels ? SIZE_MAX : chunk->end - chunk->begin;
   size_t filled = 0;
   tdict_status status = TDICT_OK;
