@@ -186,8 +186,8 @@ typedef struct tdict_driver_ops {
   tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                tdict_cu_stream s);
 
-  /* Loads PTX, which is a text that ends with 0. The driver compiles the text for the current device. The four calls
-   * return TDICT_CU_NOT_SUPPORTED if the driver lacks them. */
+  /* module_load loads PTX, which is a text that ends with 0. The driver compiles the text for the current device. These
+   * four calls return TDICT_CU_NOT_SUPPORTED if the driver lacks an entry for launches. */
   tdict_cu (*module_load)(tdict_driver *d, const char *image, tdict_cu_module *out); /* (ctx) */
   tdict_cu (*module_unload)(tdict_driver *d, tdict_cu_module module);                /* (ctx) */
   tdict_cu (*module_function)(tdict_driver *d, tdict_cu_module module, const char *name,

@@ -470,8 +470,8 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
-/* Fills the table. Fails if the driver lacks an entry, except for an optional entry: the pointer of an optional entry is
- * NULL if the driver lacks the entry. */
+/* Fills the table. If the driver lacks an optional entry, sets the pointer of this entry to NULL. If the driver lacks
+ * any other entry, fails. */
 static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;

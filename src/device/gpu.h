@@ -134,9 +134,9 @@ tdict_status tdict_gpu_run(tdict_gpu *gpu, tdict_kernel_work *work, tdict_run_or
 /* Returns true if the gpu can run works. Loads the kernels at the first call, which takes some milliseconds or more.
  * Defined in run.c. */
 bool tdict_gpu_can_run(tdict_gpu *gpu);
-/* Queues a work on a stream, and returns without waiting, except if the work has results. Copies what it needs of the
- * work. After an error, a part of the work may be queued. Returns the errors of the operation `run`. Defined in run.c.
- * Call inside a scope. */
+/* Queues a work on a stream. Returns without waiting unless the work has results. Copies the table of the work, so the
+ * caller may reset the work after the call. After an error, a part of the work may be queued. Returns the errors of the
+ * operation `run`. Defined in run.c. Call inside a scope. */
 tdict_status tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream stream, tdict_error *err);
 /* Frees the idle buffers for tables of launches. If `all` is true, first waits for the buffers that are in use, and
  * unloads the module. No other thread may then use the gpu. Defined in run.c. Call inside a scope. */

@@ -52,8 +52,8 @@ tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_
   return status;
 }
 
-/* Adds an allocation to the counts. `held` is the number of bytes that the driver's pool holds after the allocation. 0:
- * this number is unknown, or the block came from the block cache. */
+/* Adds an allocation to the counts. `held` is the number of bytes that the driver's pool holds after the allocation. If
+ * this number is unknown or the block came from the block cache, `held` is 0. */
 static void count_device_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
   pthread_mutex_lock(&gpu->lock);
   tdict_memory_counts *c = &gpu->counts;
@@ -91,9 +91,9 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
 }
 
 /* Makes free_stream wait for the fences, and releases the fences. If free_stream cannot wait for a fence, the calling
- * thread waits. *out is an event that is recorded after the pending uses, or NULL if no use is pending. If the device
- * cannot be entered or no event can be recorded, returns false and sets *out to NULL. If the result is false, the
- * caller must not keep the block. */
+ * thread waits. Sets *out to an event that is recorded after these waits, or to NULL if free_stream waits for no fence.
+ * Returns false if the device cannot be entered or the event cannot be recorded. *out is then NULL, and the caller must
+ * not keep the block. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
   bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;
@@ -109,7 +109,7 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
   if (ordered && busy) ordered = tdict_gpu_take_event(gpu, out, NULL) == TDICT_OK;
   if (*out && gpu->driver->ops->event_record(gpu->driver, *out, gpu->free_stream) != TDICT_CU_SUCCESS) {
     tdict_gpu_give_event(gpu, *out);
-    *out = NULL; /* this thread has just given the event, so the caller must not give it again */
+    *out = NULL; /* the event is back in the GPU's list, so the caller must not give the event again */
     ordered = false;
   }
   tdict_gpu_leave(gpu, &scope);
@@ -221,8 +221,8 @@ static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdic
   return status;
 }
 
-/* Returns true if one driver call can copy the rectangle, because the pitches are valid for the driver, and no
- * registration of the host memory ends inside the rectangle. */
+/* Returns true if one driver call can copy the rectangle: the pitches are valid for the driver, and no registration of
+ * the host memory ends inside the rectangle. */
 static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
   if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
   if (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH) return false;
