@@ -94,6 +94,7 @@ class DevicePeer:
         if self.gpu:
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
+            getattr(torch._C, "_host_emptyCache", lambda: None)()
 
     # Works. Each returns its ways: a function, and the leaves that its result must have.
     def prepare_gather(self):
