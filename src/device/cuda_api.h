@@ -183,6 +183,8 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
   X(ctx_push, cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2, (tdict_cuda_ctx context))                          \
   X(ctx_pop, cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2, (tdict_cuda_ctx *context))                            \
   X(ctx_current, cuCtxGetCurrent, 4000, cuCtxGetCurrent, (tdict_cuda_ctx *context))                           \
+  X(ctx_allow_peer, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess,                                       \
+    (tdict_cuda_ctx peer, unsigned flags))                                                                    \
   X(capture_mode, cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode,                \
     (tdict_cuda_capture_mode *mode))                                                                          \
   X(pool_create, cuMemPoolCreate, 11020, cuMemPoolCreate,                                                     \

@@ -35,13 +35,14 @@ struct tdict_gpu {
   tdict_log *log;                    /* retained; NULL: no log */
   _Atomic(uint64_t) peers_asked;     /* relaxed; bit n: allow_peer_access() ran for ordinal n */
   _Atomic(int32_t) lost;             /* relaxed; the driver's code if the device is lost, else 0 */
-  pthread_mutex_t lock;              /* guards: the fields from `streams` to peak_live_bytes */
+  pthread_mutex_t lock;              /* guards: the fields from `streams` to large_bytes */
   tdict_cu_stream *streams;          /* idle streams */
   int num_streams, cap_streams;
   tdict_cu_event *events; /* idle events */
   int num_events, cap_events;
   tdict_memory_counts counts;
   size_t peak_live_bytes;
+  size_t large_bytes;          /* bytes of large blocks, live and kept, see tdict_gpu_is_large() */
   pthread_mutex_t queue_lock;  /* limits how many threads queue copies, see tdict_gpu_begin_queue() */
   pthread_mutex_t bounce_lock; /* guards: `bounce` and the bytes of the buffer. Held until all copies through the buffer
                                 * are done */
@@ -148,8 +149,11 @@ tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_
  * range may span several registrations if tdict_gpu_queue_rect() can split copies at their boundaries. `storage`
  * contains the range. Returns false if neither the library nor the program has flagged the storage as pinned. */
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
-/* Queues the free of a block on free_stream. If the block has an event, returns the event to the gpu's pool of idle
- * events. */
+/* Returns true if a block of this size is allocated by cuMemAlloc() instead of from the pool. Blocks that the block
+ * cache would not keep come from the pool, because cuMemFree() waits for the device. */
+bool tdict_gpu_is_large(const tdict_gpu *gpu, size_t bytes);
+/* Queues the free of a block on free_stream. If the block is large, waits for the device instead, and frees the block.
+ * If the block has an event, returns the event to the gpu's pool of idle events. */
 void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block);
 /* Returns kept blocks to the driver, oldest first, until at most keep_count blocks and keep_bytes bytes are kept. */
 void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count);

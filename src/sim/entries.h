@@ -12,6 +12,7 @@ tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal);
 tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context);
 tdict_cu tdict_sim_ctx_pop(tdict_driver *base, tdict_cu_context *out);
 tdict_cu tdict_sim_ctx_current(tdict_driver *base, tdict_cu_context *out);
+tdict_cu tdict_sim_ctx_allow_peer(tdict_driver *base, tdict_cu_context peer);
 tdict_cu tdict_sim_capture_mode(tdict_driver *base, int *mode);
 /* Returns the device whose context is current on the calling thread, or NULL. */
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d);
