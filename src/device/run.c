@@ -155,8 +155,8 @@ static size_t results_bytes(const launch *l) {
   return l->work->has_results ? l->work->num_entries * sizeof(uint64_t) : 0;
 }
 
-/* Writes the table to the parameters if it fits, else to a buffer. Results need a buffer, too. Queues the copy of the
- * buffer to the device. */
+/* Writes the table to the parameters if it fits, else to a buffer, and then queues the copy of the buffer to the device.
+ * The kernel writes results to the pinned half, so that they need no copy. */
 static tdict_status prepare_table(launch *l, tdict_error *err) {
   const size_t words = tdict_kernel_table_words(l->work);
   const bool fits = words <= TDICT_KERNEL_PARAM_WORDS;
@@ -172,24 +172,20 @@ static tdict_status prepare_table(launch *l, tdict_error *err) {
   }
   if (!fits) tdict_kernel_write_table(l->work, l->table.host);
   memset((char *)l->table.host + l->table_bytes, 0xff, results_bytes(l)); /* TDICT_KERNEL_NO_RESULT */
-  const uint64_t device = (uint64_t)(uintptr_t)l->table.device;
-  if (!fits) l->params.table = device;
-  if (l->work->has_results) l->params.results = device + l->table_bytes;
+  if (l->work->has_results) l->params.results = (uint64_t)(uintptr_t)l->table.host + l->table_bytes;
+  if (fits) return TDICT_OK;
+  l->params.table = (uint64_t)(uintptr_t)l->table.device;
   return tdict_gpu_check(
-      l->gpu, l->gpu->driver->ops->copy_h2d_async(l->gpu->driver, l->table.device, l->table.host, bytes, l->stream),
+      l->gpu,
+      l->gpu->driver->ops->copy_h2d_async(l->gpu->driver, l->table.device, l->table.host, l->table_bytes, l->stream),
       "cuMemcpyHtoDAsync", err);
 }
 
-/* Copies the results to the work. Waits until the launch has ended. */
-static tdict_status read_results(launch *l, tdict_error *err) {
-  char *host = (char *)l->table.host + l->table_bytes;
-  tdict_driver *d = l->gpu->driver;
-  tdict_status status = tdict_gpu_check(
-      l->gpu,
-      d->ops->copy_d2h_async(d, host, (const char *)l->table.device + l->table_bytes, results_bytes(l), l->stream),
-      "cuMemcpyDtoHAsync", err);
-  if (status == TDICT_OK) status = tdict_gpu_sync_stream(l->gpu, l->stream, err);
-  if (status == TDICT_OK) memcpy(l->work->results, host, results_bytes(l));
+/* Waits for the launch, and takes its results from the buffer. */
+static tdict_status await_results(launch *l, tdict_error *err) {
+  tdict_status status = tdict_gpu_sync_stream(l->gpu, l->stream, err);
+  if (status == TDICT_OK && l->table.bytes && l->work->has_results)
+    memcpy(l->work->results, (const char *)l->table.host + l->table_bytes, results_bytes(l));
   return status;
 }
 
@@ -207,7 +203,6 @@ static tdict_status queue_launch(launch *l, tdict_error *err) {
   if (status == TDICT_OK) status = prepare_table(l, err);
   if (status == TDICT_OK)
     status = tdict_gpu_check(l->gpu, d->ops->launch(d, &kernel, l->stream), "cuLaunchKernel", err);
-  if (status == TDICT_OK && l->work->has_results) status = read_results(l, err);
   return status;
 }
 
@@ -227,6 +222,15 @@ static void end_table(launch *l, bool is_done) {
   give_table(l->gpu, t);
 }
 
+/* Queues the launch on a stream of the caller. Waits only for results. */
+static tdict_status queue_and_end(launch *l, tdict_error *err) {
+  tdict_status status = queue_launch(l, err);
+  const bool waits = status == TDICT_OK && l->work->has_results;
+  if (waits) status = await_results(l, err);
+  end_table(l, waits && status == TDICT_OK);
+  return status;
+}
+
 /* Makes the stream wait for the fences. If a fence cannot be queued on the stream, waits for the fence here. */
 static void queue_waits(tdict_gpu *gpu, const tdict_run_order *order) {
   for (int i = 0; i < order->num_after; i++) {
@@ -243,7 +247,7 @@ static tdict_status run_and_wait(launch *l, tdict_error *err) {
   if (status != TDICT_OK) return status;
   status = tdict_gpu_follow(l->gpu, l->stream, NULL, err);
   if (status == TDICT_OK) status = queue_launch(l, err);
-  tdict_status end = tdict_gpu_sync_stream(l->gpu, l->stream, status == TDICT_OK ? err : NULL);
+  tdict_status end = await_results(l, status == TDICT_OK ? err : NULL);
   end_table(l, true);
   tdict_gpu_give_stream(l->gpu, l->stream);
   return status == TDICT_OK ? end : status;
@@ -259,8 +263,7 @@ static tdict_status run_on_stream(launch *l, tdict_run_order *order, tdict_error
   tdict_status status = tdict_gpu_refuse_capture(l->gpu, l->stream, order->what, err);
   if (status != TDICT_OK) return status;
   queue_waits(l->gpu, order);
-  status = queue_launch(l, err);
-  end_table(l, false);
+  status = queue_and_end(l, err);
   if (status == TDICT_OK) status = tdict_use_create(l->gpu, l->stream, &order->use, err);
   if (status != TDICT_OK) (void)!tdict_gpu_sync_stream(l->gpu, l->stream, NULL); /* leave nothing queued */
   return status;
@@ -277,9 +280,7 @@ bool tdict_gpu_can_run(tdict_gpu *gpu) {
 
 tdict_status tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream stream, tdict_error *err) {
   launch l = {.gpu = gpu, .work = work, .stream = stream};
-  tdict_status status = queue_launch(&l, err);
-  end_table(&l, false);
-  return status;
+  return queue_and_end(&l, err);
 }
 
 tdict_status tdict_gpu_run(tdict_gpu *gpu, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err) {

@@ -1,5 +1,6 @@
-/* The bodies of the kernels. kernels.cu compiles the bodies for GPUs, and host.c compiles them for the host. A body
- * handles one unit: some bytes (COPY, FILL), an element (CONVERT) or a position (CHECK). Pure functions; thread-safe. */
+/* The bodies of the kernels. kernels.cu compiles the bodies for GPUs, and host.c compiles them for the host. A unit is
+ * some bytes (COPY, FILL), an element (CONVERT) or a position (CHECK). A body handles a batch of units. All loads of a
+ * batch are independent, so that a GPU waits for them only once. Pure functions; thread-safe. */
 #ifndef TDICT_KERNEL_BODY_H
 #define TDICT_KERNEL_BODY_H
 
@@ -7,8 +8,12 @@
 
 #ifdef __CUDA__
 #define TDICT_BODY static inline __attribute__((device, always_inline))
+#define TDICT_GLOBAL __attribute__((address_space(1))) /* global memory, not local or shared memory of the GPU */
+#define TDICT_UNROLL _Pragma("unroll")
 #else
 #define TDICT_BODY static inline __attribute__((always_inline))
+#define TDICT_GLOBAL
+#define TDICT_UNROLL
 #endif
 
 /* How a body accesses memory. On a GPU, addresses are pointers. On the host, a function translates each address. */
@@ -24,13 +29,14 @@ typedef struct tdict_kernel_env {
 } tdict_kernel_env;
 
 #ifdef __CUDA__
-TDICT_BODY void *tdict_kernel_at(tdict_kernel_env *env, uint64_t address, unsigned bytes) {
+TDICT_BODY TDICT_GLOBAL void *tdict_kernel_at(tdict_kernel_env *env, uint64_t address, unsigned bytes) {
   (void)env;
   (void)bytes;
-  return (void *)address;
+  return (TDICT_GLOBAL void *)address;
 }
+/* Reads first, because an atomic operation on host memory takes long. */
 TDICT_BODY void tdict_kernel_lower(uint64_t *result, uint64_t value) {
-  (void)__atomic_fetch_min(result, value, __ATOMIC_RELAXED);
+  if (result && value < *(volatile uint64_t *)result) (void)__atomic_fetch_min(result, value, __ATOMIC_RELAXED);
 }
 #else
 TDICT_BODY void *tdict_kernel_at(tdict_kernel_env *env, uint64_t address, unsigned bytes) {
@@ -41,6 +47,10 @@ TDICT_BODY void *tdict_kernel_at(tdict_kernel_env *env, uint64_t address, unsign
 TDICT_BODY void tdict_kernel_lower(uint64_t *result, uint64_t value) {
   if (result && value < *result) *result = value;
 }
+#endif
+
+#ifndef __CUDA__
+__extension__ typedef unsigned __int128 tdict_u128;
 #endif
 
 /* Units of memory. Any type may be behind them. */
@@ -67,23 +77,72 @@ TDICT_BODY uint64_t tdict_kernel_find(const uint64_t *table, uint64_t num_entrie
   return low;
 }
 
+/* Returns the high word of a product. */
+TDICT_BODY uint64_t tdict_kernel_multiply_high(uint64_t a, uint64_t b) {
+#ifdef __CUDA__
+  return __nvvm_mulhi_ull(a, b);
+#else
+  return (uint64_t)((tdict_u128)a * b >> 64);
+#endif
+}
+/* Divides units by a count with the two words of the count's divider. */
+TDICT_BODY uint64_t tdict_kernel_divide(uint64_t units, uint64_t count, const uint64_t *divider) {
+  return count == 1 ? units : tdict_kernel_multiply_high(units, divider[0]) >> divider[1];
+}
+
+/* The same for units below 2^32. */
+TDICT_BODY uint32_t tdict_kernel_divide_small(uint32_t units, uint32_t count, const uint64_t *divider) {
+  const uint64_t low = (uint64_t)units * (uint32_t)divider[0] >> 32;
+  const uint64_t high = (uint64_t)units * (uint32_t)(divider[0] >> 32) + low;
+  return count == 1 ? units : (uint32_t)(high >> 32) >> divider[1];
+}
+
+/* The units of one thread. Batch b has the units first + b * TDICT_KERNEL_BLOCK_UNITS + k * TDICT_KERNEL_THREADS, for k
+ * below TDICT_KERNEL_BATCH. */
+typedef struct tdict_kernel_span {
+  const uint64_t *body, *entry;
+  uint64_t first;
+  uint64_t *result; /* NULL: the entry has no result */
+} tdict_kernel_span;
+
+/* Returns the first unit of an entry that a block handles. `block` counts from the first block of the entry. */
+TDICT_BODY uint64_t tdict_kernel_first_unit(const uint64_t *entry, uint64_t block) {
+  return block * TDICT_KERNEL_BLOCK_UNITS * tdict_form(entry, TDICT_FORM_BATCHES);
+}
+
+/* Loops over the batches of a span that have a unit. `at` is the first unit of the batch. */
+#define TDICT_EACH_BATCH(span, at)                                                                              \
+  for (uint64_t at = (span)->first,                                                                             \
+                end_ = at + (uint64_t)TDICT_KERNEL_BLOCK_UNITS * tdict_form((span)->entry, TDICT_FORM_BATCHES); \
+       at < end_ && at < (span)->entry[TDICT_WORD_UNITS]; at += TDICT_KERNEL_BLOCK_UNITS)
+#define TDICT_EACH_IN_BATCH(k) TDICT_UNROLL for (int k = 0; k < TDICT_KERNEL_BATCH; k++)
+
+/* Returns unit k of a batch. Returns the first unit of the batch if the entry has no unit k. */
+TDICT_BODY uint64_t tdict_kernel_unit(const tdict_kernel_span *span, uint64_t first, int k) {
+  const uint64_t unit = first + (uint64_t)k * TDICT_KERNEL_THREADS;
+  return unit < span->entry[TDICT_WORD_UNITS] ? unit : first;
+}
+TDICT_BODY int tdict_kernel_has_unit(const tdict_kernel_span *span, uint64_t first, int k) {
+  return first + (uint64_t)k * TDICT_KERNEL_THREADS < span->entry[TDICT_WORD_UNITS];
+}
+
 /* Reads position `i` of a list. Returns 0 if the list is not accessible. */
 TDICT_BODY int64_t tdict_kernel_position(tdict_kernel_env *env, const uint64_t *body, uint64_t positions, uint64_t i) {
   if (positions & 1) return (int64_t)body[(positions >> 1) + i];
-  const tdict_unit8 *at = (const tdict_unit8 *)tdict_kernel_at(env, positions + 8 * i, 8);
+  const TDICT_GLOBAL tdict_unit8 *at = (const TDICT_GLOBAL tdict_unit8 *)tdict_kernel_at(env, positions + 8 * i, 8);
   return at ? (int64_t)*at : 0;
 }
 
-/* Returns the bytes that the lists of an entry add for index `i` of the listed dimension. */
-TDICT_BODY uint64_t tdict_kernel_offset(tdict_kernel_env *env, const uint64_t *body, const uint64_t *lists,
-                                        unsigned num_lists, uint64_t i) {
-  uint64_t offset = 0;
-  for (unsigned k = 0; k < num_lists; k++) {
-    const uint64_t *list = lists + TDICT_WORDS_PER_LIST * k;
-    const int64_t position = tdict_kernel_position(env, body, list[0], i);
-    offset += ((uint64_t)position + (position < 0 ? list[1] : 0)) * list[2];
+/* Returns the bytes that a position adds. A bad position of a checked entry counts as 0. `i` is its index. */
+TDICT_BODY uint64_t tdict_kernel_offset(const tdict_kernel_span *span, const uint64_t *list, int64_t position,
+                                        uint64_t i) {
+  const uint64_t size = list[1];
+  uint64_t at = (uint64_t)position + (position < 0 ? size : 0);
+  if (tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_CHECKED && at >= size) {
+    tdict_kernel_lower(span->result, i);
+    at = 0;
   }
-  return offset;
+  return at * list[2];
 }
 
 /* Where a unit is read and written. */
@@ -93,111 +152,171 @@ typedef struct tdict_kernel_place {
 } tdict_kernel_place;
 
 /* Computes the place of a unit. `dims` are the words of the entry's dimensions. */
-TDICT_BODY tdict_kernel_place tdict_kernel_locate(tdict_kernel_env *env, const uint64_t *body, const uint64_t *entry,
+TDICT_BODY tdict_kernel_place tdict_kernel_locate(tdict_kernel_env *env, const tdict_kernel_span *span,
                                                   const uint64_t *dims, uint64_t unit) {
-  const unsigned ndim = tdict_form(entry, TDICT_FORM_NDIM), listed = tdict_form(entry, TDICT_FORM_LISTED);
-  tdict_kernel_place place = {entry[TDICT_WORD_DST], entry[TDICT_WORD_SRC], 0};
+  const unsigned ndim = tdict_form(span->entry, TDICT_FORM_NDIM), listed = tdict_form(span->entry, TDICT_FORM_LISTED);
+  const unsigned num_lists = tdict_form(span->entry, TDICT_FORM_LISTS);
+  const int scatters = tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER;
+  tdict_kernel_place place = {span->entry[TDICT_WORD_DST], span->entry[TDICT_WORD_SRC], 0};
   for (unsigned d = ndim; d-- > 0;) {
     const uint64_t *dim = dims + TDICT_WORDS_PER_DIM * d;
-    uint64_t index = unit, to, from;
+    uint64_t index = unit, offset = 0;
     if (d > 0) { /* the outermost index needs no division */
-      unit /= dim[0];
+      unit = tdict_kernel_divide(unit, dim[0], dim + 3);
       index -= unit * dim[0];
     }
     if (d == ndim - 1) place.inner = index;
-    to = index * dim[1];
-    from = index * dim[2];
-    if (d == listed) {
-      const uint64_t offset =
-          tdict_kernel_offset(env, body, dims + TDICT_WORDS_PER_DIM * ndim, tdict_form(entry, TDICT_FORM_LISTS), index);
-      if (tdict_form(entry, TDICT_FORM_SCATTER))
-        to = offset;
-      else
-        from = offset;
+    for (unsigned n = 0; n < num_lists && d == listed; n++) {
+      const uint64_t *list = dims + TDICT_WORDS_PER_DIM * ndim + TDICT_WORDS_PER_LIST * n;
+      offset += tdict_kernel_offset(span, list, tdict_kernel_position(env, span->body, list[0], index), index);
     }
-    place.dst += to;
-    place.src += from;
+    /* On the indexed side, the stride of the listed dimension is 0. */
+    place.dst += index * dim[1] + (scatters ? offset : 0);
+    place.src += index * dim[2] + (scatters ? 0 : offset);
   }
   return place;
 }
 
-/* The units of one thread: first, first + TDICT_KERNEL_THREADS, and so on, up to TDICT_KERNEL_THREAD_UNITS units. */
-typedef struct tdict_kernel_span {
-  const uint64_t *body, *entry;
-  uint64_t first;
-  uint64_t *result; /* NULL: the entry has no result */
-} tdict_kernel_span;
+typedef struct tdict_kernel_batch {
+  tdict_kernel_place at[TDICT_KERNEL_BATCH];
+} tdict_kernel_batch;
 
-#define TDICT_EACH_UNIT(span, unit)                                      \
-  for (uint64_t unit = (span)->first, left_ = TDICT_KERNEL_THREAD_UNITS; \
-       left_ > 0 && unit < (span)->entry[TDICT_WORD_UNITS]; unit += TDICT_KERNEL_THREADS, left_--)
+/* Computes the places of a batch of an entry with FLAG_ROWS. */
+TDICT_BODY void tdict_kernel_locate_rows(tdict_kernel_env *env, const tdict_kernel_span *span, const uint64_t *dims,
+                                         uint64_t first, tdict_kernel_batch *batch) {
+  const unsigned ndim = tdict_form(span->entry, TDICT_FORM_NDIM), listed = tdict_form(span->entry, TDICT_FORM_LISTED);
+  const int scatters = tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER;
+  const uint64_t *inner = dims + TDICT_WORDS_PER_DIM, *list = dims + TDICT_WORDS_PER_DIM * ndim;
+  const uint32_t count = ndim == 2 ? (uint32_t)inner[0] : 1;
+  uint32_t row[TDICT_KERNEL_BATCH], column[TDICT_KERNEL_BATCH];
+  int64_t position[TDICT_KERNEL_BATCH];
+  TDICT_EACH_IN_BATCH(k) {
+    const uint32_t unit = (uint32_t)tdict_kernel_unit(span, first, k);
+    row[k] = ndim == 2 ? tdict_kernel_divide_small(unit, count, inner + 3) : unit;
+    column[k] = unit - row[k] * count;
+  }
+  if (listed != TDICT_FORM_NO_LIST) TDICT_EACH_IN_BATCH(k)
+  position[k] = tdict_kernel_position(env, span->body, list[0], listed ? column[k] : row[k]);
+  TDICT_EACH_IN_BATCH(k) {
+    tdict_kernel_place *p = &batch->at[k];
+    p->dst = span->entry[TDICT_WORD_DST] + row[k] * dims[1];
+    p->src = span->entry[TDICT_WORD_SRC] + row[k] * dims[2];
+    p->inner = ndim == 2 ? column[k] : row[k];
+    if (ndim == 2) {
+      p->dst += column[k] * inner[1];
+      p->src += column[k] * inner[2];
+    }
+    if (listed == TDICT_FORM_NO_LIST) continue;
+    const uint64_t offset = tdict_kernel_offset(span, list, position[k], listed ? column[k] : row[k]);
+    p->dst += scatters ? offset : 0;
+    p->src += scatters ? 0 : offset;
+  }
+}
 
-/* Copies a unit. */
-#define TDICT_COPY_UNIT(type)                                                  \
-  {                                                                            \
-    type *dst = (type *)tdict_kernel_at(env, p.dst, sizeof(type));             \
-    const type *src = (const type *)tdict_kernel_at(env, p.src, sizeof(type)); \
-    if (dst && src) *dst = *src;                                               \
-    break;                                                                     \
+/* Computes the places of a batch. */
+TDICT_BODY void tdict_kernel_locate_batch(tdict_kernel_env *env, const tdict_kernel_span *span, const uint64_t *dims,
+                                          uint64_t first, tdict_kernel_batch *batch) {
+  if (tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_ROWS) {
+    tdict_kernel_locate_rows(env, span, dims, first, batch);
+    return;
+  }
+  TDICT_EACH_IN_BATCH(k) batch->at[k].dst = batch->at[k].src = batch->at[k].inner = 0;
+  /* This loop is not unrolled. The places move through the batch, so that a GPU keeps them in registers. */
+  for (int k = 0; k < TDICT_KERNEL_BATCH; k++) {
+    TDICT_UNROLL for (int to = 1; to < TDICT_KERNEL_BATCH; to++) batch->at[to - 1] = batch->at[to];
+    batch->at[TDICT_KERNEL_BATCH - 1] = tdict_kernel_locate(env, span, dims, tdict_kernel_unit(span, first, k));
+  }
+}
+
+/* Copies the units of a batch. */
+#define TDICT_COPY_BATCH(type)                                                                                       \
+  {                                                                                                                  \
+    type value[TDICT_KERNEL_BATCH];                                                                                  \
+    TDICT_EACH_IN_BATCH(k) {                                                                                         \
+      const TDICT_GLOBAL type *src = (const TDICT_GLOBAL type *)tdict_kernel_at(env, batch.at[k].src, sizeof(type)); \
+      if (!src) return;                                                                                              \
+      value[k] = *src;                                                                                               \
+    }                                                                                                                \
+    TDICT_EACH_IN_BATCH(k) {                                                                                         \
+      if (!tdict_kernel_has_unit(span, at, k)) continue;                                                             \
+      TDICT_GLOBAL type *dst = (TDICT_GLOBAL type *)tdict_kernel_at(env, batch.at[k].dst, sizeof(type));             \
+      if (dst) *dst = value[k];                                                                                      \
+    }                                                                                                                \
+    break;                                                                                                           \
   }
 
 TDICT_BODY void tdict_kernel_copy(tdict_kernel_env *env, const tdict_kernel_span *span) {
   const unsigned width = tdict_form(span->entry, TDICT_FORM_WIDTH);
-  TDICT_EACH_UNIT(span, unit) {
-    const tdict_kernel_place p = tdict_kernel_locate(env, span->body, span->entry, span->entry + TDICT_COPY_DIMS, unit);
+  TDICT_EACH_BATCH(span, at) {
+    tdict_kernel_batch batch;
+    tdict_kernel_locate_batch(env, span, span->entry + TDICT_COPY_DIMS, at, &batch);
     switch (width) {
     case 1:
-      TDICT_COPY_UNIT(tdict_unit1)
+      TDICT_COPY_BATCH(tdict_unit1)
     case 2:
-      TDICT_COPY_UNIT(tdict_unit2)
+      TDICT_COPY_BATCH(tdict_unit2)
     case 4:
-      TDICT_COPY_UNIT(tdict_unit4)
+      TDICT_COPY_BATCH(tdict_unit4)
     case 8:
-      TDICT_COPY_UNIT(tdict_unit8)
+      TDICT_COPY_BATCH(tdict_unit8)
     default:
-      TDICT_COPY_UNIT(tdict_unit16)
+      TDICT_COPY_BATCH(tdict_unit16)
     }
   }
 }
 
 /* Writes a unit of at most 8 bytes. `bits` begins with the unit. */
-#define TDICT_FILL_UNIT(type)                                      \
-  {                                                                \
-    type *dst = (type *)tdict_kernel_at(env, p.dst, sizeof(type)); \
-    if (dst) *dst = (type)bits;                                    \
-    break;                                                         \
+#define TDICT_FILL_UNIT(type)                                                                  \
+  {                                                                                            \
+    TDICT_GLOBAL type *dst = (TDICT_GLOBAL type *)tdict_kernel_at(env, address, sizeof(type)); \
+    if (dst) *dst = (type)bits;                                                                \
+    break;                                                                                     \
   }
+
+/* Fills a unit with number `index` of the units of a pattern. */
+TDICT_BODY void tdict_kernel_fill_unit(tdict_kernel_env *env, uint64_t address, unsigned width, const uint64_t *pattern,
+                                       unsigned index) {
+  const uint64_t bits = pattern[index * width / 8] >> index * width % 8 * 8;
+  switch (width) {
+  case 1:
+    TDICT_FILL_UNIT(tdict_unit1)
+  case 2:
+    TDICT_FILL_UNIT(tdict_unit2)
+  case 4:
+    TDICT_FILL_UNIT(tdict_unit4)
+  case 8:
+    TDICT_FILL_UNIT(tdict_unit8)
+  default: {
+    TDICT_GLOBAL tdict_unit16 *dst = (TDICT_GLOBAL tdict_unit16 *)tdict_kernel_at(env, address, sizeof *dst);
+    const tdict_unit16 item = {pattern[0], pattern[1]};
+    if (dst) *dst = item;
+  }
+  }
+}
 
 TDICT_BODY void tdict_kernel_fill(tdict_kernel_env *env, const tdict_kernel_span *span) {
   const unsigned width = tdict_form(span->entry, TDICT_FORM_WIDTH);
-  const uint64_t *pattern = span->entry + TDICT_FILL_PATTERN;
-  TDICT_EACH_UNIT(span, unit) {
-    const tdict_kernel_place p = tdict_kernel_locate(env, span->body, span->entry, span->entry + TDICT_FILL_DIMS, unit);
-    const unsigned byte = (unsigned)(p.inner % span->entry[TDICT_FILL_PERIOD]) * width;
-    const uint64_t bits = pattern[byte / 8] >> byte % 8 * 8;
-    switch (width) {
-    case 1:
-      TDICT_FILL_UNIT(tdict_unit1)
-    case 2:
-      TDICT_FILL_UNIT(tdict_unit2)
-    case 4:
-      TDICT_FILL_UNIT(tdict_unit4)
-    case 8:
-      TDICT_FILL_UNIT(tdict_unit8)
-    default: {
-      tdict_unit16 *dst = (tdict_unit16 *)tdict_kernel_at(env, p.dst, sizeof *dst);
-      const tdict_unit16 item = {pattern[0], pattern[1]};
-      if (dst) *dst = item;
-    }
+  const uint64_t *period = span->entry + TDICT_FILL_PERIOD;
+  TDICT_EACH_BATCH(span, at) {
+    tdict_kernel_batch batch;
+    tdict_kernel_locate_batch(env, span, span->entry + TDICT_FILL_DIMS, at, &batch);
+    TDICT_EACH_IN_BATCH(k) {
+      if (!tdict_kernel_has_unit(span, at, k)) continue;
+      const uint64_t repeats = tdict_kernel_divide(batch.at[k].inner, period[0], period + 1);
+      const unsigned index = (unsigned)(batch.at[k].inner - repeats * period[0]);
+      tdict_kernel_fill_unit(env, batch.at[k].dst, width, span->entry + TDICT_FILL_PATTERN, index);
     }
   }
 }
 
 TDICT_BODY void tdict_kernel_check(tdict_kernel_env *env, const tdict_kernel_span *span) {
   const int64_t size = (int64_t)span->entry[TDICT_CHECK_SIZE];
-  TDICT_EACH_UNIT(span, unit) {
-    const int64_t position = tdict_kernel_position(env, span->body, span->entry[TDICT_WORD_SRC], unit);
-    if (position < -size || position >= size) tdict_kernel_lower(span->result, unit);
+  TDICT_EACH_BATCH(span, at) {
+    int64_t position[TDICT_KERNEL_BATCH];
+    TDICT_EACH_IN_BATCH(k)
+    position[k] = tdict_kernel_position(env, span->body, span->entry[TDICT_WORD_SRC], tdict_kernel_unit(span, at, k));
+    TDICT_EACH_IN_BATCH(k)
+    if (position[k] < -size || position[k] >= size) tdict_kernel_lower(span->result, tdict_kernel_unit(span, at, k));
   }
 }
 

@@ -188,22 +188,22 @@ TDICT_BODY uint64_t tdict_kernel_load(tdict_kernel_env *env, uint64_t address, u
   uint64_t bits = 0;
   if (flags & TDICT_FLAG_UNALIGNED) {
     for (unsigned i = 0; i < bytes; i++) {
-      const tdict_unit1 *byte = (const tdict_unit1 *)tdict_kernel_at(env, address + i, 1);
+      const TDICT_GLOBAL tdict_unit1 *byte = (const TDICT_GLOBAL tdict_unit1 *)tdict_kernel_at(env, address + i, 1);
       if (byte) bits |= (uint64_t)*byte << 8 * i;
     }
     return bits;
   }
-  const void *at = tdict_kernel_at(env, address, bytes);
+  const TDICT_GLOBAL void *at = tdict_kernel_at(env, address, bytes);
   if (!at) return 0;
   switch (bytes) {
   case 1:
-    return *(const tdict_unit1 *)at;
+    return *(const TDICT_GLOBAL tdict_unit1 *)at;
   case 2:
-    return *(const tdict_unit2 *)at;
+    return *(const TDICT_GLOBAL tdict_unit2 *)at;
   case 4:
-    return *(const tdict_unit4 *)at;
+    return *(const TDICT_GLOBAL tdict_unit4 *)at;
   default:
-    return *(const tdict_unit8 *)at;
+    return *(const TDICT_GLOBAL tdict_unit8 *)at;
   }
 }
 
@@ -211,25 +211,25 @@ TDICT_BODY void tdict_kernel_store(tdict_kernel_env *env, uint64_t address, unsi
                                    uint64_t bits) {
   if (flags & TDICT_FLAG_UNALIGNED) {
     for (unsigned i = 0; i < bytes; i++) {
-      tdict_unit1 *byte = (tdict_unit1 *)tdict_kernel_at(env, address + i, 1);
+      TDICT_GLOBAL tdict_unit1 *byte = (TDICT_GLOBAL tdict_unit1 *)tdict_kernel_at(env, address + i, 1);
       if (byte) *byte = (tdict_unit1)(bits >> 8 * i);
     }
     return;
   }
-  void *at = tdict_kernel_at(env, address, bytes);
+  TDICT_GLOBAL void *at = tdict_kernel_at(env, address, bytes);
   if (!at) return;
   switch (bytes) {
   case 1:
-    *(tdict_unit1 *)at = (tdict_unit1)bits;
+    *(TDICT_GLOBAL tdict_unit1 *)at = (tdict_unit1)bits;
     break;
   case 2:
-    *(tdict_unit2 *)at = (tdict_unit2)bits;
+    *(TDICT_GLOBAL tdict_unit2 *)at = (tdict_unit2)bits;
     break;
   case 4:
-    *(tdict_unit4 *)at = (tdict_unit4)bits;
+    *(TDICT_GLOBAL tdict_unit4 *)at = (tdict_unit4)bits;
     break;
   default:
-    *(tdict_unit8 *)at = bits;
+    *(TDICT_GLOBAL tdict_unit8 *)at = bits;
   }
 }
 
@@ -257,16 +257,26 @@ TDICT_BODY void tdict_kernel_convert(tdict_kernel_env *env, const tdict_kernel_s
   const tdict_conversion c = {tdict_form(span->entry, TDICT_FORM_TO), tdict_form(span->entry, TDICT_FORM_FROM),
                               tdict_form(span->entry, TDICT_FORM_FLAGS), span->entry[TDICT_CONVERT_SCALE]};
   const unsigned to_bytes = tdict_type_bytes(c.to), from_bytes = tdict_type_bytes(c.from);
-  TDICT_EACH_UNIT(span, unit) {
-    const tdict_kernel_place p =
-        tdict_kernel_locate(env, span->body, span->entry, span->entry + TDICT_CONVERT_DIMS, unit);
-    uint64_t bits = 0;
-    if (!tdict_convert_element(&c, tdict_kernel_load(env, p.src, from_bytes, c.flags), &bits)) {
-      tdict_kernel_lower(span->result, unit);
-      continue;
+  TDICT_EACH_BATCH(span, at) {
+    tdict_kernel_batch batch;
+    uint64_t bits[TDICT_KERNEL_BATCH];
+    tdict_kernel_locate_batch(env, span, span->entry + TDICT_CONVERT_DIMS, at, &batch);
+    TDICT_EACH_IN_BATCH(k) bits[k] = tdict_kernel_load(env, batch.at[k].src, from_bytes, c.flags);
+    /* Not unrolled, because a conversion is long. The batch moves to its first place, so that a GPU keeps it in
+     * registers. */
+    for (int done = 0; done < TDICT_KERNEL_BATCH && tdict_kernel_has_unit(span, at, done); done++) {
+      uint64_t result = 0;
+      if (tdict_convert_element(&c, bits[0], &result)) {
+        tdict_kernel_store(env, batch.at[0].dst, to_bytes, c.flags, result);
+        if (c.flags & TDICT_FLAG_COMPLEX) tdict_kernel_store(env, batch.at[0].dst + to_bytes, to_bytes, c.flags, 0);
+      } else {
+        tdict_kernel_lower(span->result, tdict_kernel_unit(span, at, done));
+      }
+      TDICT_UNROLL for (int k = 1; k < TDICT_KERNEL_BATCH; k++) {
+        bits[k - 1] = bits[k];
+        batch.at[k - 1].dst = batch.at[k].dst;
+      }
     }
-    tdict_kernel_store(env, p.dst, to_bytes, c.flags, bits);
-    if (c.flags & TDICT_FLAG_COMPLEX) tdict_kernel_store(env, p.dst + to_bytes, to_bytes, c.flags, 0);
   }
 }
 

@@ -2,15 +2,30 @@
  * runs the body for its units. The names are those of tdict_kernel_name(). */
 #include "kernel/body_convert.h"
 
+/* Finds the entry of a block as tdict_kernel_find() does. The lanes of a warp read 32 entries at once, because each read
+ * of a long table takes long. */
+TDICT_BODY uint64_t find_by_warp(const uint64_t *table, uint64_t num_entries, uint64_t block) {
+  const uint64_t lane = __nvvm_read_ptx_sreg_tid_x() % 32;
+  uint64_t low = 0, count = num_entries; /* the entry is one of low, low + 1, ... low + count - 1 */
+  while (count > 1) {
+    const uint64_t step = (count + 31) / 32, offset = lane * step;
+    const bool starts_before = offset < count && table[2 * (low + offset)] <= block;
+    const uint64_t passed = step * (uint64_t)(__builtin_popcount(__nvvm_vote_ballot_sync(~0u, starts_before)) - 1);
+    low += passed;
+    count = count - passed < step ? count - passed : step;
+  }
+  return low;
+}
+
 /* Finds the units of this thread. */
 TDICT_BODY tdict_kernel_span span_of(const tdict_kernel_params *params) {
   const uint64_t block = __nvvm_read_ptx_sreg_ctaid_x(), thread = __nvvm_read_ptx_sreg_tid_x();
   const uint64_t *table = params->table ? (const uint64_t *)params->table : params->words;
-  const uint64_t number = tdict_kernel_find(table, params->num_entries, block);
+  const uint64_t number = find_by_warp(table, params->num_entries, block);
   tdict_kernel_span span;
   span.body = table + 2 * params->num_entries;
   span.entry = span.body + table[2 * number + 1];
-  span.first = (block - table[2 * number]) * TDICT_KERNEL_BLOCK_UNITS + thread;
+  span.first = tdict_kernel_first_unit(span.entry, block - table[2 * number]) + thread;
   span.result = params->results ? (uint64_t *)params->results + number : nullptr;
   return span;
 }

@@ -21,8 +21,8 @@ typedef __INT64_TYPE__ int64_t;
 
 enum {
   TDICT_KERNEL_THREADS = 256,         /* threads of a block */
-  TDICT_KERNEL_THREAD_UNITS = 8,      /* units that a thread handles */
-  TDICT_KERNEL_BLOCK_UNITS = 256 * 8, /* units that a block handles */
+  TDICT_KERNEL_BATCH = 4,             /* units that a thread handles together, so that their loads overlap */
+  TDICT_KERNEL_BLOCK_UNITS = 256 * 4, /* units that a block handles together; a block can have several such batches */
   TDICT_KERNEL_PARAM_WORDS = 509      /* words that fit the parameters of a launch, which are at most 4096 bytes */
 };
 #define TDICT_KERNEL_NO_RESULT (~(uint64_t)0) /* no position or element is bad */
@@ -46,12 +46,14 @@ enum {
   TDICT_CONVERT_SCALE = TDICT_WORD_EXTRA, /* the bits of the float32 scale, and in the high half of the offset */
   TDICT_CONVERT_DIMS,
   TDICT_FILL_PATTERN = TDICT_WORD_EXTRA,    /* 16 bytes */
-  TDICT_FILL_PERIOD = TDICT_WORD_EXTRA + 2, /* number of units after which the pattern repeats */
-  TDICT_FILL_DIMS,
+  TDICT_FILL_PERIOD = TDICT_WORD_EXTRA + 2, /* number of units after which the pattern repeats, and its divider */
+  TDICT_FILL_DIMS = TDICT_FILL_PERIOD + 3,
   TDICT_CHECK_SIZE = TDICT_WORD_EXTRA, /* size of the indexed dimension */
   TDICT_CHECK_END
 };
-enum { TDICT_WORDS_PER_DIM = 3 };  /* count, byte stride of the destination, byte stride of the source */
+/* Count, byte stride of the destination, byte stride of the source, and the two words of the count's divider: a
+ * multiplier and a shift. For units below 2^63, units / count is the high word of units * multiplier, shifted right. */
+enum { TDICT_WORDS_PER_DIM = 5 };
 enum { TDICT_WORDS_PER_LIST = 3 }; /* positions, size of the indexed dimension, byte stride of the indexed dimension */
 /* Positions are the address of an array of int64 on the device. If bit 0 is set, the other bits are an offset in the
  * body. */
@@ -62,14 +64,20 @@ enum {
   TDICT_FORM_NDIM = 8,
   TDICT_FORM_LISTED = 16,  /* the dimension whose positions come from lists; TDICT_FORM_NO_LIST: none */
   TDICT_FORM_LISTS = 24,   /* number of lists */
-  TDICT_FORM_SCATTER = 32, /* 1: the lists index the destination; 0: the source */
+  TDICT_FORM_BATCHES = 32, /* number of batches of a block */
   TDICT_FORM_TO = 40,      /* CONVERT: tdict_kernel_type */
   TDICT_FORM_FROM = 48,
   TDICT_FORM_FLAGS = 56
 };
 enum { TDICT_FORM_NO_LIST = 0xff };
-/* COMPLEX: an imaginary part of 0 follows each element. UNALIGNED: the elements of a side are not aligned. */
-enum { TDICT_FLAG_SCALED = 1, TDICT_FLAG_COMPLEX = 2, TDICT_FLAG_UNALIGNED = 4 };
+enum {
+  TDICT_FLAG_SCALED = 1,
+  TDICT_FLAG_COMPLEX = 2,   /* an imaginary part of 0 follows each element */
+  TDICT_FLAG_UNALIGNED = 4, /* the elements of a side are not aligned */
+  TDICT_FLAG_SCATTER = 8,   /* the lists index the destination; not set: the source */
+  TDICT_FLAG_ROWS = 16,     /* 1 or 2 dimensions, at most one list, and the number of units fits 31 bits */
+  TDICT_FLAG_CHECKED = 32   /* the smallest index of a position outside of its dimension is the result */
+};
 
 /* The element types of CONVERT. A complex element is converted as two floats. */
 typedef enum tdict_kernel_type {

@@ -8,7 +8,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-enum { MAX_WIDTH = 16, MAX_DIMS = TDICT_KERNEL_MAX_NDIM + 2 };
+enum { MAX_WIDTH = 16, MAX_DIMS = TDICT_KERNEL_MAX_NDIM + 2, MANY_BLOCKS = 8192, MAX_BATCHES = 16 };
+__extension__ typedef unsigned __int128 u128;
 #define MAX_BLOCKS ((uint64_t)INT32_MAX) /* the largest grid of a GPU */
 
 /* The merged dimensions of an entry. Strides are bytes. */
@@ -69,10 +70,15 @@ static tdict_status no_memory(tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "kernel: no host memory for the description of a launch");
 }
 
-/* Appends an entry. words[TDICT_WORD_UNITS] is the number of its units. */
-static tdict_status append_entry(tdict_kernel_work *work, const uint64_t *words, size_t num_words, tdict_error *err) {
-  const uint64_t units = words[TDICT_WORD_UNITS];
-  const uint64_t blocks = units / TDICT_KERNEL_BLOCK_UNITS + (units % TDICT_KERNEL_BLOCK_UNITS != 0);
+static uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+
+/* Appends an entry. words[TDICT_WORD_UNITS] is the number of its units. Chooses the number of batches of a block: a
+ * block of a large entry has several batches, because finding the entry takes as long as a batch. */
+static tdict_status append_entry(tdict_kernel_work *work, uint64_t *words, size_t num_words, tdict_error *err) {
+  const uint64_t batches = divide_up(words[TDICT_WORD_UNITS], TDICT_KERNEL_BLOCK_UNITS), many = batches / MANY_BLOCKS;
+  const uint64_t per_block = many < 1 ? 1 : many < MAX_BATCHES ? many : MAX_BATCHES;
+  const uint64_t blocks = divide_up(batches, per_block);
+  words[TDICT_WORD_FORM] |= per_block << TDICT_FORM_BATCHES;
   if (blocks > MAX_BLOCKS - work->num_blocks)
     return tdict_fail(err, TDICT_EOVERFLOW, "kernel: more than %llu blocks in one launch",
                       (unsigned long long)MAX_BLOCKS);
@@ -195,19 +201,38 @@ typedef struct entry {
   size_t count;
 } entry;
 
+/* Writes the divider of a count, as in words.h. Quotients are exact, because the multiplier is 2^(64 + shift) / count,
+ * rounded up, and 2^(shift + 1) is not below the count. For a count of 0 or 1, no divider is used. */
+static void write_divider(uint64_t count, uint64_t out[2]) {
+  uint64_t shift = 0;
+  if (count < 2) {
+    out[0] = out[1] = 0;
+    return;
+  }
+  while (shift < 62 && (uint64_t)2 << shift < count) shift++;
+  out[0] = (uint64_t)(((u128)1 << (64 + shift)) / count + 1);
+  out[1] = shift;
+}
+
 /* Writes the words that all moves have. The words of the operation, up to `first_dim`, are written before. */
 static void write_entry(const tdict_kernel_move *m, const dims *d, uint64_t form, size_t first_dim, entry *out) {
+  const uint64_t units = count_all(d);
   out->words[TDICT_WORD_DST] = (uint64_t)(uintptr_t)m->dst;
   out->words[TDICT_WORD_SRC] = (uint64_t)(uintptr_t)m->src;
-  out->words[TDICT_WORD_UNITS] = count_all(d);
+  const bool is_rows = units <= INT32_MAX && d->ndim >= 1 && d->ndim <= 2 && m->num_lists <= 1;
+  const uint64_t flags = (is_rows ? TDICT_FLAG_ROWS : 0) | (m->scatter ? TDICT_FLAG_SCATTER : 0) |
+                         (m->is_checked ? TDICT_FLAG_CHECKED : 0);
+  out->words[TDICT_WORD_UNITS] = units;
   out->words[TDICT_WORD_FORM] = form | (uint64_t)d->ndim << TDICT_FORM_NDIM |
                                 (uint64_t)(d->listed < 0 ? TDICT_FORM_NO_LIST : d->listed) << TDICT_FORM_LISTED |
-                                (uint64_t)m->num_lists << TDICT_FORM_LISTS | (uint64_t)m->scatter << TDICT_FORM_SCATTER;
+                                (uint64_t)m->num_lists << TDICT_FORM_LISTS | flags << TDICT_FORM_FLAGS;
   out->count = first_dim;
   for (int i = 0; i < d->ndim; i++) {
     out->words[out->count++] = d->count[i];
     out->words[out->count++] = d->dst[i];
     out->words[out->count++] = d->src[i];
+    write_divider(d->count[i], &out->words[out->count]);
+    out->count += 2;
   }
   for (int k = 0; k < m->num_lists; k++) {
     out->words[out->count++] = m->lists[k].positions;
@@ -228,7 +253,9 @@ tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_m
   const uint64_t width = width_of(run | alignment_bits(move, &d, true, true));
   split_run(&d, run, width);
   write_entry(move, &d, width << TDICT_FORM_WIDTH, TDICT_COPY_DIMS, &e);
-  return append_entry(work, e.words, e.count, err);
+  status = append_entry(work, e.words, e.count, err);
+  if (status == TDICT_OK) work->has_results |= move->is_checked;
+  return status;
 }
 
 /* Returns the kernel's type of a dtype, or of the parts of a complex dtype. Returns TDICT_KERNEL_NUM_TYPES for any
@@ -324,6 +351,7 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
   memcpy(&e.words[TDICT_FILL_PATTERN], pattern, sizeof pattern);
   /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): width_of() returns at least 1 */
   e.words[TDICT_FILL_PERIOD] = pattern_bytes / width;
+  write_divider(e.words[TDICT_FILL_PERIOD], &e.words[TDICT_FILL_PERIOD + 1]);
   write_entry(move, &d, width << TDICT_FORM_WIDTH, TDICT_FILL_DIMS, &e);
   e.words[TDICT_WORD_SRC] = 0;
   return append_entry(work, e.words, e.count, err);

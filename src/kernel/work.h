@@ -24,12 +24,13 @@ enum { TDICT_KERNEL_MAX_LISTS = 8 };
 /* One entry for each successful call of an add function, in the order of the calls. */
 typedef struct tdict_kernel_work {
   tdict_kernel_op op;
-  /* True if the launch reports results: for CHECK, and for CONVERT to an integer type that may not hold an element. */
+  /* True if the launch reports results: for CHECK, for COPY with checked lists, and for CONVERT to an integer type that
+   * may not hold an element. */
   bool has_results;
   size_t num_entries, cap_entries;
   uint64_t *index; /* two words for each entry, as in words.h */
-  /* One result for each entry. `run` sets results[i] to the smallest index of a bad position (CHECK), or to the index
-   * in C order of the first element that the integer type cannot hold (CONVERT). TDICT_KERNEL_NO_RESULT: none. */
+  /* One result for each entry. `run` sets results[i] to the smallest index of a bad position (CHECK and COPY), or to the
+   * index in C order of the first element that the integer type cannot hold (CONVERT). TDICT_KERNEL_NO_RESULT: none. */
   uint64_t *results;
   size_t num_words, cap_words;
   uint64_t *body;
@@ -68,9 +69,13 @@ typedef struct tdict_kernel_move {
   size_t item_bytes;                        /* bytes of an element; ignored by CONVERT */
   /* If num_lists is not 0, dimension `listed` of one side is indexed by lists, and the stride of this dimension on this
    * side is ignored. Index i then adds, for each list, the list's position number i times the list's stride. Each list
-   * has shape[listed] positions. Positions outside of their dimension are the caller's error, see CHECK. */
+   * has shape[listed] positions. Positions outside of their dimension are the caller's error, see CHECK and
+   * `is_checked`. */
   int listed;
   bool scatter; /* true: the lists index the destination; false: the source */
+  /* True: the result of the entry is the smallest index of a position outside of its dimension. In place of such a
+   * position, the launch uses position 0. No size may be 0. */
+  bool is_checked;
   int num_lists;
   const tdict_kernel_list *lists;
 } tdict_kernel_move;

@@ -1,6 +1,7 @@
 /* Works of each operation, run on a device and compared with a naive model. */
 #include "kernel/work.h"
 
+#include "kernel/body.h"
 #include "kernel/random_move.h"
 #include "support/fail_alloc.h"
 
@@ -147,6 +148,123 @@ GPU_CASE(kernel_checks_find_the_first_bad_position) {
     td_ok(a.b.memory->ops->run(a.b.memory, &work, NULL, err));
     for (int i = 0; i < LISTS; i++) assert_true(work.results[i] == wanted[i]);
   }
+  run_and_check(&a, &work);
+}
+
+/* A gather with checked lists copies the rows of the good positions, and reports the smallest index of a bad one. */
+GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
+  enum { ENTRIES = 40, SIZE = 9, MOST = 3000 };
+  areas a;
+  rng r = {8};
+  tdict_kernel_work work;
+  uint64_t wanted[ENTRIES];
+  int num_bad = 0;
+  areas_open(&a, 11);
+  tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
+  int64_t *positions = malloc(2 * MOST * sizeof *positions);
+  size_t used = 0;
+  for (int e = 0; e < ENTRIES; e++) {
+    const int64_t item = (int64_t)1 << pick(&r, 0, 4), row = item * pick(&r, 1, 3);
+    const int64_t shape[] = {pick(&r, 1, e < 3 ? MOST : 200), row / item}, to[] = {row, item}, from[] = {0, item};
+    tdict_kernel_list lists[2];
+    wanted[e] = TDICT_KERNEL_NO_RESULT;
+    used = (used + 15) / 16 * 16;
+    const tdict_kernel_move move = {.dst = (char *)a.dst.data + used,
+                                    .src = a.src.data,
+                                    .ndim = 2,
+                                    .shape = shape,
+                                    .dst_strides = to,
+                                    .src_strides = from,
+                                    .item_bytes = (size_t)item,
+                                    .is_checked = true,
+                                    .num_lists = e % 2 + 1,
+                                    .lists = lists};
+    for (int64_t i = 0; i < shape[0] * move.num_lists; i++) positions[i] = pick(&r, -SIZE, SIZE - 1);
+    for (int64_t i = 0; i < shape[0] * move.num_lists; i++)
+      if (pick(&r, 0, 300) == 0) positions[i] = (int64_t[]){SIZE, -SIZE - 1, INT64_MIN, INT64_MAX}[pick(&r, 0, 3)];
+    for (int k = 0; k < move.num_lists; k++) {
+      lists[k] = (tdict_kernel_list){.size = SIZE, .stride = (k + 1) * row};
+      td_ok(tdict_kernel_add_positions(&work, positions + k * shape[0], shape[0], &lists[k].positions, err));
+    }
+    td_ok(tdict_kernel_add_copy(&work, &move, err));
+    for (int64_t i = 0; i < shape[0]; i++) {
+      int64_t offset = 0;
+      bool is_bad = false;
+      for (int k = 0; k < move.num_lists; k++) {
+        const int64_t p = positions[k * shape[0] + i], at = p < 0 ? p + SIZE : p;
+        is_bad |= at < 0 || at >= SIZE;
+        if (at >= 0 && at < SIZE) offset += at * (k + 1) * row;
+      }
+      if (is_bad && wanted[e] == TDICT_KERNEL_NO_RESULT) wanted[e] = (uint64_t)i;
+      memcpy(a.model_dst + used + (size_t)(i * row), a.model_src + offset, (size_t)row);
+    }
+    used += (size_t)(shape[0] * row);
+    num_bad += wanted[e] != TDICT_KERNEL_NO_RESULT;
+  }
+  free(positions);
+  assert_true(work.has_results && num_bad > 5 && num_bad < ENTRIES - 5);
+  td_ok(a.b.memory->ops->run(a.b.memory, &work, NULL, err));
+  for (int e = 0; e < ENTRIES; e++)
+    if (work.results[e] != wanted[e]) fail_msg("entry %d: %lld", e, (long long)work.results[e]);
+  run_and_check(&a, &work);
+}
+
+/* The words of the divider of a count give exact quotients. */
+CASE(kernel_divides_exactly) {
+  rng r = {77};
+  for (int n = 0; n < 2000; n++) {
+    tdict_kernel_work work;
+    const int64_t power = (int64_t)1 << pick(&r, 1, 40),
+                  count = n < 41 ? n + 2 : power + pick(&r, -1, 1) + (power == 2);
+    const int64_t shape[] = {2, count}, to[] = {count + 5, 1}, from[] = {count + 9, 2};
+    const tdict_kernel_move move = {
+        .ndim = 2, .shape = shape, .dst_strides = to, .src_strides = from, .item_bytes = 1, .listed = -1};
+    tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
+    td_ok(tdict_kernel_add_copy(&work, &move, err));
+    const uint64_t *dim = work.body + TDICT_COPY_DIMS + TDICT_WORDS_PER_DIM;
+    assert_true(dim[0] == (uint64_t)count);
+    for (int k = 0; k < 40; k++) {
+      const uint64_t multiple = next_random(&r) % ((uint64_t)INT64_MAX / dim[0]) * dim[0];
+      const uint64_t units[] = {next_random(&r) >> 1 >> pick(&r, 0, 62), multiple, multiple + dim[0] - 1, INT64_MAX};
+      for (int u = 0; u < 4; u++) {
+        const uint32_t low = (uint32_t)units[u];
+        if (tdict_kernel_divide(units[u], dim[0], dim + 3) != units[u] / dim[0])
+          fail_msg("%llu / %lld", (unsigned long long)units[u], (long long)count);
+        if (count <= INT32_MAX && tdict_kernel_divide_small(low, (uint32_t)count, dim + 3) != low / (uint32_t)count)
+          fail_msg("%u / %lld", low, (long long)count);
+      }
+    }
+    tdict_kernel_work_reset(&work);
+  }
+}
+
+/* Blocks of large entries have several batches. The case makes such an entry of few units, because a large one takes
+ * long. */
+GPU_CASE(kernel_blocks_with_several_batches) {
+  enum { UNITS = 100001, BATCHES = 3 };
+  areas a;
+  tdict_kernel_work work;
+  areas_open(&a, 6);
+  tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
+  const int64_t large[] = {(int64_t)BATCHES * 8192 * TDICT_KERNEL_BLOCK_UNITS}, shape[] = {UNITS}, to[] = {1},
+                from[] = {2};
+  tdict_kernel_move move = {.dst = a.dst.data,
+                            .src = a.src.data,
+                            .ndim = 1,
+                            .shape = large,
+                            .dst_strides = to,
+                            .src_strides = from,
+                            .item_bytes = 1};
+  td_ok(tdict_kernel_add_copy(&work, &move, err));
+  assert_int_equal(work.body[TDICT_WORD_FORM] >> TDICT_FORM_BATCHES & 0xff, BATCHES);
+  assert_int_equal(work.num_blocks, 8192);
+  tdict_kernel_work_reset(&work);
+  move.shape = shape;
+  td_ok(tdict_kernel_add_copy(&work, &move, err));
+  assert_int_equal(work.body[TDICT_WORD_FORM] >> TDICT_FORM_BATCHES & 0xff, 1);
+  work.body[TDICT_WORD_FORM] += (uint64_t)(BATCHES - 1) << TDICT_FORM_BATCHES;
+  work.num_blocks = (work.num_blocks + BATCHES - 1) / BATCHES;
+  for (int i = 0; i < UNITS; i++) a.model_dst[i] = a.model_src[2 * i];
   run_and_check(&a, &work);
 }
 

@@ -100,6 +100,8 @@ static tdict_status find_lists(launch *l, const tdict_move *m, tdict_kernel_move
   if (count > TDICT_KERNEL_MAX_LISTS) return add_offsets(l, m, err);
   if (!l->has_lists) status = add_lists(l, err);
   for (int k = 0; k < count; k++)
+    out->is_checked |= !l->all->lists->list[k].positions && l->all->lists->list[k].is_unchecked;
+  for (int k = 0; k < count; k++)
     l->lists[k].stride = (int64_t)((uint64_t)list_strides_of(l->all, m)[k] * tdict_dtype_bytes(m->dtype));
   return status;
 }
@@ -154,9 +156,20 @@ static tdict_status copy_each(const launch *l, tdict_error *err) {
   return status;
 }
 
-/* Reports the first element that an integer dtype cannot hold. */
+/* Notes whether the launch has found a bad position of a list. The caller knows the lists and reports the position. */
+static tdict_status check_positions(const launch *l, tdict_error *err) {
+  for (size_t i = 0; i < l->work.num_entries; i++)
+    if (l->work.results[i] != TDICT_KERNEL_NO_RESULT) l->all->found_bad_position = true;
+  l->all->has_checked_lists = !l->all->found_bad_position;
+  return l->all->found_bad_position
+             ? tdict_fail(err, TDICT_EINVAL, "%s: a position is outside its dimension", l->all->what)
+             : TDICT_OK;
+}
+
+/* Reports the first element that an integer dtype cannot hold, or that a position is bad. */
 static tdict_status check_results(const launch *l, tdict_error *err) {
   size_t n = 0;
+  if (l->work.has_results && l->work.op == TDICT_KERNEL_COPY) return check_positions(l, err);
   for (size_t i = 0; i < l->all->count && l->work.has_results; i++) {
     const tdict_move *m = &l->all->moves[i];
     if (m->memory != l->memory) continue;

@@ -119,13 +119,31 @@ static bool find_pick(const tdict_index_plan *plan, const int64_t *shape, tdict_
   return true;
 }
 
+/* Makes the result. Checks the lists on devices that no launch has checked, and reports the bad position that a launch
+ * has found. */
+static tdict_status get_checked(getter *g, const tdict_map *map, const tdict_tree *tree, tdict_tree **out,
+                                tdict_error *err) {
+  tdict_tree *made = NULL;
+  tdict_status status = tdict_map_run(map, tree, &made, err);
+  if (status == TDICT_OK && !g->moves.has_checked_lists) status = tdict_index_plan_check_lists(&g->plan, err);
+  if (g->moves.found_bad_position) {
+    const tdict_status found = tdict_index_plan_check_lists(&g->plan, err);
+    if (found != TDICT_OK) status = found;
+  }
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
 tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, const tdict_index_options *options,
                                   tdict_tree **out, tdict_error *err) {
   getter g = {.call.what = "index"};
   tdict_index_options o;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", tree ? "out" : "tree");
   tdict_status status = read_index_options(&g.call, options, &o, err);
-  g.moves = (tdict_moves){.what = "index", .stream = g.call.stream};
+  g.moves = (tdict_moves){.what = "index", .stream = g.call.stream, .defers_checks = !g.call.stream};
   if (status == TDICT_OK) status = plan_batch_index(&g.plan, &g.moves, tree, &index, err);
   if (status != TDICT_OK) return status;
   if (tdict_num_objects(tree)) status = tdict_index_plan_read_lists(&g.plan, err);
@@ -147,7 +165,7 @@ tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, c
                          .object = index_object,
                          .pick = pick};
   if (status == TDICT_OK) status = tdict_moves_check_objects(&g.moves, tree, err);
-  if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
+  if (status == TDICT_OK) status = get_checked(&g, &map, tree, out, err);
   tdict_moves_reset(&g.moves);
   tdict_index_plan_reset(&g.plan);
   return status;

@@ -161,20 +161,42 @@ static tdict_status add_host_list(index_reader *r, const tdict_tensor *list, tdi
   return read_positions(r->plan->what, &r->plan->gathers[r->plan->num_gathers - 1], list, err);
 }
 
-/* Adds a list that stays on its device. */
-static tdict_status add_device_list(index_reader *r, const tdict_tensor *list, tdict_error *err) {
-  const int64_t size = r->shape[r->next_dim];
+/* Checks a list on its device. `dim` and `size` are the number and the size of the indexed dimension. */
+static tdict_status check_device_list(const tdict_moves *moves, const tdict_tensor *list, int dim, int64_t size,
+                                      tdict_error *err) {
   int64_t bad, position = 0;
-  tdict_status status = tdict_moves_check_list(r->plan->moves, list, size, &bad, err);
+  tdict_status status = tdict_moves_check_list(moves, list, size, &bad, err);
   /* Look for lost bytes after the check, which waits for transfers. */
   if (status == TDICT_OK && tdict_tensor_is_lost(list))
-    return tdict_tensor_refuse_lost(r->plan->what, "the list's bytes", list, err);
-  if (status == TDICT_OK && bad < 0) return add_gather(r, 1, list->numel, list, err);
-  if (status != TDICT_OK) return status;
+    return tdict_tensor_refuse_lost(moves->what, "the list's bytes", list, err);
+  if (status != TDICT_OK || bad < 0) return status;
   const int64_t *from = (const int64_t *)list->data + bad;
   const tdict_rect one = {.dst = &position, .src = from, .width = sizeof position, .height = 1};
   status = list->storage->memory->ops->copy(list->storage->memory, &one, TDICT_COPY_OUT, err);
-  return status == TDICT_OK ? fail_outside(r->plan->what, position, r->next_dim, size, err) : status;
+  return status == TDICT_OK ? fail_outside(moves->what, position, dim, size, err) : status;
+}
+
+tdict_status tdict_index_plan_check_lists(const tdict_index_plan *plan, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (int n = 0; n < plan->num_gathers && status == TDICT_OK; n++) {
+    const tdict_gather *g = &plan->gathers[n];
+    if (g->is_unchecked && !g->positions) status = check_device_list(plan->moves, g->tensor, g->dim, g->size, err);
+  }
+  return status;
+}
+
+/* Adds a list that stays on its device. A launch can check only positions of a dimension that has elements. */
+static tdict_status add_device_list(index_reader *r, const tdict_tensor *list, tdict_error *err) {
+  const int64_t size = r->shape[r->next_dim];
+  const bool defers = r->plan->moves->defers_checks && size > 0;
+  tdict_status status = TDICT_OK;
+  if (defers) tdict_tensor_await(list, false);
+  if (defers && tdict_tensor_is_lost(list))
+    return tdict_tensor_refuse_lost(r->plan->what, "the list's bytes", list, err);
+  if (!defers) status = check_device_list(r->plan->moves, list, r->next_dim, size, err);
+  if (status == TDICT_OK) status = add_gather(r, 1, list->numel, list, err);
+  if (status == TDICT_OK) r->plan->gathers[r->plan->num_gathers - 1].is_unchecked = defers;
+  return status;
 }
 
 /* Copies a mask or list on a device to the host, after the work that writes it. */
@@ -362,7 +384,7 @@ static void find_move_lists(tdict_index_plan *p) {
     const tdict_gather *g = &p->gathers[n];
     for (int d = 0; d < g->dims && g->count != 1; d++)
       p->lists.list[p->lists.count++] =
-          (tdict_move_list){g->positions ? g->positions + d : NULL, g->dims, g->tensor, g->size};
+          (tdict_move_list){g->positions ? g->positions + d : NULL, g->dims, g->tensor, g->size, g->is_unchecked};
   }
 }
 

@@ -262,7 +262,8 @@ SIM_CASE(device_index_fails_whole) {
   place_close(&w);
 }
 
-/* A list on the device: the positions are checked before anything is written, and one launch follows. */
+/* A list on the device: the positions are checked before anything is written. The launch that makes a new result checks
+ * them, too. */
 SIM_CASE(device_index_checks_lists) {
   place w = place_open(2);
   shim s;
@@ -284,7 +285,7 @@ SIM_CASE(device_index_checks_lists) {
     check_row(&w, help_get(td, "a"), 9, 40, 1, 9);
     begin_counting(&s, &w);
     td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &o, &out, err));
-    assert_int_equal(num_launches, 2);                                 /* the check, and the copy */
+    assert_int_equal(num_launches, i ? 2 : 1);                         /* on a stream, a check runs before the copy */
     if (i) assert_false(tdict_storage_has_no_uses(lists[0]->storage)); /* a write would wait for the copy */
     shim_end(&s, w.d);
     sync_stream(&w, stream);
@@ -310,6 +311,28 @@ SIM_CASE(device_index_checks_lists) {
   tdict_release(four);
   tdict_release(few);
   tdict_release(td);
+  place_close(&w);
+}
+
+/* Leaves without elements need no launch, so that the lists are checked separately. */
+GPU_CASE(device_index_checks_lists_without_elements) {
+  place w = place_open(2);
+  const int64_t bad[] = {39, -41}, good[] = {39, -40}, two[] = {2}, shape[] = {40, 0};
+  tdict_tree *empty, *out = NULL;
+  tdict_tensor *list = new_tensor(TDICT_I64, 1, two, w.memory), *leaf = new_tensor(TDICT_F32, 2, shape, w.memory);
+  td_ok(tdict_create(TDICT_SHAPE(40), &empty, err));
+  td_ok(tdict_set(empty, "none", leaf, err));
+  put_bytes(&w, list, bad);
+  td_fails(TDICT_EINVAL, "index: position -41 is outside dimension 0",
+           tdict_index_get(empty, TDICT_INDEX(TDICT_LIST_OF(list)), &out, err));
+  assert_null(out);
+  put_bytes(&w, list, good);
+  td_ok(tdict_index_get(empty, TDICT_INDEX(TDICT_LIST_OF(list)), &out, err));
+  assert_int_equal(tdict_batch_size(out)[0], 2);
+  tdict_release(out);
+  tdict_release(empty);
+  tdict_tensor_release(leaf);
+  tdict_tensor_release(list);
   place_close(&w);
 }
 
