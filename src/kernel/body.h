@@ -1,5 +1,6 @@
 /* The bodies of the kernels. kernels.cu compiles the bodies for GPUs, and host.c compiles them for the host. A body
- * handles one unit: some bytes (COPY, FILL), an element (CONVERT) or a position (CHECK). Pure functions; thread-safe. */
+ * handles one unit: some bytes (COPY, FILL, UNPACK), an element (CONVERT) or a position (CHECK). Pure functions;
+ * thread-safe. */
 #ifndef TDICT_KERNEL_BODY_H
 #define TDICT_KERNEL_BODY_H
 

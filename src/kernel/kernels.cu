@@ -1,6 +1,7 @@
 /* The kernels. scripts/make-kernels compiles this file to kernels.ptx. Each thread finds the entry of its block, and
  * runs the body for its units. The names are those of tdict_kernel_name(). */
 #include "kernel/body_convert.h"
+#include "kernel/body_unpack.h"
 
 /* Finds the units of this thread. */
 TDICT_BODY tdict_kernel_span span_of(const tdict_kernel_params *params) {
@@ -30,3 +31,4 @@ KERNEL(tdict_copy, tdict_kernel_copy)
 KERNEL(tdict_convert, tdict_kernel_convert)
 KERNEL(tdict_fill, tdict_kernel_fill)
 KERNEL(tdict_check, tdict_kernel_check)
+KERNEL(tdict_unpack, tdict_kernel_unpack)

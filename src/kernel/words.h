@@ -38,7 +38,7 @@ typedef struct tdict_kernel_params {
 /* The words of an entry. */
 enum {
   TDICT_WORD_DST,   /* address of the first destination */
-  TDICT_WORD_SRC,   /* address of the first source; CHECK: a list's positions */
+  TDICT_WORD_SRC,   /* address of the first source; CHECK: a list's positions; UNPACK: packed elements */
   TDICT_WORD_UNITS, /* number of units */
   TDICT_WORD_FORM,  /* see TDICT_FORM_* */
   TDICT_WORD_EXTRA, /* the first word of the operation, then its dimensions */
@@ -49,7 +49,9 @@ enum {
   TDICT_FILL_PERIOD = TDICT_WORD_EXTRA + 2, /* number of units after which the pattern repeats */
   TDICT_FILL_DIMS,
   TDICT_CHECK_SIZE = TDICT_WORD_EXTRA, /* size of the indexed dimension */
-  TDICT_CHECK_END
+  TDICT_CHECK_END,
+  TDICT_UNPACK_BYTES = TDICT_WORD_EXTRA, /* bytes of the elements */
+  TDICT_UNPACK_END
 };
 enum { TDICT_WORDS_PER_DIM = 3 };  /* count, byte stride of the destination, byte stride of the source */
 enum { TDICT_WORDS_PER_LIST = 3 }; /* positions, size of the indexed dimension, byte stride of the indexed dimension */
@@ -58,7 +60,7 @@ enum { TDICT_WORDS_PER_LIST = 3 }; /* positions, size of the indexed dimension, 
 
 /* The fields of TDICT_WORD_FORM: the lowest bits of 8-bit fields. */
 enum {
-  TDICT_FORM_WIDTH = 0, /* COPY, FILL: bytes of a unit: 1, 2, 4, 8 or 16 */
+  TDICT_FORM_WIDTH = 0, /* COPY, FILL: bytes of a unit: 1, 2, 4, 8 or 16; UNPACK: bytes of an element */
   TDICT_FORM_NDIM = 8,
   TDICT_FORM_LISTED = 16,  /* the dimension whose positions come from lists; TDICT_FORM_NO_LIST: none */
   TDICT_FORM_LISTS = 24,   /* number of lists */
@@ -70,6 +72,25 @@ enum {
 enum { TDICT_FORM_NO_LIST = 0xff };
 /* COMPLEX: an imaginary part of 0 follows each element. UNALIGNED: the elements of a side are not aligned. */
 enum { TDICT_FLAG_SCALED = 1, TDICT_FLAG_COMPLEX = 2, TDICT_FLAG_UNALIGNED = 4 };
+
+/* Packed elements, which the host writes (pack.c) and UNPACK reads. Packed elements begin at a multiple of 16 with
+ * TDICT_PACK_HEAD words, then TDICT_WORDS_PER_BLOCK words for each block. A block is TDICT_PACK_BLOCK_BYTES of the
+ * elements, so a block of a launch restores one block. The last block can have fewer elements. Each element of a block is
+ * stored as its difference to the block's base, in the number of bits that the block needs. The differences of a block
+ * begin at a multiple of 16. */
+enum {
+  TDICT_PACK_BLOCK_BYTES = 16 * TDICT_KERNEL_BLOCK_UNITS,
+  TDICT_PACK_SIZE = 0, /* word of the head: size of the packed elements in bytes, with the head */
+  TDICT_PACK_HEAD = 1
+};
+/* The words of a block. */
+enum {
+  TDICT_BLOCK_BASE,
+  TDICT_BLOCK_PLACE, /* the lowest 8 bits: bits of a difference: 0, 8, 16 or 32; 1 for bools; or all bits of an element.
+                      * Above: the offset of the differences, in bytes from the head */
+  TDICT_WORDS_PER_BLOCK
+};
+enum { TDICT_PLACE_OFFSET = 8 };
 
 /* The element types of CONVERT. A complex element is converted as two floats. */
 typedef enum tdict_kernel_type {
