@@ -29,12 +29,12 @@
  * Locked trees. The library keeps the plan of a transfer with a locked tree, and reuses the plan in later transfers of
  * the tree to the same device with the same mode. Unlocking or freeing the tree frees its plans. To use this, lock the
  * root of the source with tdict_lock(). Plans are not kept for tdict_transfer_into() and tdict_pin_memory(), for trees
- * with objects, with tensors over memory of the program, or with the options `keep` and `conversions`. A kept plan
- * needs at most 16 MiB, about 120 bytes for each tensor, and a tree keeps at most four plans. A transfer of a larger
- * tree makes its plan anew.
+ * with objects, with tensors over memory of the program, or with the options `keep`, `conversions` and `narrow`. A kept
+ * plan needs at most 16 MiB, about 120 bytes for each tensor, and a tree keeps at most four plans. A transfer of a
+ * larger tree makes its plan anew.
  * Blocks. If all tensors of a locked tree lie in one storage in the layout of tdict_create_from(), the storage is
  * copied as one block. After the first transfer, the start of an _async transfer takes the same time for any number of
- * tensors. This does not hold for tdict_transfer_into(), for tdict_pin_memory() and with these two options.
+ * tensors. This does not hold for tdict_transfer_into(), for tdict_pin_memory() and with these three options.
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
  * tree is copied as one block, too, and the result is consolidated. The function tdict_transfer_into() also copies one
  * block if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned
@@ -104,8 +104,8 @@ typedef struct tdict_transfer_stats {
   size_t peak_queued_bytes; /**< largest number of bytes that the option `max_queued_bytes` counted at once; 0 without
                                  this option */
   size_t wire_bytes; /**< bytes that driver copies moved: from or to a device, or between devices. Differs from the
-                                 other byte counts if elements are converted. The other counts contain the bytes of the
-                                 result */
+                                 other byte counts if elements are converted or narrowed. The other counts contain the
+                                 bytes of the result */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
@@ -166,6 +166,9 @@ typedef struct tdict_transfer_options {
   const tdict_conversion
       *conversions;       /**< tensors to convert to other dtypes, see tdict/wire.h. Borrowed for the call */
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */
+  /** 1: integers and bools travel to a device in fewer bytes if their values allow it, see tdict/wire.h. The results
+   *  are the same. 0 (default): tensors travel with all bytes of their elements. */
+  int32_t narrow;
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
   tdict_transfer_options o;
