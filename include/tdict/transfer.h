@@ -29,13 +29,13 @@
  * Locked trees. The library keeps the plan of a transfer with a locked tree, and reuses the plan in later transfers of
  * the tree to the same device with the same mode. Unlocking or freeing the tree frees its plans. To keep plans, lock
  * the root of the source with tdict_lock(). tdict_transfer_into() and tdict_pin_memory() keep no plans. Other transfers
- * keep no plan if the tree has objects, if the library did not allocate the memory of a tensor, or if the option `keep`
- * or `conversions` is set. A kept plan needs about 120 bytes for each tensor. A plan of more than 16 MiB is not kept. A
+ * keep no plan if the tree has objects, if the library did not allocate the memory of a tensor, or if the option `keep`,
+ * `conversions` or `narrow` is set. A kept plan needs about 120 bytes for each tensor. A plan of more than 16 MiB is not kept. A
  * tree keeps at most four plans.
  * Blocks. If all tensors of a locked tree lie in one storage in the layout of tdict_create_from(), the storage is
  * copied as one block. After the first transfer, the start of an _async transfer takes the same time for any number of
- * tensors. This does not hold for tdict_transfer_into() and tdict_pin_memory(), or if the option `keep` or
- * `conversions` is set.
+ * tensors. This does not hold for tdict_transfer_into() and tdict_pin_memory(), or if the option `keep`,
+ * `conversions` or `narrow` is set.
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
  * tree is copied as one block, too, and the result is consolidated. The function tdict_transfer_into() also copies one
  * block if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned
@@ -107,8 +107,8 @@ typedef struct tdict_transfer_stats {
   size_t peak_queued_bytes; /**< largest number of bytes that the option `max_queued_bytes` counted at once; 0 without
                                  this option */
   size_t wire_bytes; /**< bytes that driver copies moved: from or to a device, or between devices. Differs from the
-                                 other byte counts if elements are converted. The other counts contain the bytes of the
-                                 result */
+                                 other byte counts if elements are converted or narrowed. The other counts contain the
+                                 bytes of the result */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
@@ -170,6 +170,9 @@ typedef struct tdict_transfer_options {
   const tdict_conversion
       *conversions;       /**< tensors to convert to other dtypes, see tdict/wire.h. Borrowed for the call */
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */
+  /** 1: integers and bools travel to a device in fewer bytes if their values allow it, see tdict/wire.h. The results
+   *  are the same. 0 (default): tensors travel with all bytes of their elements. */
+  int32_t narrow;
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
   tdict_transfer_options o;

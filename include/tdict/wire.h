@@ -1,5 +1,7 @@
-/* Declares conversions of a transfer. With the option `conversions` of tdict_transfer_options, a transfer converts
- * tensors to other dtypes during the copies. One pass reads, converts and writes the elements.
+/* Declares how elements travel during a transfer: conversions to other dtypes, and the option `narrow`.
+ *
+ * Conversions. With the option `conversions` of tdict_transfer_options, a transfer converts tensors to other dtypes
+ * during the copies. One pass reads, converts and writes the elements.
  *
  * Patterns. A pattern has the syntax of the option `keep`. A pattern is compared with the path of each tensor. The
  * pattern of a child tree does not match the tensors below; use "meta.**" for these tensors. The first conversion whose
@@ -34,7 +36,22 @@
  * Tensors that stay on a device are converted by kernels only. If a kernel cannot run, the call returns #TDICT_ENOTSUP.
  * For tensors that move from one device to another device, the call also returns #TDICT_ENOTSUP.
  * The first transfer that uses kernels on a device loads the kernels, which takes some milliseconds or more. Each slot
- * that such transfers use also needs device memory of the size of a slot, until the context is destroyed. */
+ * that such transfers use also needs device memory of the size of a slot, until the context is destroyed.
+ *
+ * Narrow. With the option `narrow` of tdict_transfer_options, integers and bools travel from the host to a device in
+ * fewer bytes, if their values allow it. The results are the same, bit by bit.
+ * Threads of the host divide a tensor into blocks of 32 KiB while they fill slots. The link carries the smallest
+ * element of a block, and the differences of all elements to it. A difference takes 0, 1, 2 or 4 bytes, the fewest that
+ * are enough for the whole block. If the differences do not save bytes, the block travels as it is. A block of bools
+ * travels as bits. If a byte of a bool is neither 0 nor 1, its block travels as it is. A kernel restores the elements
+ * on the device.
+ * A tensor is narrowed if its integers have at least 2 bytes or it is a bool tensor, and it has at least 4 KiB. The
+ * tensor must be in ordinary memory, in a file, or not contiguous. The result must be contiguous on the device.
+ * Pinned tensors travel as they are, because the driver copies them without work of host threads. Converted tensors
+ * travel as their conversion says. Copies to the host, between devices and within the host do not change. If a driver
+ * cannot run kernels, tensors travel as they are.
+ * A consolidated tree is copied leaf by leaf, and the result is not consolidated. Plans of locked trees are not kept.
+ * tdict_transfer_stats.wire_bytes has the number of bytes on the link. docs/tuning.md says when `narrow` saves time. */
 #ifndef TDICT_WIRE_H
 #define TDICT_WIRE_H
 

@@ -1,6 +1,6 @@
 /* The bodies of the kernels. kernels.cu compiles the bodies for GPUs, and host.c compiles them for the host. A unit is
- * some bytes (COPY, FILL), an element (CONVERT) or a position (CHECK). A body handles a batch of units. All loads of a
- * batch are independent, so that a GPU waits for them only once. Pure functions; thread-safe. */
+ * some bytes (COPY, FILL, UNPACK), an element (CONVERT) or a position (CHECK). A body handles a batch of units. All
+ * loads of a batch are independent, so that a GPU waits for them only once. Pure functions; thread-safe. */
 #ifndef TDICT_KERNEL_BODY_H
 #define TDICT_KERNEL_BODY_H
 
@@ -53,7 +53,7 @@ TDICT_BODY void tdict_kernel_lower(uint64_t *result, uint64_t value) {
 __extension__ typedef unsigned __int128 tdict_u128;
 #endif
 
-/* Units of memory. Any type may be behind them. */
+/* Units of memory. The memory may hold elements of any type. */
 typedef uint8_t tdict_unit1;
 typedef uint16_t __attribute__((may_alias)) tdict_unit2;
 typedef uint32_t __attribute__((may_alias)) tdict_unit4;
@@ -145,7 +145,7 @@ TDICT_BODY uint64_t tdict_kernel_offset(const tdict_kernel_span *span, const uin
   return at * list[2];
 }
 
-/* Where a unit is read and written. */
+/* The addresses at which a unit is read and written. */
 typedef struct tdict_kernel_place {
   uint64_t dst, src;
   uint64_t inner; /* index in the innermost dimension */

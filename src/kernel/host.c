@@ -2,6 +2,7 @@
 #include "kernel/host.h"
 
 #include "kernel/body_convert.h"
+#include "kernel/body_unpack.h"
 
 /* Returns the host address of the table, or NULL if the table is not accessible. The table is read before its size is
  * known, so only its start is checked here. */
@@ -23,6 +24,9 @@ static void run_span(tdict_kernel_op op, tdict_kernel_env *env, const tdict_kern
     break;
   case TDICT_KERNEL_CHECK:
     tdict_kernel_check(env, span);
+    break;
+  case TDICT_KERNEL_UNPACK:
+    tdict_kernel_unpack(env, span);
     break;
   default:
     break;

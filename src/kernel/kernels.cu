@@ -1,6 +1,7 @@
 /* The kernels. scripts/make-kernels compiles this file to kernels.ptx. Each thread finds the entry of its block, and
  * runs the body for its units. The names are those of tdict_kernel_name(). */
 #include "kernel/body_convert.h"
+#include "kernel/body_unpack.h"
 
 /* Finds the entry of a block as tdict_kernel_find() does. The lanes of a warp read 32 entries at once, because each read
  * of a long table takes long. */
@@ -45,3 +46,4 @@ KERNEL(tdict_copy, tdict_kernel_copy)
 KERNEL(tdict_convert, tdict_kernel_convert)
 KERNEL(tdict_fill, tdict_kernel_fill)
 KERNEL(tdict_check, tdict_kernel_check)
+KERNEL(tdict_unpack, tdict_kernel_unpack)

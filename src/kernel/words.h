@@ -38,18 +38,20 @@ typedef struct tdict_kernel_params {
 /* The words of an entry. */
 enum {
   TDICT_WORD_DST,   /* address of the first destination */
-  TDICT_WORD_SRC,   /* address of the first source; CHECK: a list's positions */
+  TDICT_WORD_SRC,   /* address of the first source; CHECK: a list's positions; UNPACK: packed elements */
   TDICT_WORD_UNITS, /* number of units */
   TDICT_WORD_FORM,  /* see TDICT_FORM_* */
   TDICT_WORD_EXTRA, /* the first word of the operation, then its dimensions */
   TDICT_COPY_DIMS = TDICT_WORD_EXTRA,
-  TDICT_CONVERT_SCALE = TDICT_WORD_EXTRA, /* the bits of the float32 scale, and in the high half of the offset */
+  TDICT_CONVERT_SCALE = TDICT_WORD_EXTRA, /* low half: bits of the float32 scale; high half: bits of the offset */
   TDICT_CONVERT_DIMS,
   TDICT_FILL_PATTERN = TDICT_WORD_EXTRA,    /* 16 bytes */
   TDICT_FILL_PERIOD = TDICT_WORD_EXTRA + 2, /* number of units after which the pattern repeats, and its divider */
   TDICT_FILL_DIMS = TDICT_FILL_PERIOD + 3,
   TDICT_CHECK_SIZE = TDICT_WORD_EXTRA, /* size of the indexed dimension */
-  TDICT_CHECK_END
+  TDICT_CHECK_END,
+  TDICT_UNPACK_BYTES = TDICT_WORD_EXTRA, /* bytes of the elements */
+  TDICT_UNPACK_END
 };
 /* Count, byte stride of the destination, byte stride of the source, and the two words of the count's divider: a
  * multiplier and a shift. For units below 2^63, units / count is the high word of units * multiplier, shifted right. */
@@ -60,7 +62,7 @@ enum { TDICT_WORDS_PER_LIST = 3 }; /* positions, size of the indexed dimension, 
 
 /* The fields of TDICT_WORD_FORM: the lowest bits of 8-bit fields. */
 enum {
-  TDICT_FORM_WIDTH = 0, /* COPY, FILL: bytes of a unit: 1, 2, 4, 8 or 16 */
+  TDICT_FORM_WIDTH = 0, /* COPY, FILL: bytes of a unit: 1, 2, 4, 8 or 16; UNPACK: bytes of an element */
   TDICT_FORM_NDIM = 8,
   TDICT_FORM_LISTED = 16,  /* the dimension whose positions come from lists; TDICT_FORM_NO_LIST: none */
   TDICT_FORM_LISTS = 24,   /* number of lists */
@@ -78,6 +80,25 @@ enum {
   TDICT_FLAG_ROWS = 16,     /* 1 or 2 dimensions, at most one list, and the number of units fits 31 bits */
   TDICT_FLAG_CHECKED = 32   /* the smallest index of a position outside of its dimension is the result */
 };
+
+/* Packed elements, which the host writes (pack.c) and UNPACK reads. Packed elements begin at a multiple of 16 with
+ * TDICT_PACK_HEAD words, then TDICT_WORDS_PER_BLOCK words for each block. A block is TDICT_PACK_BLOCK_BYTES of the
+ * elements, so a block of a launch restores one block. The last block can have fewer elements. Each element of a block is
+ * stored as its difference to the block's base, in the number of bits that the block needs. The differences of a block
+ * begin at a multiple of 16. */
+enum {
+  TDICT_PACK_BLOCK_BYTES = 16 * TDICT_KERNEL_BLOCK_UNITS,
+  TDICT_PACK_SIZE = 0, /* word of the head: size of the packed elements in bytes, with the head */
+  TDICT_PACK_HEAD = 1
+};
+/* The words of a block. */
+enum {
+  TDICT_BLOCK_BASE,
+  TDICT_BLOCK_PLACE, /* the lowest 8 bits: bits of a difference: 0, 8, 16 or 32; 1 for bools; or all bits of an element.
+                      * Above: the offset of the differences, in bytes from the head */
+  TDICT_WORDS_PER_BLOCK
+};
+enum { TDICT_PLACE_OFFSET = 8 };
 
 /* The element types of CONVERT. A complex element is converted as two floats. */
 typedef enum tdict_kernel_type {

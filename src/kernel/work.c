@@ -31,7 +31,8 @@ void tdict_kernel_work_reset(tdict_kernel_work *work) {
 }
 
 const char *tdict_kernel_name(tdict_kernel_op op) {
-  static const char *const names[TDICT_KERNEL_NUM_OPS] = {"tdict_copy", "tdict_convert", "tdict_fill", "tdict_check"};
+  static const char *const names[TDICT_KERNEL_NUM_OPS] = {"tdict_copy", "tdict_convert", "tdict_fill", "tdict_check",
+                                                          "tdict_unpack"};
   return names[op];
 }
 
@@ -372,6 +373,22 @@ tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions,
   tdict_status status = append_entry(work, words, TDICT_CHECK_END, err);
   if (status == TDICT_OK) work->has_results = true;
   return status;
+}
+
+tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const void *packed, size_t bytes,
+                                     size_t item_bytes, tdict_error *err) {
+  uint64_t words[TDICT_UNPACK_END] = {0};
+  TDICT_ASSERT(work->op == TDICT_KERNEL_UNPACK);
+  if (item_bytes == 0 || item_bytes > 8 || (item_bytes & (item_bytes - 1)) || bytes % item_bytes)
+    return tdict_fail(err, TDICT_EINVAL, "kernel: %zu bytes of packed elements of %zu bytes", bytes, item_bytes);
+  if ((uintptr_t)packed % MAX_WIDTH != 0)
+    return tdict_fail(err, TDICT_EINVAL, "kernel: the address of packed elements is not a multiple of 16");
+  words[TDICT_WORD_DST] = (uint64_t)(uintptr_t)dst;
+  words[TDICT_WORD_SRC] = (uint64_t)(uintptr_t)packed;
+  words[TDICT_WORD_UNITS] = bytes / MAX_WIDTH + (bytes % MAX_WIDTH != 0);
+  words[TDICT_WORD_FORM] = (uint64_t)item_bytes << TDICT_FORM_WIDTH;
+  words[TDICT_UNPACK_BYTES] = bytes;
+  return append_entry(work, words, TDICT_UNPACK_END, err);
 }
 
 void tdict_kernel_write_table(const tdict_kernel_work *work, uint64_t *out) {

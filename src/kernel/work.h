@@ -16,6 +16,7 @@ typedef enum tdict_kernel_op {
   TDICT_KERNEL_CONVERT, /* converts elements to another dtype */
   TDICT_KERNEL_FILL,    /* writes one element to all places */
   TDICT_KERNEL_CHECK,   /* finds positions outside of a dimension */
+  TDICT_KERNEL_UNPACK,  /* restores packed elements, see pack.h */
   TDICT_KERNEL_NUM_OPS
 } tdict_kernel_op;
 
@@ -107,6 +108,12 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
  * of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions, int64_t count, int64_t size,
                                     tdict_error *err);
+
+/* Adds the restoring of packed elements of `item_bytes` bytes: 1, 2, 4 or 8. The elements have `bytes` bytes and are
+ * adjacent. The packed elements are in the memory that runs the work. Their address must be a multiple of 16. Returns the
+ * errors of tdict_kernel_add_copy(). */
+tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const void *packed, size_t bytes,
+                                     size_t item_bytes, tdict_error *err);
 
 /* The number of words of the whole table. */
 static inline size_t tdict_kernel_table_words(const tdict_kernel_work *work) {

@@ -168,7 +168,9 @@ static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
   return status;
 }
 
-static void use_conversions(const tdict_loader *l, tdict_transfer_options *o) {
+/* Sets the options that say how elements travel. */
+static void use_wire(const tdict_loader *l, tdict_transfer_options *o) {
+  o->narrow = l->options.narrow;
   o->conversions = l->options.conversions;
   o->num_conversions = l->options.num_conversions;
 }
@@ -180,7 +182,7 @@ static tdict_status convert_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_tree *converted;
   o.num_threads = 0;
   o.memory = l->memory;
-  use_conversions(l, &o);
+  use_wire(l, &o);
   tdict_status status = tdict_to_device(l->context, slot->tree, tdict_cpu(), &o, &converted, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   tdict_release(slot->tree);
@@ -256,7 +258,7 @@ static void release_ended_transfers(tdict_loader *l) {
 static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (needs_no_pool_thread(l, slot)) o.num_threads = 0;
-  use_conversions(l, &o);
+  use_wire(l, &o);
 
   /* Wait for the other workers and for the oldest transfer. */
   release_ended_transfers(l);

@@ -42,9 +42,12 @@ static tdict_status check_loader_options(const tdict_loader_options *o, tdict_er
   return TDICT_OK;
 }
 
-/* Checks the conversions here, so that a bad pattern fails tdict_loader_create() and not the first batch. */
-static tdict_status check_conversions(const tdict_loader_options *o, tdict_error *err) {
+/* Checks the options of the transfers here, so that a bad pattern fails tdict_loader_create() and not the first
+ * batch. */
+static tdict_status check_wire(const tdict_loader_options *o, tdict_error *err) {
   tdict_conversions *read = NULL;
+  if (o->narrow != 0 && o->narrow != 1)
+    return tdict_fail(err, TDICT_EINVAL, "loader: narrow is %d, wanted 0 or 1", (int)o->narrow);
   if (!o->num_conversions) return TDICT_OK;
   tdict_status status = tdict_conversions_create("loader", o->conversions, o->num_conversions, &read, err);
   tdict_conversions_destroy(read);
@@ -218,7 +221,7 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   tdict_forkmark *mark = tdict_context_engine(context)->config.mark;
   tdict_status status = tdict_options_read(&o, sizeof o, options, "loader options", err);
   if (status == TDICT_OK) status = check_loader_options(&o, err);
-  if (status == TDICT_OK) status = check_conversions(&o, err);
+  if (status == TDICT_OK) status = check_wire(&o, err);
   if (status == TDICT_OK) status = tdict_forkmark_check(mark, "loader", err);
   if (status == TDICT_OK) status = tdict_dataset_read(&d, dataset, err);
   if (status != TDICT_OK) return status;

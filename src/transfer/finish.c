@@ -45,12 +45,16 @@ static int32_t pin_path(const tdict_future *t) {
                                         : TDICT_PIN_NONE;
 }
 
-/* Returns the bytes that driver copies move, after conversions. */
-static size_t wire_bytes(const tdict_plan *p) {
+/* Returns the bytes that driver copies move, after conversions and packing. */
+static size_t wire_bytes(const tdict_future *t) {
+  const tdict_plan *p = &t->plan;
   size_t bytes = p->total_bytes - p->way_bytes[TDICT_WAY_HOST];
+  for (int i = 0; i < t->num_workers; i++) bytes += t->workers[i].packed_bytes;
   for (uint32_t i = 0; i < p->num_items && p->casts; i++) {
     const tdict_item_cast *c = tdict_plan_cast(p, i);
-    if (c && p->items[i].way != TDICT_WAY_HOST)
+    if (c && c->is_packed)
+      bytes -= p->items[i].bytes;
+    else if (c && p->items[i].way != TDICT_WAY_HOST)
       bytes += p->items[i].bytes / tdict_dtype_bytes(c->cast.to) * tdict_dtype_bytes(c->wire) - p->items[i].bytes;
   }
   return bytes;
@@ -66,7 +70,7 @@ static void fill_stats(tdict_future *t) {
   s->staged_bytes = p->way_bytes[TDICT_WAY_STAGE_IN] + p->way_bytes[TDICT_WAY_STAGE_OUT];
   s->pageable_bytes = p->way_bytes[TDICT_WAY_PAGEABLE_IN];
   s->host_bytes = p->way_bytes[TDICT_WAY_HOST];
-  s->wire_bytes = wire_bytes(p);
+  s->wire_bytes = wire_bytes(t);
   s->num_chunks = p->num_chunks;
   s->num_objects = p->num_objects;
   s->num_objects_untouched = p->num_untouched;

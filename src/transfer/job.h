@@ -22,6 +22,7 @@ typedef struct tdict_worker {
   tdict_cu_event tail; /* recorded after the worker's last copy, for streams that wait for the transfer */
   bool worked;
   int64_t copy_ns, wait_ns, cpu_ns;
+  size_t packed_bytes; /* bytes of packed elements in the copies that the worker queued */
 } tdict_worker;
 
 /* An edge of the order: the copies of `waiting` must not begin before `awaited` has ended. */

@@ -60,6 +60,8 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   if (o->max_queued_bytes && o->max_queued_bytes < MIN_QUEUED_BYTES)
     return tdict_fail(err, TDICT_EINVAL, "%s: max_queued_bytes is %zu, wanted 0 or at least %zu", what,
                       o->max_queued_bytes, MIN_QUEUED_BYTES);
+  if (o->narrow != 0 && o->narrow != 1)
+    return tdict_fail(err, TDICT_EINVAL, "%s: narrow is %d, wanted 0 or 1", what, (int)o->narrow);
   if (o->stats && !s->start->caller_waits)
     return tdict_fail(err, TDICT_EINVAL,
                       "%s: stats must be NULL: call tdict_future_get_stats() after the transfer has ended", what);
@@ -125,7 +127,7 @@ static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_erro
 static bool may_keep_plans(const starter *s) {
   const tdict_start *start = s->start;
   return start->src->locked && !start->dst && !start->pin && !start->copies && start->options.num_keep == 0 &&
-         start->options.num_conversions == 0;
+         start->options.num_conversions == 0 && !start->options.narrow;
 }
 
 static tdict_plan_stamp make_stamp(const starter *s) {
@@ -166,6 +168,7 @@ static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidat
   }
   request.keep = keep;
   request.conversions = conversions;
+  request.narrow = o->narrow;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && o->num_threads != 0) {
     request.pool = s->engine->config.pool;
     request.num_helpers = count_plan_helpers(s);

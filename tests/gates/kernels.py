@@ -14,8 +14,8 @@ import tempfile
 
 import source
 
-SOURCES = ["words.h", "body.h", "body_convert.h", "kernels.cu"]
-NAMES = ["tdict_copy", "tdict_convert", "tdict_fill", "tdict_check"]
+SOURCES = ["words.h", "body.h", "body_convert.h", "body_unpack.h", "kernels.cu"]
+NAMES = ["tdict_copy", "tdict_convert", "tdict_fill", "tdict_check", "tdict_unpack"]
 
 
 def check_text(report, root, text):

@@ -158,6 +158,7 @@ static void use_transfers(tdict_context *context) {
   conversion.dtype = conversion.wire_dtype = TDICT_F16;
   options.conversions = &conversion;
   options.num_conversions = 1;
+  options.narrow = 1;
   OK(tdict_transfer_into(context, device, host, &options, &last_error));
   TRUE(stats.wire_bytes <= stats.total_bytes);
   OK(tdict_pin_memory(context, host, &pin, &pinned, &last_error));

@@ -44,6 +44,14 @@ static tdict_tensor *turned(void) {
   return part;
 }
 
+/* Numbers that a narrowed transfer packs. */
+static tdict_tensor *small_numbers(void) {
+  tdict_tensor *t = random_tensor(TDICT_I64, 2, (const int64_t[]){ROWS, 9000}, NULL);
+  int64_t *numbers = tdict_tensor_data(t);
+  for (int i = 0; i < ROWS * 9000; i++) numbers[i] &= 0x7fff;
+  return t;
+}
+
 /* Leaves for every way: through slots, packed, direct from pinned memory, strided, shared, empty; and objects. */
 static tdict_tree *make_host(fw_world *w, bool hooked, bool twice) {
   tdict_tree *td = NULL;
@@ -58,6 +66,7 @@ static tdict_tree *make_host(fw_world *w, bool hooked, bool twice) {
   put_thing(td, "n.m.flat", &thing_flat);
   put(td, "pinned", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 20000}, tdict_pinned_memory(w->maker)));
   if (twice) td_ok(tdict_set(td, "again", a, err));
+  put(td, "ids", small_numbers());
   put(td, "none", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 0}, NULL));
   put(td, "z\\.0", random_tensor(TDICT_U8, 2, (const int64_t[]){ROWS, 33}, NULL));
   tdict_tensor_release(a);
@@ -142,6 +151,8 @@ static int source_of(fw_op op) {
   case FW_TENSORS:
   case FW_CONTEXT:
     return 2;
+  case FW_WIRE:
+    return 3;
   default:
     return 0;
   }
@@ -244,6 +255,22 @@ static void expect(fw_world *w, int source, const tdict_tree *td) {
   assert_true(w->expected_bytes[source] > 0);
 }
 
+/* What FW_WIRE makes of the source, by a loop of the test. */
+static void expect_converted(fw_world *w) {
+  tdict_tree *td = NULL;
+  tdict_tensor *bytes = NULL, *numbers = NULL;
+  td_ok(tdict_clone(w->host, &td, err));
+  td_ok(tdict_get(td, "n.wide", &bytes, err));
+  td_ok(tdict_tensor_empty(TDICT_I32, 2, tdict_tensor_shape(bytes), NULL, &numbers, err));
+  const unsigned char *from = tdict_tensor_const_data(bytes);
+  int32_t *to = tdict_tensor_data(numbers);
+  for (int row = 0; row < ROWS; row++)
+    for (int i = 0; i < 60; i++) to[row * 60 + i] = from[row * 64 + i];
+  put(td, "n.wide", numbers);
+  expect(w, 3, td);
+  tdict_release(td);
+}
+
 void fw_open(fw_world *w) {
   memset(w, 0, sizeof *w);
   w->device = td_device();
@@ -268,6 +295,7 @@ void fw_open(fw_world *w) {
   expect(w, 0, w->host);
   expect(w, 1, w->host_into);
   expect(w, 2, w->one);
+  expect_converted(w);
 }
 
 static void close_world(fw_world *w, bool asks) {

@@ -13,9 +13,9 @@ const fw_variant fw_variants[FW_NUM_VARIANTS] = {{"auto", TDICT_MODE_AUTO, -1},
                                                  {"queue0", TDICT_MODE_NON_BLOCKING, 0}};
 
 const char *fw_op_name(fw_op op) {
-  static const char *const names[FW_NUM_OPS] = {"to_device",   "to_device_async", "to_host",     "to_host_async",
-                                                "into_device", "into_host_async", "into_within", "pin_memory",
-                                                "tensors",     "context"};
+  static const char *const names[FW_NUM_OPS] = {
+      "to_device",       "to_device_async", "wire",       "to_host", "to_host_async", "into_device",
+      "into_host_async", "into_within",     "pin_memory", "tensors", "context"};
   return names[op];
 }
 
@@ -71,6 +71,16 @@ static void end_future(fw_run *run, tdict_future *f) {
 static void move(fw_world *w, fw_run *run, tdict_device to, const tdict_transfer_options *o) {
   tdict_error err = {0};
   run->done = note(run, tdict_to_device(run->context, fw_source(w, run->op), to, o, &run->result, &err), &err);
+}
+
+static void narrow_and_convert(fw_world *w, fw_run *run, tdict_transfer_options *o) {
+  tdict_conversion wide = tdict_conversion_default();
+  wide.pattern = "n.wide";
+  wide.dtype = TDICT_I32;
+  o->narrow = 1;
+  o->conversions = &wide;
+  o->num_conversions = 1;
+  move(w, run, w->device, o);
 }
 
 static void to_device_async(fw_world *w, fw_run *run, tdict_transfer_options *o) {
@@ -155,6 +165,9 @@ void fw_do(fw_world *w, fw_run *run) {
     break;
   case FW_TO_DEVICE_ASYNC:
     to_device_async(w, run, &o);
+    break;
+  case FW_WIRE:
+    narrow_and_convert(w, run, &o);
     break;
   case FW_TO_HOST:
     move(w, run, tdict_cpu(), &o);

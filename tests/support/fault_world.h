@@ -13,6 +13,7 @@
 typedef enum fw_op {
   FW_TO_DEVICE,       /* a tree with both kinds of objects */
   FW_TO_DEVICE_ASYNC, /* after a stream; then wait_on_stream and record_stream with it */
+  FW_WIRE,            /* to the device, narrowed and with a conversion */
   FW_TO_HOST,
   FW_TO_HOST_ASYNC, /* into pinned memory */
   FW_INTO_DEVICE,   /* transfer_into */
@@ -42,7 +43,7 @@ typedef struct fw_world {
   tdict_tree *host_into, *device_into; /* without those that transfer_into refuses */
   tdict_tree *dst_host, *dst_device;   /* for transfer_into */
   tdict_tree *one;                     /* a single tensor */
-  char *expected[4], *read;            /* bytes of host, host_into, one; and of what is compared */
+  char *expected[4], *read;            /* bytes of host, host_into, one, host after FW_WIRE; and of what is compared */
   size_t expected_bytes[4], room;
 } fw_world;
 void fw_open(fw_world *w);

@@ -19,6 +19,7 @@
 #define ALL_FAULT_CASES(prefix)                            \
   FAULT_CASES(prefix, to_device, FW_TO_DEVICE)             \
   FAULT_CASES(prefix, to_device_async, FW_TO_DEVICE_ASYNC) \
+  FAULT_CASES(prefix, wire, FW_WIRE)                       \
   FAULT_CASES(prefix, to_host, FW_TO_HOST)                 \
   FAULT_CASES(prefix, to_host_async, FW_TO_HOST_ASYNC)     \
   FAULT_CASES(prefix, into_device, FW_INTO_DEVICE)         \

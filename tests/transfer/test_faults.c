@@ -29,6 +29,8 @@ static verdict verdict_of(fw_op op, tdict_fault_kind kind, tdict_cu code) {
   case TDICT_FAULT_EVENT_QUERY:
   case TDICT_FAULT_END:
     return GOES_ON;
+  case TDICT_FAULT_MODULE: /* without kernels, threads of the host convert, and nothing is narrowed */
+    return GOES_ON;
   case TDICT_FAULT_POOL:
     return op == FW_CONTEXT ? EITHER : GOES_ON;
   case TDICT_FAULT_CAPTURE:
@@ -153,6 +155,7 @@ static void sweep(fw_op op, int first, int num_variants) {
 
 GPU_CASE(faults_to_device) { sweep(FW_TO_DEVICE, 0, 3); }
 GPU_CASE(faults_to_device_async) { sweep(FW_TO_DEVICE_ASYNC, 0, 3); }
+GPU_CASE(faults_wire) { sweep(FW_WIRE, 0, 3); }
 GPU_CASE(faults_to_host) { sweep(FW_TO_HOST, 0, 3); }
 GPU_CASE(faults_to_host_async) { sweep(FW_TO_HOST_ASYNC, 0, 3); }
 GPU_CASE(faults_transfer_into_device) { sweep(FW_INTO_DEVICE, 0, 3); }

@@ -160,6 +160,7 @@ static void sweep(fw_op op, int first, int num_variants) {
 
 GPU_CASE(faults_alloc_to_device) { sweep(FW_TO_DEVICE, 0, 4); }
 GPU_CASE(faults_alloc_to_device_async) { sweep(FW_TO_DEVICE_ASYNC, 0, 4); }
+GPU_CASE(faults_alloc_wire) { sweep(FW_WIRE, 0, 4); }
 GPU_CASE(faults_alloc_to_host) { sweep(FW_TO_HOST, 0, 4); }
 GPU_CASE(faults_alloc_to_host_async) { sweep(FW_TO_HOST_ASYNC, 0, 4); }
 GPU_CASE(faults_alloc_transfer_into_device) { sweep(FW_INTO_DEVICE, 0, 4); }

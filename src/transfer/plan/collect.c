@@ -111,8 +111,10 @@ static void choose_way_in(collector *c, tdict_item *item) {
     item->way = TDICT_WAY_STAGE_IN;
   else if (is_pinned(c, item->gpu, item->src))
     item->way = TDICT_WAY_DIRECT;
+  else if (c->request->mode == TDICT_MODE_NON_BLOCKING_PIN || (c->request->narrow && tdict_item_can_pack(item)))
+    item->way = TDICT_WAY_STAGE_IN;
   else
-    item->way = c->request->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
+    item->way = TDICT_WAY_PAGEABLE_IN;
 }
 
 /* Chooses the way from a GPU to the host. Never chooses a pageable driver copy, because such a copy blocks other
@@ -180,7 +182,9 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
   if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
-  tdict_status status = c->request->conversions ? tdict_plan_append_cast(p, &c->cast, item, err) : TDICT_OK;
+  const tdict_plan_request *r = c->request;
+  tdict_status status =
+      r->conversions || r->narrow ? tdict_plan_append_cast(p, &c->cast, item, r->narrow, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   retain_source(c, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);
@@ -279,7 +283,7 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
-  if (r->dst || r->host_only || r->keep || r->conversions || r->device.type == TDICT_DEVICE_CPU) return;
+  if (r->dst || r->host_only || r->keep || r->conversions || r->narrow || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
   if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
@@ -505,7 +509,7 @@ static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *don
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
   tdict_consolidated *whole = r->whole ? r->whole : src->consolidated;
-  if (!whole || r->keep || r->conversions || whole->num_leaves >= TDICT_SHARED ||
+  if (!whole || r->keep || r->conversions || r->narrow || whole->num_leaves >= TDICT_SHARED ||
       (r->dst && !tdict_destination_matches(r->dst, src)))
     return TDICT_OK;
   tdict_tensor *bytes = whole->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "kernel/pack.h"
 #include "kernel/work.h"
 #include "tensor/convert_simple.h"
 
@@ -180,11 +181,24 @@ static tdict_status split_cast(tdict_item_cast *c, const tdict_item *item, tdict
                                                                           : fail_kernel(c, "on one device", err);
 }
 
-tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, const tdict_item *item,
+bool tdict_item_can_pack(const tdict_item *item) {
+  return item->dst_plain && item->bytes >= TDICT_PACK_MIN_BYTES && tdict_pack_supports(item->src->dtype) &&
+         tdict_gpu_can_run(item->gpu);
+}
+
+static tdict_item_cast make_packed(tdict_dtype dtype) {
+  const tdict_cast unchanged = {.to = dtype, .from = dtype};
+  return (tdict_item_cast){.cast = unchanged, .wire = dtype, .by_device = true, .device = unchanged, .is_packed = true};
+}
+
+tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, const tdict_item *item, bool narrow,
                                     tdict_error *err) {
   tdict_item_cast c = *cast;
   tdict_status status = c.rule ? split_cast(&c, item, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
+  c.is_packed = false;
+  if (narrow && !cast->rule && item->way == TDICT_WAY_STAGE_IN && tdict_item_can_pack(item))
+    c = make_packed(item->src->dtype);
   if (plan->num_items >= plan->cap_casts) {
     const size_t cap = plan->cap_casts ? 2 * (size_t)plan->cap_casts : 64;
     tdict_item_cast *grown = cap <= UINT32_MAX ? realloc(plan->casts, cap * sizeof *grown) : NULL;
@@ -193,7 +207,8 @@ tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cas
     plan->cap_casts = (uint32_t)cap;
   }
   plan->casts[plan->num_items] = c;
-  if (!c.rule || item->way == TDICT_WAY_HOST) return TDICT_OK;
+  plan->packs |= c.is_packed;
+  if ((!c.rule && !c.is_packed) || item->way == TDICT_WAY_HOST) return TDICT_OK;
   const size_t growth = tdict_dtype_bytes(c.wire) / tdict_dtype_bytes(c.cast.to);
   if (growth > plan->slot_growth) plan->slot_growth = growth;
   plan->uses_kernels |= c.by_device;

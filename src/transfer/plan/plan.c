@@ -203,10 +203,15 @@ static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) 
   return end;
 }
 
-/* Returns the maximum size of a chunk, if its slot needs more bytes than the chunk. */
+/* Returns the maximum size of a chunk, if its slot needs more bytes than the chunk. Packed elements that do not become
+ * smaller need space for their head. Only the first and the last leaf of a chunk can be smaller than
+ * TDICT_PACK_MIN_BYTES, so all heads need at most 1/16 of the chunk and 2 KiB. */
 static size_t shrink_chunk(const tdict_plan *plan, size_t chunk_bytes) {
-  if (plan->slot_growth <= 1) return chunk_bytes;
-  const size_t most = chunk_bytes / plan->slot_growth / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+  enum { HEADS = 2048 };
+  if (plan->slot_growth <= 1 && !plan->packs) return chunk_bytes;
+  size_t most = plan->slot_growth > 1 ? chunk_bytes / plan->slot_growth : chunk_bytes;
+  if (plan->packs) most = most >= 2 * HEADS ? (most - HEADS) / 17 * 16 : most / 2;
+  most = most / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return most ? most : TDICT_LEAF_ALIGNMENT;
 }
 

@@ -22,6 +22,8 @@ enum { TDICT_LEAF_ALIGNMENT = 256 };
 enum { TDICT_DIRECT_IN_FLIGHT = 4 };
 /* Copying a leaf below this size through a slot costs less than a driver copy of the leaf. */
 #define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10)
+/* Packing a leaf below this size saves little. */
+#define TDICT_PACK_MIN_BYTES ((size_t)4 << 10)
 /* Maximum size of a chunk of direct copies. Larger copies would delay other copies of the program too long. */
 #define TDICT_LARGE_DIRECT_BYTES ((size_t)16 << 20)
 
@@ -33,7 +35,7 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
 } tdict_way;
 
-/* How the elements of an item are converted. Threads of the host convert when they fill a slot (stage in), when they
+/* How the elements of an item are converted or packed. Threads of the host convert when they fill a slot (stage in), when they
  * read a slot (stage out), or while they copy. A kernel converts between slots and the device, or within a device. */
 typedef struct tdict_item_cast {
   uint32_t rule;    /* number of the conversion that the program gave, plus 1; 0: the item is copied unchanged */
@@ -43,6 +45,9 @@ typedef struct tdict_item_cast {
   bool by_host;     /* true: threads of the host do `host` */
   bool by_device;   /* true: a kernel does `device` */
   tdict_cast host, device;
+  /* true: the item is not converted, but its elements are packed in the slot, see kernel/pack.h. A kernel restores the
+   * elements. `rule` is 0, by_device is true, and all dtypes are the dtype of the item */
+  bool is_packed;
 } tdict_item_cast;
 
 /* A leaf to copy, or the storage of a tree that is one interval of memory. */
@@ -99,12 +104,13 @@ typedef struct tdict_plan {
    * the mark was removed early */
   tdict_fence_node *nodes;
   uint32_t num_items, cap_items;
-  tdict_item_cast *casts; /* one for each item; NULL: no conversions were given */
+  tdict_item_cast *casts; /* one for each item; NULL: no conversions were given, and `narrow` is not set */
   uint32_t cap_casts;
   size_t slot_growth; /* a slot needs up to this many times the bytes of its chunk; 0 means 1 */
   /* true: kernels convert some items. Pieces then do not have the offsets of the line in slots, and one thread fills a
    * slot */
   bool uses_kernels;
+  bool packs; /* true: some items are packed, so chunks are smaller than slots */
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;
@@ -135,9 +141,10 @@ typedef struct tdict_plan {
 
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
-/* Returns the conversion of an item, or NULL if the item is copied unchanged. */
+/* Returns the conversion of an item, or NULL if the item is neither converted nor packed. */
 static inline const tdict_item_cast *tdict_plan_cast(const tdict_plan *plan, uint32_t item) {
-  return plan->casts && plan->casts[item].rule ? &plan->casts[item] : NULL;
+  const tdict_item_cast *c = plan->casts ? &plan->casts[item] : NULL;
+  return c && (c->rule || c->is_packed) ? c : NULL;
 }
 /* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
  * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
@@ -146,7 +153,7 @@ void tdict_plan_pack(tdict_plan *plan);
 /* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. Consecutive
  * items with the same `way` and the same GPU form a group. In a group, the sizes of these chunks grow from first_bytes
  * to chunk_bytes, and shrink again towards the end. Both numbers must be multiples of 256. Chunks that are copied
- * through slots are smaller if slot_growth is above 1. Errors: TDICT_ENOMEM. */
+ * through slots are smaller if slot_growth is above 1, or if items are packed. Errors: TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
  * the leaves of a run have the same distances in the source, in the destination and on the line. A chunk of direct

@@ -26,7 +26,7 @@ static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
   if (place == TDICT_SHARED) return tdict_tensor_retain(src);
   tdict_tensor *made = tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
   const tdict_item_cast *cast = tdict_plan_cast(b->plan, place);
-  if (cast) made->dtype = cast->cast.to;
+  if (cast && cast->rule) made->dtype = cast->cast.to; /* packed elements may also be those of another dtype */
   return made;
 }
 

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "kernel/pack.h"
 #include "transfer/run/cast_piece.h"
 #include "transfer/run/device_cast.h"
 #include "transfer/run/leaf_bytes.h"
+#include "transfer/run/pack_piece.h"
 
 /* Each memmove copies at most this many bytes. For larger sizes memmove itself may use stores that bypass the cache,
  * but the tuning table must choose the stores. */
@@ -24,14 +26,18 @@ typedef struct piece {
   uint32_t number;
   size_t begin, end; /* byte range in the leaf, in C order; if the elements are converted, in the result's leaf */
   size_t at;         /* offset from the start of the chunk; for a chunk with a slot, offset in the slot */
-  size_t wire_begin, wire_end; /* the same elements as bytes in the slot's dtype */
-  const tdict_item_cast *cast; /* NULL: the elements are not converted */
+  size_t wire_begin, wire_end; /* the same elements as bytes in the slot's dtype; if packed, wire_end - wire_begin is
+                                * the size of the packed elements */
+  const tdict_item_cast *cast; /* NULL: the elements are neither converted nor packed */
   const tdict_cast *host;      /* conversion by this thread; NULL: the thread copies the elements */
 } piece;
 /* The place of a walk through the pieces of a chunk. */
 typedef struct walk {
   uint32_t number; /* the next item; begins with chunk->first */
   size_t filled;   /* bytes of the slot before the next piece */
+  /* the slot, from which the sizes of packed elements are read. NULL while the slot is being filled: the places of
+   * pieces after packed elements are then not known */
+  const char *slot;
 } walk;
 
 /* Returns the next multiple of the leaf alignment. */
@@ -51,6 +57,7 @@ static void set_casts(const tdict_plan *plan, walk *w, piece *p) {
   }
   if (p->item->way != TDICT_WAY_STAGE_OUT && (p->item->way != TDICT_WAY_STAGE_IN || !plan->uses_kernels)) return;
   p->at = next_place(w->filled);
+  if (c && c->is_packed && w->slot) p->wire_end = p->wire_begin + tdict_pack_size(w->slot + p->at);
   w->filled = p->at + p->wire_end - p->wire_begin;
 }
 
@@ -107,21 +114,34 @@ static tdict_status write_piece(const piece *p, tdict_error *err) {
 /* Returns the end of the padding: the next multiple of the leaf alignment, but at most `end`. */
 static size_t padded_end(size_t filled, size_t end) { return next_place(filled) < end ? next_place(filled) : end; }
 
+/* Returns where a thread reads a piece, so that the bytes can be prefetched. Returns NULL if the address is unknown. */
+static const char *start_of(const piece *p) {
+  return p && !p->host && p->item->src_plain ? p->item->src_data + p->wire_begin : NULL;
+}
+
+/* Packs a piece into the slot, and sets *filled to the end of the packed elements. */
+static tdict_status pack_piece(const piece *p, char *to, tdict_stream_kind stores, const piece *following,
+                               size_t *filled, tdict_error *err) {
+  size_t size = 0;
+  const tdict_pack_piece packed = {p->item, p->begin, p->end, to, stores, start_of(following)};
+  tdict_status status = tdict_pack_piece_run(&packed, &size, err);
+  *filled = p->at + size;
+  return status;
+}
+
 /* Copies a contiguous piece into the slot. Pads the piece with zeros to `padded` bytes. Prefetches the following piece
  * while the last bytes are copied. */
 static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *following) {
   char *dst = slot + p->at;
-  const char *src = p->item->src_data + p->wire_begin, *next = NULL;
+  const char *src = p->item->src_data + p->wire_begin;
   const size_t bytes = p->wire_end - p->wire_begin, body = bytes > AHEAD ? (bytes - AHEAD) / 256 * 256 : 0;
-  if (following && !following->host && following->item->src_plain)
-    next = following->item->src_data + following->wire_begin;
   if (body) tdict_stream_copy_padded(stores, dst, src, body, body, src + AHEAD);
-  tdict_stream_copy_padded(stores, dst + body, src + body, bytes - body, padded - body, next);
+  tdict_stream_copy_padded(stores, dst + body, src + body, bytes - body, padded - body, start_of(following));
 }
 
 tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores,
                                  uint32_t *error_item, tdict_error *err) {
-  walk w = {chunk->first, 0};
+  walk w = {chunk->first, 0, NULL};
   /* if slots can have elements of other sizes than the line, all pieces with their padding fit into the slot */
   const size_t room = plan->uses_kernels ? SIZE_MAX : chunk->end - chunk->begin;
   size_t filled = 0;
@@ -129,10 +149,13 @@ tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chun
   piece p, following;
   for (bool more = next_piece(plan, chunk, &w, &p); more; p = following) {
     more = next_piece(plan, chunk, &w, &following);
+    if (plan->uses_kernels) p.at = next_place(filled);
     if (p.at > filled) memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.wire_end - p.wire_begin);
     if (p.host) {
       status = cast_piece(&p, slot + p.at, NULL, err);
+    } else if (p.cast && p.cast->is_packed) {
+      status = pack_piece(&p, slot + p.at, stores, more ? &following : NULL, &filled, err);
     } else if (p.item->src_plain) {
       if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, room);
       gather_plain(stores, slot, &p, filled - p.at, more ? &following : NULL);
@@ -161,7 +184,7 @@ static void copy_with_stores(tdict_stream_kind stores, char *dst, const char *sr
 
 tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot,
                                   tdict_stream_kind stores, uint32_t *error_item, tdict_error *err) {
-  walk w = {chunk->first, 0};
+  walk w = {chunk->first, 0, NULL};
   tdict_status status = TDICT_OK;
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
     if (p.host)
@@ -181,7 +204,7 @@ tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chu
 }
 
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk) {
-  walk w = {chunk->first, 0};
+  walk w = {chunk->first, 0, NULL};
   for (piece p; next_piece(plan, chunk, &w, &p);) {
     if (p.item->dst) return;
     for (size_t at = p.begin; at < p.end; at += PAGE) ((volatile char *)p.item->dst_data)[at] = 0;
@@ -190,7 +213,7 @@ void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk) {
 
 tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_stream_kind stores,
                                uint32_t *error_item, tdict_error *err) {
-  walk w = {chunk->first, 0};
+  walk w = {chunk->first, 0, NULL};
   tdict_status status = TDICT_OK;
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
     const tdict_pair_part part = {p.item->dst_data, p.item->src->data, p.begin, p.end};
@@ -264,21 +287,27 @@ static stretch make_scratch_stretch(const tdict_pieces_queue *q, const piece *p)
   return (stretch){q->scratch + p->at, p->at, p->wire_end - p->wire_begin, true, NULL, p->number};
 }
 
-/* Queues one launch that converts the pieces of the chunk between scratch memory and their leaves. */
-static tdict_status queue_casts(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
-                                tdict_error *err) {
+/* Queues one launch that converts the pieces of the chunk between scratch memory and their leaves (CONVERT), or that
+ * restores packed pieces (UNPACK). */
+static tdict_status queue_launch(const tdict_plan *plan, const tdict_chunk *chunk, tdict_kernel_op op,
+                                 tdict_pieces_queue *q, tdict_error *err) {
   tdict_kernel_work work;
-  walk w = {chunk->first, 0};
+  walk w = {chunk->first, 0, q->slot};
   tdict_status status = TDICT_OK;
-  tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
+  tdict_kernel_work_init(&work, op);
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
-    if (!uses_kernel(&p)) continue;
+    if (!uses_kernel(&p) || p.cast->is_packed != (op == TDICT_KERNEL_UNPACK)) continue;
     const tdict_item *item = p.item;
     const bool in = item->kind == TDICT_CU_H2D;
     const size_t to_bytes = tdict_dtype_bytes(p.cast->cast.to), first = p.begin / to_bytes;
     char *scratch = q->scratch + p.at;
     const char *leaf = (const char *)item->src_data + first * tdict_dtype_bytes(p.cast->cast.from);
     if (!work.num_entries) q->item = p.number;
+    if (p.cast->is_packed) {
+      status = tdict_kernel_add_unpack(&work, item->dst_data + p.begin, scratch, p.end - p.begin, to_bytes, err);
+      q->packed_bytes += p.wire_end - p.wire_begin;
+      continue;
+    }
     status = tdict_device_cast_add(&work, &p.cast->device, in ? item->dst_data + p.begin : scratch, in ? scratch : leaf,
                                    (p.end - p.begin) / to_bytes, err);
   }
@@ -287,10 +316,17 @@ static tdict_status queue_casts(const tdict_plan *plan, const tdict_chunk *chunk
   return status;
 }
 
+/* Queues the launches that the chunk needs. */
+static tdict_status queue_launches(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
+                                   tdict_error *err) {
+  tdict_status status = queue_launch(plan, chunk, TDICT_KERNEL_CONVERT, q, err);
+  return status == TDICT_OK && plan->packs ? queue_launch(plan, chunk, TDICT_KERNEL_UNPACK, q, err) : status;
+}
+
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out) {
   const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D,
              arena = in && !plan->writes_existing && !plan->uses_kernels;
-  walk w = {chunk->first, 0};
+  walk w = {chunk->first, 0, slot};
   stretch run = {0};
   for (piece p; next_piece(plan, chunk, &w, &p);) {
     if (!(in ? p.item->dst_plain : p.item->src_plain) || uses_kernel(&p)) return false;
@@ -312,7 +348,7 @@ bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *s
 
 static tdict_status queue_copies(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                  tdict_error *err) {
-  walk w = {chunk->first, 0};
+  walk w = {chunk->first, 0, q->slot};
   stretch run = {0};
   tdict_status status = TDICT_OK;
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
@@ -345,7 +381,7 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
                                  tdict_error *err) {
   if (!plan->uses_kernels) return queue_copies(plan, chunk, q, err);
   const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D;
-  tdict_status status = in ? queue_copies(plan, chunk, q, err) : queue_casts(plan, chunk, q, err);
+  tdict_status status = in ? queue_copies(plan, chunk, q, err) : queue_launches(plan, chunk, q, err);
   if (status != TDICT_OK) return status;
-  return in ? queue_casts(plan, chunk, q, err) : queue_copies(plan, chunk, q, err);
+  return in ? queue_launches(plan, chunk, q, err) : queue_copies(plan, chunk, q, err);
 }

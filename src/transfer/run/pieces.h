@@ -34,11 +34,12 @@ typedef struct tdict_pieces_queue {
   tdict_cu_stream stream;
   char *slot;
   uint32_t item;
-  char *scratch; /* device memory as large as the slot; NULL if the plan uses no kernels */
+  char *scratch;       /* device memory as large as the slot; NULL if the plan uses no kernels */
+  size_t packed_bytes; /* output: bytes of packed elements in the copies */
 } tdict_pieces_queue;
 /* Queues copies between the slot and the device. One copy covers leaves that follow each other on the device as in the
- * slot. If kernels convert pieces, these pieces are copied between the slot and the scratch memory, and one launch
- * converts the pieces. Returns the errors of tdict_gpu_queue_rect() and tdict_gpu_run(). On failure, queue->item is the
+ * slot. If kernels convert or restore pieces, these pieces are copied between the slot and the scratch memory. One
+ * launch then converts pieces, and one launch restores packed pieces. Returns the errors of tdict_gpu_queue_rect() and tdict_gpu_run(). On failure, queue->item is the
  * number of the item whose leaf the error names. */
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *queue,
                                  tdict_error *err);

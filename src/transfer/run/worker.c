@@ -25,7 +25,7 @@ typedef struct tdict_claim {
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
-  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *error_item, NULL};
+  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *error_item, NULL, 0};
   bool fits = true;
   tdict_status status = plan->uses_kernels ? tdict_ring_scratch(lane->ring, slot, &queue.scratch, err) : TDICT_OK;
   if (status == TDICT_OK) status = tdict_lane_reserve(lane, chunk, &fits, err);
@@ -46,6 +46,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
           ? tdict_trace_open(&lane->worker->transfer->traced, lane->gpu, lane->stream, chunk->end - chunk->begin)
           : NULL;
   status = tdict_pieces_submit(plan, chunk, &queue, err);
+  lane->worker->packed_bytes += queue.packed_bytes;
   if (slice) tdict_trace_close(slice, lane->gpu);
   *error_item = queue.item;
   bool submitted = status == TDICT_OK;
