@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 enum { MAX_WIDTH = 16, MAX_DIMS = TDICT_KERNEL_MAX_NDIM + 2, MANY_BLOCKS = 8192, MAX_BATCHES = 16 };
+enum { USUAL_WORDS = TDICT_COPY_DIMS + 2 * TDICT_WORDS_PER_DIM + TDICT_WORDS_PER_LIST }; /* of a copy of rows */
 __extension__ typedef unsigned __int128 u128;
 #define MAX_BLOCKS ((uint64_t)INT32_MAX) /* the largest grid of a GPU */
 
@@ -57,10 +58,12 @@ static bool reserve_words(tdict_kernel_work *work, size_t words) {
   return true;
 }
 
-/* Makes space for one more entry. Returns false if memory is exhausted. */
-static bool reserve_entry(tdict_kernel_work *work) {
-  if (work->num_entries < work->cap_entries) return true;
-  const size_t wanted = work->cap_entries ? 2 * work->cap_entries : 8;
+/* Makes space for more entries. Returns false if memory is exhausted. */
+static bool reserve_entries(tdict_kernel_work *work, size_t entries) {
+  size_t needed, wanted = work->cap_entries ? 2 * work->cap_entries : 8;
+  if (!tdict_add_size(work->num_entries, entries, &needed)) return false;
+  if (needed <= work->cap_entries) return true;
+  if (wanted < needed) wanted = needed;
   if (!grow_words(&work->index, wanted, work->cap_entries, 2)) return false;
   if (!grow_words(&work->results, wanted, work->cap_entries, 1)) return false;
   work->cap_entries = wanted;
@@ -83,7 +86,7 @@ static tdict_status append_entry(tdict_kernel_work *work, uint64_t *words, size_
   if (blocks > MAX_BLOCKS - work->num_blocks)
     return tdict_fail(err, TDICT_EOVERFLOW, "kernel: more than %llu blocks in one launch",
                       (unsigned long long)MAX_BLOCKS);
-  if (!reserve_entry(work) || !reserve_words(work, num_words)) return no_memory(err);
+  if (!reserve_entries(work, 1) || !reserve_words(work, num_words)) return no_memory(err);
   work->index[2 * work->num_entries] = work->num_blocks;
   work->index[2 * work->num_entries + 1] = work->num_words;
   work->results[work->num_entries++] = TDICT_KERNEL_NO_RESULT;
@@ -101,6 +104,13 @@ tdict_status tdict_kernel_add_positions(tdict_kernel_work *work, const int64_t *
   *out = (uint64_t)work->num_words << 1 | 1;
   work->num_words += (size_t)count;
   return TDICT_OK;
+}
+
+tdict_status tdict_kernel_work_reserve(tdict_kernel_work *work, size_t entries, tdict_error *err) {
+  size_t words;
+  return tdict_mul_size(entries, USUAL_WORDS, &words) && reserve_entries(work, entries) && reserve_words(work, words)
+             ? TDICT_OK
+             : no_memory(err);
 }
 
 /* Checks the numbers of a move, and that the number of elements fits 63 bits. */
@@ -257,6 +267,23 @@ tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_m
   status = append_entry(work, e.words, e.count, err);
   if (status == TDICT_OK) work->has_results |= move->is_checked;
   return status;
+}
+
+tdict_status tdict_kernel_repeat_copy(tdict_kernel_work *work, void *dst, const void *src, bool *done,
+                                      tdict_error *err) {
+  TDICT_ASSERT(work->op == TDICT_KERNEL_COPY);
+  *done = false;
+  if (work->num_entries == 0) return TDICT_OK;
+  entry e;
+  const size_t last = work->index[2 * work->num_entries - 1];
+  const uint64_t to = (uint64_t)(uintptr_t)dst, from = (uint64_t)(uintptr_t)src;
+  e.count = work->num_words - last;
+  memcpy(e.words, work->body + last, e.count * sizeof *e.words);
+  if (((to | from) ^ (e.words[TDICT_WORD_DST] | e.words[TDICT_WORD_SRC])) % MAX_WIDTH != 0) return TDICT_OK;
+  e.words[TDICT_WORD_DST] = to;
+  e.words[TDICT_WORD_SRC] = from;
+  *done = true;
+  return append_entry(work, e.words, e.count, err);
 }
 
 /* Returns the kernel's type of a dtype, or of the parts of a complex dtype. Returns TDICT_KERNEL_NUM_TYPES for any

@@ -86,6 +86,14 @@ enum { TDICT_KERNEL_MAX_NDIM = 33 };
  * TDICT_ENOMEM, or TDICT_EINVAL if a number of the move is out of its range. After an error, the work is unchanged. */
 tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_move *move, tdict_error *err);
 
+/* Adds the last copy of the work again, with other addresses of the same alignment. All other members of the two moves
+ * are equal, and no positions were added since. Sets *done to false, and adds nothing, if the alignment differs or the
+ * work has no copy. Returns the errors of tdict_kernel_add_copy(). */
+tdict_status tdict_kernel_repeat_copy(tdict_kernel_work *work, void *dst, const void *src, bool *done,
+                                      tdict_error *err);
+/* Makes space for `entries` more entries of usual size, so that adding them copies no arrays. Returns TDICT_ENOMEM. */
+tdict_status tdict_kernel_work_reserve(tdict_kernel_work *work, size_t entries, tdict_error *err);
+
 typedef struct tdict_kernel_cast {
   tdict_dtype to, from;
   bool is_scaled; /* true: an element x becomes x * scale + offset, computed in float32 and rounded twice */

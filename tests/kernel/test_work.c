@@ -268,6 +268,33 @@ GPU_CASE(kernel_blocks_with_several_batches) {
   run_and_check(&a, &work);
 }
 
+/* A copy is repeated with other addresses, unless their alignment allows other units. */
+GPU_CASE(kernel_repeats_copies) {
+  areas a;
+  rng r = {15};
+  tdict_kernel_work work;
+  bool is_done;
+  int num_repeated = 0;
+  areas_open(&a, 12);
+  const int64_t shape[] = {20, 48}, to[] = {48, 1}, from[] = {64, 1};
+  tdict_kernel_move move = {.ndim = 2, .shape = shape, .dst_strides = to, .src_strides = from, .item_bytes = 1};
+  tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
+  td_ok(tdict_kernel_repeat_copy(&work, a.dst.data, a.src.data, &is_done, err));
+  assert_false(is_done); /* there is no copy yet */
+  for (int i = 0; i < 100; i++) {
+    const int64_t dst = 1024 * i + pick(&r, 0, 1) * 16 + (pick(&r, 0, 3) ? 0 : 4), src = 2048 * i + 8 * pick(&r, 0, 3);
+    move.dst = (char *)a.dst.data + dst;
+    move.src = (char *)a.src.data + src;
+    td_ok(tdict_kernel_repeat_copy(&work, move.dst, move.src, &is_done, err));
+    if (!is_done) td_ok(tdict_kernel_add_copy(&work, &move, err));
+    num_repeated += is_done;
+    for (int row = 0; row < 20; row++) memcpy(a.model_dst + dst + 48 * row, a.model_src + src + 64 * row, 48);
+  }
+  assert_int_equal(work.num_entries, 100);
+  assert_true(num_repeated > 20 && num_repeated < 90);
+  run_and_check(&a, &work);
+}
+
 /* Contiguous bytes are copied in units of 16 bytes; the widest unit that all addresses and strides allow is chosen. */
 CASE(kernel_units_are_as_wide_as_possible) {
   static const struct {

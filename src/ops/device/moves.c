@@ -91,14 +91,14 @@ tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tre
 /* Makes room for one more move with `numbers` numbers. */
 static tdict_status reserve(tdict_moves *m, size_t numbers, tdict_error *err) {
   if (m->count == m->cap) {
-    const size_t cap = m->cap ? 2 * m->cap : FIRST_MOVES;
+    const size_t cap = m->cap ? 4 * m->cap : FIRST_MOVES;
     tdict_move *larger = realloc(m->moves, cap * sizeof *larger);
     if (!larger) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of copies", m->what);
     m->moves = larger;
     m->cap = cap;
   }
   if (m->num_numbers + numbers > m->cap_numbers) {
-    size_t cap = m->cap_numbers ? 2 * m->cap_numbers : FIRST_NUMBERS;
+    size_t cap = m->cap_numbers ? 4 * m->cap_numbers : FIRST_NUMBERS;
     if (cap < m->num_numbers + numbers) cap = m->num_numbers + numbers;
     int64_t *larger = realloc(m->numbers, cap * sizeof *larger);
     if (!larger) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of copies", m->what);

@@ -110,7 +110,21 @@ static void multiply_all(const int64_t *strides, int count, size_t item, int64_t
   for (int d = 0; d < count; d++) out[d] = (int64_t)((uint64_t)strides[d] * item);
 }
 
-static tdict_status add_move(launch *l, const tdict_move *m, tdict_error *err) {
+/* Returns true if two copies differ in their addresses only. */
+static bool is_alike(const tdict_moves *all, const tdict_move *a, const tdict_move *b) {
+  const size_t num_lists = a->listed >= 0 ? (size_t)all->lists->count : 0, count = 3 * (size_t)a->ndim + num_lists;
+  return a->op == TDICT_KERNEL_COPY && a->dtype == b->dtype && a->ndim == b->ndim && a->listed == b->listed &&
+         a->scatter == b->scatter && num_lists <= TDICT_KERNEL_MAX_LISTS &&
+         memcmp(shape_of(all, a), shape_of(all, b), count * sizeof(int64_t)) == 0;
+}
+
+/* Adds a move to the work. `last` is the move that was added before; NULL: none. */
+static tdict_status add_move(launch *l, const tdict_move *m, const tdict_move *last, tdict_error *err) {
+  bool is_added = false;
+  if (last && is_alike(l->all, last, m)) {
+    tdict_status status = tdict_kernel_repeat_copy(&l->work, m->dst_data, m->src_data, &is_added, err);
+    if (status != TDICT_OK || is_added) return status;
+  }
   int64_t dst_strides[TDICT_MAX_NDIM], src_strides[TDICT_MAX_NDIM];
   const size_t item = tdict_dtype_bytes(m->dtype);
   tdict_kernel_move move = {.dst = m->dst_data,
@@ -194,13 +208,15 @@ static tdict_status check_results(const launch *l, tdict_error *err) {
 /* Launches the moves of one memory. `order` is NULL if the call waits. */
 static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error *err) {
   bool needs_kernel = false;
-  tdict_status status = TDICT_OK;
+  const tdict_move *last = NULL;
   tdict_kernel_work_init(&l->work, l->all->moves[0].op);
+  tdict_status status = tdict_kernel_work_reserve(&l->work, l->all->count, err);
   for (size_t i = 0; i < l->all->count && status == TDICT_OK; i++) {
     const tdict_move *m = &l->all->moves[i];
     if (m->memory != l->memory) continue;
     needs_kernel = needs_kernel || m->listed >= 0 || m->op == TDICT_KERNEL_CONVERT;
-    status = add_move(l, m, err);
+    status = add_move(l, m, last, err);
+    last = m;
   }
   if (status == TDICT_OK) {
     status = l->memory->ops->run(l->memory, &l->work, order, err);
