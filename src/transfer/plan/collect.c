@@ -111,7 +111,8 @@ static void choose_way_in(collector *c, tdict_item *item) {
     item->way = TDICT_WAY_STAGE_IN;
   else if (is_pinned(c, item->gpu, item->src))
     item->way = TDICT_WAY_DIRECT;
-  else if (c->request->mode == TDICT_MODE_NON_BLOCKING_PIN || (c->request->narrow && tdict_item_can_pack(item)))
+  else if (c->request->mode == TDICT_MODE_NON_BLOCKING_PIN ||
+           (c->request->narrow && tdict_item_can_pack(c->plan, item)))
     item->way = TDICT_WAY_STAGE_IN;
   else
     item->way = TDICT_WAY_PAGEABLE_IN;

@@ -109,7 +109,8 @@ typedef struct tdict_plan {
   size_t slot_growth; /* a slot needs up to this many times the bytes of its chunk; 0 or 1: not more */
   /* true: kernels convert some items. Pieces are then close together in slots, and one thread fills a slot */
   bool uses_kernels;
-  bool packs; /* true: some items are packed, so chunks are smaller than slots */
+  bool packs;        /* true: some items are packed, so chunks are smaller than slots */
+  tdict_gpu *runner; /* borrowed; the last GPU that was found to run kernels, or NULL */
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;
