@@ -78,6 +78,55 @@ GPU_CASE(gpu_memory_without_cache) {
   fixture_close(&b);
 }
 
+/* Large blocks come from mem_alloc(), are kept like other blocks, and are counted in the same way. A cache that would
+ * not keep them gets them from the pool. */
+static const tdict_driver_ops *real_ops;
+static _Atomic(int) plain_allocations, plain_frees;
+static tdict_cu count_alloc(tdict_driver *d, void **out, size_t bytes) {
+  atomic_fetch_add(&plain_allocations, 1);
+  return real_ops->mem_alloc(d, out, bytes);
+}
+static tdict_cu count_free(tdict_driver *d, void *data) {
+  atomic_fetch_add(&plain_frees, 1);
+  return real_ops->mem_free(d, data);
+}
+enum { LARGE = 512 * MIB };
+static void take_large(size_t cache_bytes, bool plain) {
+  tdict_context_options o = tdict_context_options_default();
+  o.device_cache_bytes = cache_bytes;
+  fixture b = fixture_open(&o);
+  shim s;
+  shim_begin(&s, b.d);
+  real_ops = s.real;
+  s.ops.mem_alloc = count_alloc;
+  s.ops.mem_free = count_free;
+  atomic_store(&plain_allocations, 0);
+  atomic_store(&plain_frees, 0);
+  tdict_block block = fixture_take(&b, LARGE), small = fixture_take(&b, LARGE - 256);
+  assert_int_equal(atomic_load(&plain_allocations), plain);
+  const void *first = block.data;
+  assert_int_equal(fixture_memory(&b).live_bytes, 2 * (size_t)LARGE - 256);
+  assert_true(fixture_memory(&b).peak_bytes >= 2 * (size_t)LARGE - 256);
+  fixture_give(&b, &small);
+  fixture_give(&b, &block);
+  if (plain) {
+    assert_true(fixture_memory(&b).cached_bytes >= (size_t)LARGE);
+    block = fixture_take(&b, LARGE);
+    assert_ptr_equal(block.data, first);
+    fixture_give(&b, &block);
+    assert_int_equal(atomic_load(&plain_allocations), 1);
+    assert_int_equal(atomic_load(&plain_frees), 0);
+  }
+  tdict_gpu_trim(b.gpu, 0);
+  assert_int_equal(atomic_load(&plain_frees), plain);
+  assert_int_equal(fixture_memory(&b).cached_bytes, 0);
+  assert_int_equal(fixture_counts(&b).device_bytes, 0);
+  shim_end(&s, b.d);
+  fixture_close(&b);
+}
+GPU_CASE(gpu_memory_large_blocks_come_from_the_driver) { take_large(SIZE_MAX, true); }
+GPU_CASE(gpu_memory_large_blocks_that_are_not_kept) { take_large(LARGE - 1, false); }
+
 static void check_refused(fixture *b, size_t bytes, tdict_status wanted, const char *text) {
   tdict_memory_counts before = fixture_memory(b), after;
   tdict_block block = {0};

@@ -46,8 +46,8 @@ typedef struct collector {
                       * object */
   size_t kept_depth; /* the cursor's depth at the root of the kept child tree that contains the cursor; 0: no kept
                       * tree */
-  /* is_kept() checks only entries at a smaller depth than this number, because only such entries can follow the
-   * flattened object or the kept tree, or match a pattern. 0: no entry is checked */
+  /* is_kept() checks only entries at a smaller depth than this number. Only these entries can follow the flattened
+   * object or the kept tree, or match a pattern. 0: is_kept() checks no entry */
   size_t watch_depth;
 } collector;
 
@@ -183,9 +183,8 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
   if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
-  const tdict_plan_request *r = c->request;
-  tdict_status status =
-      r->conversions || r->narrow ? tdict_plan_append_cast(p, &c->cast, item, r->narrow, err) : TDICT_OK;
+  tdict_status status = TDICT_OK;
+  if (tdict_plan_has_wire(c->request)) status = tdict_plan_append_cast(p, &c->cast, item, c->request->narrow, err);
   if (status != TDICT_OK) return status;
   retain_source(c, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);
@@ -278,19 +277,19 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
   return tdict_same_bytes_add(&c->same, t, *place) ? TDICT_OK : fail_plan_memory(err);
 }
 
-/* Prepares the fast path for uniform leaves. Leaves c->uniform.to NULL, which turns the fast path off, if the target is
- * not a GPU, if a destination exists, or if the option `keep` is set. */
+/* Prepares the fast path for uniform leaves. The fast path is off if c->uniform.to is NULL. Leaves c->uniform.to NULL
+ * if the target is not a GPU that can be opened, if a destination exists, or if `keep` or wire options are set. */
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
-  if (r->dst || r->host_only || r->keep || r->conversions || r->narrow || r->device.type == TDICT_DEVICE_CPU) return;
+  if (r->dst || r->host_only || r->keep || tdict_plan_has_wire(r) || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
   if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-/* Returns true if no other path leads to the leaves of the destination's node: all nodes on the path below the root
- * have one reference each, and no other node shares the list of leaves. */
+/* Returns true if no other path leads to the leaves of the destination's node. This is true if all nodes on the path
+ * below the root have one reference each, and no other node shares the list of leaves. */
 static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
   if (c->reached_dst == node) return c->dst_is_reached_once;
@@ -312,7 +311,7 @@ static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_t
   c->dst_end = end;
 }
 
-/* Collects a leaf for transfer_into, which copies every leaf to its counterpart. */
+/* Collects a leaf for transfer_into. The leaf is copied even if an earlier leaf has the same bytes. */
 static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict_tensor *src, tdict_leaf other,
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);
@@ -509,7 +508,7 @@ static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *don
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
   tdict_consolidated *whole = r->whole ? r->whole : src->consolidated;
-  if (!whole || r->keep || r->conversions || r->narrow || whole->num_leaves >= TDICT_SHARED ||
+  if (!whole || r->keep || tdict_plan_has_wire(r) || whole->num_leaves >= TDICT_SHARED ||
       (r->dst && !tdict_destination_matches(r->dst, src)))
     return TDICT_OK;
   tdict_tensor *bytes = whole->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;
