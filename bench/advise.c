@@ -18,6 +18,7 @@ typedef struct advise_options {
   const char *device, *json, *tuning;
   int64_t leaves, leaf_bytes;
   bool pinned;
+  check_values values;
 } advise_options;
 typedef struct advise_way {
   const char *name;
@@ -25,6 +26,7 @@ typedef struct advise_way {
   double ms; /* milliseconds for the whole tree; 0: not measured */
   double cpu_ms;
   int worked;
+  bool narrow;
 } advise_way;
 typedef struct advise_job {
   advise_options o;
@@ -46,6 +48,7 @@ static bool move_sample(const advise_job *job, const tdict_tree *src, advise_way
   tdict_transfer_options o = tdict_transfer_options_default();
   o.mode = way->mode;
   o.num_threads = way->threads;
+  o.narrow = way->narrow;
   o.stats = &stats;
   double begin = bench_now();
   if (tdict_to_device(job->place.context, src, job->place.device, &o, &out, &err) != TDICT_OK) {
@@ -76,7 +79,7 @@ static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way
 static bool measure_pinning(advise_job *job, const tdict_tree *src) {
   tdict_error err;
   tdict_tree *pinned;
-  advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0};
+  advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false};
   tdict_context_trim(job->place.context, tdict_cpu(), 0);
   double begin = bench_now();
   if (tdict_pin_memory(job->place.context, src, NULL, &pinned, &err) != TDICT_OK) {
@@ -91,26 +94,31 @@ static bool measure_pinning(advise_job *job, const tdict_tree *src) {
 }
 
 static bool measure_ways(advise_job *job) {
-  static const advise_way ways[] = {{"auto", TDICT_MODE_AUTO, -1, 0, 0, 0},
-                                    {"blocking", TDICT_MODE_BLOCKING, -1, 0, 0, 0},
-                                    {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 0, 0, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 1, 0, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 2, 0, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 4, 0, 0, 0},
-                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0}};
+  static const advise_way ways[] = {{"auto", TDICT_MODE_AUTO, -1, 0, 0, 0, false},
+                                    {"blocking", TDICT_MODE_BLOCKING, -1, 0, 0, 0, false},
+                                    {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0, false},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 0, 0, 0, 0, false},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 1, 0, 0, 0, false},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 2, 0, 0, 0, false},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 4, 0, 0, 0, false},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0, false},
+                                    {"auto", TDICT_MODE_AUTO, -1, 0, 0, 0, true},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0, true},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 16, 0, 0, 0, true}};
   check_source source;
   int64_t fitting =
       (int64_t)((place_is_gpu(&job->place) ? sample_bytes_gpu : sample_bytes_sim) / (size_t)job->o.leaf_bytes);
   job->moved = job->o.leaves < sample_leaves ? job->o.leaves : sample_leaves;
   if (job->moved > fitting) job->moved = fitting > 0 ? fitting : 1;
   const check_group group = {job->moved, (size_t)job->o.leaf_bytes};
-  if (!check_source_make(&source, &group, 1, job->o.pinned ? tdict_pinned_memory(job->place.context) : NULL))
+  if (!check_source_make_of(&source, &job->o.values, &group,
+                            job->o.pinned ? tdict_pinned_memory(job->place.context) : NULL))
     return false;
   check_source_seed(&source, 1);
   bool good = true;
   for (size_t i = 0; i < sizeof ways / sizeof ways[0] && good; i++) {
     if (ways[i].threads > tdict_context_num_threads(job->place.context)) continue;
+    if (ways[i].narrow && !options_can_narrow(&job->o.values)) continue;
     advise_way *way = &job->ways[job->num_ways++];
     *way = ways[i];
     bench_progress("way %zu", i + 1);
@@ -122,6 +130,11 @@ static bool measure_ways(advise_job *job) {
   check_source_free(&source);
   /* prefer the automatic choice unless another is clearly faster */
   if (good && job->ways[0].ms <= 1.05 * job->ways[job->best].ms) job->best = 0;
+  /* the same holds for the automatic choice with narrow */
+  for (int i = 1; i < job->num_ways && good && job->best > 0; i++)
+    if (job->ways[i].narrow && job->ways[i].threads < 0 && job->ways[job->best].narrow &&
+        job->ways[i].ms <= 1.05 * job->ways[job->best].ms)
+      job->best = i;
   return good;
 }
 
@@ -145,8 +158,29 @@ static double first_number(const char *path, const char *before) {
 
 static const advise_way *find_way(const advise_job *job, int32_t mode, int32_t threads) {
   for (int i = 0; i < job->num_ways; i++)
-    if (job->ways[i].mode == mode && job->ways[i].threads == threads) return &job->ways[i];
+    if (!job->ways[i].narrow && job->ways[i].mode == mode && job->ways[i].threads == threads) return &job->ways[i];
   return &job->ways[0];
+}
+
+/* Returns the fastest way with or without narrow. Returns NULL if there is no such way. */
+static const advise_way *fastest_way(const advise_job *job, bool narrow) {
+  const advise_way *found = NULL;
+  for (int i = 0; i < job->num_ways; i++)
+    if (job->ways[i].narrow == narrow && (!found || job->ways[i].ms < found->ms)) found = &job->ways[i];
+  return found;
+}
+
+static void add_narrow_factor(const advise_job *job) {
+  const double total = (double)job->o.leaves * (double)job->o.leaf_bytes;
+  const advise_way *with = fastest_way(job, true), *without = fastest_way(job, false);
+  if (with)
+    add_factor(job, "narrow",
+               json_sprintf("%.2f GB/s with narrow, %.2f without: %s%s", total / with->ms / 1e6,
+                            total / without->ms / 1e6, job->ways[job->best].narrow ? "use it" : "do not use it",
+                            job->o.pinned ? "; pinned leaves are never narrowed" : ""));
+  else
+    add_factor(job, "narrow",
+               json_string("has no effect on floats; for integers and bools, give --dtype and --max-value"));
 }
 
 /* The factors of the TensorDict tutorial on pinned memory, in its order. */
@@ -198,8 +232,9 @@ static void fill_record(advise_job *job, const tdict_tuning *table) {
   json_t *ways = json_array();
   for (int i = 0; i < job->num_ways; i++) {
     const advise_way *w = &job->ways[i];
-    json_array_append_new(ways, json_pack("{s:s, s:i, s:i, s:f, s:f}", "mode", w->name, "num_threads", (int)w->threads,
-                                          "threads_worked", w->worked, "predicted_ms", w->ms, "cpu_ms", w->cpu_ms));
+    json_array_append_new(ways, json_pack("{s:s, s:b, s:i, s:i, s:f, s:f}", "mode", w->name, "narrow", (int)w->narrow,
+                                          "num_threads", (int)w->threads, "threads_worked", w->worked, "predicted_ms",
+                                          w->ms, "cpu_ms", w->cpu_ms));
   }
   json_object_set_new(job->record, "simulated", json_boolean(!place_is_gpu(&job->place)));
   json_object_set_new(job->record, "device", place_describe(&job->place));
@@ -207,11 +242,15 @@ static void fill_record(advise_job *job, const tdict_tuning *table) {
   json_object_set_new(job->record, "leaf_bytes", json_integer(job->o.leaf_bytes));
   json_object_set_new(job->record, "pinned", json_boolean(job->o.pinned));
   json_object_set_new(job->record, "leaves_moved", json_integer(job->moved));
+  json_object_set_new(job->record, "dtype", json_string(tdict_dtype_name(job->o.values.dtype)));
+  json_object_set_new(job->record, "max_value", json_integer(job->o.values.most));
+  json_object_set_new(job->record, "narrow", json_boolean(job->ways[job->best].narrow));
   json_object_set_new(job->record, "mode", json_string(job->ways[job->best].name));
   json_object_set_new(job->record, "num_threads", json_integer(job->ways[job->best].threads));
   json_object_set_new(job->record, "ways", ways);
   json_object_set_new(job->record, "factors", json_array());
   add_factors(job, table);
+  add_narrow_factor(job);
   add_factor(job, "copies beside",
              json_sprintf("if other copies of the program wait too long for this transfer, set max_queued_bytes, for "
                           "example to %d; not measured here",
@@ -223,17 +262,17 @@ static void print_record(const advise_job *job) {
   char total[32];
   json_t *factor;
   size_t i;
-  printf("advise: %" PRId64 " leaves of %" PRId64 " bytes, %s of %s memory, to %s\n", job->o.leaves, job->o.leaf_bytes,
-         bench_format_bytes((double)job->o.leaves * (double)job->o.leaf_bytes, total, sizeof total),
-         job->o.pinned ? "pinned" : "ordinary",
+  printf("advise: %" PRId64 " leaves of %" PRId64 " bytes, %s of %s in %s memory, to %s\n", job->o.leaves,
+         job->o.leaf_bytes, bench_format_bytes((double)job->o.leaves * (double)job->o.leaf_bytes, total, sizeof total),
+         tdict_dtype_name(job->o.values.dtype), job->o.pinned ? "pinned" : "ordinary",
          place_is_gpu(&job->place) ? raw_device_name(job->place.check.raw)
                                    : "a SIMULATED device: no figure here is a GPU's");
-  printf("use mode %s with num_threads %d: predicted %.3f ms, %.2f of blocking\n\n", best->name, (int)best->threads,
-         best->ms, best->ms / loop->ms);
+  printf("use mode %s with num_threads %d%s: predicted %.3f ms, %.2f of blocking\n\n", best->name, (int)best->threads,
+         best->narrow ? " and narrow" : "", best->ms, best->ms / loop->ms);
   printf("%-17s %11s %7s %13s %11s\n", "mode", "num_threads", "worked", "predicted ms", "CPU ms");
   for (int w = 0; w < job->num_ways; w++)
-    printf("%-17s %11d %7d %13.3f %11.3f\n", job->ways[w].name, (int)job->ways[w].threads, job->ways[w].worked,
-           job->ways[w].ms, job->ways[w].cpu_ms);
+    printf("%-17s %11d %7d %13.3f %11.3f%s\n", job->ways[w].name, (int)job->ways[w].threads, job->ways[w].worked,
+           job->ways[w].ms, job->ways[w].cpu_ms, job->ways[w].narrow ? "  narrow" : "");
   if (!job->o.pinned)
     printf("%-17s %11s %7s %13.3f  pin_memory %.3f + non_blocking %.3f\n", "pin first", "-", "-",
            job->pin_ms + job->pinned_ms, job->pin_ms, job->pinned_ms);
@@ -283,14 +322,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
       options_number(state, "--leaves", arg, 1, 100000000, &o->leaves);
     else
       options_number(state, "--leaf-bytes", arg, 1, INT64_C(1) << 36, &o->leaf_bytes);
-    if (key == 'b' && o->leaf_bytes % 4)
-      argp_error(state, "--leaf-bytes: %s is not a multiple of 4, the size of a float", arg);
   } else if (key == ARGP_KEY_ARG) {
     argp_error(state, "unexpected argument '%s'", arg);
   } else if (key == ARGP_KEY_END && (!o->leaves || !o->leaf_bytes)) {
     argp_error(state, "--leaves and --leaf-bytes are required");
+  } else if (key == ARGP_KEY_END) {
+    options_check_values(state, &o->values, o->leaf_bytes);
   } else {
-    return ARGP_ERR_UNKNOWN;
+    return options_values(key, arg, state, &o->values);
   }
   return 0;
 }
@@ -299,7 +338,8 @@ int advise_main(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
       {"leaves", 'n', "N", 0, "number of leaves", 0},
-      {"leaf-bytes", 'b', "BYTES", 0, "size of each leaf, a multiple of 4", 0},
+      {"leaf-bytes", 'b', "BYTES", 0, "size of each leaf, whole elements", 0},
+      OPTIONS_VALUES,
       {"pinned", KEY_PINNED, NULL, 0, "the leaves are in pinned memory", 0},
       {"tuning", KEY_TUNING, "FILE", 0, "use a tuning file instead of the built-in table", 0},
       {"json", 'j', "FILE", 0, "write the result to FILE as JSON; - writes to standard output and prints no text", 0},
@@ -309,7 +349,7 @@ int advise_main(int argc, char **argv) {
                             "Exit status: 0 success, 1 failure, 2 wrong usage.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   static advise_job job;
-  job.o = (advise_options){"auto", NULL, NULL, 0, 0, false};
+  job.o = (advise_options){"auto", NULL, NULL, 0, 0, false, {TDICT_F32, 0}};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
   job.record = bench_record("advise", argc, argv);

@@ -30,9 +30,8 @@ static bool alloc_arrays(check_source *s, const check_group *groups, int num_gro
   return true;
 }
 
-bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory) {
+static bool make_leaves(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory) {
   tdict_error err;
-  memset(s, 0, sizeof *s);
   if (!alloc_arrays(s, groups, num_groups)) {
     bench_print_error("no memory for the addresses of %" PRId64 " leaves", s->leaves);
     check_source_free(s);
@@ -42,9 +41,9 @@ bool check_source_make(check_source *s, const check_group *groups, int num_group
   for (int64_t i = 0; i < s->leaves && status == TDICT_OK; i++) {
     char key[24];
     tdict_tensor *leaf = NULL;
-    const int64_t shape[1] = {(int64_t)(s->bytes[i] / 4)};
+    const int64_t shape[1] = {(int64_t)(s->bytes[i] / tdict_dtype_bytes(s->values.dtype))};
     snprintf(key, sizeof key, "%" PRId64, i);
-    status = tdict_tensor_empty(TDICT_F32, 1, shape, memory, &leaf, &err);
+    status = tdict_tensor_empty(s->values.dtype, 1, shape, memory, &leaf, &err);
     if (status != TDICT_OK) break;
     s->data[i] = tdict_tensor_data(leaf);
     status = tdict_set(s->tree, key, leaf, &err);
@@ -54,6 +53,17 @@ bool check_source_make(check_source *s, const check_group *groups, int num_group
   bench_print_status("cannot build the source tree", &err);
   check_source_free(s);
   return false;
+}
+
+bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory) {
+  memset(s, 0, sizeof *s);
+  s->values.dtype = TDICT_F32;
+  return make_leaves(s, groups, num_groups, memory);
+}
+bool check_source_make_of(check_source *s, const check_values *values, const check_group *group, tdict_memory *memory) {
+  memset(s, 0, sizeof *s);
+  s->values = *values;
+  return make_leaves(s, group, 1, memory);
 }
 
 void check_source_free(check_source *s) {
@@ -69,9 +79,23 @@ size_t check_padded_bytes(const check_source *s) {
   return total;
 }
 
+/* Fills a leaf with random integers from 0 to values.most, or with random bools. */
+static void seed_integers(const check_source *s, int64_t i, uint64_t state) {
+  const size_t item = tdict_dtype_bytes(s->values.dtype), count = s->bytes[i] / item;
+  const uint64_t range = s->values.dtype == TDICT_BOOL ? 2 : (uint64_t)s->values.most + 1;
+  for (size_t k = 0; k < count; k++) {
+    const uint64_t number = next_random(&state) % range;
+    memcpy(s->data[i] + k * item, &number, item); /* little-endian, as every GPU */
+  }
+}
+
 static void seed_leaf(check_source *s, int64_t i, uint64_t salt) {
   uint64_t state = salt + (uint64_t)i;
   state = next_random(&state);
+  if (s->values.dtype == TDICT_BOOL || (s->values.dtype != TDICT_F32 && s->values.most > 0)) {
+    seed_integers(s, i, state);
+    return;
+  }
   unsigned char *to = s->data[i];
   size_t words = s->bytes[i] / 8;
   for (size_t w = 0; w < words; w++) {
@@ -81,7 +105,7 @@ static void seed_leaf(check_source *s, int64_t i, uint64_t salt) {
   /* The first four bytes are a bijection of the leaf's number, so no two leaves are equal, even leaves of only four
    * bytes. */
   uint32_t first = ((uint32_t)i + (uint32_t)salt) * 0x9E3779B1u;
-  if (s->bytes[i] % 8) memcpy(to + words * 8, &state, 4);
+  if (s->bytes[i] % 8) memcpy(to + words * 8, &state, s->bytes[i] % 8);
   if (s->bytes[i] >= 4) memcpy(to, &first, 4);
 }
 
@@ -227,7 +251,7 @@ int check_result(const check_place *p, const check_source *s, tdict_tree *result
       bench_print_status("a leaf did not arrive", &err);
       return BENCH_DIFFERS;
     }
-    if (!tdict_device_equal(tdict_tensor_device(leaf), p->device) || tdict_tensor_dtype(leaf) != TDICT_F32 ||
+    if (!tdict_device_equal(tdict_tensor_device(leaf), p->device) || tdict_tensor_dtype(leaf) != s->values.dtype ||
         tdict_tensor_bytes(leaf) != s->bytes[i] || !tdict_tensor_is_contiguous(leaf)) {
       bench_print_error("leaf \"%s\" arrived on another device, or with another dtype or size", key);
       return BENCH_DIFFERS;

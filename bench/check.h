@@ -13,8 +13,15 @@ typedef struct check_group {
   size_t leaf_bytes;
 } check_group;
 
-/* A flat tree of float tensors. Each tensor has an allocation of its own. The keys are "0", "1", ... */
+/* The elements of a source. */
+typedef struct check_values {
+  tdict_dtype dtype; /* float32, an integer dtype or bool */
+  int64_t most;      /* integers are random numbers from 0 to `most`; 0: random bits. Ignored for other dtypes */
+} check_values;
+
+/* A flat tree of tensors. Each tensor has an allocation of its own. The keys are "0", "1", ... */
 typedef struct check_source {
+  check_values values;
   tdict_tree *tree;
   unsigned char **data; /* the address of each leaf; the tree owns the bytes */
   size_t *bytes;        /* the size of each leaf */
@@ -23,11 +30,13 @@ typedef struct check_source {
 } check_source;
 /* Allocates the leaves from `memory`; NULL: pageable memory. Their contents are unspecified. */
 bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory);
+/* Does the same with leaves of other elements. The size of a leaf must be a multiple of the size of an element. */
+bool check_source_make_of(check_source *s, const check_values *values, const check_group *group, tdict_memory *memory);
 void check_source_free(check_source *s);
 /* Returns the bytes of a result with the same leaves, where each leaf is aligned to 256 bytes. */
 size_t check_padded_bytes(const check_source *s);
-/* Fills all leaves with random numbers, with several threads. No two leaves are equal. Two seeds give different bytes
- * in every leaf. */
+/* Fills all leaves with random numbers, with several threads. No two leaves of floats are equal. Two seeds give different
+ * bytes in every leaf of floats. */
 void check_source_seed(check_source *s, uint64_t seed);
 
 /* A way to access device memory without a transfer of the library. For cuda `raw` calls the driver. For the simulated

@@ -2,8 +2,10 @@
  * combines them with its own parser. Owns no data. Thread rule: one thread. */
 #include "options.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { KEY_FULL = 512, KEY_SMALL };
 
@@ -23,6 +25,39 @@ const char *options_device(struct argp_state *state, const char *text) {
 void options_place(const char *device, tdict_sim_options *sim, tdict_context_options *o) {
   if (tdict_device_parse(device, &o->device, NULL) != TDICT_OK) o->device = (tdict_device){TDICT_DEVICE_AUTO, 0};
   if (o->device.type == TDICT_DEVICE_AUTO || o->device.type == TDICT_DEVICE_SIM) o->sim = sim;
+}
+
+static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_I16, TDICT_I32, TDICT_I64,
+                                     TDICT_U16, TDICT_U32, TDICT_U64, TDICT_BOOL};
+
+error_t options_values(int key, char *arg, struct argp_state *state, check_values *out) {
+  if (key == OPTIONS_KEY_MOST) {
+    options_number(state, "--max-value", arg, 1, INT64_MAX - 1, &out->most);
+    return 0;
+  }
+  if (key != OPTIONS_KEY_DTYPE) return ARGP_ERR_UNKNOWN;
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+    if (strcmp(arg, tdict_dtype_name(dtypes[i])) != 0) continue;
+    out->dtype = dtypes[i];
+    return 0;
+  }
+  argp_error(state, "--dtype: '%s' is none of the dtypes in --help", arg);
+  return EINVAL;
+}
+
+bool options_can_narrow(const check_values *values) { return values->dtype != TDICT_F32; }
+
+void options_check_values(struct argp_state *state, const check_values *values, int64_t leaf_bytes) {
+  const int64_t item = (int64_t)tdict_dtype_bytes(values->dtype);
+  const char *name = tdict_dtype_name(values->dtype);
+  const bool is_signed = values->dtype == TDICT_I16 || values->dtype == TDICT_I32;
+  if (leaf_bytes % item != 0)
+    argp_error(state, "--leaf-bytes: %" PRId64 " is not a multiple of %" PRId64 ", the size of an element", leaf_bytes,
+               item);
+  if (values->most && (values->dtype == TDICT_F32 || values->dtype == TDICT_BOOL))
+    argp_error(state, "--max-value: the dtype is %s, wanted an integer dtype", name);
+  if (values->most && item < 8 && values->most >> (8 * item - is_signed) != 0)
+    argp_error(state, "--max-value: %" PRId64 " does not fit %s", values->most, name);
 }
 
 static error_t parse_common(int key, char *arg, struct argp_state *state) {

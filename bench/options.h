@@ -5,6 +5,7 @@
 #include <argp.h>
 
 #include "bench.h"
+#include "check.h"
 
 /* Strings are borrowed from the command line. */
 typedef struct common_options {
@@ -25,6 +26,24 @@ const char *options_device(struct argp_state *state, const char *text);
  * device and must live as long as `o`. */
 void options_place(const char *device, tdict_sim_options *sim, tdict_context_options *o);
 #define OPTIONS_DEVICE_TEXT "auto (default: cuda:0, or the simulated device where there is none), cpu, sim, cuda:N"
+/* Parses the options --dtype and --max-value. Returns ARGP_ERR_UNKNOWN for other keys. */
+enum { OPTIONS_KEY_DTYPE = 768, OPTIONS_KEY_MOST };
+#define OPTIONS_VALUES                                                                                         \
+  {"dtype",                                                                                                    \
+   OPTIONS_KEY_DTYPE,                                                                                          \
+   "NAME",                                                                                                     \
+   0,                                                                                                          \
+   "dtype of the leaves: float32 (default), int16, int32, int64, uint16, uint32, uint64 or bool",              \
+   0},                                                                                                         \
+  {                                                                                                            \
+    "max-value", OPTIONS_KEY_MOST, "N", 0, "integers are random numbers from 0 to N (default: random bits)", 0 \
+  }
+error_t options_values(int key, char *arg, struct argp_state *state, check_values *out);
+/* Checks that leaves of this many bytes hold whole elements, and that the dtype can hold max-value. Call at the end of
+ * the command line. Ends the program with an error otherwise. */
+void options_check_values(struct argp_state *state, const check_values *values, int64_t leaf_bytes);
+/* Returns true if the option narrow of transfers can have an effect on the elements. */
+bool options_can_narrow(const check_values *values);
 /* Parses an integer from low to high. Ends the program with an error that names the option otherwise. */
 void options_number(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high,
                     int64_t *out);

@@ -120,6 +120,7 @@ int worker_main(int argc, char **argv);                               /* tdict-b
 int doctor_main(int argc, char **argv);                               /* tdict-bench doctor */
 int tune_main(int argc, char **argv);                                 /* tdict-bench tune */
 int advise_main(int argc, char **argv);                               /* tdict-bench advise */
+int narrow_main(int argc, char **argv);                               /* tdict-bench narrow */
 int stress_main(int argc, char **argv);                               /* tdict-bench stress */
 int loader_main(int argc, char **argv);                               /* tdict-bench loader */
 int pinning_main(int argc, char **argv);                              /* tdict-bench pinning */

@@ -37,6 +37,7 @@ typedef enum kind {
   K_CALLER_ALONE,
   K_AUTO_THREADS,
   K_THREADS,
+  K_NARROW,
   K_WAITING,
   K_FUTURES,
   K_ON_STREAM,
@@ -70,6 +71,7 @@ static const char *const kind_names[KINDS] = {"trees",
                                               "caller alone",
                                               "threads auto",
                                               "threads 1 to all",
+                                              "narrow",
                                               "waiting calls",
                                               "futures",
                                               "futures by stream",
@@ -124,6 +126,7 @@ static void choose_way(stress_job *job, way *w) {
   w->o.mode = (int32_t)stress_below(s, 4);
   w->o.num_threads = (int32_t)stress_below(s, 3) - 1;
   if (w->o.num_threads > 0) w->o.num_threads = 1 + (int32_t)stress_below(s, pool);
+  w->o.narrow = stress_below(s, 3) == 0;
   w->future = stress_below(s, 2);
   w->on_stream = w->future && stress_below(s, 3) == 0;
   w->early = w->future && stress_below(s, 4) == 0;
@@ -134,14 +137,15 @@ static void choose_way(stress_job *job, way *w) {
   }
   job->counts[K_AUTO + w->o.mode]++;
   job->counts[w->o.num_threads < 0 ? K_AUTO_THREADS : w->o.num_threads == 0 ? K_CALLER_ALONE : K_THREADS]++;
+  job->counts[K_NARROW] += w->o.narrow;
   job->counts[w->future ? w->on_stream ? K_ON_STREAM : K_FUTURES : K_WAITING]++;
   job->counts[K_AFTER_STREAM] += w->o.after != NULL;
 }
 
 static void describe_call(stress_job *job, const char *call, const way *w) {
   static const char *const modes[] = {"auto", "blocking", "non_blocking", "non_blocking_pin"};
-  snprintf(job->what, sizeof job->what, "%s, mode %s, num_threads %d%s%s%s", call, modes[w->o.mode],
-           (int)w->o.num_threads, w->o.after ? ", after a stream" : "",
+  snprintf(job->what, sizeof job->what, "%s, mode %s, num_threads %d%s%s%s%s", call, modes[w->o.mode],
+           (int)w->o.num_threads, w->o.narrow ? ", narrow" : "", w->o.after ? ", after a stream" : "",
            w->on_stream ? ", waited for by a stream"
            : w->future  ? ", a future"
                         : "",

@@ -147,10 +147,18 @@ void stress_scatter(const stress_leaf *l, unsigned char *base, const unsigned ch
     copy_row(base + w.at * (int64_t)l->item_bytes, w.step, in, 1, w.count, l->item_bytes);
 }
 
+/* Fills a leaf with random bits. In half of the leaves, only the lowest byte of an element is random, and of a bool the
+ * lowest bit, so that the option narrow saves bytes. */
 static void fill_leaf(stress_leaf *l, uint64_t seed) {
-  uint64_t word, state = seed;
+  uint64_t word, state = seed, mask = ~(uint64_t)0;
+  if (stress_random(&state) % 2)
+    mask = l->dtype == TDICT_BOOL ? 0x0101010101010101
+           : l->item_bytes == 2   ? 0x00ff00ff00ff00ff
+           : l->item_bytes == 4   ? 0x000000ff000000ff
+           : l->item_bytes == 8   ? 0xff
+                                  : mask;
   for (size_t at = 0; at < l->base_bytes; at += 8) {
-    word = stress_random(&state);
+    word = stress_random(&state) & mask;
     memcpy(l->base_data + at, &word, l->base_bytes - at < 8 ? l->base_bytes - at : 8);
   }
 }

@@ -12,7 +12,8 @@ typedef struct to_device_options {
   common_options common;
   int64_t leaves, leaf_bytes, staging_bytes; /* -1: not given */
   int64_t warmups, seed;
-  bool full, corrupt;
+  bool full, corrupt, narrow;
+  check_values values;
   const char *trace;
 } to_device_options;
 
@@ -47,10 +48,12 @@ typedef struct to_device_job {
 
 enum { FULL_LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000 };
 
-enum { KEY_FULL = 256, KEY_CORRUPT, KEY_TRACE, KEY_STAGING, KEY_WARMUP, KEY_SEED };
+enum { KEY_FULL = 256, KEY_CORRUPT, KEY_TRACE, KEY_STAGING, KEY_WARMUP, KEY_SEED, KEY_NARROW };
 static const struct argp_option option_table[] = {
     {"leaves", 'n', "N", 0, "number of leaves (default 1000)", 0},
-    {"leaf-bytes", 'b', "BYTES", 0, "size of a leaf, a multiple of 4 (default 4000000 on a GPU, 100000 elsewhere)", 0},
+    {"leaf-bytes", 'b', "BYTES", 0, "size of a leaf, whole elements (default 4000000 on a GPU, 100000 elsewhere)", 0},
+    OPTIONS_VALUES,
+    {"narrow", KEY_NARROW, NULL, 0, "transfer with the option narrow: integers and bools travel in few bytes", 0},
     {"full", KEY_FULL, NULL, 0, "leaves of 4000000 bytes on every device", 0},
     {"warmup", KEY_WARMUP, "N", 0, "warm-up transfers in each mode (default 2)", 0},
     {"staging-bytes", KEY_STAGING, "BYTES", 0, "size of the staging ring (default: the library's)", 0},
@@ -78,7 +81,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     return 0;
   case 'b':
     options_number(state, "--leaf-bytes", arg, 1, INT64_C(1) << 40, &o->leaf_bytes);
-    if (o->leaf_bytes % 4) argp_error(state, "--leaf-bytes: %s is not a multiple of 4, the size of a float", arg);
+    return 0;
+  case KEY_NARROW:
+    o->narrow = true;
+    return 0;
+  case ARGP_KEY_END:
+    options_check_values(state, &o->values, o->leaf_bytes < 0 ? SMALL_LEAF_BYTES : o->leaf_bytes);
     return 0;
   case KEY_WARMUP:
     options_number(state, "--warmup", arg, 0, 10000, &o->warmups);
@@ -99,7 +107,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     o->corrupt = true;
     return 0;
   default:
-    return ARGP_ERR_UNKNOWN;
+    return options_values(key, arg, state, &o->values);
   }
 }
 
@@ -128,7 +136,7 @@ static bool open_job(to_device_job *job) {
     return false;
   }
   const check_group group = {o->leaves, (size_t)o->leaf_bytes};
-  return check_source_make(&job->source, &group, 1, NULL);
+  return check_source_make_of(&job->source, &o->values, &group, NULL);
 }
 
 static void close_job(to_device_job *job) {
@@ -145,6 +153,7 @@ static bool move_by_way(to_device_job *job, const to_device_way *way, tdict_tran
   tdict_transfer_options o = tdict_transfer_options_default();
   o.mode = way->mode;
   o.num_threads = way->threads;
+  o.narrow = job->options.narrow;
   o.stats = stats;
   if (tdict_to_device(job->place.context, job->source.tree, job->place.device, &o, out, &err) == TDICT_OK) return true;
   bench_progress_end();
@@ -261,9 +270,11 @@ static table_row make_way_row(const to_device_job *job, int w) {
 }
 
 static void print_head(const to_device_job *job) {
-  char what[96], total[32];
-  snprintf(what, sizeof what, "%" PRId64 " leaves of %" PRId64 " bytes, %s of ordinary memory", job->options.leaves,
-           job->options.leaf_bytes, bench_format_bytes((double)job->total_bytes, total, sizeof total));
+  char what[160], total[32];
+  snprintf(what, sizeof what, "%" PRId64 " leaves of %" PRId64 " bytes, %s of %s in ordinary memory%s",
+           job->options.leaves, job->options.leaf_bytes,
+           bench_format_bytes((double)job->total_bytes, total, sizeof total),
+           tdict_dtype_name(job->options.values.dtype), job->options.narrow ? ", narrow" : "");
   table_print_head(&job->place, "to-device", what);
   fflush(stdout);
 }
@@ -301,9 +312,10 @@ static bool write_record(const to_device_job *job, int argc, char **argv) {
   json_object_set_new(record, "simulated", json_boolean(job->place.device.type == TDICT_DEVICE_SIM));
   json_object_set_new(record, "device", place_describe(&job->place));
   json_object_set_new(record, "work",
-                      json_pack("{s:I, s:I, s:I, s:I}", "leaves", (json_int_t)o->leaves, "leaf_bytes",
-                                (json_int_t)o->leaf_bytes, "warmups", (json_int_t)o->warmups, "seed",
-                                (json_int_t)o->seed));
+                      json_pack("{s:I, s:s, s:I, s:b, s:I, s:I, s:I}", "leaves", (json_int_t)o->leaves, "dtype",
+                                tdict_dtype_name(o->values.dtype), "max_value", (json_int_t)o->values.most, "narrow",
+                                (int)o->narrow, "leaf_bytes", (json_int_t)o->leaf_bytes, "warmups",
+                                (json_int_t)o->warmups, "seed", (json_int_t)o->seed));
   for (int w = 0; w < WAYS; w++) {
     table_row row = make_way_row(job, w);
     json_t *one = json_pack("{s:s, s:I}", "row", row.name, "verified_bytes", (json_int_t)job->total_bytes);
@@ -320,7 +332,8 @@ static int run_to_device(int argc, char **argv) {
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   to_device_job job;
   memset(&job, 0, sizeof job);
-  job.options = (to_device_options){{"auto", false, false, NULL, 7}, FULL_LEAVES, -1, -1, 2, 1, false, false, NULL};
+  job.options = (to_device_options){
+      {"auto", false, false, NULL, 7}, FULL_LEAVES, -1, -1, 2, 1, false, false, false, {TDICT_F32, 0}, NULL};
   if (options_parse(argc, argv, OPTIONS_RECORD, &job.options.common, &argp, &job.options) != BENCH_OK)
     return BENCH_USAGE;
   int answer = BENCH_FAILED;

@@ -29,13 +29,13 @@
  * Locked trees. The library keeps the plan of a transfer with a locked tree, and reuses the plan in later transfers of
  * the tree to the same device with the same mode. Unlocking or freeing the tree frees its plans. To keep plans, lock
  * the root of the source with tdict_lock(). tdict_transfer_into() and tdict_pin_memory() keep no plans. Other transfers
- * keep no plan if the tree has objects, if the library did not allocate the memory of a tensor, or if the option `keep`,
- * `conversions` or `narrow` is set. A kept plan needs about 120 bytes for each tensor. A plan of more than 16 MiB is not kept. A
- * tree keeps at most four plans.
+ * keep no plan if the tree has objects, if the library did not allocate the memory of a tensor, or if the option
+ * `keep`, `conversions` or `narrow` is set. A kept plan needs about 120 bytes for each tensor. A plan of more than 16
+ * MiB is not kept. A tree keeps at most four plans.
  * Blocks. If all tensors of a locked tree lie in one storage in the layout of tdict_create_from(), the storage is
  * copied as one block. After the first transfer, the start of an _async transfer takes the same time for any number of
- * tensors. This does not hold for tdict_transfer_into() and tdict_pin_memory(), or if the option `keep`,
- * `conversions` or `narrow` is set.
+ * tensors. This does not hold for tdict_transfer_into() and tdict_pin_memory(), or if the option `keep`, `conversions`
+ * or `narrow` is set.
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
  * tree is copied as one block, too, and the result is consolidated. The function tdict_transfer_into() also copies one
  * block if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned

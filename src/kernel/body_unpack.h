@@ -19,10 +19,10 @@ TDICT_BODY uint64_t tdict_unpack_word(tdict_kernel_env *env, uint64_t address) {
 TDICT_BODY tdict_packed_block tdict_unpack_block(tdict_kernel_env *env, const uint64_t *entry, uint64_t number) {
   const uint64_t packed = entry[TDICT_WORD_SRC];
   const uint64_t words = packed + 8 * (TDICT_PACK_HEAD + TDICT_WORDS_PER_BLOCK * number);
-  const uint64_t place = tdict_unpack_word(env, words + 8 * TDICT_BLOCK_PLACE);
+  const uint64_t place = tdict_unpack_word(env, words + (uint64_t)8 * TDICT_BLOCK_PLACE);
   tdict_packed_block block;
   block.differences = packed + (place >> TDICT_PLACE_OFFSET);
-  block.base = tdict_unpack_word(env, words + 8 * TDICT_BLOCK_BASE);
+  block.base = tdict_unpack_word(env, words + (uint64_t)8 * TDICT_BLOCK_BASE);
   block.bits = (unsigned)(place & (((uint64_t)1 << TDICT_PLACE_OFFSET) - 1));
   block.item_bytes = tdict_form(entry, TDICT_FORM_WIDTH);
   return block;

@@ -19,7 +19,7 @@ enum { STEP = TDICT_PACK_STEP, LINE = 64, EVEN_QUARTERS = 0x88, IN_ORDER = 0xd8 
 static inline void prefetch_lines(const char *ahead, size_t first) {
   if (!ahead) return;
   __builtin_prefetch(ahead + first, 0, 2);
-  __builtin_prefetch(ahead + first + 2 * LINE, 0, 2);
+  __builtin_prefetch(ahead + first + STEP / 2, 0, 2);
 }
 static inline const char *next_ahead(const char *ahead) { return ahead ? ahead + STEP : NULL; }
 
@@ -121,7 +121,7 @@ AVX2 static inline __m256i eight_32(const char *src, __m256i base) { return _mm2
     const __m256i b = set_##from(base);                                                                                \
     for (; steps > 0; steps--, ahead = next_ahead(ahead)) {                                                            \
       prefetch_lines(ahead, LINE);                                                                                     \
-      for (int at = 0; at < STEP; at += 2 * (from), src += 2 * (from), dst += 32)                                      \
+      for (size_t at = 0; at < STEP; at += (size_t)2 * (from), src += (size_t)2 * (from), dst += 32)                   \
         STORE_256(0, sixteen_##from(src, b));                                                                          \
     }                                                                                                                  \
   }                                                                                                                    \
@@ -129,8 +129,9 @@ AVX2 static inline __m256i eight_32(const char *src, __m256i base) { return _mm2
     const __m256i b = set_##from(base);                                                                                \
     for (; steps > 0; steps--, ahead = next_ahead(ahead)) {                                                            \
       prefetch_lines(ahead, LINE);                                                                                     \
-      for (int at = 0; at < STEP; at += 4 * (from), src += 4 * (from), dst += 32) {                                    \
-        const __m256i mixed = _mm256_packus_epi16(sixteen_##from(src, b), sixteen_##from(src + 2 * (from), b));        \
+      for (size_t at = 0; at < STEP; at += (size_t)4 * (from), src += (size_t)4 * (from), dst += 32) {                 \
+        const __m256i mixed =                                                                                          \
+            _mm256_packus_epi16(sixteen_##from(src, b), sixteen_##from(src + (size_t)2 * (from), b));                  \
         STORE_256(0, _mm256_permute4x64_epi64(mixed, IN_ORDER));                                                       \
       }                                                                                                                \
     }                                                                                                                  \

@@ -8,6 +8,8 @@ enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
  * from the page cache, and eight threads read 54 GB/s, which is about the speed of the PCIe 5 link. Reading files needs
  * more threads than copying from memory. */
 enum { FILE_WORKERS = 16 };
+/* The same for a transfer that packs elements. Packing takes longer than copying, and the link is not the limit. */
+enum { PACK_WORKERS = 12 };
 
 /* Returns the bytes of pinned leaves that tdict_plan_pack() will probably send through slots. The result is only an
  * estimate, because leaves have no addresses yet. */
@@ -75,8 +77,9 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   /* Memory bandwidth limits copies within the host. One more thread gains little, so one processor is left for the
    * program. */
   bool spares_cpu = find_direction(r->plan) == TDICT_TUNING_HOST;
-  const bool needs_more = r->reads_files && bytes > SPIN_MAX_BYTES && c->row.workers < FILE_WORKERS;
-  int chosen = at_most(needs_more ? FILE_WORKERS : c->row.workers, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
+  const int least = bytes <= SPIN_MAX_BYTES ? 0 : r->reads_files ? FILE_WORKERS : r->plan->packs ? PACK_WORKERS : 0;
+  int chosen = c->row.workers < least ? least : c->row.workers;
+  chosen = at_most(chosen, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
   c->num_workers = single_threaded || r->num_threads == 0 ? 1 : r->num_threads > 0 ? r->num_threads : chosen;
   c->num_workers = at_most(c->num_workers, threads + (caller_helps ? 1 : 0));
   c->on_caller = r->num_threads == 0 || (r->caller_waits && single_threaded) || caller_helps || on_worker;

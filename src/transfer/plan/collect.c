@@ -111,7 +111,8 @@ static void choose_way_in(collector *c, tdict_item *item) {
     item->way = TDICT_WAY_STAGE_IN;
   else if (is_pinned(c, item->gpu, item->src))
     item->way = TDICT_WAY_DIRECT;
-  else if (c->request->mode == TDICT_MODE_NON_BLOCKING_PIN || (c->request->narrow && tdict_item_can_pack(item)))
+  else if (c->request->mode == TDICT_MODE_NON_BLOCKING_PIN ||
+           (c->request->narrow && tdict_item_can_pack(c->plan, item)))
     item->way = TDICT_WAY_STAGE_IN;
   else
     item->way = TDICT_WAY_PAGEABLE_IN;
@@ -182,9 +183,8 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
   if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
-  const tdict_plan_request *r = c->request;
-  tdict_status status =
-      r->conversions || r->narrow ? tdict_plan_append_cast(p, &c->cast, item, r->narrow, err) : TDICT_OK;
+  tdict_status status = TDICT_OK;
+  if (tdict_plan_has_wire(c->request)) status = tdict_plan_append_cast(p, &c->cast, item, c->request->narrow, err);
   if (status != TDICT_OK) return status;
   retain_source(c, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);
@@ -278,12 +278,11 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
 }
 
 /* Prepares the fast path for uniform leaves. The fast path is off if c->uniform.to is NULL. Leaves c->uniform.to NULL
- * if the target is not a GPU that can be opened, if a destination exists, or if the option `keep` or `conversions` is
- * set. */
+ * if the target is not a GPU that can be opened, if a destination exists, or if `keep` or wire options are set. */
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
-  if (r->dst || r->host_only || r->keep || r->conversions || r->narrow || r->device.type == TDICT_DEVICE_CPU) return;
+  if (r->dst || r->host_only || r->keep || tdict_plan_has_wire(r) || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
   if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
@@ -509,7 +508,7 @@ static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *don
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
   tdict_consolidated *whole = r->whole ? r->whole : src->consolidated;
-  if (!whole || r->keep || r->conversions || r->narrow || whole->num_leaves >= TDICT_SHARED ||
+  if (!whole || r->keep || tdict_plan_has_wire(r) || whole->num_leaves >= TDICT_SHARED ||
       (r->dst && !tdict_destination_matches(r->dst, src)))
     return TDICT_OK;
   tdict_tensor *bytes = whole->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;

@@ -32,6 +32,9 @@ typedef struct tdict_plan_request {
   tdict_plan *spare; /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
+/* Returns true if the request has wire options: conversions or `narrow`. */
+static inline bool tdict_plan_has_wire(const tdict_plan_request *r) { return r->conversions || r->narrow; }
+
 /* Reads the tree into a plan. Each leaf that must be copied becomes an item. If there is no destination, leaves with
  * the same bytes and the same conversion become one item. Sets the way of each item. If a consolidated tree is copied
  * as a whole, the tree becomes one item. err->path names the entry that caused the error. After a failure, the plan is

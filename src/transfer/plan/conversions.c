@@ -114,12 +114,18 @@ tdict_status tdict_conversions_find(const tdict_conversions *conversions, const 
   return TDICT_OK;
 }
 
+/* Returns true if the GPU runs kernels. Asks the driver only once, because most plans have one GPU. */
+static bool runs_kernels(tdict_plan *plan, tdict_gpu *gpu) {
+  if (plan->runner != gpu && tdict_gpu_can_run(gpu)) plan->runner = gpu;
+  return plan->runner == gpu;
+}
+
 /* Returns true if a kernel can do the conversion. The leaf on the device must be in C order. No element may be out of
  * range for the new dtype, because a kernel reports such an element late. */
-static bool can_use_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
+static bool can_use_kernel(tdict_plan *plan, const tdict_cast *c, const tdict_item *item, bool in) {
   const tdict_kernel_cast cast = {c->to, c->from, c->is_scaled, c->scale, c->offset};
   return (in ? item->dst_plain : item->src_plain) && tdict_kernel_converts(c->to, c->from) &&
-         !tdict_kernel_cast_can_fail(&cast) && tdict_gpu_can_run(item->gpu);
+         !tdict_kernel_cast_can_fail(&cast) && runs_kernels(plan, item->gpu);
 }
 
 static tdict_status fail_kernel(const tdict_item_cast *c, const char *where, tdict_error *err) {
@@ -142,7 +148,8 @@ static void convert_on_host(tdict_item_cast *c, tdict_dtype wire) {
 /* Divides a conversion on the way to a device (`in`) or to the host. The wire has the dtype that the program named,
  * else the narrower dtype. If the narrower dtype needs a kernel that cannot run, host threads convert, and the wire has
  * the other dtype. If a named dtype needs such a kernel, returns TDICT_ENOTSUP. */
-static tdict_status split_on_wire(tdict_item_cast *c, const tdict_item *item, bool in, tdict_error *err) {
+static tdict_status split_on_wire(tdict_plan *plan, tdict_item_cast *c, const tdict_item *item, bool in,
+                                  tdict_error *err) {
   const tdict_dtype from = c->cast.from, to = c->cast.to, named = c->wire, host_wire = in ? to : from;
   const size_t from_bytes = tdict_dtype_bytes(from), to_bytes = tdict_dtype_bytes(to);
   const tdict_dtype narrower = from_bytes == to_bytes ? host_wire : from_bytes < to_bytes ? from : to;
@@ -153,7 +160,7 @@ static tdict_status split_on_wire(tdict_item_cast *c, const tdict_item *item, bo
   if (wire == to) second = (tdict_cast){.to = to, .from = to};
   convert_on_host(c, host_wire);
   if (wire == host_wire) return TDICT_OK;
-  if (!can_use_kernel(in ? &second : &first, item, in))
+  if (!can_use_kernel(plan, in ? &second : &first, item, in))
     return named ? fail_kernel(c, "for the wire dtype", err) : TDICT_OK;
   c->wire = wire;
   c->by_device = true;
@@ -163,10 +170,10 @@ static tdict_status split_on_wire(tdict_item_cast *c, const tdict_item *item, bo
   return TDICT_OK;
 }
 
-static tdict_status split_cast(tdict_item_cast *c, const tdict_item *item, tdict_error *err) {
+static tdict_status split_cast(tdict_plan *plan, tdict_item_cast *c, const tdict_item *item, tdict_error *err) {
   const bool between = item->way == TDICT_WAY_DIRECT;
   if (item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT)
-    return split_on_wire(c, item, item->way == TDICT_WAY_STAGE_IN, err);
+    return split_on_wire(plan, c, item, item->way == TDICT_WAY_STAGE_IN, err);
   if (!tdict_item_cast_changes(c)) { /* there is no wire */
     c->rule = 0;
     return TDICT_OK;
@@ -177,13 +184,13 @@ static tdict_status split_cast(tdict_item_cast *c, const tdict_item *item, tdict
   c->by_device = true;
   c->device = c->cast;
   const bool same = tdict_device_equal(item->src->storage->device, item->gpu->memory.device);
-  return same && item->dst_plain && can_use_kernel(&c->cast, item, false) ? TDICT_OK
-                                                                          : fail_kernel(c, "on one device", err);
+  return same && item->dst_plain && can_use_kernel(plan, &c->cast, item, false) ? TDICT_OK
+                                                                                : fail_kernel(c, "on one device", err);
 }
 
-bool tdict_item_can_pack(const tdict_item *item) {
+bool tdict_item_can_pack(tdict_plan *plan, const tdict_item *item) {
   return item->dst_plain && item->bytes >= TDICT_PACK_MIN_BYTES && tdict_pack_supports(item->src->dtype) &&
-         tdict_gpu_can_run(item->gpu);
+         runs_kernels(plan, item->gpu);
 }
 
 static tdict_item_cast make_packed(tdict_dtype dtype) {
@@ -194,10 +201,10 @@ static tdict_item_cast make_packed(tdict_dtype dtype) {
 tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, const tdict_item *item, bool narrow,
                                     tdict_error *err) {
   tdict_item_cast c = *cast;
-  tdict_status status = c.rule ? split_cast(&c, item, err) : TDICT_OK;
+  tdict_status status = c.rule ? split_cast(plan, &c, item, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   c.is_packed = false;
-  if (narrow && !cast->rule && item->way == TDICT_WAY_STAGE_IN && tdict_item_can_pack(item))
+  if (narrow && !cast->rule && item->way == TDICT_WAY_STAGE_IN && tdict_item_can_pack(plan, item))
     c = make_packed(item->src->dtype);
   if (plan->num_items >= plan->cap_casts) {
     const size_t cap = plan->cap_casts ? 2 * (size_t)plan->cap_casts : 64;

@@ -27,7 +27,7 @@ static inline bool tdict_item_cast_changes(const tdict_item_cast *cast) {
 }
 /* Returns true if an item that is copied from the host to a device can be packed: the elements are integers of at least
  * 2 bytes or bools, the destination is in C order, and the device runs kernels. */
-bool tdict_item_can_pack(const tdict_item *item);
+bool tdict_item_can_pack(tdict_plan *plan, const tdict_item *item);
 /* Divides the conversion of an item, whose way is chosen, into the parts that host threads and a kernel do. Appends the
  * conversion to the plan. If `narrow` is true, an item without a conversion is packed if possible. The caller then
  * appends the item. Returns TDICT_ENOTSUP if the conversion needs a kernel that cannot run, or TDICT_ENOMEM. On failure,

@@ -110,7 +110,8 @@ typedef struct tdict_plan {
   /* true: kernels convert some items. Pieces then do not have the offsets of the line in slots, and one thread fills a
    * slot */
   bool uses_kernels;
-  bool packs; /* true: some items are packed, so chunks are smaller than slots */
+  bool packs;        /* true: some items are packed, so chunks are smaller than slots */
+  tdict_gpu *runner; /* borrowed; the last GPU that was found to run kernels, or NULL */
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;

@@ -120,10 +120,11 @@ static const char *start_of(const piece *p) {
 }
 
 /* Packs a piece into the slot, and sets *filled to the end of the packed elements. */
-static tdict_status pack_piece(const piece *p, char *to, tdict_stream_kind stores, const piece *following,
+static tdict_status pack_piece(const piece *p, char *slot, tdict_stream_kind stores, const piece *following,
                                size_t *filled, tdict_error *err) {
   size_t size = 0;
-  const tdict_pack_piece packed = {p->item, p->begin, p->end, to, stores, start_of(following)};
+  tdict_pack_piece packed = {p->item, p->begin, p->end, NULL, stores, start_of(following)};
+  packed.to = slot + p->at;
   tdict_status status = tdict_pack_piece_run(&packed, &size, err);
   *filled = p->at + size;
   return status;
@@ -155,7 +156,7 @@ tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chun
     if (p.host) {
       status = cast_piece(&p, slot + p.at, NULL, err);
     } else if (p.cast && p.cast->is_packed) {
-      status = pack_piece(&p, slot + p.at, stores, more ? &following : NULL, &filled, err);
+      status = pack_piece(&p, slot, stores, more ? &following : NULL, &filled, err);
     } else if (p.item->src_plain) {
       if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, room);
       gather_plain(stores, slot, &p, filled - p.at, more ? &following : NULL);

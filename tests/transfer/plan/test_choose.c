@@ -5,18 +5,20 @@
 #include "transfer/trees.h"
 #include "transfer/wrap.h"
 
+typedef enum source_kind { MEMORY, FILES, PACKED } source_kind;
 /* A plan of so many bytes that is never carried out. */
-static tdict_choice choose_for(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits, bool files) {
-  tdict_plan plan = {.line_bytes = bytes, .total_bytes = bytes};
+static tdict_choice choose_for(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
+                               source_kind kind) {
+  tdict_plan plan = {.line_bytes = bytes, .total_bytes = bytes, .packs = kind == PACKED};
   plan.way_bytes[by] = bytes;
   const tdict_engine *e = tdict_context_engine(w->c);
   tdict_choice_request r = {
       &plan, e->config.pool, &e->tuning, e->slot_bytes, e->num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN,
-      waits, files,          0};
+      waits, kind == FILES,  0};
   return tdict_choose(&r);
 }
 static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
-  return choose_for(w, by, bytes, asked, waits, false);
+  return choose_for(w, by, bytes, asked, waits, MEMORY);
 }
 
 GPU_CASE(choose_keeps_to_what_was_asked) {
@@ -73,10 +75,14 @@ GPU_CASE(choose_more_threads_for_files) {
     for (size_t n = 0; n < cpus; n++) CPU_SET(n, &set);
     (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
     const int wanted = cpus < 16 ? (int)cpus : 16;
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, true).num_workers, wanted);
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, true, true).num_workers, wanted);
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, 3, false, true).num_workers, 3);
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, true).num_workers,
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, FILES).num_workers, wanted);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, true, FILES).num_workers, wanted);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, 3, false, FILES).num_workers, 3);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, FILES).num_workers,
+                     choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).num_workers);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, PACKED).num_workers,
+                     cpus < 12 ? (int)cpus : 12);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, PACKED).num_workers,
                      choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).num_workers);
   }
   close_world(&w);
