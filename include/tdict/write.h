@@ -6,9 +6,9 @@
  * unspecified. Each write waits for the same transfers as tdict_tensor_copy(), and supports the same devices. A tensor
  * may be written to itself. If the source and the destination overlap in any other way, the result is unspecified. A
  * destination may have one tensor at two paths, or tensors that share bytes. In this case the tensors are written in
- * the order of their paths, and the elements of the last write remain. On a device, where one launch writes all
- * tensors, the elements of any of these writes remain. In contrast, tdict_transfer_into() accepts such
- * a destination only if the source's tensors share bytes in the same way. The functions tdict_fill(), tdict_copy() and
+ * the order of their paths, and the elements of the last write remain. On a device, one launch writes all tensors, so
+ * the shared bytes are unspecified. In contrast, tdict_transfer_into() accepts such a destination only if the source's
+ * tensors share bytes in the same way. The functions tdict_fill(), tdict_copy() and
  * tdict_update_in_place() write the tensors of objects too. Source tensors must have the dtypes of the destination
  * tensors. tdict_fill() converts its value to the dtype of each tensor.
  * Cost of writing in place: O(tensors written), plus one copy of the elements. Memory is allocated only for objects,
@@ -48,9 +48,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *tree, const char *
  *
  *  One launch fills all tensors on the device of the stream. The fills are ordered as tdict/index.h describes for
  *  streams. Tensors in host memory are filled at once.
- *  @return The same errors as tdict_fill(); #TDICT_ENOTSUP also for an object other than text, numbers and JSON;
- *          #TDICT_EWRONGDEVICE @p stream is not of the device of a tensor; #TDICT_ECAPTURE @p stream is being
- *          captured. */
+ *  @return The same errors as tdict_fill(); #TDICT_ENOTSUP also for an object other than text, numbers and JSON, and
+ *          for elements of more than 16 bytes on a device; #TDICT_EWRONGDEVICE @p stream is not of the device of a
+ *          tensor; #TDICT_ECAPTURE @p stream is being captured. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_fill_on(tdict_tree *tree, const char *path, double value,
                                                      tdict_stream stream, tdict_error *err);
 /** @brief Writes 0 to every element of the tree. Returns the same errors as tdict_fill(). */
