@@ -149,6 +149,7 @@ typedef struct launch {
   tdict_launch_table table; /* bytes is 0 if no buffer is used */
   size_t table_bytes;       /* bytes of the work's table in the buffer; the results follow */
   tdict_kernel_params params;
+  bool has_ended; /* the results were read, so nothing is left to wait for */
 } launch;
 
 static size_t results_bytes(const launch *l) {
@@ -189,7 +190,8 @@ static tdict_status read_results(launch *l, tdict_error *err) {
       d->ops->copy_d2h_async(d, host, (const char *)l->table.device + l->table_bytes, results_bytes(l), l->stream),
       "cuMemcpyDtoHAsync", err);
   if (status == TDICT_OK) status = tdict_gpu_sync_stream(l->gpu, l->stream, err);
-  if (status == TDICT_OK) memcpy(l->work->results, host, results_bytes(l));
+  l->has_ended = status == TDICT_OK;
+  if (l->has_ended) memcpy(l->work->results, host, results_bytes(l));
   return status;
 }
 
@@ -242,7 +244,8 @@ static tdict_status run_and_wait(launch *l, tdict_error *err) {
   if (status != TDICT_OK) return status;
   status = tdict_gpu_follow(l->gpu, l->stream, NULL, err);
   if (status == TDICT_OK) status = queue_launch(l, err);
-  tdict_status end = tdict_gpu_sync_stream(l->gpu, l->stream, status == TDICT_OK ? err : NULL);
+  tdict_status end =
+      l->has_ended ? TDICT_OK : tdict_gpu_sync_stream(l->gpu, l->stream, status == TDICT_OK ? err : NULL);
   end_table(l, true);
   tdict_gpu_give_stream(l->gpu, l->stream);
   return status == TDICT_OK ? end : status;

@@ -453,6 +453,44 @@ static tdict_cu count_waits(tdict_driver *d, tdict_cu_stream stream) {
   return failing.real->stream_synchronize(d, stream);
 }
 
+static void *open_at_rest(void *user) {
+  td_rest(); /* until the fill waits */
+  atomic_store((atomic_bool *)user, true);
+  return NULL;
+}
+static void until_open(void *user) {
+  while (!atomic_load((atomic_bool *)user)) usleep(100);
+}
+
+/* A fill comes after the copy that the program has queued on the legacy stream. A function blocks this copy. */
+SIM_CASE(gpu_memory_fills_after_the_legacy_stream) {
+  fixture b = fixture_open(NULL);
+  tdict_driver *d = b.d;
+  tdict_block block = fixture_take(&b, KIB);
+  raw_memory *raw = raw_open(b.context, td_device());
+  tdict_cu_stream blocking = NULL;
+  atomic_bool is_open = false;
+  void *host = NULL;
+  unsigned char found[KIB];
+  pthread_t opener;
+  CU(SUCCESS, host_alloc, &host, KIB, TDICT_CU_HOST_PORTABLE);
+  memset(host, 7, KIB);
+  CU(SUCCESS, stream_create, &blocking, TDICT_CU_STREAM_DEFAULT);
+  td_ok(tdict_sim_launch((tdict_stream){td_device(), blocking}, until_open, &is_open, err));
+  CU(SUCCESS, copy_h2d_async, block.data, host, KIB, NULL);
+  assert_int_equal(pthread_create(&opener, NULL, open_at_rest, &is_open), 0);
+  td_ok(b.memory->ops->fill(b.memory, block.data, 9, KIB, err));
+  assert_true(atomic_load(&is_open));
+  assert_int_equal(pthread_join(opener, NULL), 0);
+  raw_read(raw, found, block.data, KIB);
+  assert_true(all_bytes(found, KIB, 9));
+  CU(SUCCESS, stream_destroy, blocking);
+  CU(SUCCESS, host_free, host, KIB);
+  raw_close(raw);
+  fixture_give(&b, &block);
+  fixture_close(&b);
+}
+
 SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
   fixture b = fixture_open(NULL);
   char host[512] = {0};
