@@ -113,20 +113,19 @@ tdict_status tdict_conversions_find(const tdict_conversions *conversions, const 
   return TDICT_OK;
 }
 
-/* Returns true if a kernel can do the conversion: the leaf on the device is in C order, and no element can be out of
- * range, because a kernel reports such an element late. */
-static bool can_use_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
+/* Returns true if a kernel can do the conversion, provided that the driver can compile kernels: the leaf on the device is
+ * in C order, and no element can be out of range, because a kernel reports such an element late. */
+static bool suits_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
   const tdict_kernel_cast cast = {c->to, c->from, c->is_scaled, c->scale, c->offset};
   return (in ? item->dst_plain : item->src_plain) && tdict_kernel_converts(c->to, c->from) &&
-         !tdict_kernel_cast_can_fail(&cast) && tdict_gpu_can_run(item->gpu);
+         !tdict_kernel_cast_can_fail(&cast);
 }
 
 static tdict_status fail_kernel(const tdict_item_cast *c, const char *where, tdict_error *err) {
   char from[TDICT_DTYPE_TEXT_BYTES], to[TDICT_DTYPE_TEXT_BYTES];
   return tdict_fail(
       err, TDICT_ENOTSUP,
-      "transfer: from %s to %s needs a kernel %s: wanted contiguous tensors, elements that always fit, and "
-      "a driver that compiles kernels",
+      "transfer: from %s to %s needs a kernel %s: wanted contiguous tensors, and elements that always fit",
       tdict_dtype_format(c->cast.from, from, sizeof from), tdict_dtype_format(c->cast.to, to, sizeof to), where);
 }
 
@@ -151,8 +150,10 @@ static tdict_status split_on_wire(tdict_item_cast *c, const tdict_item *item, bo
   if (wire == to) second = (tdict_cast){.to = to, .from = to};
   convert_on_host(c, host_wire);
   if (wire == host_wire) return TDICT_OK;
-  if (!can_use_kernel(in ? &second : &first, item, in))
+  if (!suits_kernel(in ? &second : &first, item, in))
     return named ? fail_kernel(c, "for the wire dtype", err) : TDICT_OK;
+  tdict_status status = tdict_gpu_load_kernels(item->gpu, named ? err : NULL);
+  if (status != TDICT_OK) return named ? status : TDICT_OK;
   c->wire = wire;
   c->by_device = true;
   c->device = in ? second : first;
@@ -175,8 +176,8 @@ static tdict_status split_cast(tdict_item_cast *c, const tdict_item *item, tdict
   c->by_device = true;
   c->device = c->cast;
   const bool same = tdict_device_equal(item->src->storage->device, item->gpu->memory.device);
-  return same && item->dst_plain && can_use_kernel(&c->cast, item, false) ? TDICT_OK
-                                                                          : fail_kernel(c, "on one device", err);
+  if (!same || !item->dst_plain || !suits_kernel(&c->cast, item, false)) return fail_kernel(c, "on one device", err);
+  return tdict_gpu_load_kernels(item->gpu, err);
 }
 
 tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, const tdict_item *item,
