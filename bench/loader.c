@@ -23,7 +23,8 @@ typedef struct run {
   tdict_context *context;
   tdict_device place;
   tdict_loader *loader;
-  tdict_tree *source; /* the tree of samples; NULL for tokens */
+  tdict_tree *source;     /* the tree of samples; NULL for tokens of a shard */
+  tdict_conversion widen; /* of 16-bit tokens to 64 bits */
   double rate, waited;
   tdict_loader_stats stats;
   double elapsed;
@@ -100,6 +101,37 @@ static bool open_tokens(run *r, tdict_dataset *out) {
   return open_shard(r->shard, out);
 }
 
+/* Makes the samples of a dataset in memory. */
+static bool make_samples(run *r, const tdict_schema *schema, int64_t samples) {
+  tdict_error err;
+  if (tdict_create_from(schema, 1, &samples, NULL, &r->source, &err) == TDICT_OK) return true;
+  bench_print_status("the samples", &err);
+  return false;
+}
+
+static bool open_tree(run *r, tdict_dataset *out) {
+  tdict_error err;
+  if (tdict_dataset_from_tree(r->source, out, &err) == TDICT_OK) return true;
+  bench_print_status("the samples", &err);
+  return false;
+}
+
+/* Makes the samples of the shard that write_shard() writes, in memory and with 16-bit tokens. */
+static bool open_tokens16(run *r, tdict_dataset *out) {
+  static const tdict_field fields[] = {{"tokens", TDICT_U16, 1, {WINDOW}}, {"targets", TDICT_U16, 1, {WINDOW}}};
+  static const tdict_schema schema = {fields, 2};
+  const int64_t samples = (r->tokens - 1) / WINDOW;
+  if (!make_samples(r, &schema, samples)) return false;
+  uint16_t *tokens = tdict_data(r->source, "tokens"), *targets = tdict_data(r->source, "targets");
+  uint64_t state = 1;
+  for (int64_t i = 0; i <= samples * WINDOW; i++) {
+    const uint16_t token = (uint16_t)(next_random(&state) % 50257);
+    if (i < samples * WINDOW) tokens[i] = token;
+    if (i > 0) targets[i - 1] = token;
+  }
+  return open_tree(r, out);
+}
+
 static bool open_samples(run *r, tdict_dataset *out) {
   static const tdict_field fields[] = {
       {"obs.pixels", TDICT_U8, 3, {84, 84, 3}},
@@ -112,10 +144,7 @@ static bool open_samples(run *r, tdict_dataset *out) {
   };
   static const tdict_schema schema = {fields, sizeof fields / sizeof fields[0]};
   tdict_error err;
-  if (tdict_create_from(&schema, 1, &r->samples, NULL, &r->source, &err) != TDICT_OK) {
-    bench_print_status("the samples", &err);
-    return false;
-  }
+  if (!make_samples(r, &schema, r->samples)) return false;
   uint64_t state = 2;
   for (size_t f = 0; f < schema.num_fields; f++) {
     tdict_tensor *t = NULL;
@@ -126,18 +155,21 @@ static bool open_samples(run *r, tdict_dataset *out) {
       memcpy(bytes + i, &x, 8);
     }
   }
-  if (tdict_dataset_from_tree(r->source, out, &err) == TDICT_OK) return true;
-  bench_print_status("the samples", &err);
-  return false;
+  return open_tree(r, out);
 }
 
 static bool open_loader(run *r) {
   tdict_error err;
   tdict_dataset dataset;
-  bool tokens = strcmp(r->work, "tokens") == 0;
-  if (!(tokens ? open_tokens(r, &dataset) : open_samples(r, &dataset))) return false;
+  const bool shard = strcmp(r->work, "tokens") == 0, samples_of_tree = strcmp(r->work, "samples") == 0;
+  if (!(shard ? open_tokens : samples_of_tree ? open_samples : open_tokens16)(r, &dataset)) return false;
   tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = r->batch ? r->batch : tokens ? 64 : 256;
+  r->widen = tdict_conversion_default();
+  r->widen.pattern = "**";
+  r->widen.dtype = TDICT_I64;
+  o.conversions = &r->widen;
+  o.num_conversions = strcmp(r->work, "tokens16") == 0;
+  o.batch_size = r->batch ? r->batch : samples_of_tree ? 256 : 64;
   r->batch = o.batch_size;
   o.num_workers = (int32_t)r->workers;
   o.prefetch = (int32_t)r->prefetch;
@@ -288,8 +320,8 @@ static int report_rate(const run *r, int argc, char **argv) {
   char name[32];
   tdict_device_format(r->place, name, sizeof name);
   if (r->digest) {
-    printf("%s of %s on %s, %" PRId64 " workers: digest %016" PRIx64 "%s\n", r->work,
-           strcmp(r->work, "tokens") ? "memory" : "a shard", name, r->workers, r->sum, r->stopped ? " so far" : "");
+    printf("%s of %s on %s, %" PRId64 " workers: digest %016" PRIx64 "%s\n", r->work, r->source ? "memory" : "a shard",
+           name, r->workers, r->sum, r->stopped ? " so far" : "");
     return BENCH_OK;
   }
   if (r->place.type == TDICT_DEVICE_SIM)
@@ -311,12 +343,13 @@ static int report_rate(const run *r, int argc, char **argv) {
 
 /* Refuses options that have no effect, and sets defaults. */
 static void check_options(run *r, struct argp_state *state) {
-  bool tokens = strcmp(r->work, "tokens") == 0;
+  const bool shard = strcmp(r->work, "tokens") == 0, tokens = strncmp(r->work, "tokens", 6) == 0;
   if (r->digest && r->json) argp_error(state, "--json is for measurements: a --digest has no record");
   if (r->digest && r->seconds > 0) argp_error(state, "--seconds is for measurements: a --digest takes whole epochs");
   if (!r->digest && (r->epochs || r->stop || r->state))
     argp_error(state, "--epochs, --stop and --state are for a --digest");
   if (!tokens && (r->shard || r->tokens)) argp_error(state, "--shard and --tokens are for --work tokens");
+  if (!shard && r->shard) argp_error(state, "--shard is for --work tokens: tokens16 has its tokens in memory");
   if (tokens && r->samples) argp_error(state, "--samples is for --work samples");
   if (!r->tokens) r->tokens = 50000000;
   if (!r->samples) r->samples = 16384;
@@ -374,8 +407,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     break;
   case 'w':
     r->work = arg;
-    if (strcmp(arg, "tokens") != 0 && strcmp(arg, "samples") != 0)
-      argp_error(state, "--work: '%s' is not tokens or samples", arg);
+    if (strcmp(arg, "tokens") != 0 && strcmp(arg, "tokens16") != 0 && strcmp(arg, "samples") != 0)
+      argp_error(state, "--work: '%s' is not tokens, tokens16 or samples", arg);
     break;
   case ARGP_KEY_ARG:
     argp_error(state, "unexpected argument '%s'", arg);
@@ -393,7 +426,9 @@ int loader_main(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
       {"work", 'w', "KIND", 0,
-       "tokens (default): windows of 1024 tokens of a shard; samples: samples of 7 leaves, 42.5 KB", 0},
+       "tokens (default): windows of 1024 tokens of a shard; tokens16: the same in memory as 16-bit tokens, which the "
+       "transfer converts to 64 bits; samples: samples of 7 leaves, 42.5 KB",
+       0},
       {"workers", 'n', "N", 0, "worker threads (default 4); 0: the calling thread makes the batches", 0},
       {"prefetch", 'p', "N", 0, "batches to prefetch (default 0: two for each worker)", 0},
       {"batch", 'b', "N", 0, "samples in a batch (default 64 windows or 256 samples)", 0},
@@ -402,7 +437,8 @@ int loader_main(int argc, char **argv) {
        "with --work tokens: the shard; if FILE does not exist, it is written with random 16-bit tokens (default: a "
        "temporary file)",
        0},
-      {"tokens", OPTION_TOKENS, "N", 0, "with --work tokens: tokens in a new shard (default 50000000)", 0},
+      {"tokens", OPTION_TOKENS, "N", 0,
+       "with --work tokens and tokens16: tokens in a new shard or in memory (default 50000000)", 0},
       {"samples", OPTION_SAMPLES, "N", 0, "with --work samples: samples in memory (default 16384)", 0},
       {"seed", 's', "N", 0, "seed of the order of samples (default 1)", 0},
       {"json", 'j', "FILE", 0, "write the result to FILE as JSON; - writes to standard output and prints no text", 0},

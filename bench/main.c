@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device.h"
 #include "output.h"
-#include "rows.h"
 
 const bench_scenario *const bench_scenarios[BENCH_SCENARIOS] = {
     &bench_to_device, &bench_tensordict, &bench_synergies, &bench_batches, &bench_d2h,     &bench_non_blocking,
@@ -27,6 +27,7 @@ static const struct {
              {"pinning", "measures pinning a block while another thread copies", pinning_main},
              {"share", "measures batches that another process has filled", share_main},
              {"stress", "moves random trees in random ways and verifies every bit", stress_main},
+             {"device", "does works on a device for bench/compare-device", device_main},
              {"worker", "measures rows for bench/compare", worker_main}};
 enum { num_tools = sizeof tools / sizeof tools[0] };
 

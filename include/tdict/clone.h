@@ -34,7 +34,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, 
                                                         tdict_error *err);
 /** @brief Makes a deep copy like tdict_clone_deep(), and queues the copies on @p stream.
  *
- *  One launch copies all tensors. The copies are ordered as tdict/index.h describes for streams.
+ *  One launch copies all tensors of one memory. The copies are ordered as tdict/index.h describes for streams. Tensors
+ *  in host memory are copied before the call returns.
  *  @return The same errors as tdict_clone_deep(); #TDICT_ENOTSUP also for an object other than text, numbers and JSON,
  *          and for a tensor whose copy would be on another device; #TDICT_ENOTSUP also if the driver cannot compile
  *          kernels; #TDICT_EWRONGDEVICE @p stream is not of the device of a tensor; #TDICT_ECAPTURE @p stream
@@ -44,8 +45,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep_on(const tdict_tree *tre
 /** @brief Makes a tree whose tensors are all contiguous: the tensors of @p tree, or copies of tensors that are not
  *  contiguous.
  *
- *  Copies are in the memory of their tensor, or in plain host memory if the tensor is on the host. Objects are made
- *  again from contiguous tensors if the type has `flatten`, and shared otherwise. The result is not locked.
+ *  The copy of a device tensor is in the memory of this tensor. The copy of a host tensor is in plain host memory.
+ *  Objects are made again from contiguous tensors if the type has `flatten`, and shared otherwise. The result is not
+ *  locked.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return The same errors as tdict_clone_deep().
  *  @note Cost: one copy of the bytes of tensors that are not contiguous, plus O(tensors + nodes). */
@@ -103,7 +105,7 @@ static inline tdict_compare_options tdict_compare_options_default(void) {
 }
 /** The first difference that tdict_compare() finds. For each pair of trees at one path, the batch sizes are compared
  *  first. If the second tree of the pair has more keys than the first tree, the next difference is a key that only the
- *  second tree has. Then follow the entries in the order of the first tree. Elements are compared in C order. */
+ *  second tree has. The entries follow in the order of the first tree. Elements are compared in C order. */
 typedef struct tdict_difference {
   bool differs;
   int32_t ndim;                  /**< length of `index`; 0 if the difference is not between two elements */

@@ -11,7 +11,8 @@
  * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. A new tree consists of one
  * storage per memory, one block for the structs of all tensors, and one block per node. The functions also allocate
  * temporary lists. The functions that write into `dst` allocate only such lists, and views of the rows of ragged
- * leaves. Hooks of objects can allocate more.
+ * leaves. Hooks of objects can allocate more. On a device, one launch makes all copies between tensors of one memory.
+ * If the driver cannot compile kernels, driver copies are used instead.
  *
  * A program can change a child tree so that a tensor of the child no longer begins with the batch size of the parent
  * (see tdict/tree.h). For such trees, all functions except tdict_pack_sequence() return #TDICT_ESHAPE.
@@ -41,9 +42,9 @@ typedef struct tdict_join_options {
    *  tdict_stack_into() and tdict_cat_into() return #TDICT_EINVAL. NULL (default): no masks. */
   const char *masks;
   /** Stream of a GPU on which the copies between tensors on this GPU are queued. The call then returns without waiting
-   *  for these copies, which are ordered as tdict/index.h describes for streams. `ragged` must not be set then, and
-   *  tdict_pad_sequence() returns #TDICT_EINVAL. NULL (default): the call waits for all copies. Borrowed for the
-   *  call. */
+   *  for these copies, which are ordered as tdict/index.h describes for streams. If `stream` is set, `ragged` must be
+   *  false, and tdict_pad_sequence() returns #TDICT_EINVAL. NULL (default): the call waits for all copies. Borrowed for
+   *  the call. */
   const tdict_stream *stream;
 } tdict_join_options;
 static inline tdict_join_options tdict_join_options_default(void) {
@@ -74,10 +75,10 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *          instead of its `stack` hook; #TDICT_EOVERFLOW if the size of the result does not fit in 63 bits;
  *          #TDICT_ENOMEM; the errors of tdict_tensor_empty() and tdict_tensor_copy(); the errors of objects, see
  *          tdict/object.h. err->path names the key, and the message gives the index of the tree in @p items.
- *          On a device, one launch makes all copies, or the driver copies if the driver cannot compile kernels. With
- *          `stream`: #TDICT_EINVAL also if `ragged` is set; #TDICT_ENOTSUP also for a copy that cannot be queued, for
- *          an object other than text, numbers and JSON, and if the driver cannot compile kernels; #TDICT_EWRONGDEVICE
- *          also if the stream is not of the device of a tensor; #TDICT_ECAPTURE if the stream is being captured. */
+ *          With `stream`: #TDICT_EINVAL also if `ragged` is set; #TDICT_ENOTSUP also for a copy that cannot be queued,
+ *          for an object other than text, numbers and JSON, and if the driver cannot compile kernels;
+ *          #TDICT_EWRONGDEVICE also if the stream is not of the device of a tensor; #TDICT_ECAPTURE if the stream is
+ *          being captured. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);
@@ -94,7 +95,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items,
  *  Addresses of elements of @p dst stay valid, and @p dst may be locked. The call checks all tensors before it writes
  *  the first byte. If tensors of @p dst share bytes, these bytes keep the values that are written last. On a device,
  *  the shared bytes are unspecified.
- *  @param[in] options  `dim` is used, and `memory` is ignored. `ragged` and `masks` must not be set.
+ *  @param[in] options  `dim` and `stream` are used, and `memory` is ignored. `ragged` and `masks` must not be set.
  *  @param[in,out] dst  Must have the keys of the trees in @p items, and the batch size, shapes and dtypes of the
  *          result.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EREADONLY if a tensor of @p

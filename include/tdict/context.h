@@ -27,7 +27,12 @@ typedef struct tdict_context_options {
   /** Maximum number of bytes in the pool of pinned memory. Freed bytes that the pool keeps for reuse also count. 0
    *  (default): no limit. */
   size_t pinned_bytes;
-  /** Maximum number of freed bytes that each device keeps for reuse. Default: SIZE_MAX, which means no limit. */
+  /** Maximum number of freed bytes that each device keeps for reuse. Default: SIZE_MAX, which means no limit.
+   *
+   *  The library allocates device memory from a pool of the driver. A block of 512 MiB or more comes from cuMemAlloc()
+   *  instead if the block does not exceed this limit, because such a block takes the pool many milliseconds. If such a
+   *  block is freed and not kept, the free waits until the device is idle. The first copy between two devices enables
+   *  peer access between their contexts with cuCtxEnablePeerAccess(). */
   size_t device_cache_bytes;
   /** Receives log messages; NULL (default): no log. The library can call `log` on any thread. `log` must not call the
    *  library, because the library can hold a lock during the call. tdict_context_destroy() waits until running calls of
@@ -37,8 +42,8 @@ typedef struct tdict_context_options {
   /** Path of a tuning table that `tdict-bench tune` wrote; NULL (default): the built-in table.
    *  tdict_context_create() reads the file. */
   const char *tuning_file;
-  /** Options of simulated devices. The new context then has these devices. Borrowed for the call. NULL (default): the
-   *  default options if `device` names a simulated device, and no simulated device for any other `device`. */
+  /** If `sim` is set, the new context has simulated devices with these options. Borrowed for the call. NULL (default):
+   *  the default options if `device` names a simulated device, and no simulated device for any other `device`. */
   const tdict_sim_options *sim;
   /** Number of bytes of pinned memory that one driver call registers. The library rounds the number up to a multiple of
    *  4 MiB. 0 (default): one driver call registers a whole block. See tdict_pinned_memory(). */
@@ -86,8 +91,8 @@ TDICT_API int tdict_context_num_threads(const tdict_context *context);
 TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
 /** @brief Returns the context's pool of pinned (page-locked) host memory.
- *  The memory is owned by the context and never NULL. If the context has no device that can read pinned memory, every
- *  allocation fails with #TDICT_ENODEVICE, and the message gives the reason. If the default device is a GPU, the
+ *  The context owns the memory. The result is never NULL. If the context has no device that can read pinned memory,
+ *  every allocation fails with #TDICT_ENODEVICE, and the message gives the reason. If the default device is a GPU, the
  *  library asks the system to place new blocks of 2 MiB or more on the NUMA node of this GPU.
  *
  *  **Your own copies.** This part concerns copies that the program makes, for example with cudaMemcpyAsync() or NCCL.
@@ -118,7 +123,7 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  (#TDICT_PIN_SMALL_PIECES), and then lets the driver allocate the block (#TDICT_PIN_DRIVER). */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
 /** @brief Returns the memory of a device. The memory of tdict_cpu() is plain host memory.
- *  The memory is owned by the context and never NULL. If the device is absent, every allocation fails with
+ *  The context owns the memory. The result is never NULL. If the device is absent, every allocation fails with
  *  #TDICT_ENODEVICE, and the message gives the reason. */
 TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device);
 
@@ -161,7 +166,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stream_create(tdict_context *contex
  *  nothing. */
 TDICT_API void tdict_stream_destroy(tdict_context *context, tdict_stream stream);
 /** @brief Waits until all work that is queued on a stream is done, as cudaStreamSynchronize() does. A NULL handle means
- *  the device's legacy stream. If the device of @p stream is the cpu, the call returns at once.
+ *  the device's legacy stream. If the device of @p stream is the cpu, the call returns immediately.
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_EWRONGDEVICE the context does not have the stream's
  *          device, or the stream belongs to a simulated device of another context; #TDICT_ECAPTURE the stream is being
  *          captured; #TDICT_ELOST the device is lost; #TDICT_EDEVICE the driver failed; #TDICT_EFORKED the process is a

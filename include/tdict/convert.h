@@ -65,7 +65,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_convert(tdict_tensor *dst, const td
 typedef struct tdict_dtype_options {
   size_t struct_size;
   /** Memory in which the new elements are allocated. The memory must be on the device of each converted tensor. NULL
-   *  (default): the own memory of a tensor on a device, and plain host memory for other tensors. */
+   *  (default): tensors on a device are converted in their own memory, and other tensors in plain host memory. */
   tdict_memory *memory;
   /** Returns true if tdict_to_dtype() must convert the tensor. NULL (default): all tensors are converted. Before the
    *  conversion, the calling thread calls `filter` once for each tensor, in the order of tdict_visit(). */
@@ -88,7 +88,7 @@ static inline tdict_dtype_options tdict_dtype_options_default(void) {
  *
  *  The result has the keys, batch sizes, devices and locks of @p tree. The result shares tensors that already have this
  *  dtype. The result also shares tensors that `filter` or `floats_only` excludes from the conversion. All new tensors
- *  are in C order, and those in one memory share one storage. An object is converted through its tensors, as
+ *  are in C order. The new tensors in one memory share one storage. An object is converted through its tensors, as
  *  tdict/object.h describes. The result shares an object without `flatten`.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out  New tree, owned by the caller; written on success only.

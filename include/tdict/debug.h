@@ -8,7 +8,7 @@
  * - Bool: the number of true elements. Complex: the number of elements with a NaN part.
  * - `empty`: the tensor has no elements.
  * - `not read`, and the reason: the tensor is on a device, the elements are not loaded from a file yet, or a transfer
- *   into the tensor has failed. tdict_dump() has further reasons.
+ *   into the tensor has failed. The function tdict_dump() has two more reasons, see below.
  *
  * The functions read only host memory, and transfer nothing. In types with several lanes, each lane counts as an
  * element. Objects are printed as tdict_format() prints them.

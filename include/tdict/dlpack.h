@@ -1,4 +1,5 @@
-/* Exchanges tensors with other libraries through DLPack. Only the option `copy_read_only` copies elements.
+/* Exchanges tensors with other libraries through DLPack. Elements are copied only if the option `copy_read_only` is
+ * set.
  *
  * A managed tensor of DLPack is a struct that contains the address, shape and dtype of a tensor, and a deleter. The
  * producer creates the struct. The consumer uses the bytes, and then calls the deleter once, on any thread. This header

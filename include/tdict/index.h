@@ -5,19 +5,21 @@
  * If an index has a list or a mask, tdict_index_get() returns copies. Otherwise tdict_index_get() returns views that
  * share storage with the tree. An index applies to the batch dimensions of the tree only. All other dimensions stay
  * whole, including additional batch dimensions of child trees.
- * tdict_index_get_with() and two similar functions take a memory for the result, and a context whose threads help.
+ * tdict_index_get_with(), tdict_index_into_with() and tdict_index_set_with() take options. With the options, threads of
+ * a context help to copy, or the copies are queued on a stream. tdict_index_get_with() also takes a memory for the
+ * result.
  *
  * Devices. Tensors on a device are indexed where they are. One kernel launch makes all copies between tensors of one
  * memory. A call first waits for earlier transfers and uses of the bytes, as tdict/transfer.h describes. The call
- * returns when its copies are complete. If a list names a position twice, a write stores one of its values. If tensors
- * of the destination share bytes, these bytes are unspecified. If the driver cannot compile the library's kernels,
- * copies by lists and masks on the device return #TDICT_ENOTSUP.
+ * returns when its copies are complete. If a list names a position twice, a write stores any of the values for this
+ * position. If tensors of the destination share bytes, these bytes are unspecified after a write. If the driver cannot
+ * compile the library's kernels, copies by lists and masks on the device return #TDICT_ENOTSUP.
  * Streams. If tdict_index_options.stream is set, the copies are queued on this stream, and the call returns. The copies
  * begin when the earlier transfers and uses of the bytes are complete. Later calls and transfers that need the bytes
- * wait for the copies. The trees may be released at once. If an earlier transfer into a source fails after the call,
- * the copied elements are unspecified. Copies between tensors in host memory are complete when the call returns. A call
- * with a stream returns #TDICT_ENOTSUP for a copy between the host and a device, for device memory without a context,
- * and for objects other than text, numbers and JSON.
+ * wait for the copies. The program may release the trees immediately. If an earlier transfer into a source fails after
+ * the call, the copied elements are unspecified. Copies between tensors in host memory are complete when the call
+ * returns. A call with a stream returns #TDICT_ENOTSUP for a copy between the host and a device, for device memory
+ * without a context, and for objects other than text, numbers and JSON.
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different elements of one tree at once, if no
  * thread changes keys of the tree. */
 #ifndef TDICT_INDEX_H
@@ -76,9 +78,10 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
 /** Selects elements like TDICT_LIST. @p tensor has one dimension of int64 positions, in host memory or on a device. If
  *  the list is on a device, a launch checks the positions, and the call waits for the check, also if the call has a
- *  stream. The positions then stay on the device. The call also copies them to the host in three cases: the tree has
- *  objects or tensors elsewhere, bytes of a tensor are lost, or the index has more than eight lists. Nothing may write
- *  the list before the copies of the call are complete. */
+ *  stream. The positions then stay on the device. The call also copies the positions to the host if the tree has
+ *  objects or tensors elsewhere, if bytes of a tensor are lost, or if there are more than eight lists. A list that is
+ *  not contiguous, or has at most one position, is always copied to the host. The program must not write the list
+ *  before the copies of the call are complete. */
 #define TDICT_LIST_OF(tensor) tdict_index_of(TDICT_INDEX_LIST_OF, 0, 0, 0, (tensor))
 /** Selects the elements for which a mask is not 0, in C order. The mask is a bool or uint8 tensor with at
  *  least one dimension. A mask of n dimensions applies to n batch dimensions, and must have the sizes of these
@@ -136,12 +139,14 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *          dimension; #TDICT_EINVAL also if the index has too many items, items for more dimensions than the tree has,
  *          an invalid item, two TDICT_REST or a step of 0; #TDICT_EINVAL also if the result would have more than
  *          TDICT_MAX_BATCH_NDIM batch dimensions, or a tensor more than TDICT_MAX_NDIM dimensions; #TDICT_EINVAL also
- *          if a transfer into a mask or a copied tensor has failed; #TDICT_ESHAPE if the sizes of a mask are not the
- *          sizes of the dimensions to which the mask applies; #TDICT_ESHAPE also if lists have different numbers of
- *          positions; #TDICT_ESHAPE also if a child tree of the result would have too many batch dimensions;
+ *          if a transfer into a mask, a list or a copied tensor has failed; #TDICT_ESHAPE if the sizes of a mask are
+ *          not the sizes of the dimensions to which the mask applies; #TDICT_ESHAPE also if lists have different
+ *          numbers of positions, or the tensor of a list does not have one dimension; #TDICT_ESHAPE also if a child
+ *          tree of the result would have too many batch dimensions;
  *          #TDICT_ESHAPE also if a tensor of a child tree no longer begins with the batch size of @p tree (see
- *          tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8; #TDICT_EWRONGDEVICE if a mask, or a tensor
- *          to copy, is in device memory of the program; #TDICT_ENOTSUP if the driver cannot compile kernels;
+ *          tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8, or the tensor of a list is not int64;
+ *          #TDICT_EWRONGDEVICE if a mask, a list or a tensor to copy is in device memory of the program; #TDICT_ENOTSUP
+ *          if the driver cannot compile kernels;
  *          #TDICT_EOVERFLOW if the size of the result does not fit in 63 bits; #TDICT_ENOMEM; #TDICT_EDEVICE and other
  *          errors of the driver; the errors of objects, see tdict/object.h. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
@@ -150,7 +155,7 @@ typedef struct tdict_index_options {
   size_t struct_size;
   /** Host memory of all tensors that tdict_index_get_with() makes, for example tdict_pinned_memory(). NULL (default):
    *  an index without lists and masks returns views, and other indices return copies in plain host memory. Must be NULL
-   *  in the other functions, because they write to an existing tree. */
+   *  in the other functions, which write to an existing tree. */
   tdict_memory *memory;
   /** Context whose thread pool is used. NULL (default): the calling thread makes all copies. The pool is used only for
    *  tensors with large copies, of about 2 MB or more, and only if the index has a list or a mask. */
@@ -172,9 +177,9 @@ static inline tdict_index_options tdict_index_options_default(void) {
 /** @brief Reads elements like tdict_index_get(), with options.
  *
  *  If `memory` is set, all tensors of the result are new tensors in C order, even if the index has no list and no mask.
- *  All these tensors share one storage in `memory`. An index without lists and masks can then also copy from a device.
- *  The tensors of objects are copied to `memory` too, if the type has `flatten`. Objects of built-in types are indexed
- *  as in tdict_index_get(), and their elements are not in `memory`.
+ *  All these tensors share one storage in `memory`. The call also copies elements from a device to `memory`. The
+ *  tensors of objects are copied to `memory` too, if the type has `flatten`. Objects of built-in types are indexed as
+ *  in tdict_index_get(), and their elements are not in `memory`.
  *
  *  Without `stream`, the call waits until all copies are complete. On a thread of the pool, for example in a hook or in
  *  the function of tdict_visit(), this thread makes all copies.
@@ -192,13 +197,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_with(const tdict_tree *tr
  *
  *  Addresses of elements of @p dst stay valid, and @p dst may be pinned or locked.
  *  Cost: two passes of O(tensors + nodes), plus one copy of the result. The first pass checks all tensors. Memory is
- *  allocated only for lists, masks and objects.
+ *  allocated only for lists, masks, objects and copies on devices.
  *  @param[in,out] dst  Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If @p dst and
  *                      @p src share elements, the values of these elements are unspecified after the call.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other tree;
  *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE also if @p dst does not have the batch
  *          size of the result; #TDICT_ENOTSUP also if a leaf that cannot be written in place, such as a text, would
- *          change; the errors of tdict_tensor_copy(). If the driver of a device fails, the elements of @p dst are
+ *          change; the errors of tdict_tensor_copy(). If a copy on a device fails, the elements of @p dst are
  *          unspecified. After any other error, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
                                                         tdict_error *err);
@@ -218,12 +223,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into_with(tdict_tree *dst, co
  *  tensors. If @p tree has no keys, the call first creates zeroed tensors and objects for all elements of @p tree. A
  *  locked tree can be written if it has keys.
  *  Cost: two passes of O(tensors of @p value), plus one copy of the elements. The first pass checks all tensors. Memory
- *  is allocated only for lists, masks, objects and the tensors of a tree without keys.
+ *  is allocated only for lists, masks, objects, copies on devices, and the tensors of a tree without keys.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree has keys, but lacks a key of @p value;
  *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE also if the batch size of @p value does
  *          not fit; #TDICT_ENOTSUP also if a leaf that cannot be written in place, such as a text, would change; the
- *          errors of tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is locked. If the driver of a
- *          device fails, the selected elements are unspecified. After any other error, no element has been written. */
+ *          errors of tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is locked. If a copy on a device
+ *          fails, the selected elements are unspecified. After any other error, no element has been written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
                                                        tdict_error *err);
 /** @brief Writes elements like tdict_index_set(), with options.

@@ -60,8 +60,8 @@ typedef struct tdict_open_options {
   const char *const *keys;
   size_t num_keys; /**< number of strings in `keys` */
   /** Removes this path and the dot after the path from the start of old paths. The entries below this path therefore
-   *  move to the root. All other leaves keep their paths, also a leaf at this path itself. NULL (default): removes
-   *  nothing. */
+   *  move to the root. All other leaves keep their paths. A leaf at this path itself also keeps its path. NULL
+   *  (default): removes nothing. */
   const char *strip_prefix;
   /** Adds this path and a dot before all paths, after the removal of `strip_prefix`. NULL (default): adds nothing. */
   const char *add_prefix;
@@ -128,8 +128,8 @@ typedef struct tdict_load_options {
    *  number of rows. Only the selected rows are read. The batch sizes of the result have the number of selected rows.
    *  Leaves without batch dimensions, and single values, are loaded whole. */
   int64_t first_row, num_rows;
-  /** Options of the transfer: threads, `after`, `memory`, `pinned_result`, `stats`. Borrowed for the call. `keep` and
-   *  `check_sources` must not be set. NULL (default): the defaults. */
+  /** Options of the transfer, for example the number of threads, `after`, `memory`, `conversions` or `stats`. Borrowed
+   *  for the call. `keep` and `check_sources` must not be set. NULL (default): the defaults. */
   const tdict_transfer_options *transfer;
   /** Reports that @p done bytes of @p total bytes have been read from the files. Tensors that tdict_load() reads before
    *  the transfer do not count. NULL (default): no calls.

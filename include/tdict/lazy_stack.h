@@ -1,5 +1,5 @@
 /* Declares lazy stacks. A lazy stack is a list of trees, called items. A program uses the stack like one tree with a
- * new first batch dimension. Creating, indexing and changing a stack copies no elements.
+ * new first batch dimension. No call that creates, indexes or changes a stack copies elements.
  *
  * The items must have the same batch size. The keys, the shapes of tensors and the devices of the items may differ. A
  * lazy stack shares its items: a change to an item is visible in the stack. If a program changes the batch size of an
@@ -129,7 +129,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_shape(const tdict_la
                                                                   int *ndim, int64_t *shape, tdict_error *err);
 /** @brief Stacks the tensors at a path: copies the tensors into one tensor with a new first dimension.
  *  @param[in]  memory  Memory of the result. If NULL, tensors on a device are stacked in the memory of the first
- *                      tensor, other tensors in plain host memory.
+ *                      tensor, and other tensors in plain host memory.
  *  @param[out] out     Owned by the caller. Written on success only.
  *  @return The errors of tdict_lazy_stack_get_list(), tdict_tensor_empty() and tdict_tensor_copy(); #TDICT_ESHAPE and
  *          #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EWRONGDEVICE if the devices differ, or if @p memory is

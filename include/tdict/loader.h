@@ -8,9 +8,9 @@
  * its `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
  *
  * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released and the
- * work that tdict_record_stream() has recorded is done. At most four batches are copied to the device at once. The
- * loader may keep the memory of up to four batches that the program has released. When the loader queues the copies of
- * later batches, the loader drops this memory.
+ * work that tdict_record_stream() has recorded is done. At most four batches are copied to the device at the same time.
+ * The loader may keep the memory of up to four batches that the program has released. When the loader queues the copies
+ * of later batches, the loader drops this memory.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time, but no call may run during or
@@ -128,12 +128,13 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, an option is out of range, or two options contradict each
  *          other; #TDICT_EINVAL also if the sampler has indices that the dataset lacks, the dataset lacks a function
  *          that the options need, or `endless` is true and an epoch has no batch; #TDICT_EINVAL also if `length_varies`
- *          is true and the length is negative or the sampler is WEIGHTED; an error of tdict_create_from() for the
- *          dataset's schema (err->path names the field); #TDICT_EINVAL also if a sample of the first epoch is longer
- *          than `max_tokens`, or `sample_length` returned a negative number; #TDICT_ENODEVICE the device is absent, or
- *          `pin_memory` is set and no device reads pinned memory; #TDICT_EDEVICE the driver failed; #TDICT_EFORKED the
- *          process is a fork of the process that created the context; #TDICT_ENOMEM host memory is exhausted, or a
- *          thread cannot be started. */
+ *          is true and the length is negative or the sampler is WEIGHTED; #TDICT_EINVAL also for an invalid conversion;
+ *          #TDICT_EDTYPE a conversion names an unknown dtype; an error of tdict_create_from() for the dataset's schema
+ *          (err->path names the field); #TDICT_EINVAL also if a sample of the first epoch is longer than `max_tokens`,
+ *          or `sample_length` returned a negative number; #TDICT_ENODEVICE the device is absent, or `pin_memory` is set
+ *          and no device reads pinned memory; #TDICT_EDEVICE the driver failed; #TDICT_EFORKED the process is a fork of
+ *          the process that created the context; #TDICT_ENOMEM host memory is exhausted, or a thread cannot be
+ *          started. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);

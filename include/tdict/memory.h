@@ -1,9 +1,8 @@
 /* Declares the allocators for the bytes of tensors.
  *
- * A `tdict_memory *` is an allocator. NULL means plain host memory (malloc). tdict_pinned_memory() and
- * tdict_device_memory() of tdict/context.h return the allocators of pinned and device memory. The context owns these
- * allocators, and the program borrows the pointers. A storage may outlive the context. Thread rule: any thread may call
- * any function. */
+ * A `tdict_memory *` is an allocator. NULL means plain host memory. tdict_pinned_memory() and tdict_device_memory() of
+ * tdict/context.h return the allocators of pinned and device memory. The context owns these allocators, and the program
+ * borrows the pointers. A storage may outlive the context. Thread rule: any thread may call any function. */
 #ifndef TDICT_MEMORY_H
 #define TDICT_MEMORY_H
 

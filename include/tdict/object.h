@@ -3,8 +3,8 @@
  *
  * Ownership. A tree holds an object in a reference-counted box. Trees that share an object share its box. When the last
  * reference to the box is dropped, the library calls the type's `release`, on any thread. Set an object in one tree
- * only, and only once. An object must not hold a reference to a tree that contains the object. An object cannot be
- * popped, because other trees may share its box. The function tdict_rename() moves an object to another path.
+ * only, and only once. An object must not hold a reference to a tree that contains the object. tdict_pop() does not
+ * accept objects, because other trees may share the box. The function tdict_rename() moves an object to another path.
  *
  * Transfers. A transfer calls the hooks `pin_memory` and `to_device`, or uses `flatten` and `unflatten`. If a type has
  * neither `flatten` nor the hook that the transfer needs, the result of the transfer holds the same object. The

@@ -49,7 +49,7 @@ typedef struct tdict_records {
   size_t struct_size;
   void *data;                       /**< address of the first record; may be NULL if num_records is 0 */
   int64_t num_records;              /**< number of records */
-  size_t record_bytes;              /**< bytes from a record to the next record: sizeof the struct */
+  size_t record_bytes;              /**< bytes from a record to the next record: the size of the struct */
   const tdict_record_field *fields; /**< array of num_fields fields; borrowed for the call. Fields may overlap. */
   size_t num_fields;                /**< at least 1 */
   uint32_t flags;                   /**< #TDICT_DESC_PINNED, #TDICT_DESC_READ_ONLY, or 0 */

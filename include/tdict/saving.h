@@ -33,7 +33,7 @@ typedef struct tdict_saving tdict_saving;
  *  The call reads the keys of the tree. After the call, the program may change and release @p tree, but the elements of
  *  its tensors must not change until the snapshot is complete. For tensors in host memory, wait with
  *  tdict_saving_wait_source(). For tensors on a device, tdict_saving_wait_on_stream() is sufficient. Accessors of host
- *  tensors, such as tdict_tensor_data(), and later transfers wait for the snapshot by themselves.
+ *  tensors, such as tdict_tensor_data(), and later transfers wait for the snapshot.
  *  @param[in]  context  Makes the snapshot. Must not be NULL.
  *  @param[in]  path     Copied.
  *  @param[in]  tree     Borrowed for the call. The snapshot waits for earlier transfers that write the tensors. If work
@@ -41,9 +41,9 @@ typedef struct tdict_saving tdict_saving;
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New handle, released with tdict_saving_release(), written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a wrong option, or the option TDICT_SNAPSHOT_DEVICE for a tree
- *          whose tensors are not all on one device; errors of tdict_to_device_async(), for example #TDICT_ENOMEM if the
- *          context's limit of pinned bytes is too low for the snapshot. tdict_saving_wait() returns all other errors of
- *          tdict_save().
+ *          without tensors, or with tensors that are not all on one device; errors of tdict_to_device_async(), for
+ *          example #TDICT_ENOMEM if the context's limit of pinned bytes is too low for the snapshot.
+ *          tdict_saving_wait() returns all other errors of tdict_save().
  *  @note Cost: O(keys), plus the memory of the snapshot. If the system cannot start a thread, the call saves the tree
  *        before it returns. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save_async(tdict_context *context, const char *path,
@@ -65,7 +65,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_saving_wait_on_stream(tdict_saving 
 TDICT_API TDICT_NODISCARD tdict_status tdict_saving_wait(tdict_saving *saving, tdict_error *err);
 /** @brief Returns true if the save has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_saving_is_done(const tdict_saving *saving);
-/** @brief Asks the save to stop, and returns at once. The save then removes its temporary file and ends with
+/** @brief Asks the save to stop, and returns immediately. The save then removes its temporary file and ends with
  *         #TDICT_ECANCELLED. If the new file is in place already, the save succeeds. NULL is allowed. */
 TDICT_API void tdict_saving_cancel(tdict_saving *saving);
 /** @brief Drops the handle. A running save continues. If no call has written the error of a failed save to a

@@ -140,9 +140,9 @@ TDICT_API size_t tdict_tree_schema_write(const tdict_tree_schema *schema, void *
  *  @return #TDICT_OK; #TDICT_EFORMAT the bytes are not a blob (the message has the offset and the cause);
  *          #TDICT_ENOTSUP the blob has a later version; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
  *  @note The call returns #TDICT_EFORMAT, for example, for a key that a tree has twice, an unknown dtype, or bytes
- *        after the end of the blob. A blob that exceeds a limit also returns #TDICT_EFORMAT. The limits are 16 batch
- *        dimensions, 32 dimensions of a tensor, 2^63 - 1 bytes of a tensor, #TDICT_SCHEMA_MAX_DEPTH keys of a path, and
- *        2^31 - 1 bytes of a blob.
+ *        after the end of the blob. For a blob that exceeds a limit, the call also returns #TDICT_EFORMAT. The limits
+ *        are 16 batch dimensions, 32 dimensions of a tensor, 2^63 - 1 bytes of a tensor, #TDICT_SCHEMA_MAX_DEPTH keys
+ *        of a path, and 2^31 - 1 bytes of a blob.
  *  @note Cost: O(bytes * log(keys)). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_read(const void *blob, size_t bytes, tdict_tree_schema **out,
                                                               tdict_error *err);

@@ -27,14 +27,15 @@
  * `flatten` either, the result holds the same object. tdict_transfer_stats.num_objects_untouched counts such objects.
  * The result has objects of the same types at the same paths.
  * Locked trees. The library keeps the plan of a transfer with a locked tree, and reuses the plan in later transfers of
- * the tree to the same device with the same mode. Unlocking or freeing the tree frees its plans. To use this, lock the
- * root of the source with tdict_lock(). Plans are not kept for tdict_transfer_into() and tdict_pin_memory(), for trees
- * with objects, with tensors over memory of the program, or with the options `keep` and `conversions`. A kept plan
- * needs at most 16 MiB, about 120 bytes for each tensor, and a tree keeps at most four plans. A transfer of a larger
- * tree makes its plan anew.
+ * the tree to the same device with the same mode. Unlocking or freeing the tree frees its plans. To keep plans, lock
+ * the root of the source with tdict_lock(). tdict_transfer_into() and tdict_pin_memory() keep no plans. Other transfers
+ * keep no plan if the tree has objects, if the library did not allocate the memory of a tensor, or if the option `keep`
+ * or `conversions` is set. A kept plan needs about 120 bytes for each tensor. A plan of more than 16 MiB is not kept. A
+ * tree keeps at most four plans.
  * Blocks. If all tensors of a locked tree lie in one storage in the layout of tdict_create_from(), the storage is
  * copied as one block. After the first transfer, the start of an _async transfer takes the same time for any number of
- * tensors. This does not hold for tdict_transfer_into(), for tdict_pin_memory() and with these two options.
+ * tensors. This does not hold for tdict_transfer_into() and tdict_pin_memory(), or if the option `keep` or
+ * `conversions` is set.
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
  * tree is copied as one block, too, and the result is consolidated. The function tdict_transfer_into() also copies one
  * block if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned
@@ -72,7 +73,9 @@ typedef enum tdict_pin_path {
                                registrations; see tdict_pinned_memory() */
 } tdict_pin_path;
 
-/** Statistics of a transfer. Byte counts contain the bytes of tensors, without the padding in the staging ring. */
+/** Statistics of a transfer. total_bytes, direct_bytes, staged_bytes, pageable_bytes and host_bytes count the bytes of
+ *  tensors, without the padding in the staging ring. For a tree that is copied as one block, see the top of this
+ *  header. */
 typedef struct tdict_transfer_stats {
   size_t struct_size;
   int64_t num_leaves;        /**< tensors in the tree */
@@ -158,10 +161,11 @@ typedef struct tdict_transfer_options {
   size_t num_keep; /**< number of patterns in `keep`; default 0 */
   /** Limit in bytes of this transfer's copies that are queued on streams and not finished. 0 (default): no limit. With
    *  a limit, the program's own copies wait less for this transfer, and the transfer may take longer. The limit counts
-   *  all copies from, to and between devices, on all devices together, with the padding between leaves. It applies in
-   *  every mode, and not to copies within the host. A copy is cut into chunks of at most half the limit, so two chunks
-   *  fit. Values from 1 to 131071 are an error (#TDICT_EINVAL). A call that queues its copies itself, such as an _async
-   *  call with num_threads 0, waits for its first copies before it queues more than the limit. */
+   *  all copies from, to and between devices, on all devices together, with the padding between leaves. The limit
+   *  applies in every mode. Copies within the host are not limited. A copy is cut into chunks of at most half the
+   *  limit, so two chunks fit. Values from 1 to 131071 are an error (#TDICT_EINVAL). A call that queues its copies
+   *  itself, such as an _async call with num_threads 0, waits for its first copies before it queues more than the
+   *  limit. */
   size_t max_queued_bytes;
   const tdict_conversion
       *conversions;       /**< tensors to convert to other dtypes, see tdict/wire.h. Borrowed for the call */
@@ -211,12 +215,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
 /** @brief Copies a tree to a device, and waits until the copies are done.
  *
  *  The result has the keys, batch size and locks of @p src, and @p device as its device. The result shares every leaf
- *  that is already on @p device. All other leaves are copied into one new storage, contiguous and in tree order. Each
- *  of these leaves begins at a multiple of 256 bytes; bytes between leaves are unspecified. If all leaves are shared
- *  and no hook runs, the call returns @p src itself, retained and unchanged. A tree without tensors is returned itself
- *  only if its device is @p device. If several leaves of @p src have the same bytes of one storage, these bytes are
- *  copied once. Leaves may be on another device of the context, and may be strided. If two devices have a direct link,
- *  copies between the devices use the link.
+ *  that is already on @p device, unless `pinned_result`, pinned `memory` or `conversions` requires a copy. All other
+ *  leaves are copied into one new storage, contiguous and in tree order. Each of these leaves begins at a multiple of
+ *  256 bytes; bytes between leaves are unspecified. If all leaves are shared and no hook runs, the call returns @p src
+ *  itself, retained and unchanged. For a tree without tensors, the call returns @p src only if the device of @p src is
+ *  @p device. If several leaves of @p src have the same bytes of one storage, these bytes are copied once. Leaves may
+ *  be on another device of the context, and may be strided. If two devices have a direct link, copies between the
+ *  devices use the link.
  *  @param[in]  src     Borrowed. The transfer retains the storages of @p src until the copies have ended.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO means the default device of the
  *                      context. An index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is an error (#TDICT_EINVAL).
@@ -253,7 +258,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
  *  not change. Two tensors of @p dst may share bytes only if their sources share bytes in the same way. If strided
  *  tensors of @p dst overlap only in part, the call may fail to detect the overlap, and the common bytes are then
  *  unspecified. The call can miss an overlap if the strides of the tensors differ, or if more than 16 other tensors
- *  begin between the two tensors. If storages of @p dst overlap storages of @p src, the common bytes are unspecified.
+ *  begin between the two tensors. If tensors of @p dst and @p src share bytes, these bytes are unspecified.
  *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
  *  @return Errors of tdict_to_device(). The call also returns the following errors. For each of these errors, nothing
  *          is written, and err->path names the leaf: #TDICT_ENOTFOUND a key is missing in one of the trees;
@@ -283,8 +288,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, 
                                                         tdict_error *err);
 /** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
  *  @param[out] out  A new object of the type, owned by the caller. If the hook `pin_memory` returned @p self, *@p out
- *                   is @p self. If the type has no hook `pin_memory`, *@p out is @p self too if the type has no
- *                   `flatten`, or if all tensors of the object are pinned already.
+ *                   is @p self. For a type without this hook, *@p out is @p self if the type has no `flatten`, or if
+ *                   all tensors of the object are pinned already.
  *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL an argument is NULL, or tdict_set_object() does not accept the
  *           type. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
@@ -335,7 +340,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future 
  *  through pointers that the program obtained before the transfer.
  *  @return Errors of tdict_future_wait(). If the transfer has failed, the program may write or free the source too. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err);
-/** @brief Asks the transfer to stop, and returns at once.
+/** @brief Asks the transfer to stop, and returns immediately.
  *
  *  The transfer starts no new copies and no longer waits for slots of the staging ring. Copies in flight are completed.
  *  The transfer ends in the state #TDICT_FUTURE_CANCELLED. If the transfer ended or failed before the request, its

@@ -106,7 +106,7 @@ TDICT_API void tdict_release(tdict_tree *tree);
  *          #TDICT_EWRONGDEVICE the parent has a device, and the tensor is on another device; #TDICT_ELOCKED the parent
  *          is locked; #TDICT_ENOMEM.
  *  @note Cost: O(length of the path) on average. If another tree shares the key table or the list of entries of the
- *        parent, the call first copies what it changes, at a cost of O(keys of the parent). */
+ *        parent, the call first copies the shared table or list, at a cost of O(keys of the parent). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor,
                                                  tdict_error *err);
 /** @brief Sets the tree at a path. Normally the new parent retains @p child itself.
@@ -180,9 +180,10 @@ TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
 /** @brief Changes the batch size of a tree.
  *
  *  The call also changes trees below @p tree. A tree below @p tree with fewer than @p batch_ndim batch dimensions gets
- *  @p batch_size. A tree below @p tree whose batch size begins with @p batch_size is unchanged. If any other tree below
- *  @p tree has a tensor, or an object with batch dimensions, the call fails. If such a tree has neither, the tree gets
- *  @p batch_size. The call does not compare @p batch_size with the parents of @p tree: see the top of this header.
+ *  @p batch_size. A tree below @p tree whose batch size begins with @p batch_size is unchanged. Any other tree below @p
+ *  tree gets @p batch_size if it has no tensor and no object with batch dimensions. If it has a tensor or such an
+ *  object, the call fails. The call does not compare @p batch_size with the parents of @p tree: see the top of this
+ *  header.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or a tree below @p tree does not match,
  *          and err->path names the first mismatch; #TDICT_ELOCKED @p tree, or a tree below @p tree that must change, is
  *          locked; #TDICT_ENOMEM.
@@ -204,8 +205,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const 
  *  The elements of its tensors can still be written. NULL is allowed. Cost of tdict_lock() and tdict_unlock(): O(keys
  *  below the tree). */
 TDICT_API void tdict_lock(tdict_tree *tree);
-/** @brief Unlocks the tree and the trees below the tree. A tree below @p tree stays locked if another locked tree also
- *  holds it. If @p tree is not locked, nothing changes.
+/** @brief Unlocks the tree and the trees below the tree. If another locked tree also holds a tree below @p tree, this
+ *  tree stays locked. If @p tree is not locked, nothing changes.
  *  @return #TDICT_OK; #TDICT_ELOCKED @p tree is below a locked tree, and the program must unlock the upper tree
  *          instead; #TDICT_EINVAL @p tree is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);

@@ -8,14 +8,17 @@
  *
  * Elements. The results are those of tdict_to_dtype(), see tdict/convert.h. With a `scale` or an `offset`, the result
  * is x * scale + offset. The integer x is first rounded to float32. The product is rounded to float32, the sum is
- * rounded to float32, and the sum is then rounded to `dtype`. The source must be an integer or bool dtype. The result
- * must be F16, BF16, F32 or F64. Both numbers are used as float32.
+ * rounded to float32, and the sum is then rounded to `dtype`. With a scale or an offset, the source must have an
+ * integer dtype or bool, and `dtype` must be F16, BF16, F32 or F64. The scale and the offset are rounded to float32.
  * If an integer dtype cannot hold an element, the transfer fails with #TDICT_EOVERFLOW. The error has the path of the
- * tensor, and names one such element. The bytes that the transfer had to write are then lost.
+ * tensor, and names one such element. The bytes that the transfer had to write are then lost. The call returns
+ * #TDICT_ENOTSUP for a pair of dtypes that tdict_to_dtype() does not support, and #TDICT_EDTYPE for an unknown dtype.
+ * The call returns #TDICT_EINVAL for a NULL or invalid pattern, and for a scale or an offset that is not a finite
+ * float32 number.
  *
- * Results. The result has the tensor with the dtype of the conversion. If a tensor has this dtype already, and neither
- * scale nor offset is set, the tensor is moved like any other tensor. A converted tensor is always copied, even if the
- * tensor is on the target device already. For tdict_transfer_into(), the destination must have the dtype of the
+ * Results. The result has the tensor with the dtype of the conversion. If a tensor has this dtype already, the tensor
+ * is converted only if a scale, an offset or another `wire_dtype` is set. A converted tensor is always copied, even if
+ * the tensor is on the target device already. For tdict_transfer_into(), the destination must have the dtype of the
  * conversion. If destination and source share bytes, the result is unspecified. Tensors with the same bytes share their
  * converted bytes if they have one dtype and the same conversion. A consolidated tree is copied leaf by leaf, and the
  * result is not consolidated.
@@ -28,8 +31,8 @@
  * that can compile kernels. Otherwise threads of the host do the whole conversion, and the link carries the wider
  * dtype. The results are the same. If `wire_dtype` is set and a kernel is needed but cannot run, the call returns
  * #TDICT_ENOTSUP.
- * Tensors that stay on a device are converted by kernels only. If a kernel cannot run, or the target is another device,
- * the call returns #TDICT_ENOTSUP.
+ * Tensors that stay on a device are converted by kernels only. If a kernel cannot run, the call returns #TDICT_ENOTSUP.
+ * For tensors that move from one device to another device, the call also returns #TDICT_ENOTSUP.
  * The first transfer that uses kernels on a device loads the kernels, which takes some milliseconds or more. Each slot
  * that such transfers use also needs device memory of the size of a slot, until the context is destroyed. */
 #ifndef TDICT_WIRE_H

@@ -8,12 +8,13 @@
  * destination may have one tensor at two paths, or tensors that share bytes. In this case the tensors are written in
  * the order of their paths, and the elements of the last write remain. On a device, one launch writes all tensors, so
  * the shared bytes are unspecified. In contrast, tdict_transfer_into() accepts such a destination only if the source's
- * tensors share bytes in the same way. The functions tdict_fill(), tdict_copy() and
- * tdict_update_in_place() write the tensors of objects too. Source tensors must have the dtypes of the destination
- * tensors. tdict_fill() converts its value to the dtype of each tensor.
+ * tensors share bytes in the same way. The functions tdict_fill(), tdict_copy() and tdict_update_in_place() write the
+ * tensors of objects too. Source tensors must have the dtypes of the destination tensors. tdict_fill() converts its
+ * value to the dtype of each tensor.
  * Cost of writing in place: O(tensors written), plus one copy of the elements. Memory is allocated only for objects,
- * for very deep trees, for the paths of tdict_update_in_place(), and for lists and masks in an index (tdict/index.h).
- * Thread rule: as in tdict/tree.h. In addition, several threads may write different tensors at once. */
+ * for very deep trees, for the paths of tdict_update_in_place(), for lists and masks in an index (tdict/index.h), and
+ * for lists of the writes on devices. Thread rule: as in tdict/tree.h. In addition, several threads may write different
+ * tensors at once. */
 #ifndef TDICT_WRITE_H
 #define TDICT_WRITE_H
 
@@ -46,11 +47,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const ch
 TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err);
 /** @brief Fills like tdict_fill(), and queues the fills on @p stream.
  *
- *  One launch fills all tensors on the device of the stream. The fills are ordered as tdict/index.h describes for
- *  streams. Tensors in host memory are filled at once.
- *  @return The same errors as tdict_fill(); #TDICT_ENOTSUP also for an object other than text, numbers and JSON, and
- *          for elements of more than 16 bytes on a device; #TDICT_EWRONGDEVICE @p stream is not of the device of a
- *          tensor; #TDICT_ECAPTURE @p stream is being captured. */
+ *  One launch fills all tensors of one memory of the device. The fills are ordered as tdict/index.h describes for
+ *  streams. Tensors in host memory are filled before the call returns.
+ *  @return The same errors as tdict_fill(); #TDICT_ENOTSUP also for an object other than text, numbers and JSON;
+ *          #TDICT_ENOTSUP also on a device if an element has more than 16 bytes, or if the driver cannot compile
+ *          kernels; #TDICT_EWRONGDEVICE @p stream is not of the device of a tensor; #TDICT_ECAPTURE @p stream is being
+ *          captured. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_fill_on(tdict_tree *tree, const char *path, double value,
                                                      tdict_stream stream, tdict_error *err);
 /** @brief Writes 0 to every element of the tree. Returns the same errors as tdict_fill(). */
@@ -63,7 +65,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_zero(tdict_tree *tree, tdict_error 
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, tdict_error *err);
 /** @brief Copies like tdict_copy(), and queues the copies on @p stream.
  *
- *  One launch makes all copies. The copies are ordered as tdict/index.h describes for streams.
+ *  One launch makes all copies between tensors of one memory. The copies are ordered as tdict/index.h describes for
+ *  streams. Copies within host memory are made before the call returns.
  *  @return The same errors as tdict_copy(); #TDICT_ENOTSUP also for a copy between the host and a device, and for
  *          device memory without a context; #TDICT_ENOTSUP also for an object other than text, numbers and JSON, and
  *          if the driver cannot compile kernels; #TDICT_EWRONGDEVICE @p stream is not of the device of a tensor;

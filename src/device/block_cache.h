@@ -25,8 +25,9 @@ typedef struct tdict_block_cache {
 
 void tdict_block_cache_init(tdict_block_cache *cache);
 void tdict_block_cache_reset(tdict_block_cache *cache); /* the list must be empty */
-/* Removes the smallest block that has no pending use and a size from `bytes` to 9/8 * `bytes`. Writes the block to
- * *out. The caller then owns the block and the event of the block. Returns false if no block fits. */
+/* Finds the blocks whose size is from `bytes` to 9/8 * `bytes` and that have no pending use. Removes the smallest of
+ * these blocks, and writes the block to *out. The caller then owns the block and the event of the block. Returns false
+ * if there is no such block. */
 bool tdict_block_cache_take(tdict_block_cache *cache, tdict_driver *driver, size_t bytes, tdict_kept_block *out);
 /* Adds the block. If the list is full, or if the bytes of all blocks together would exceed most_bytes, returns false
  * and does not add the block. */

@@ -46,8 +46,7 @@ tdict_cu tdict_counted_stream_destroy(tdict_driver *d, tdict_cu_stream stream) {
   return result;
 }
 
-/* Creates an event and counts the event if the call succeeds. Only the timeline needs events with timing, which cost
- * more. */
+/* Creates an event and counts the event if the call succeeds. */
 static tdict_cu create_counted_event(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
   tdict_cu result = d->ops->event_create(d, out, flags);
   if (result == TDICT_CU_SUCCESS) atomic_fetch_add_explicit(&d->num_events, 1, memory_order_relaxed);

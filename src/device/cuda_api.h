@@ -1,7 +1,7 @@
 /* Declares the part of the CUDA driver API that driver_cuda.c uses, so that building needs no CUDA toolkit. The file
- * declares the handles, struct layouts and constants. For each entry, the file lists the name, version, symbol and
- * signature. The source is NVIDIA's "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every
- * declaration with cuda.h.
+ * declares the handles, struct layouts and constants. For each function of the driver, the file lists the name,
+ * version, symbol and signature. The source is NVIDIA's "CUDA Driver API" manual. tests/device/check_cuda_header.c
+ * compares every declaration with cuda.h.
  *
  * This file declares the driver's enums as int, which has the size and the calling convention of an enum. If
  * TDICT_CUDA_HEADER_CHECK is defined, this file uses the enum types of cuda.h, so that the comparison of signatures
@@ -161,8 +161,8 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
                                                tdict_cuda_lookup_result *result);
 
 /* Lists every entry as X(field, name, version, symbol, parameters). `version` is the CUDA version that introduced this
- * form of the call: 3020 means 3.2. cuGetProcAddress looks up this version. `symbol` is the exported name of the same
- * form. clang-format is off because clang-format would format the pointers as products. */
+ * form of the call: 3020 means 3.2. cuGetProcAddress looks up this version. `symbol` is the name under which libcuda
+ * exports this form. clang-format is off because clang-format would format the pointers as products. */
 /* clang-format off */
 #define TDICT_CUDA_ENTRIES(X)                                                                                 \
   X(init, cuInit, 2000, cuInit, (unsigned flags))                                                             \
@@ -183,6 +183,8 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
   X(ctx_push, cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2, (tdict_cuda_ctx context))                          \
   X(ctx_pop, cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2, (tdict_cuda_ctx *context))                            \
   X(ctx_current, cuCtxGetCurrent, 4000, cuCtxGetCurrent, (tdict_cuda_ctx *context))                           \
+  X(ctx_allow_peer, cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess,                                       \
+    (tdict_cuda_ctx peer, unsigned flags))                                                                    \
   X(capture_mode, cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode,                \
     (tdict_cuda_capture_mode *mode))                                                                          \
   X(pool_create, cuMemPoolCreate, 11020, cuMemPoolCreate,                                                     \

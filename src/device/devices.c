@@ -56,7 +56,8 @@ static tdict_status open_sim(tdict_devices *d, const tdict_devices_config *confi
   return config->open_sim(&o, &d->sim, err);
 }
 
-/* Opens both drivers. If the config contains a driver, uses only that driver. */
+/* Opens the CUDA driver, and the simulated driver if the options ask for simulated devices. If the config contains a
+ * driver, uses only that driver. */
 static tdict_status open_drivers(tdict_devices *d, const tdict_devices_config *config, tdict_error *err) {
   tdict_driver *driver = config->driver;
   if (!driver) {
@@ -90,8 +91,8 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount returned %d", result);
 }
 
-/* Chooses and opens the default device. If the option is "auto", chooses the first of these devices: cuda:0 if cuda:0
- * can be opened, sim:0 if the context has simulated devices, the cpu. */
+/* Chooses and opens the default device. If the option is "auto", chooses cuda:0 if cuda:0 can be opened, else sim:0 if
+ * the context has simulated devices, else the cpu. */
 static tdict_status open_default_device(tdict_devices *d, tdict_device requested, tdict_error *err) {
   tdict_gpu *gpu;
   if (requested.type != TDICT_DEVICE_AUTO) {

@@ -13,7 +13,7 @@ typedef struct tdict_devices tdict_devices;
 typedef struct tdict_devices_config {
   /* All fields are set. The call reads device, pinned_bytes, device_cache_bytes, pin_piece_bytes and sim. */
   const tdict_context_options *options;
-  tdict_driver *driver; /* retained; for tests: the only driver of the context. NULL: opens the CUDA driver, and also
+  tdict_driver *driver; /* the only driver of the context, for tests; retained. NULL: opens the CUDA driver, and also
                          * the simulated driver if `options` asks for simulated devices */
   /* Checks the options and opens the simulated driver. Called only if `driver` is NULL and `options` asks for simulated
    * devices. If `open_sim` is NULL and would be called, tdict_devices_create() returns TDICT_ENODEVICE. */

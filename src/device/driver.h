@@ -140,6 +140,8 @@ typedef struct tdict_driver_ops {
   tdict_cu (*ctx_push)(tdict_driver *d, tdict_cu_context context);
   tdict_cu (*ctx_pop)(tdict_driver *d, tdict_cu_context *out);     /* (ctx) */
   tdict_cu (*ctx_current)(tdict_driver *d, tdict_cu_context *out); /* *out is NULL if no context is current */
+  tdict_cu (*ctx_allow_peer)(tdict_driver *d, tdict_cu_context peer); /* (ctx) lets the current context access memory of
+                                                                       * mem_alloc() in the context `peer` */
   tdict_cu (*capture_mode)(tdict_driver *d, int *mode);            /* swaps the thread's capture mode and *mode */
 
   tdict_cu (*pool_create)(tdict_driver *d, int ordinal, tdict_cu_pool *out);
@@ -186,8 +188,8 @@ typedef struct tdict_driver_ops {
   tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                tdict_cu_stream s);
 
-  /* Loads PTX, which is a text that ends with 0. The driver compiles the text for the current device. The four calls
-   * return TDICT_CU_NOT_SUPPORTED if the driver lacks them. */
+  /* module_load loads PTX, which is a text that ends with 0. The driver compiles the text for the current device. These
+   * four calls return TDICT_CU_NOT_SUPPORTED if the driver lacks an entry for launches. */
   tdict_cu (*module_load)(tdict_driver *d, const char *image, tdict_cu_module *out); /* (ctx) */
   tdict_cu (*module_unload)(tdict_driver *d, tdict_cu_module module);                /* (ctx) */
   tdict_cu (*module_function)(tdict_driver *d, tdict_cu_module module, const char *name,

@@ -108,6 +108,10 @@ static tdict_cu cuda_ctx_current(tdict_driver *d, tdict_cu_context *out) {
   return result;
 }
 
+static tdict_cu cuda_ctx_allow_peer(tdict_driver *d, tdict_cu_context peer) {
+  return api_of(d)->ctx_allow_peer(to_cuda_ctx(peer), 0);
+}
+
 static tdict_cu cuda_capture_mode(tdict_driver *d, int *mode) { return api_of(d)->capture_mode(mode); }
 
 static tdict_cu cuda_pool_create(tdict_driver *d, int ordinal, tdict_cu_pool *out) {
@@ -400,6 +404,7 @@ static const tdict_driver_ops cuda_ops = {
     .ctx_push = cuda_ctx_push,
     .ctx_pop = cuda_ctx_pop,
     .ctx_current = cuda_ctx_current,
+    .ctx_allow_peer = cuda_ctx_allow_peer,
     .capture_mode = cuda_capture_mode,
     .pool_create = cuda_pool_create,
     .pool_destroy = cuda_pool_destroy,
@@ -470,8 +475,8 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
-/* Fills the table. Fails if the driver lacks an entry, except for an optional entry: the pointer of an optional entry is
- * NULL if the driver lacks the entry. */
+/* Fills the table. If the driver lacks an optional entry, sets the pointer of this entry to NULL. If the driver lacks
+ * any other entry, fails. */
 static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;

@@ -100,8 +100,27 @@ void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count) {
   while (tdict_block_cache_pop(&gpu->kept, keep_bytes, keep_count, &oldest)) tdict_gpu_free_block(gpu, &oldest);
 }
 
+/* From this size on, the driver's pool takes much longer than cuMemAlloc(): 23 ms instead of 0.5 ms for 8.6 GB on an
+ * H200. */
+#define LARGE_BYTES ((size_t)512 << 20)
+bool tdict_gpu_is_large(const tdict_gpu *gpu, size_t bytes) {
+  return bytes >= LARGE_BYTES && bytes <= gpu->cache_bytes;
+}
+
+static void free_large(tdict_gpu *gpu, const tdict_kept_block *block) {
+  tdict_gpu_scope scope;
+  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) gpu->driver->ops->mem_free(gpu->driver, block->data);
+  tdict_gpu_leave(gpu, &scope);
+  pthread_mutex_lock(&gpu->lock);
+  gpu->large_bytes -= block->bytes;
+  pthread_mutex_unlock(&gpu->lock);
+}
+
 void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
-  gpu->driver->ops->mem_free_async(gpu->driver, block->data, gpu->free_stream);
+  if (tdict_gpu_is_large(gpu, block->bytes))
+    free_large(gpu, block);
+  else
+    gpu->driver->ops->mem_free_async(gpu->driver, block->data, gpu->free_stream);
   if (block->event) tdict_gpu_give_event(gpu, block->event);
 }
 

@@ -35,13 +35,14 @@ struct tdict_gpu {
   tdict_log *log;                    /* retained; NULL: no log */
   _Atomic(uint64_t) peers_asked;     /* relaxed; bit n: allow_peer_access() ran for ordinal n */
   _Atomic(int32_t) lost;             /* relaxed; the driver's code if the device is lost, else 0 */
-  pthread_mutex_t lock;              /* guards: the fields from `streams` to peak_live_bytes */
+  pthread_mutex_t lock;              /* guards: the fields from `streams` to large_bytes */
   tdict_cu_stream *streams;          /* idle streams */
   int num_streams, cap_streams;
   tdict_cu_event *events; /* idle events */
   int num_events, cap_events;
   tdict_memory_counts counts;
   size_t peak_live_bytes;
+  size_t large_bytes;          /* bytes of large blocks, live and kept, see tdict_gpu_is_large() */
   pthread_mutex_t queue_lock;  /* limits how many threads queue copies, see tdict_gpu_begin_queue() */
   pthread_mutex_t bounce_lock; /* guards: `bounce` and the bytes of the buffer. Held until all copies through the buffer
                                 * are done */
@@ -134,9 +135,9 @@ tdict_status tdict_gpu_run(tdict_gpu *gpu, tdict_kernel_work *work, tdict_run_or
 /* Loads the kernels if they are not loaded yet, which takes some milliseconds or more. Returns TDICT_ENOTSUP if the driver
  * cannot compile the kernels, and the driver's other errors. Defined in run.c. */
 tdict_status tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
-/* Queues a work on a stream, and returns without waiting, except if the work has results. Copies what it needs of the
- * work. After an error, a part of the work may be queued. Returns the errors of the operation `run`. Defined in run.c.
- * Call inside a scope. */
+/* Queues a work on a stream. Returns without waiting unless the work has results. Copies the table of the work, so the
+ * caller may reset the work after the call. After an error, a part of the work may be queued. Returns the errors of the
+ * operation `run`. Defined in run.c. Call inside a scope. */
 tdict_status tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream stream, tdict_error *err);
 /* Frees the idle buffers for tables of launches. If `all` is true, first waits for the buffers that are in use, and
  * unloads the module. No other thread may then use the gpu. Defined in run.c. Call inside a scope. */
@@ -148,8 +149,11 @@ tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_
  * range may span several registrations if tdict_gpu_queue_rect() can split copies at their boundaries. `storage`
  * contains the range. Returns false if neither the library nor the program has flagged the storage as pinned. */
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
-/* Queues the free of a block on free_stream. If the block has an event, returns the event to the gpu's pool of idle
- * events. */
+/* Returns true if a block of this size is allocated by cuMemAlloc() instead of from the pool. Blocks that the block
+ * cache would not keep come from the pool, because cuMemFree() waits for the device. */
+bool tdict_gpu_is_large(const tdict_gpu *gpu, size_t bytes);
+/* Queues the free of a block on free_stream. If the block is large, waits for the device instead, and frees the block.
+ * If the block has an event, returns the event to the gpu's pool of idle events. */
 void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block);
 /* Returns kept blocks to the driver, oldest first, until at most keep_count blocks and keep_bytes bytes are kept. */
 void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count);

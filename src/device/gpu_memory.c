@@ -15,23 +15,33 @@
 enum { ALIGNMENT = 256 };
 #define MAX_PITCH ((int64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: 2 GiB - 1 */
 
-/* Returns the bytes that the driver's pool holds, live and cached. Returns 0 if the driver does not report this
- * number. */
-static size_t get_pool_bytes(tdict_gpu *gpu) {
+/* Returns the bytes that the gpu holds, live and cached: those of the driver's pool, if the driver reports them, and
+ * those of large blocks. */
+static size_t get_held_bytes(tdict_gpu *gpu) {
   uint64_t held = 0;
   tdict_cu result = gpu->driver->ops->pool_get(gpu->driver, gpu->pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT, &held);
-  return result == TDICT_CU_SUCCESS ? (size_t)held : 0;
+  pthread_mutex_lock(&gpu->lock);
+  size_t large = gpu->large_bytes;
+  pthread_mutex_unlock(&gpu->lock);
+  return (result == TDICT_CU_SUCCESS ? (size_t)held : 0) + large;
 }
 
-tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
+static tdict_cu try_allocate(tdict_gpu *gpu, size_t bytes, bool large, void **out) {
+  tdict_driver *d = gpu->driver;
+  return large ? d->ops->mem_alloc(d, out, bytes)
+               : d->ops->mem_alloc_async(d, out, bytes, gpu->pool, gpu->alloc_stream);
+}
+
+/* Allocates a large block, or a block of the pool. Any stream may use the block at once. */
+static tdict_status allocate(tdict_gpu *gpu, size_t bytes, bool large, void **out, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   void *data;
-  tdict_cu result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
+  tdict_cu result = try_allocate(gpu, bytes, large, &data);
   if (result == TDICT_CU_OUT_OF_MEMORY) { /* queued frees may still hold memory, so wait for these frees and retry */
     tdict_gpu_free_kept(gpu, 0, 0);
     d->ops->stream_synchronize(d, gpu->free_stream);
     d->ops->pool_trim(d, gpu->pool, 0);
-    result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
+    result = try_allocate(gpu, bytes, large, &data);
   }
   if (result == TDICT_CU_OUT_OF_MEMORY) {
     char device[32];
@@ -41,8 +51,15 @@ tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_
     return tdict_fail_native(err, TDICT_ENOMEM, result, "%s has no room for %zu bytes beside the %zu that are live",
                              tdict_device_format(gpu->memory.device, device, sizeof device), bytes, live);
   }
-  tdict_status status = tdict_gpu_check(gpu, result, "cuMemAllocFromPoolAsync", err);
+  tdict_status status = tdict_gpu_check(gpu, result, large ? "cuMemAlloc" : "cuMemAllocFromPoolAsync", err);
   if (status != TDICT_OK) return status;
+  if (large) {
+    pthread_mutex_lock(&gpu->lock);
+    gpu->large_bytes += bytes;
+    pthread_mutex_unlock(&gpu->lock);
+    *out = data;
+    return TDICT_OK;
+  }
   /* Wait, so that any stream may use the block. The wait is short, because this stream only allocates. */
   status = tdict_gpu_check(gpu, d->ops->stream_synchronize(d, gpu->alloc_stream), "cuStreamSynchronize", err);
   if (status == TDICT_OK)
@@ -52,8 +69,12 @@ tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_
   return status;
 }
 
-/* Adds an allocation to the counts. `held` is the number of bytes that the driver's pool holds after the allocation. 0:
- * this number is unknown, or the block came from the block cache. */
+tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
+  return allocate(gpu, bytes, false, out, err);
+}
+
+/* Adds an allocation to the counts. `held` is the number of bytes that the gpu holds after the allocation. If the block
+ * came from the block cache, `held` is 0. */
 static void count_device_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
   pthread_mutex_lock(&gpu->lock);
   tdict_memory_counts *c = &gpu->counts;
@@ -77,23 +98,23 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   if (status != TDICT_OK) return status;
   bool kept = tdict_block_cache_take(&gpu->kept, gpu->driver, bytes, &block);
   if (kept && block.event) tdict_gpu_give_event(gpu, block.event);
-  size_t held_before = kept ? 0 : get_pool_bytes(gpu), held = 0;
+  size_t held_before = kept ? 0 : get_held_bytes(gpu), held = 0;
   if (!kept) {
-    status = tdict_gpu_allocate(gpu, bytes, &block.data, err);
-    held = get_pool_bytes(gpu);
+    status = allocate(gpu, bytes, tdict_gpu_is_large(gpu, bytes), &block.data, err);
+    held = get_held_bytes(gpu);
   }
   tdict_gpu_leave(gpu, &scope);
   if (status != TDICT_OK) return status;
-  count_device_allocation(gpu, block.bytes, held <= held_before, held); /* the block was reused if the pool did not
-                                                                         * grow */
+  /* memory was reused if the gpu holds no more than before */
+  count_device_allocation(gpu, block.bytes, held <= held_before, held);
   *out = (tdict_block){block.data, block.bytes, NULL};
   return TDICT_OK;
 }
 
 /* Makes free_stream wait for the fences, and releases the fences. If free_stream cannot wait for a fence, the calling
- * thread waits. *out is an event that is recorded after the pending uses, or NULL if no use is pending. If the device
- * cannot be entered or no event can be recorded, returns false and sets *out to NULL. If the result is false, the
- * caller must not keep the block. */
+ * thread waits. Sets *out to an event that is recorded after these waits, or to NULL if free_stream waits for no fence.
+ * Returns false if the device cannot be entered or the event cannot be recorded. *out is then NULL, and the caller must
+ * not keep the block. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
   bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;
@@ -109,7 +130,7 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
   if (ordered && busy) ordered = tdict_gpu_take_event(gpu, out, NULL) == TDICT_OK;
   if (*out && gpu->driver->ops->event_record(gpu->driver, *out, gpu->free_stream) != TDICT_CU_SUCCESS) {
     tdict_gpu_give_event(gpu, *out);
-    *out = NULL; /* this thread has just given the event, so the caller must not give it again */
+    *out = NULL; /* the event is back in the GPU's list, so the caller must not give the event again */
     ordered = false;
   }
   tdict_gpu_leave(gpu, &scope);
@@ -148,17 +169,30 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
     tdict_gpu_free_block(gpu, &freed); /* needs no current context */
 }
 
-/* Allows two gpus to access each other's pools. Tries this once for each `other`, and never if the ordinal of `other`
+/* Lets the gpu access large blocks of the other gpu. Call inside a scope. */
+static void allow_large_blocks(tdict_gpu *gpu, const tdict_gpu *other) {
+  tdict_driver *d = gpu->driver;
+  tdict_cu_context popped;
+  if (d->ops->ctx_push(d, gpu->context) != TDICT_CU_SUCCESS) return;
+  d->ops->ctx_allow_peer(d, other->context);
+  d->ops->ctx_pop(d, &popped);
+}
+
+/* Allows two gpus to access each other's memory. Tries this once for each `other`, and never if the ordinal of `other`
  * is 64 or more. A failure is ignored, because peer copies can go through the host. */
 static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
   uint64_t bit = other->ordinal < 64 ? (uint64_t)1 << other->ordinal : 0;
   int can = 0;
   if (!bit || atomic_fetch_or_explicit(&gpu->peers_asked, bit, memory_order_relaxed) & bit) return;
-  if (d->ops->device_can_reach(d, gpu->ordinal, other->ordinal, &can) == TDICT_CU_SUCCESS && can)
+  if (d->ops->device_can_reach(d, gpu->ordinal, other->ordinal, &can) == TDICT_CU_SUCCESS && can) {
     d->ops->pool_allow_peer(d, other->pool, gpu->ordinal);
-  if (d->ops->device_can_reach(d, other->ordinal, gpu->ordinal, &can) == TDICT_CU_SUCCESS && can)
+    allow_large_blocks(gpu, other);
+  }
+  if (d->ops->device_can_reach(d, other->ordinal, gpu->ordinal, &can) == TDICT_CU_SUCCESS && can) {
     d->ops->pool_allow_peer(d, gpu->pool, other->ordinal);
+    allow_large_blocks(other, gpu);
+  }
 }
 
 /* Queues a copy of a rectangle or a line with one driver call. `from` is the other gpu whose memory the copy reads.
@@ -221,8 +255,8 @@ static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdic
   return status;
 }
 
-/* Returns true if one driver call can copy the rectangle, because the pitches are valid for the driver, and no
- * registration of the host memory ends inside the rectangle. */
+/* Returns true if one driver call can copy the rectangle: the pitches are valid for the driver, and no registration of
+ * the host memory ends inside the rectangle. */
 static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
   if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
   if (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH) return false;
@@ -386,7 +420,7 @@ static void gpu_counts(const tdict_memory *m, tdict_memory_counts *out) {
   memset(out, 0, sizeof *out);
   if (gpu->mark && tdict_forkmark_forked(gpu->mark))
     return; /* a thread that exists only in the parent process may hold the locks */
-  size_t held = get_pool_bytes(gpu);
+  size_t held = get_held_bytes(gpu);
   pthread_mutex_lock(&gpu->lock);
   *out = gpu->counts;
   pthread_mutex_unlock(&gpu->lock);
@@ -400,11 +434,13 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
     tdict_gpu_free_tables(gpu, false);
     gpu->driver->ops->stream_synchronize(gpu->driver, gpu->free_stream);
     pthread_mutex_lock(&gpu->lock);
-    size_t live = gpu->counts.live_bytes;
+    size_t live = gpu->counts.live_bytes, large = gpu->large_bytes;
     pthread_mutex_unlock(&gpu->lock);
-    size_t held = get_pool_bytes(gpu);
-    if (held > live && held - live > keep_bytes) /* if this condition is true, live + keep_bytes cannot overflow */
-      gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, live + keep_bytes);
+    size_t held = get_held_bytes(gpu);
+    if (held > live && held - live > keep_bytes) { /* if this condition is true, live + keep_bytes cannot overflow */
+      size_t keep = live + keep_bytes;
+      gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, keep > large ? keep - large : 0);
+    }
   }
   tdict_gpu_leave(gpu, &scope);
 }

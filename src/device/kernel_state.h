@@ -1,6 +1,6 @@
-/* Declares what a gpu keeps for launches: the module with the library's kernels, and buffers for tables that do not fit
- * the parameters of a launch. run.c defines the functions. The gpu owns the state. Thread rule: the lock guards all
- * fields. */
+/* Declares the state of a gpu for launches: the module with the library's kernels, and buffers for results and for
+ * tables that do not fit the parameters of a launch. The functions are in run.c. The gpu owns the state. Thread rule:
+ * the lock guards all fields. */
 #ifndef TDICT_DEVICE_KERNEL_STATE_H
 #define TDICT_DEVICE_KERNEL_STATE_H
 

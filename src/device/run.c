@@ -1,6 +1,6 @@
-/* Runs works on a gpu: loads the module with the kernels at the first run, passes the table of a work as parameters or
- * in a buffer, launches the kernel and reads results. Also frees what the gpu keeps for launches. The gpu owns the
- * module and the buffers. Thread rule: safe from any thread. */
+/* Runs works on a gpu. The first run loads the module with the kernels. A run passes the table of the work as
+ * parameters or in a buffer, launches the kernel and reads the results. This file also unloads the module and frees the
+ * buffers. The gpu owns the module and the buffers. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,7 +181,7 @@ static tdict_status prepare_table(launch *l, tdict_error *err) {
       "cuMemcpyHtoDAsync", err);
 }
 
-/* Copies the results to the work, and waits for them. */
+/* Copies the results to the work. Waits until the launch has ended. */
 static tdict_status read_results(launch *l, tdict_error *err) {
   char *host = (char *)l->table.host + l->table_bytes;
   tdict_driver *d = l->gpu->driver;
@@ -195,7 +195,8 @@ static tdict_status read_results(launch *l, tdict_error *err) {
   return status;
 }
 
-/* Queues the launch and everything that belongs to it. After a failure, some of this may be queued. */
+/* Queues the launch and the copies of its table and results. If the work has results, waits for the results. After a
+ * failure, some of these operations may be queued. */
 static tdict_status queue_launch(launch *l, tdict_error *err) {
   tdict_driver *d = l->gpu->driver;
   tdict_cu_launch kernel = {.blocks = (unsigned)l->work->num_blocks,

@@ -111,8 +111,8 @@ tdict_status tdict_contents_options(const char *what, const tdict_open_options *
  * names, which become single keys. Returns TDICT_ENOTFOUND if a selected key matches no leaf and no tree. Returns
  * TDICT_EINVAL if a selected key is NULL, TDICT_EFORMAT if a new name is empty, and TDICT_ENOMEM. */
 tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
-/* Makes the tree. leaves[i] is the tensor of item i, borrowed; NULL if the item has no tensor. An error names the file
- * that the program gave in err->path, and the key in the message. */
+/* Makes the tree. leaves[i] is the tensor of item i, borrowed; NULL if the item has no tensor. On failure, err->path is
+ * the path of the file that the program opened, and the message names the key. */
 tdict_status tdict_contents_build(const tdict_contents *contents, tdict_tensor *const *leaves, tdict_tree **out,
                                   tdict_error *err);
 

@@ -10,8 +10,8 @@
 typedef struct tdict_json_source {
   const tdict_contents *contents;
   const char *file; /* path of the file, for messages */
-  const char *part; /* what the text is, for messages: "the header" */
-  uint64_t offset;  /* of the text in the file; added to positions in messages */
+  const char *part; /* name of the text for messages, for example "the header" */
+  uint64_t offset;  /* offset of the text in the file; added to positions in messages */
 } tdict_json_source;
 
 /* Bytes of a text. */

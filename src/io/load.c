@@ -66,8 +66,8 @@ static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) 
 }
 
 /* Makes the source of a transfer and starts the transfer. The caller has set the name of the call and the target in
- * *start, and releases start->src, also after an error. The transfer retains the storages of its source only if
- * start->caller_waits is false, so a caller that waits must not release start->src before the transfer has ended. */
+ * *start, and releases start->src, also after an error. If start->caller_waits is true, the transfer does not retain
+ * the storages of start->src. The caller must then release start->src only after the transfer has ended. */
 static tdict_status start_load(tdict_context *context, tdict_start *start, const char *path,
                                const tdict_load_options *options, tdict_future **future, tdict_error *err) {
   loader l = {.progress = NULL};

@@ -64,7 +64,7 @@ tdict_status tdict_output_write_tensor(tdict_output *out, const tdict_tensor *te
 typedef struct tdict_output_part {
   const tdict_tensor *tensor; /* on any device; borrowed */
   const char *name;           /* for messages; borrowed */
-  uint64_t offset;            /* of the first element in the file */
+  uint64_t offset;            /* offset of the first element in the file */
 } tdict_output_part;
 /* Writes the elements of tensors in C order. Later calls of tdict_output_write() continue at the end of the last part.
  * Threads of request->context copy device tensors into the staging ring and write the slots in parallel, so a tensor

@@ -18,7 +18,8 @@ static tdict_status fail_io(const tdict_output_folder *f, const char *verb, int 
   return tdict_folder_fail(&f->parent, "directory", verb, code, err);
 }
 
-/* Returns the next name of a directory other than "." and "..", or NULL. Sets errno to 0 at the end. */
+/* Returns the next name of a directory, except "." and "..". Returns NULL and sets errno to 0 after the last name.
+ * Returns NULL and sets errno to the error on failure. */
 static const char *next_name(DIR *dir) {
   struct dirent *entry;
   do {

@@ -39,9 +39,9 @@ typedef struct tdict_output_folder {
   char name[TDICT_OUTPUT_NAME_BYTES];   /* the temporary name */
 } tdict_output_folder;
 
-/* Creates a new directory. Returns TDICT_EINVAL if the path has no name, TDICT_EFORMAT if the path names something that
- * is no directory, or a directory with files but without `mark`. Returns TDICT_ENOTSUP if an old directory must be
- * replaced, the file system cannot exchange names and allows_gap is false. Returns TDICT_EIO. */
+/* Creates a new directory. Returns TDICT_EINVAL if the path has no name. Returns TDICT_EFORMAT if the path is an
+ * existing file that is no directory, or a directory with files but without `mark`. Returns TDICT_ENOTSUP if an old
+ * directory must be replaced, the file system cannot exchange names and allows_gap is false. Returns TDICT_EIO. */
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
                                         tdict_error *err);
 /* Creates and opens a directory in a new directory. Copies `what`, `path` and `is_cancelled` from `in`. Returns
@@ -52,10 +52,10 @@ tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name,
 tdict_status tdict_output_folder_leave(tdict_folder *folder, tdict_error *err);
 /* Gives the new directory its final name, and removes the directory that had the name. All files must be closed, and
  * all directories below must be left. Symbolic links in the old directory are removed, and not followed. Releases
- * `folder` also on failure. On failure, the old directory keeps its name, and the new directory is removed. There are
- * two exceptions, in which the new directory is in place and the message says so. First, the old directory cannot be
- * removed. Second, the parent folder cannot be flushed, and no exchange can restore the old directory. Returns
- * TDICT_EIO or TDICT_ECANCELLED. */
+ * `folder` also on failure. After most failures, the old directory has its name again, and the new directory is
+ * removed. If the old directory cannot be removed, the new directory keeps the final name. The new directory also keeps
+ * the final name if the parent folder cannot be flushed and the names cannot be exchanged back. Returns TDICT_EIO or
+ * TDICT_ECANCELLED. */
 tdict_status tdict_output_folder_replace(tdict_output_folder *folder, tdict_error *err);
 /* Closes and removes the new directory with all files. */
 void tdict_output_folder_discard(tdict_output_folder *folder);

@@ -1,5 +1,5 @@
-/* Declares what tdict_save() passes to the writer of a format. A writer is a function that takes a request and returns
- * the errors of tdict_save(). The caller owns the request. */
+/* Declares the request that tdict_save() passes to the writer of a format. A writer is a function that takes a request
+ * and returns the errors of tdict_save(). The caller owns the request. */
 #ifndef TDICT_IO_REQUEST_H
 #define TDICT_IO_REQUEST_H
 
@@ -22,7 +22,7 @@ typedef struct tdict_save_request {
  * `tree`. Returns TDICT_EINVAL if a copy needs a context and `context` is NULL, and the errors of tdict_to_device(). */
 tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
                                   tdict_error *err);
-/* Where the tensors of a tree are. */
+/* The devices of the tensors of a tree. */
 typedef struct tdict_save_places {
   size_t num_tensors;
   tdict_device device; /* of the first tensor */

@@ -1,5 +1,5 @@
-/* Implements tdict_save_async(): starts a transfer that copies the tree, and writes the copy on a thread. The handle
- * and the thread each hold a reference to a tdict_saving. Thread-safe. */
+/* Implements tdict_save_async(): starts a transfer that copies the tree, and writes the copy on a new thread. The
+ * handle and the thread each hold a reference to a tdict_saving. Thread-safe. */
 #include "tdict/saving.h"
 
 #include <stdlib.h>

@@ -19,8 +19,8 @@ void tdict_io_text_add(tdict_io_text *text, const char *bytes, size_t length);
 /* Adds a text that ends with a 0 byte. */
 void tdict_io_text_add_string(tdict_io_text *text, const char *string);
 void tdict_io_text_format(tdict_io_text *text, const char *format, ...) TDICT_PRINTF(2, 3);
-/* Adds a JSON string with its quotes. `bytes` must be UTF-8. Escapes quotes, backslashes and control characters in the
- * same way as the Rust library serde_json, so that headers have the same bytes as those of the package safetensors. */
+/* Adds a JSON string with its quotes. `bytes` must be UTF-8. Escapes characters as the Rust library serde_json does, so
+ * that headers have the same bytes as headers of the package safetensors. */
 void tdict_io_text_add_json(tdict_io_text *text, const char *bytes, size_t length);
 /* Adds a JSON array of integers. */
 void tdict_io_text_add_sizes(tdict_io_text *text, int count, const int64_t *sizes);

@@ -28,7 +28,7 @@ struct tdict_load_progress {
   /* The following fields are sequentially consistent, see report_progress(). */
   _Atomic(uint64_t) done;     /* bytes that were read */
   _Atomic(uint64_t) reported; /* the value of `done` that the last call reported */
-  _Atomic(bool) is_reporting; /* true while a thread makes calls */
+  _Atomic(bool) is_reporting; /* true while a thread calls `report` */
   _Atomic(bool) is_cancelled; /* a call returned false */
 };
 
@@ -81,9 +81,9 @@ static bool is_due(tdict_load_progress *p) {
   return done - reported >= p->step || (done == p->total && reported != done);
 }
 
-/* Counts bytes and calls the function of the program, on one thread at a time. A thread that finds another thread
- * inside the call does not wait. The other thread checks `done` again after it has reset `is_reporting`, so the last
- * bytes are always reported. */
+/* Counts bytes, and calls the program's function `progress` if a report is due. Only one thread at a time calls this
+ * function; other threads do not wait for this thread. After the call, the thread resets `is_reporting` and checks
+ * `done` again, so that the last bytes are reported. */
 static tdict_status report_progress(tdict_load_progress *p, uint64_t bytes, tdict_error *err) {
   atomic_fetch_add(&p->done, bytes);
   while (!atomic_load(&p->is_cancelled) && is_due(p) && !atomic_exchange(&p->is_reporting, true)) {
@@ -156,7 +156,7 @@ static tdict_status fail_memory(const tdict_contents *c, const char *path, tdict
   return tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for the tensors of the file", c->what);
 }
 
-/* What the storages of one load share. */
+/* Pointers that all storages of one load hold. */
 typedef struct shared_parts {
   tdict_load_progress *progress; /* NULL: the program wants no progress */
   source_folder *folder;         /* NULL: all files are open */

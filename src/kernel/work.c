@@ -120,7 +120,8 @@ static tdict_status check_move(const tdict_kernel_move *m, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Appends a dimension. Merges it with the dimension before if neither has lists and no side has a gap between them. */
+/* Appends a dimension. If neither this dimension nor the previous dimension has lists, and no side has a gap between
+ * the two dimensions, merges the two dimensions. */
 static void add_dim(dims *out, uint64_t count, uint64_t dst, uint64_t src, bool is_listed) {
   const int last = out->ndim - 1;
   if (count == 1 && !is_listed) return;
@@ -161,7 +162,8 @@ static uint64_t width_of(uint64_t bits) {
   return bits & 1 ? 1 : bits & 2 ? 2 : bits & 4 ? 4 : bits & 8 ? 8 : MAX_WIDTH;
 }
 
-/* Returns the bits of everything that is added to an address: all widths that divide these numbers are aligned. */
+/* Returns the bitwise OR of the start addresses and the strides of the sides that `dst` and `src` select. Accesses of a
+ * width are aligned if the width divides all these numbers. */
 static uint64_t alignment_bits(const tdict_kernel_move *m, const dims *d, bool dst, bool src) {
   uint64_t bits = (dst ? (uint64_t)(uintptr_t)m->dst : 0) | (src ? (uint64_t)(uintptr_t)m->src : 0);
   for (int i = 0; i < d->ndim; i++) bits |= (dst ? d->dst[i] : 0) | (src ? d->src[i] : 0);

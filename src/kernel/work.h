@@ -1,10 +1,10 @@
-/* Declares works. A work is what one launch of a kernel does: a list of entries of one operation, usually one entry for
+/* Declares works. A work describes one launch of a kernel: a list of entries of one operation, usually one entry for
  * each leaf of a tree. The functions of this header only build a work. The operation `run` of a memory launches the
  * work, see memory/memory.h.
  *
- * Addresses are addresses of the memory that runs the work, and are only computed with. Sizes are counts, strides are
- * bytes. The caller owns a work, and keeps the memory behind its addresses alive. Thread rule: a work belongs to one
- * thread at a time. */
+ * Addresses are addresses of the memory that runs the work. The functions of this header never dereference these
+ * addresses. Sizes are counts, and strides are in bytes. The caller owns a work, and keeps the memory at its addresses
+ * alive. Thread rule: a work belongs to one thread at a time. */
 #ifndef TDICT_KERNEL_WORK_H
 #define TDICT_KERNEL_WORK_H
 
@@ -56,8 +56,9 @@ tdict_status tdict_kernel_add_positions(tdict_kernel_work *work, const int64_t *
 static inline uint64_t tdict_kernel_positions_at(const void *address) { return (uint64_t)(uintptr_t)address; }
 
 /* The elements of an entry. `dst` and `src` are the addresses of the elements with index 0. Element [i, j, ...] of the
- * destination is written from element [i, j, ...] of the source. The two must not overlap. Elements of the destination
- * that are in one place, by a stride of 0 or by repeated positions, get an unspecified one of their values. */
+ * destination is written from element [i, j, ...] of the source. The destination and the source must not overlap. With
+ * a stride of 0 or repeated positions, several elements of the destination have one address. This address then holds
+ * one of their values, which is unspecified. */
 typedef struct tdict_kernel_move {
   void *dst;
   const void *src; /* ignored by FILL */
@@ -81,7 +82,7 @@ tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_m
 
 typedef struct tdict_kernel_cast {
   tdict_dtype to, from;
-  bool is_scaled; /* true: the element becomes x * scale + offset, computed in float32 and rounded twice */
+  bool is_scaled; /* true: an element x becomes x * scale + offset, computed in float32 and rounded twice */
   float scale, offset;
 } tdict_kernel_cast;
 /* Returns true if tdict_kernel_add_convert() supports the pair: the pairs of tdict_convert_supports(). */
@@ -89,8 +90,8 @@ bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from);
 /* Returns true if `to` is an integer type that cannot hold all numbers of `from`. */
 bool tdict_kernel_cast_can_fail(const tdict_kernel_cast *cast);
 /* Adds the conversion of elements. Results are those of tdict_convert(). Elements that an integer type cannot hold are
- * not written. Complex elements cannot be scaled. Returns TDICT_ENOTSUP for other pairs of dtypes, and the errors of
- * tdict_kernel_add_copy(). */
+ * not written. Returns TDICT_ENOTSUP if tdict_kernel_converts() returns false for the pair, or if is_scaled is true and
+ * `to` is complex. Also returns the errors of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kernel_move *move,
                                       const tdict_kernel_cast *cast, tdict_error *err);
 /* Adds the fill with an element of move->item_bytes bytes, 1 to 16. Copies the element. Returns the errors of
@@ -108,7 +109,7 @@ static inline size_t tdict_kernel_table_words(const tdict_kernel_work *work) {
 }
 /* Writes the whole table to `out`. */
 void tdict_kernel_write_table(const tdict_kernel_work *work, uint64_t *out);
-/* The name of the kernel of an operation, in the module of kernel/image.h. */
+/* Returns the name of the kernel of an operation, in the module of kernel/image.h. */
 const char *tdict_kernel_name(tdict_kernel_op op);
 
 #endif

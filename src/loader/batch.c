@@ -203,7 +203,8 @@ static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
 }
 
 /* Returns true if the worker should queue the whole transfer without pool threads. In that case the batch is in pinned
- * memory and is not converted, so no bytes are staged, and no hook runs. Waking a pool thread would only add latency. */
+ * memory and is not converted, so no bytes are staged, and no hook runs. Waking a pool thread would only add
+ * latency. */
 static bool needs_no_pool_thread(const tdict_loader *l, const tdict_loader_slot *slot) {
   return !l->options.collate && !l->options.num_conversions && tdict_num_objects(slot->tree) == 0;
 }
@@ -249,8 +250,9 @@ static void release_ended_transfers(tdict_loader *l) {
   for (int i = 0; i < count; i++) ended[i]->ops->release(ended[i]);
 }
 
-/* Starts the transfer of a batch. Only one worker sends at a time, because two threads inside the driver would block
- * each other. At most TDICT_LOADER_MAX_IN_FLIGHT transfers run at once. */
+/* Starts the transfer of a batch. Only one worker at a time starts a transfer, because two threads inside the driver
+ * would block each other. Unless the loader stops or is paused, at most TDICT_LOADER_MAX_IN_FLIGHT transfers run at
+ * once. */
 static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (needs_no_pool_thread(l, slot)) o.num_threads = 0;

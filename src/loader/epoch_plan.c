@@ -50,7 +50,8 @@ static tdict_status check_length(int64_t length, int64_t index, int64_t max_toke
   return TDICT_OK;
 }
 
-/* Divides the samples of an epoch of all ranks into batches, in the order of the sampler. */
+/* Divides all samples of an epoch into batches, in the order of the sampler. The batches include those of other
+ * ranks. */
 static tdict_status divide_epoch(batch_list *list, const tdict_dataset *d, const tdict_sampler *sampler, int64_t epoch,
                                  tdict_error *err) {
   int64_t num_samples = tdict_sampler_get_order(sampler).num_samples;

@@ -82,9 +82,9 @@ static tdict_status read_pack_options(tdict_loader *l, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Chooses how to fetch. If the dataset can write rows and no option needs separate samples, sets `schema`, and the
- * dataset writes rows into the batch. Otherwise the dataset returns a tree for each sample. The options `collate`,
- * `pad` and `pack` need these trees. */
+/* Chooses how to fetch. If the dataset can write rows and no option needs separate samples, sets `schema`. The dataset
+ * then writes rows into the batch. In all other cases, the dataset returns a tree for each sample. The options
+ * `collate`, `pad` and `pack` need these trees. */
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   const tdict_dataset *d = &l->dataset;
   bool wants_samples = l->options.collate || l->options.pad || l->options.pack;

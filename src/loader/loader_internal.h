@@ -162,9 +162,9 @@ tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *loader, const tdi
 /* Replaces the epoch of the loader. Takes over the reference epoch->sampler. The caller holds the lock, and no slot is
  * in use. */
 void tdict_loader_replace_epoch(tdict_loader *loader, const tdict_loader_epoch *epoch);
-/* Begins the next epoch with the current length of the dataset. Does nothing if the length does not vary, or if the
- * current epoch has not been delivered to its end. Call on the consumer's thread, without the lock. Returns the errors
- * of tdict_loader_plan_epoch(). */
+/* Begins the next epoch with the current length of the dataset. Does nothing if the length does not vary, if the
+ * current epoch has not been delivered to its end, or if `failure` is set. Call on the consumer's thread, without the
+ * lock. Returns the errors of tdict_loader_plan_epoch(). */
 tdict_status tdict_loader_begin_epoch(tdict_loader *loader, tdict_error *err);
 
 /* workers.c */

@@ -195,7 +195,7 @@ tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
 int64_t tdict_sampler_draw(const tdict_sampler *sampler, int64_t epoch, int64_t draw) {
   if (sampler->kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
 
-  /* The kinds below draw at random. The result depends only on the seed, the epoch and the position. */
+  /* The kinds below draw at random. For a given sampler, the result depends only on the epoch and the position. */
   uint64_t key = tdict_mix(sampler->seed, (uint64_t)epoch);
   if (sampler->kind == TDICT_SAMPLER_SHUFFLED) {
     tdict_shuffle p = tdict_shuffle_make((uint64_t)sampler->length, key);

@@ -45,7 +45,7 @@ static bool has_header(const tdict_token_file *file) {
   return magic == MAGIC_U16 || magic == MAGIC_U32;
 }
 
-/* Reads the header, and checks it against the size of the file. */
+/* Reads the header, and checks that the file has the size that the header implies. */
 static tdict_status read_header(tdict_token_file *file, tdict_error *err) {
   if (!has_header(file))
     return tdict_fail(err, TDICT_EFORMAT, "tokens: the file does not begin with the magic number %d or %d", MAGIC_U16,

@@ -124,7 +124,7 @@ static void allow_next_fetch(tdict_loader *l) {
 void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   tdict_loader_slot *slot = begin_batch(l, worker);
   wait_to_fetch(l, slot);
-  slot->began_ns = tdict_now_ns(); /* the time before is idle, the time after is the time of the fetch */
+  slot->began_ns = tdict_now_ns(); /* the worker was idle until now, and fetches from now on */
   l->stats.idle_seconds += (double)(slot->began_ns - since_ns) * 1e-9;
   if (l->epoch_ended &&
       tdict_loader_is_stream(l)) { /* the stream ended in an earlier batch, so do not read the stream again */

@@ -12,8 +12,8 @@ typedef struct tdict_extent {
   size_t begin, end; /* offsets from the storage's first byte, or addresses. If `begin` equals `end`, the extent is
                       * empty */
   uint64_t layout;   /* 0: dense, all bytes. Else strided: extents of equal layout and origin have the same rows. */
-  /* Used by strided extents only. A row starts at origin + n * pitch for every integer n, and has `width` bytes. If
-   * `pitch` is 0, the rows are unknown. */
+  /* Of these fields, a dense extent uses only `origin`, which equals `begin`. A row of a strided extent starts at
+   * origin + n * pitch for every integer n, and has `width` bytes. If `pitch` is 0, the rows are unknown. */
   size_t origin, pitch, width;
 } tdict_extent;
 

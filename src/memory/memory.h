@@ -65,8 +65,8 @@ typedef struct tdict_memory_ops {
    * part of the work is queued, but bytes of the destination can be overwritten. `run` is NULL for memory of the
    * host. */
   tdict_status (*run)(tdict_memory *m, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err);
-  /* Returns true if a work of this memory can access blocks of `other`, a memory with an equal device. Simulated devices
-   * of two contexts can be equal. NULL if `run` is NULL. */
+  /* Returns true if a work of this memory can access blocks of `other`, a memory with an equal device. Simulated
+   * devices of two contexts can be equal. NULL if `run` is NULL. */
   bool (*reaches)(tdict_memory *m, tdict_memory *other);
 } tdict_memory_ops;
 

@@ -25,12 +25,13 @@ typedef struct tdict_pin_ops {
   /* Page-locks pages that the caller has mapped. */
   tdict_status (*reg)(void *self, void *pages, size_t bytes, tdict_error *err);
   void (*unreg)(void *self, void *pages, size_t bytes);
-  tdict_status (*allocate)(void *self, size_t bytes, void **out, tdict_error *err); /* lets the driver allocate */
+  /* Lets the driver allocate page-locked pages. */
+  tdict_status (*allocate)(void *self, size_t bytes, void **out, tdict_error *err);
   void (*free)(void *self, void *pages, size_t bytes);
   /* Called with the errno `code` if the system refused to bind pages to the node. */
   void (*bind_refused)(void *self, int node, int code);
-  /* Returns true in a forked child of the process that created `self`. The child must call no other operation. If the
-   * pointer is NULL, forks are not detected. */
+  /* Returns true in a forked child of the process that created `self`. The child must call no other operation. If
+   * `is_forked` is NULL, forks are not detected. */
   bool (*is_forked)(void *self);
   void (*retain)(void *self);
   void (*release)(void *self);

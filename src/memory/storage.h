@@ -76,8 +76,8 @@ struct tdict_storage {
   };
   void (*release)(void *user);
   void *user;
-  /* Guards uses, num_uses, cap_uses, filler, filler_is_owners and lost_bytes. 0: unlocked. Any other value: bit 0 is set,
-   * and the other bits are the id of the process that holds the lock. */
+  /* Guards uses, num_uses, cap_uses, filler, filler_is_owners and lost_bytes. 0: unlocked. Any other value: bit 0 is
+   * set, and the other bits are the id of the process that holds the lock. */
   _Atomic(uintptr_t) lock;
   tdict_fence **uses; /* retained fences of work on streams of the program; writing and freeing the bytes wait for this
                        * work */
@@ -90,8 +90,8 @@ struct tdict_storage {
 /* Creates a storage with one reference. If `memory` is NULL, allocates plain host memory, aligned to 256 bytes. If
  * `zero` is true, sets every byte to zero. `bytes` may be 0. Returns TDICT_ENOMEM or an error of the memory. */
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
-/* Creates a storage with uninitialized bytes, preferably on NUMA node `node`. Ignores a negative `node`. Ignores any
- * node if `memory` is NULL or has no operation `allocate_near`. Fails as tdict_storage_create() does. */
+/* Creates a storage with uninitialized bytes, preferably on NUMA node `node`. Ignores `node` if the number is negative,
+ * or if `memory` is NULL or has no operation `allocate_near`. Fails as tdict_storage_create() does. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
 /* Creates a storage over memory of the program. The caller may then set the fields `release` and `user`. If `release`
@@ -144,19 +144,20 @@ static inline bool tdict_storage_is_idle(const tdict_storage *s) {
   return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 && tdict_storage_has_no_uses(s);
 }
 /* Returns the fence of a conflicting mark with a new reference, or NULL. The mark of a writer always conflicts. If
- * `to_write` is true, the mark of a reader conflicts, too. Ignores the marks of the fence `except`. */
+ * `to_write` is true, the mark of a reader conflicts, too. Ignores the marks of the fence `except`, which may be
+ * NULL. */
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
 /* Calls fn for the fence of every mark that conflicts as in tdict_storage_conflict(). The list of marks is locked
  * during these calls, so fn must be short and must not touch storages. */
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user);
-/* Returns a fence that a reader, or a writer if `to_write` is true, must wait for, with a new reference. The fence is
- * that of a conflicting mark, or an unfinished use. For a reader, the filler is the only use that counts. Removes uses
- * that are done. Returns NULL if there is nothing to wait for. */
+/* Returns a fence to wait for before the bytes are read, or written if `to_write` is true. The fence belongs to a
+ * conflicting mark, or to an unfinished use. If `to_write` is false, the filler is the only use that counts. The caller
+ * owns a new reference to the fence. Removes uses that are done. Returns NULL if there is nothing to wait for. */
 tdict_fence *tdict_storage_find_pending(tdict_storage *s, bool to_write);
 /* Waits until no mark conflicts, and until the filler is done. If `to_write` is true, also waits for the uses by
- * streams of the program. In a forked child, transfers of the parent process never end, so the function does not wait
- * for these transfers. */
+ * streams of the program. In a forked child, transfers of the parent process never end, so the function returns at the
+ * first unfinished transfer of the parent. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
 /* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
  * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
@@ -164,8 +165,9 @@ tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_e
 /* Adds the use that writes the bytes of a new storage. Reading the bytes waits for this use, too. A storage has at most
  * one filler. Freeing memory of the program does not wait for the filler. Fails as tdict_storage_add_use() does. */
 tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdict_error *err);
-/* Adds the use of a work of the library that writes bytes. The work runs after all earlier uses of the storage. Reading
- * the bytes waits for the use, and so does freeing memory of the program. Fails as tdict_storage_add_use() does. */
+/* Adds the use of a work of the library that writes bytes. The work must run after all earlier uses of the storage.
+ * Reading the bytes waits for the use, and so does freeing memory of the program. Fails as tdict_storage_add_use()
+ * does. */
 tdict_status tdict_storage_add_writer(tdict_storage *s, tdict_fence *fence, tdict_error *err);
 /* Calls fn for every use. If `to_write` is false, calls fn for the filler only. The list of uses is locked during these
  * calls, so fn must be short and must not touch storages. */

@@ -1,4 +1,4 @@
-/* Clones trees, with shared or copied elements, and consolidates trees. The caller owns the results. Thread rule: as in
+/* Clones trees, makes trees contiguous, and consolidates trees. The caller owns the results. Thread rule: as in
  * tdict/clone.h. */
 #include "ops/clone.h"
 

@@ -26,7 +26,7 @@ typedef struct maker {
   size_t entry, tensor; /* numbers of the entry and of the tensor, in cursor order */
   size_t num_tensors, num_dims;
   bool is_locked;     /* true if a node of the source is locked */
-  bool found_objects; /* true if the source has an object that must be flattened or passed to a hook */
+  bool found_objects; /* true if the source has an object for which stays_closed() returns false */
   tdict_slab *slab;
   arena arenas[MAX_MEMORIES];
   int num_arenas;
@@ -108,8 +108,10 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
 }
 
-/* Returns true for an object that is neither flattened nor passed to a hook. Objects of built-in types stay closed,
- * with two exceptions: all such objects for TDICT_OBJECT_CLONE, and objects with elements for TDICT_OBJECT_ELEMENTS. */
+/* Returns true if the object stays closed, so that its tensors need not be mapped. Objects of built-in types stay
+ * closed, with two exceptions: all such objects for TDICT_OBJECT_CLONE, and objects with elements for
+ * TDICT_OBJECT_ELEMENTS. An object of the program stays closed only if `keeps_bare` is true and its type has no
+ * `flatten`. */
 static bool stays_closed(const tdict_map *map, const tdict_box *box) {
   if (!tdict_builtin_of(box->type)) return map->keeps_bare && !TDICT_HOOK_OF(box->type, flatten);
   if (map->way == TDICT_OBJECT_CLONE) return false;

@@ -57,12 +57,12 @@ struct tdict_map {
 };
 /* Makes a new tree from `td` as `map` describes. If drops_locks is false, locks the new tree like the source. Returns
  * TDICT_ENOMEM if memory is exhausted, and TDICT_EOVERFLOW if the result is too large. Returns TDICT_ESHAPE if a node
- * would have too many batch dimensions. Also returns TDICT_ESHAPE if a tensor, or an object of a built-in type, does
- * not begin with the first batch_in batch dimensions of the source. Returns the errors of the callbacks, and sets
- * err->path to the leaf if a callback left err->path empty. Returns TDICT_ENOTSUP for an object that has neither the
- * hook nor `flatten`, or if the new elements belong to more than 16 memories. Returns TDICT_EWRONGDEVICE if no memory
- * is known for the new elements of a tensor in device memory of the program. Returns TDICT_EHOOK and the errors of
- * hooks. */
+ * would have too many batch dimensions, or if an object of a built-in type does not fit its new node. Also returns
+ * TDICT_ESHAPE if a tensor, or an object of a built-in type, does not begin with the first batch_in batch dimensions of
+ * the source. Returns the errors of the callbacks, and sets err->path to the leaf if a callback left err->path empty.
+ * Returns TDICT_ENOTSUP for an object whose type has neither the hook nor `flatten`, or if the new elements belong to
+ * more than 16 memories. Returns TDICT_EWRONGDEVICE if no memory is known for the new elements of a tensor in device
+ * memory of the program. Returns TDICT_EHOOK, the errors of hooks and of tdict_box_pick(). */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* Copies the nodes of a tree. The copy shares key tables and leaves with `td`, and is not locked. Returns TDICT_ENOMEM
  * if memory is exhausted. */

@@ -36,8 +36,8 @@ static bool sizes_match(const padder *p, int ndim, const int64_t *sizes, int wan
   return is_equal;
 }
 
-/* Computes the batch size of the result: [count, longest, ...]. Checks that the trees are equal in all batch dimensions
- * that are not padded. */
+/* Computes the batch size of the result: the number of trees, then the largest size of each batch dimension. Checks
+ * that the sizes of batch dimensions are equal in all trees, except in dimensions that are padded. */
 static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
   const tdict_tree *first = p->items[0];
   const char *what = p->rule->what;

@@ -6,7 +6,8 @@
 
 #include "tree/place.h"
 
-/* Returns TDICT_EINVAL if `paths` is NULL, or if a path in this array is NULL. `what` is the prefix of the message. */
+/* Returns TDICT_EINVAL if `paths` is NULL and `count` is not 0, or if a path in this array is NULL. `what` is the
+ * prefix of the message. */
 tdict_status tdict_paths_check(const char *what, const char *const *paths, size_t count, tdict_error *err);
 /* Finds the place of a path. The caller resets the place if place->node is not NULL. If the path does not exist and
  * `strict` is true, returns TDICT_ENOTFOUND or TDICT_ETYPE. If the path does not exist and `strict` is false, returns

@@ -21,7 +21,7 @@ static tdict_status no_memory_to_update(tdict_error *err) {
 }
 
 /* Gets the replacement of a node. The first call for a node creates the replacement. Returns TDICT_ELOCKED if the node
- * is locked. */
+ * is locked, and TDICT_ENOMEM if memory is exhausted. */
 static tdict_status get_replacement(merger *m, tdict_tree *node, tdict_tree **out, tdict_error *err) {
   tdict_tree *replacement = tdict_pointers_get(&m->replacements, node);
   if (!replacement) {
@@ -82,7 +82,8 @@ static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
     if (status != TDICT_OK) {
       char path[PATH_BYTES], full_path[PATH_BYTES];
       tdict_cursor_path(c, NULL, path, sizeof path);
-      /* If the error is in a child tree of the leaf, put the path of the leaf before the path of the error. */
+      /* If the error has a path, this path begins in the tree `leaf`. Put the path of this tree before the path of the
+       * error. */
       if (err && err->path[0]) {
         snprintf(full_path, sizeof full_path, "%.120s.%.120s", path, err->path);
         return tdict_error_at(err, status, full_path);
@@ -96,7 +97,7 @@ static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Swaps the replacements with their nodes if the merge succeeded. Then releases the replacements. */
+/* Swaps the replacements with their nodes if the merge succeeded. Then releases the replacements and the nodes. */
 static void finish_update(const merger *m, bool succeeded) {
   for (size_t i = 0; i < m->replacements.cap; i++) {
     const tdict_pointer_pair *pair = &m->replacements.pairs[i];

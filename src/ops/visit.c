@@ -19,13 +19,14 @@ typedef struct visit_job {
   const char *what;
   const tdict_tree *const *trees;
   size_t count;
-  bool skips_bare;          /* true: objects whose type has no `flatten` are skipped; false: they are an error */
+  /* true: skips objects of the program whose type has no `flatten`; false: such an object is an error */
+  bool skips_bare;
   tdict_tree **opened;      /* copies of the trees with flattened objects; NULL if there are no objects */
   tdict_leaf_visitor visit; /* exactly one of visit and make is set */
   tdict_leaf_maker make;
   tdict_visit_options o;
   tdict_aligned aligned;
-  tdict_leaves *leaves;   /* one element for each tensor of the first tree, in cursor order */
+  tdict_leaves *leaves;   /* one element for each tensor of get_first_tree(), in cursor order */
   tdict_tensor **tensors; /* the tensors that `leaves` points to, `count` per leaf */
   tdict_tensor **made;    /* the results of `make`, one result for each leaf */
   char *paths;

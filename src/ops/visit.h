@@ -1,6 +1,5 @@
-/* Declares the function that returns the pool of a context, for tdict_visit(), tdict_apply() and layer `io`. The
- * context owns the pool. Also declares a variant of tdict_visit() for other operations. Thread rule: may be called from
- * any thread. */
+/* Declares the function that returns the pool of a context, for layers `ops` and `io`. The context owns the pool. Also
+ * declares a variant of tdict_visit() for other operations. Thread rule: may be called from any thread. */
 #ifndef TDICT_OPS_VISIT_H
 #define TDICT_OPS_VISIT_H
 

@@ -135,7 +135,7 @@ static tdict_status fill_tree(tdict_moves *moves, const tdict_tree *td, const ch
   return status;
 }
 
-/* Fills what is at a path. */
+/* Fills the tensor, tree or object at a path. If `path` is NULL, fills the whole tree. */
 static tdict_status fill_at(tdict_moves *moves, tdict_tree *tree, const char *path, double value, tdict_error *err) {
   static const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS};
   tdict_place place;

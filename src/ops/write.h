@@ -1,5 +1,5 @@
-/* Declares the copy between two trees of views. tdict_cat_into(), tdict_index_set() and tdict_index_into() use this
- * copy for objects. Thread rule: as in tdict/write.h. */
+/* Declares the copy between two trees of views. tdict_cat_into() and the functions that write by an index use this copy
+ * for objects of built-in types. Thread rule: as in tdict/write.h. */
 #ifndef TDICT_OPS_WRITE_H
 #define TDICT_OPS_WRITE_H
 

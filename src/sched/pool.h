@@ -42,7 +42,7 @@ bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
 /* Wakes threads in advance, because the caller will submit about `count` tasks soon. The woken threads spin briefly and
- * sleep again if no task arrives. Threads that spin already count towards `count`. At most N - 1 threads spin if the
+ * sleep again if no task arrives. `count` includes the threads that are spinning now. At most N - 1 threads spin if the
  * pool may use N CPUs. If the pool may use fewer than three CPUs, no thread spins, and the call does nothing. */
 void tdict_pool_wake(tdict_pool *pool, int count);
 /* Sets how many threads may spin at once. 0 disables spinning. Only tests call this function, since the pool itself

@@ -12,17 +12,17 @@ typedef struct tdict_message {
   uint32_t kind;   /* a tdict_segment_kind */
   uint32_t worker; /* for a ring: the number of the worker */
   int num_fds;
-  int fds[TDICT_MESSAGE_MAX_FDS]; /* the segment; for a ring, then the trainer's process */
+  int fds[TDICT_MESSAGE_MAX_FDS]; /* descriptor of the segment; for a ring, also of the trainer's process */
 } tdict_message;
 
 /* Sends a message. The receiver gets copies of the descriptors. The error's message begins with `what`. Returns
  * TDICT_EIO if the socket refuses the message. */
 tdict_status tdict_message_send(const char *what, int socket, const tdict_message *message, tdict_error *err);
-/* Waits for a message and receives the message. out->kind and out->num_fds are the wanted kind and number of
- * descriptors. The caller owns the new descriptors, which are closed on exec. Removes a wrong message from the socket,
- * and closes the descriptors of the message. Returns TDICT_EINVAL for a negative time or socket, TDICT_ETIMEDOUT,
- * TDICT_EFORMAT for a wrong message, and TDICT_ENOTSUP for another version. Returns TDICT_EIO if the peer has closed
- * the socket, or if a system call fails. */
+/* Waits for a message and receives the message. The caller sets out->kind and out->num_fds to the wanted kind and
+ * number of descriptors. The caller owns the new descriptors, which are closed on exec. Removes a wrong message from
+ * the socket, and closes the descriptors of the message. Returns TDICT_EINVAL for a negative time or socket,
+ * TDICT_ETIMEDOUT, TDICT_EFORMAT for a wrong message, and TDICT_ENOTSUP for another version. Returns TDICT_EIO if the
+ * peer has closed the socket, or if a system call fails. */
 tdict_status tdict_message_receive(const char *what, int socket, int64_t timeout_ns, tdict_message *out,
                                    tdict_error *err);
 

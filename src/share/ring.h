@@ -12,8 +12,8 @@
 #include "share/words.h"
 #include "tree/node.h"
 
-/* The longest wait for a futex. After each wait, the waiting process checks whether the other processes still run,
- * because the death of a process changes no word. */
+/* The longest wait for a futex. After each wait, a worker checks whether the trainer still runs, and the trainer checks
+ * the workers, because the death of a process changes no word. */
 #define TDICT_RING_CHECK_NS ((int64_t)20000000)
 
 /* How this process uses a slot. The functions of a ring trust this value rather than the shared word of the slot, which

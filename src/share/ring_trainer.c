@@ -85,8 +85,8 @@ static bool empty_slot(tdict_share_ring *r, uint32_t slot, uint32_t word) {
   return tdict_slot_change(&r->words->slots[slot], word, TDICT_SHARE_EMPTY);
 }
 
-/* Empties each given-back slot that no transfer and no stream uses. Returns a given-back slot that is still in use, or num_slots if
- * there is no such slot. */
+/* Empties each given-back slot that no transfer and no stream uses. Returns a given-back slot that is still in use, or
+ * num_slots if there is no such slot. */
 static uint32_t return_slots(tdict_share_ring *r) {
   uint32_t busy = r->num_slots, num_freed = 0;
   for (uint32_t i = 0; i < r->num_slots; i++) {
@@ -183,8 +183,8 @@ static tdict_status check_workers(tdict_share_ring *r, bool *any, tdict_error *e
   return TDICT_OK;
 }
 
-/* If `busy` is a slot, waits for a transfer or a stream that still uses the slot, at most USE_WAIT_NS. If the slot is no
- * longer in use, returns at once. If `busy` is num_slots, waits until `published` changes from `seen`, at most
+/* If `busy` is a slot, waits for a transfer or a stream that still uses the slot, at most USE_WAIT_NS. If the slot is
+ * no longer in use, returns at once. If `busy` is num_slots, waits until `published` changes from `seen`, at most
  * TDICT_RING_CHECK_NS. Never waits longer than `left` nanoseconds. */
 static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, int64_t left) {
   if (busy == r->num_slots) {
@@ -225,7 +225,7 @@ static tdict_status wait_for_slot(tdict_share_ring *r, int64_t deadline, uint32_
     const uint32_t seen = atomic_load_explicit(&r->words->published, memory_order_acquire);
     const uint32_t busy = return_slots(r);
     tdict_status status = TDICT_OK;
-    /* Check the workers before a search, because a worker that has ended may have published batches before. */
+    /* Check the workers before a search, because a worker may have published batches before its end. */
     if (has_searched || tdict_now_ns() - r->checked_ns >= TDICT_RING_CHECK_NS)
       status = check_workers(r, &has_worker, err);
     if (status == TDICT_OK) status = take_slot(r, out, err);

@@ -2,9 +2,9 @@
  * reference-counted: rings and the storages of the segment's trees hold references. The last release unpins and unmaps
  * the memory, and closes the memfd.
  *
- * Layout: a page with the head, the shared words of a ring, the blob of the schema, and the slots. Each slot begins on
- * a multiple of 4096 bytes. Another process may write all bytes of a segment at any time. The head is therefore read
- * only once, before the segment is mapped.
+ * Layout: a page with the head, the shared words of a ring, the blob of the schema, and the slots. Each slot begins at
+ * an offset that is a multiple of 4096 bytes. Another process may write all bytes of a segment at any time. The head is
+ * therefore read only once, before the segment is mapped.
  *
  * Thread rule: thread-safe. Only the thread that uses a ring writes the field `gpu` of its segment. */
 #ifndef TDICT_SHARE_SEGMENT_H

@@ -187,6 +187,7 @@ static const tdict_driver_ops sim_ops = {
     .ctx_push = tdict_sim_ctx_push,
     .ctx_pop = tdict_sim_ctx_pop,
     .ctx_current = tdict_sim_ctx_current,
+    .ctx_allow_peer = tdict_sim_ctx_allow_peer,
     .capture_mode = tdict_sim_capture_mode,
     .pool_create = tdict_sim_pool_create,
     .pool_destroy = tdict_sim_pool_destroy,

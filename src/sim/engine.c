@@ -13,9 +13,9 @@ void tdict_sim_engines_wake(tdict_sim_driver *d) {
     for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) pthread_cond_signal(&d->devices[i].engines[k].wake);
 }
 
-/* Sleeps for the simulated duration of the work. The duration begins when the work is queued and the earlier work of
- * the same engine and of the same stream has ended, not when this thread wakes up. Late wakeups therefore do not add
- * up. A step ends the sleep. */
+/* Sleeps for the simulated duration of the work. The duration begins at the latest of three times: the work is queued,
+ * the engine's earlier work has ended, and the stream's earlier work has ended. The time at which this thread wakes up
+ * does not matter, so late wakeups do not add up. A step ends the sleep. */
 static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_driver *d = engine->device->driver;
   int64_t duration_ns = d->options.latency_ns;

@@ -9,8 +9,7 @@
  * Call without the driver's lock. */
 bool tdict_sim_run_launch(tdict_sim_device *device, const tdict_sim_op *op);
 
-/* Starts a thread for each engine of the device that has no thread yet. Returns OUT_OF_MEMORY if a thread cannot be
- * created. */
+/* Starts the missing threads of the device's engines. Returns OUT_OF_MEMORY if a thread cannot be created. */
 tdict_cu tdict_sim_engines_start(tdict_sim_device *device);
 /* Stops and joins the threads of all engines. All work must be done. Call without the driver's lock. */
 void tdict_sim_engines_stop(tdict_sim_driver *d);

@@ -12,6 +12,7 @@ tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal);
 tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context);
 tdict_cu tdict_sim_ctx_pop(tdict_driver *base, tdict_cu_context *out);
 tdict_cu tdict_sim_ctx_current(tdict_driver *base, tdict_cu_context *out);
+tdict_cu tdict_sim_ctx_allow_peer(tdict_driver *base, tdict_cu_context peer);
 tdict_cu tdict_sim_capture_mode(tdict_driver *base, int *mode);
 /* Returns the device whose context is current on the calling thread, or NULL. */
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d);
@@ -65,8 +66,8 @@ tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
 /* Unmaps host memory that is still allocated. Call when no thread uses the driver. */
 void tdict_sim_hosts_free(tdict_sim_driver *d);
 
-/* Returns true if a copy or a kernel on `device` may access the range. Other devices need permission to access memory of
- * a pool. All devices may access memory of mem_alloc(). */
+/* Returns true if a copy or a kernel on `device` may access the range. A device other than the owner needs permission
+ * to access memory of a pool. All devices may access memory of mem_alloc(). */
 static inline bool tdict_sim_has_access(const tdict_sim_device *device, const tdict_sim_device *owner,
                                         const tdict_sim_range *range) {
   return owner == device || !range->pool || (range->pool->allowed_peers >> device->ordinal & 1);

@@ -1,6 +1,6 @@
-/* Implements the modules and launches of the simulated driver's table. A kernel is a function of kernel/host.h. A launch
- * is queued with a copy of its parameters. When the launch runs, each address that the kernel accesses must be in live
- * memory and aligned. The caller owns its modules. Thread rule: safe from any thread. */
+/* Implements the modules and launches of the simulated driver's table. A kernel is a function of kernel/host.h. A
+ * launch is queued with a copy of its parameters. When the launch runs, each address that the kernel accesses must be
+ * in live memory and aligned. The caller owns its modules. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,7 @@
 
 typedef struct tdict_cu_pool tdict_sim_pool;
 
-/* An allocation of device memory or a registration of host memory. */
+/* An allocation of device memory, or a range of page-locked host memory. */
 typedef struct tdict_sim_range {
   uintptr_t start;
   size_t bytes;         /* the requested bytes, not rounded */

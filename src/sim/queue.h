@@ -1,10 +1,10 @@
 /* Declares the streams, operations and engines of the simulated driver, and the driver's own struct.
  *
- * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, launch, call). When a
- * marker reaches the head of a stream, the thread that holds the driver's lock executes the marker. A wait stays at the
- * head until the operation that it waits for is done. Work is done by an engine's thread. Each device has one engine
- * for copies to the device, one for copies to the host, and one for all other work. An engine moves all bytes of a copy
- * together, when the simulated time of the copy has passed.
+ * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, launch, call).
+ * When a marker reaches the head of a stream, the thread that holds the driver's lock executes the marker. A wait stays
+ * at the head until the operation that it waits for is done. Work is done by an engine's thread. Each device has one
+ * engine for copies to the device, one for copies to the host, and one for all other work. An engine moves all bytes of
+ * a copy together, when the simulated time of the copy has passed.
  *
  * An operation is reference counted. The operation's stream holds a reference, and so does the event that the operation
  * records. Waiting operations and waiting threads hold references, too. Thread rule: the driver's lock guards
@@ -174,7 +174,7 @@ void tdict_sim_op_release(tdict_sim_op *op); /* NULL is allowed */
 
 /* Queues an operation on a stream. First queues the waits that CUDA requires between the legacy stream and blocking
  * streams. The caller keeps its reference to the operation. If memory is exhausted, returns OUT_OF_MEMORY and does not
- * queue the operation, but can have queued some of the waits, which is harmless. */
+ * queue the operation. Some of the waits are then possibly queued, which is harmless. */
 tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op);
 /* Waits until the operation is done. */
 void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op);

@@ -59,7 +59,7 @@ tdict_status tdict_lazy_stack_to_device(tdict_context *context, const tdict_lazy
   return status;
 }
 
-/* Finds the child at key number `i` of a tree. The key must be the number `i` as decimal text. */
+/* Finds the child at the key with index `i`. The key must be the number `i` as decimal text. */
 static tdict_status get_child(const char *what, const tdict_tree *tree, size_t i, tdict_tree **out, tdict_error *err) {
   char key[KEY_BYTES];
   tdict_entry entry;

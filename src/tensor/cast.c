@@ -1,5 +1,5 @@
-/* Converts elements in blocks that stay in the cache: to float32, then scaled, then to the result. See cast.h for
- * ownership and threads. */
+/* Converts elements. If the elements are scaled, works in blocks that stay in the cache: converts a block to float32,
+ * scales the block, and converts the block to the dtype of the result. See cast.h for ownership and threads. */
 #include "tensor/cast.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ bool tdict_cast_scales(tdict_dtype to, tdict_dtype from) {
   return to_float && tdict_convert_supports(to, from) && ((from & 0xffu) <= CODE_UINT || from == TDICT_BOOL);
 }
 
-/* The product and the sum are two statements, so that no compiler makes one instruction of them, which would round
+/* The product and the sum are two statements, so that no compiler merges them into one instruction that rounds only
  * once. */
 static void scale_each(float *values, size_t count, float scale, float offset) {
   for (size_t i = 0; i < count; i++) {

@@ -14,7 +14,7 @@ typedef struct tdict_leaf_span {
 typedef struct tdict_consolidated {
   _Atomic(int64_t) refs;
   tdict_tensor *bytes;         /* retained; covers the whole storage */
-  size_t num_leaves, num_dims; /* num_dims: sum of the dimensions of all leaves */
+  size_t num_leaves, num_dims; /* num_dims: sum of the ndim of all leaves */
   tdict_leaf_span leaves[];    /* in tree order */
 } tdict_consolidated;
 

@@ -11,10 +11,10 @@
 tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_tensor *from, tdict_error *err);
 /* Returns TDICT_ENOTSUP, with a message about an unsupported pair of dtypes. */
 tdict_status tdict_convert_refuse(const char *what, tdict_dtype to, tdict_dtype from, tdict_error *err);
-/* Returns the offset in bytes of element `at`, counted in C order, from the first element. */
+/* Returns the distance in bytes from the first element to element number `at` in C order. */
 int64_t tdict_convert_offset(const tdict_tensor *src, size_t at);
-/* Returns TDICT_EOVERFLOW for element `at` of `src`, counted in C order, which the integer dtype `to` cannot hold.
- * `element` is a copy of the element. */
+/* Returns TDICT_EOVERFLOW. The message names the element of `src` with number `at` in C order, which the integer dtype
+ * `to` cannot hold. `element` is a copy of this element. */
 tdict_status tdict_convert_overflow(const char *what, tdict_dtype to, const tdict_tensor *src, size_t at,
                                     const void *element, tdict_error *err);
 /* Checks that converted elements can be written to `memory`. NULL means plain host memory. Returns TDICT_EWRONGDEVICE

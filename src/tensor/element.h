@@ -17,8 +17,8 @@ tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, doub
  * bytes of the element are not all equal. */
 tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err);
 /* Fills the tensor with the element. The caller must have called tdict_element_check(). First waits until no transfer
- * uses the storage and the work recorded by tdict_record_stream() is done. If the driver fails, returns the driver's
- * error, such as TDICT_EDEVICE. */
+ * uses the storage and all recorded uses of the storage are done. If the driver fails, returns the driver's error, such
+ * as TDICT_EDEVICE. */
 tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err);
 /* Copies `part` to the start of `row` and fills the rest of `row` with the element. Both tensors have the same number
  * of dimensions. No dimension of `part` may be larger than the same dimension of `row`. Returns the errors of

@@ -199,8 +199,8 @@ static tdict_status find_storage_range(const tdict_tensor_desc *v, size_t item, 
   return TDICT_OK;
 }
 
-/* Reads the caller's description of a tensor and finds the range of bytes that the tensor covers. If view->strides is
- * NULL, writes the strides of C order to c_order. */
+/* Reads the caller's description of a tensor and finds the range of bytes that the description covers. If view->strides
+ * is NULL, writes the strides of C order to c_order. */
 static tdict_status read_view(const tdict_tensor_desc *view, tdict_tensor_desc *v, int64_t *c_order,
                               storage_range *whole, tdict_error *err) {
   tdict_layout_size size;

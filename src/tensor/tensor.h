@@ -37,12 +37,12 @@ struct tdict_slab {
  * Retains `storage`, which is NULL for a slab of views. Returns TDICT_ENOMEM or TDICT_EOVERFLOW. */
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
                                tdict_error *err);
-/* Adds a tensor in C order at `offset` bytes of the storage. The caller owns one reference to the tensor. The caller
+/* Adds a tensor in C order at byte `offset` of the storage. The caller owns one reference to the tensor. The caller
  * must have checked the layout with tdict_layout_check(). No other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
-/* Adds a tensor with the dtype and shape of `like`, in C order at `offset`. Does not count a reference for the tensor:
- * the caller counts the references of all added tensors at once with tdict_slab_count(). No other thread may use the
- * slab yet. Cannot fail. */
+/* Adds a tensor with the dtype and shape of `like`, in C order at byte `offset` of the storage. Does not count a
+ * reference for the tensor: the caller counts the references of all added tensors at once with tdict_slab_count(). No
+ * other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset);
 /* Adds `more` references to the slab. */
 void tdict_slab_count(tdict_slab *slab, int64_t more);
@@ -80,8 +80,9 @@ bool tdict_tensor_check_lost(const tdict_tensor *t);
 static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
   return tdict_storage_has_lost(t->storage) && tdict_tensor_check_lost(t);
 }
-/* Returns TDICT_EINVAL for a tensor whose bytes are lost. The message says whether a transfer failed or the tensor is
- * unloaded. The message begins with `what`. `bytes` names the lost bytes, for example "the source's bytes". */
+/* Fills the error for a tensor whose bytes are lost, and returns TDICT_EINVAL. The message says whether a transfer
+ * failed or the tensor is unloaded. The message begins with `what`. `bytes` names the lost bytes, for example "the
+ * source's bytes". */
 tdict_status tdict_tensor_refuse_lost(const char *what, const char *bytes, const tdict_tensor *t, tdict_error *err);
 /* Marks the tensor's bytes as lost. */
 void tdict_tensor_lose(const tdict_tensor *t);

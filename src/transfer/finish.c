@@ -128,8 +128,8 @@ static void release_slab(releasing *r) {
 }
 
 /* Removes the mark of a source and releases the source. `early` is true if the transfer still runs. If `early` is true
- * and the program owns the memory, keeps the source and returns false, because the program's release callback must not
- * be called while the transfer runs. */
+ * and the program owns the memory, keeps the source and returns false. The program's release callback must not be
+ * called while the transfer runs. */
 static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;

@@ -56,8 +56,8 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  /* If no thread builds the result or runs the deferred tail yet (see run/worker.h), this thread does so, and need not
-   * wait until a pool thread wakes up. */
+  /* If no thread builds the result or runs the deferred tail yet (see run/worker.h), this thread does so. This thread
+   * then need not wait until a pool thread wakes up. */
   tdict_late_result_run(future);
   if (future->deferred_tail) tdict_deferred_tail_run(future);
   if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));

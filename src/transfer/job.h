@@ -2,8 +2,8 @@
  * references. The program sees this struct as the future of the transfer. Storages see this struct as a fence. See
  * order.h for the order, run/worker.h for the work, and finish.h for the end of a transfer. Thread rule: only the
  * starting thread uses the fields until the hooks or the copies begin. Later, several threads use the fields. The
- * comment of a field then names the lock or the memory order of the field. Workers only read the other fields. The
- * thread that ends the transfer releases what these fields hold. */
+ * comment of a field then names the lock or the memory order of the field. Workers only read fields without such a
+ * comment. The thread that ends the transfer releases the objects that these fields hold. */
 #ifndef TDICT_TRANSFER_JOB_H
 #define TDICT_TRANSFER_JOB_H
 

@@ -65,8 +65,8 @@ void tdict_transfer_launch(tdict_future *t) {
   if (on_caller) tdict_latch_down(&t->may_start);
 }
 
-/* Prepares the marks on written storages. Consecutive items in one storage share a mark. The marks on sources are in
- * the plan. */
+/* Prepares the marks on written storages. Consecutive destinations in one storage share a mark. The marks on sources
+ * are in the plan. */
 static tdict_status make_marks(tdict_future *t, tdict_error *err) {
   tdict_plan *p = &t->plan;
   const uint32_t most = p->writes_existing ? p->num_items : 1;

@@ -297,9 +297,9 @@ static bool is_first_use_of_ring(const starter *s, const tdict_future *t) {
 }
 
 /* Allocates the arena on a thread of the pool, and meanwhile creates the ring. The allocation and the creation of the
- * ring both take about 10 ms for a result of 8 GB. If the workers created the ring later, only one thread would pin the
- * memory of the ring, because all other threads of the pool would wait for the ring. Ignores a failure to create the
- * ring, because the workers try again and report the error. */
+ * ring both take about 10 ms for a result of 8 GB. The workers do not create the ring, because only one thread would
+ * then pin its memory, while the other threads of the pool wait for the ring. Ignores a failure to create the ring,
+ * because the workers try again and report the error. */
 static tdict_status make_arena_and_ring(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_pool *pool = s->engine->config.pool;
   arena_task a = {.task = {.run = run_arena_task}, .starter = s, .transfer = t};

@@ -44,10 +44,10 @@ tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const 
 /* Checks one tensor. Returns TDICT_OK, TDICT_ESHAPE or TDICT_EWRONGDEVICE. On failure, err->path is `path`. */
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err);
-/* Checks a tensor as tdict_agree_tensor() does, and the batch size of an object of a built-in type. Other objects and
- * trees always pass. */
+/* Checks a tensor as tdict_agree_tensor() does. Returns TDICT_ESHAPE for an object that does not fit the batch size of
+ * the demand, see tdict_box_begins_with(). Trees always pass. */
 tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const char *path, tdict_error *err);
-/* Returns TDICT_ESHAPE for an object that does not fit the batch size of `td`. The message has the sizes of both. */
+/* Returns TDICT_ESHAPE. The message has the batch sizes of the object and of `td`, which do not match. */
 tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);
 /* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in tdict_agree_leaf().
  * Returns TDICT_ESHAPE if a tree and the demand differ in a dimension that both have, and the tree holds a tensor or an
@@ -65,8 +65,7 @@ void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
  * If not, copies all nodes of `child`, applies the demand to the copies, and sets *out to the copy of `child`. The
  * copies share all tensors and objects. Returns TDICT_ESHAPE, TDICT_EWRONGDEVICE or TDICT_ENOMEM. */
 tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err);
-/* Returns TDICT_EINVAL if `node` is `child` or is below `child`, else TDICT_OK. Returns TDICT_ENOMEM if memory is
- * exhausted. */
+/* Returns TDICT_EINVAL if `node` is `child` or is below `child`, and TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, const char *what, const char *path,
                                tdict_error *err);
 

@@ -58,8 +58,8 @@ typedef struct tdict_builtin {
   tdict_status (*cat)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
   tdict_status (*stack)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
   /* Makes a tree of the tensors that hold the elements of the object. Functions that visit or fill elements use this
-   * tree. NULL: the object has no tensors, and such functions skip the object. `type.flatten` can return more tensors.
-   * `type.unflatten` accepts the keys of either tree. */
+   * tree. If `elements` is NULL, the object has no tensors, and these functions skip the object. `type.flatten` can
+   * return more tensors. `type.unflatten` accepts the keys of either tree. */
   tdict_status (*elements)(const void *self, tdict_tree **out, tdict_error *err);
   /* Makes two trees with the same keys. trees[0] has views of the elements of `self` at `positions`. The tensors of
    * trees[1] hold the elements to write to these views. The caller checks the shapes and dtypes of the tensors. `value`

@@ -29,7 +29,7 @@ typedef struct tdict_element_index {
 typedef struct tdict_pick {
   tdict_element_index at;
   bool selects;
-  int64_t start, count, step; /* used if `positions` is NULL */
+  int64_t start, count, step; /* `start` and `step` are used if `positions` is NULL */
   const int64_t *positions;   /* borrowed */
 } tdict_pick;
 /* Writes the pick for a view of a tree with batch size `shape`. Returns false if a pick cannot describe the view. */
@@ -54,16 +54,17 @@ typedef struct tdict_joining {
   const tdict_tree *const *items; /* the joined trees */
   tdict_memory *memory;
 } tdict_joining;
-/* Stacks or joins the objects of one built-in type. If the type can arrange elements, first repeats each object without
- * batch dimensions for all elements of its tree. For such a type, a cat of equal objects without batch dimensions
- * shares the first object. Returns TDICT_ENOTSUP if the type cannot stack or cat its objects. Also returns TDICT_ENOMEM
- * and the errors of the type. */
+/* Joins the objects of one built-in type by stack or cat. If the type can arrange elements, first repeats each object
+ * without batch dimensions for all elements of its tree. For such a type, a cat of equal objects without batch
+ * dimensions shares the first object. Returns TDICT_ENOTSUP if the type cannot join its objects along `dim`. Also
+ * returns TDICT_ENOMEM and the errors of the type. */
 tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
                             tdict_error *err);
 /* Checks a write in place from `from`, an object of a built-in type whose elements cannot be written. Returns TDICT_OK
- * if the object `to` can stay unchanged. A write of all elements (`is_whole` is true) needs two equal objects. A write
- * of some elements needs two equal objects without batch dimensions. If the objects do not meet this condition, returns
- * TDICT_ENOTSUP or the error of the type. Returns TDICT_ETYPE if `to` is not an object of the type of `from`. */
+ * if the object `to` can stay unchanged. For a write of all elements (`is_whole` is true), both objects must be equal.
+ * For a write of some elements, both objects must be equal and have no batch dimensions. If the objects do not meet the
+ * condition of the write, returns TDICT_ENOTSUP or the error of the type. Returns TDICT_ETYPE if `to` is not an object
+ * of the type of `from`. */
 tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err);
 
 /* Sets an object as tdict_set_object() does. Messages begin with `what`. */

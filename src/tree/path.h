@@ -1,5 +1,6 @@
 /* Reads paths key by key. The caller owns the reader. A key is valid until the next key is read. The reader allocates
- * memory only for a key that has a backslash and more than 128 bytes. Thread rule: used by one thread at a time. */
+ * memory only for a key with a backslash that takes more than 128 bytes of the path. Thread rule: used by one thread at
+ * a time. */
 #ifndef TDICT_TREE_PATH_H
 #define TDICT_TREE_PATH_H
 

@@ -1,4 +1,5 @@
-/* Creates, counts and describes ragged leaves. The caller owns the new objects. Thread rule: as in tdict/ragged.h. */
+/* Creates ragged leaves, counts the references to them, and returns their properties. The caller owns the new objects.
+ * Thread rule: as in tdict/ragged.h. */
 #include "types/ragged.h"
 
 #include <stdlib.h>

@@ -29,11 +29,13 @@ tdict_status tdict_ragged_make_offsets(const tdict_ragged *r, const char *what, 
  * tdict_tensor_empty() and tdict_ragged_make_offsets(). */
 tdict_status tdict_ragged_allocate(tdict_ragged *r, const char *what, const tdict_tensor *like, int from_dim,
                                    const tdict_ragged_options *options, tdict_error *err);
-/* Joins tensors along their first dimension. The caller has written r->at. Checks that the tensors match the first
- * tensor, creates both tensors of `r`, and copies the elements. */
+/* Joins tensors along their first dimension. The caller has written r->at. Creates both tensors of `r`, and copies the
+ * elements. Returns TDICT_ESHAPE, TDICT_EDTYPE or TDICT_EWRONGDEVICE if a tensor does not match the first tensor. Also
+ * returns the errors of tdict_ragged_allocate() and tdict_tensor_copy(). */
 tdict_status tdict_ragged_join(tdict_ragged *r, const char *what, tdict_tensor *const *parts, size_t count,
                                const tdict_ragged_options *options, tdict_error *err);
-/* Implements tdict_ragged_from_rows() for several public calls. */
+/* Makes a leaf of the rows, like tdict_ragged_from_rows(), for several public calls. The pointers are not NULL, and
+ * there is at least one row. Returns the errors of tdict_ragged_from_rows(). */
 tdict_status tdict_ragged_of_rows(const char *what, tdict_tensor *const *rows, size_t count,
                                   const tdict_ragged_options *options, tdict_ragged **out, tdict_error *err);
 /* Makes a temporary view of the elements [first, first + count) of the first dimension. */
@@ -41,8 +43,8 @@ tdict_tensor *tdict_ragged_part(tdict_temp *temp, const tdict_tensor *values, in
 /* Reads a tensor of int64 or int32, on any device. `out` has room for all elements of the tensor. Returns the errors of
  * tdict_tensor_clone(). */
 tdict_status tdict_ragged_read_integers(const tdict_tensor *tensor, int64_t *out, tdict_error *err);
-/* Reads the options of the caller. Returns TDICT_EDTYPE for offsets that are neither int64 nor int32, and the errors of
- * tdict_options_read(). */
+/* Reads the options of the caller. Returns TDICT_EDTYPE if the dtype for the offsets is neither int64 nor int32. Also
+ * returns the errors of tdict_options_read(). */
 tdict_status tdict_ragged_read_options(const char *what, const tdict_ragged_options *options, tdict_ragged_options *out,
                                        tdict_error *err);
 

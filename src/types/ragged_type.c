@@ -288,7 +288,8 @@ static tdict_status pair(const void *self, const tdict_positions *positions, tdi
   tdict_status status = check_lengths(&p, err);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &made[0], err);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &made[1], err);
-  /* If there are no rows, one pair of empty views lets the caller check the dtype and the shape. */
+  /* If no row is selected in a write from a leaf, one pair of empty views lets the caller check the dtype and the
+   * shape. */
   if (status == TDICT_OK && p.positions.count == 0 && p.from) status = add_run(&p, 0, 0, err);
   for (int64_t i = 0, n; i < p.positions.count && status == TDICT_OK; i += n) {
     n = p.row ? 1 : count_run(&p.positions, i);

@@ -142,6 +142,10 @@ tdict_cuda_result cuDeviceCanAccessPeer(int *can, tdict_cuda_device device, tdic
   return 0;
 }
 
+tdict_cuda_result cuCtxEnablePeerAccess(tdict_cuda_ctx peer, unsigned flags) {
+  return peer == &primary && flags == 0 ? 0 : INVALID;
+}
+
 tdict_cuda_result cuDevicePrimaryCtxRetain(tdict_cuda_ctx *context, tdict_cuda_device device) {
   if (device) return BAD_DEVICE;
   primary.retained++;

@@ -313,6 +313,10 @@ CASE(cuda_peer_copies_fake) {
   cu_ok(pool_create(d, 0, &pool));
   cu_ok(pool_allow_peer(d, pool, 1)); /* the stand-in looks at what it is given */
   cu_ok(pool_destroy(d, pool));
+  tdict_cu_context context = NULL;
+  cu_ok(ctx_retain(d, 0, &context));
+  cu_ok(ctx_allow_peer(d, context)); /* likewise */
+  cu_ok(ctx_release(d, 0));
   tdict_driver_release(d);
 }
 

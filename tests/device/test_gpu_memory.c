@@ -78,6 +78,55 @@ GPU_CASE(gpu_memory_without_cache) {
   fixture_close(&b);
 }
 
+/* Large blocks come from mem_alloc(), are kept like other blocks, and are counted in the same way. A cache that would
+ * not keep them gets them from the pool. */
+static const tdict_driver_ops *real_ops;
+static _Atomic(int) plain_allocations, plain_frees;
+static tdict_cu count_alloc(tdict_driver *d, void **out, size_t bytes) {
+  atomic_fetch_add(&plain_allocations, 1);
+  return real_ops->mem_alloc(d, out, bytes);
+}
+static tdict_cu count_free(tdict_driver *d, void *data) {
+  atomic_fetch_add(&plain_frees, 1);
+  return real_ops->mem_free(d, data);
+}
+enum { LARGE = 512 * MIB };
+static void take_large(size_t cache_bytes, bool plain) {
+  tdict_context_options o = tdict_context_options_default();
+  o.device_cache_bytes = cache_bytes;
+  fixture b = fixture_open(&o);
+  shim s;
+  shim_begin(&s, b.d);
+  real_ops = s.real;
+  s.ops.mem_alloc = count_alloc;
+  s.ops.mem_free = count_free;
+  atomic_store(&plain_allocations, 0);
+  atomic_store(&plain_frees, 0);
+  tdict_block block = fixture_take(&b, LARGE), small = fixture_take(&b, LARGE - 256);
+  assert_int_equal(atomic_load(&plain_allocations), plain);
+  const void *first = block.data;
+  assert_int_equal(fixture_memory(&b).live_bytes, 2 * (size_t)LARGE - 256);
+  assert_true(fixture_memory(&b).peak_bytes >= 2 * (size_t)LARGE - 256);
+  fixture_give(&b, &small);
+  fixture_give(&b, &block);
+  if (plain) {
+    assert_true(fixture_memory(&b).cached_bytes >= (size_t)LARGE);
+    block = fixture_take(&b, LARGE);
+    assert_ptr_equal(block.data, first);
+    fixture_give(&b, &block);
+    assert_int_equal(atomic_load(&plain_allocations), 1);
+    assert_int_equal(atomic_load(&plain_frees), 0);
+  }
+  tdict_gpu_trim(b.gpu, 0);
+  assert_int_equal(atomic_load(&plain_frees), plain);
+  assert_int_equal(fixture_memory(&b).cached_bytes, 0);
+  assert_int_equal(fixture_counts(&b).device_bytes, 0);
+  shim_end(&s, b.d);
+  fixture_close(&b);
+}
+GPU_CASE(gpu_memory_large_blocks_come_from_the_driver) { take_large(SIZE_MAX, true); }
+GPU_CASE(gpu_memory_large_blocks_that_are_not_kept) { take_large(LARGE - 1, false); }
+
 static void check_refused(fixture *b, size_t bytes, tdict_status wanted, const char *text) {
   tdict_memory_counts before = fixture_memory(b), after;
   tdict_block block = {0};
@@ -451,44 +500,6 @@ static tdict_cu fail_row_out(tdict_driver *d, void *dst, const void *src, size_t
 static tdict_cu count_waits(tdict_driver *d, tdict_cu_stream stream) {
   waits_after_failure += rows_left < 0;
   return failing.real->stream_synchronize(d, stream);
-}
-
-static void *open_at_rest(void *user) {
-  td_rest(); /* until the fill waits */
-  atomic_store((atomic_bool *)user, true);
-  return NULL;
-}
-static void until_open(void *user) {
-  while (!atomic_load((atomic_bool *)user)) usleep(100);
-}
-
-/* A fill comes after the copy that the program has queued on the legacy stream. A function blocks this copy. */
-SIM_CASE(gpu_memory_fills_after_the_legacy_stream) {
-  fixture b = fixture_open(NULL);
-  tdict_driver *d = b.d;
-  tdict_block block = fixture_take(&b, KIB);
-  raw_memory *raw = raw_open(b.context, td_device());
-  tdict_cu_stream blocking = NULL;
-  atomic_bool is_open = false;
-  void *host = NULL;
-  unsigned char found[KIB];
-  pthread_t opener;
-  CU(SUCCESS, host_alloc, &host, KIB, TDICT_CU_HOST_PORTABLE);
-  memset(host, 7, KIB);
-  CU(SUCCESS, stream_create, &blocking, TDICT_CU_STREAM_DEFAULT);
-  td_ok(tdict_sim_launch((tdict_stream){td_device(), blocking}, until_open, &is_open, err));
-  CU(SUCCESS, copy_h2d_async, block.data, host, KIB, NULL);
-  assert_int_equal(pthread_create(&opener, NULL, open_at_rest, &is_open), 0);
-  td_ok(b.memory->ops->fill(b.memory, block.data, 9, KIB, err));
-  assert_true(atomic_load(&is_open));
-  assert_int_equal(pthread_join(opener, NULL), 0);
-  raw_read(raw, found, block.data, KIB);
-  assert_true(all_bytes(found, KIB, 9));
-  CU(SUCCESS, stream_destroy, blocking);
-  CU(SUCCESS, host_free, host, KIB);
-  raw_close(raw);
-  fixture_give(&b, &block);
-  fixture_close(&b);
 }
 
 SIM_CASE(gpu_memory_drains_a_copy_that_fails) {

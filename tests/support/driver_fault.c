@@ -135,6 +135,10 @@ static tdict_cu ctx_pop(tdict_driver *d, tdict_cu_context *out) {
 static tdict_cu ctx_current(tdict_driver *d, tdict_cu_context *out) {
   return fault_of(d)->base.inner->ops->ctx_current(fault_of(d)->base.inner, out);
 }
+static tdict_cu ctx_allow_peer(tdict_driver *d, tdict_cu_context peer) {
+  FAIL_OR_CALL(POOL, ctx_allow_peer, peer);
+  return result;
+}
 static tdict_cu capture_mode(tdict_driver *d, int *mode) {
   FAIL_OR_CALL(CAPTURE, capture_mode, mode);
   return result;
@@ -329,6 +333,7 @@ static const tdict_driver_ops fault_ops = {
     .ctx_push = ctx_push,
     .ctx_pop = ctx_pop,
     .ctx_current = ctx_current,
+    .ctx_allow_peer = ctx_allow_peer,
     .capture_mode = capture_mode,
     .pool_create = pool_create,
     .pool_destroy = pool_destroy,

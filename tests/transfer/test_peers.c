@@ -214,8 +214,9 @@ GPU_CASE(two_devices_copy_that_fails) {
   two_close(&t);
 }
 
-/* Where the devices are linked their pools let each other in, once; where that is refused, copies arrive all the same. */
-static _Atomic(int) let_ins;
+/* Where the devices are linked, their pools and their contexts let each other in, once; where that is refused, copies
+ * arrive all the same. */
+static _Atomic(int) let_ins, let_in_contexts;
 static const tdict_driver_ops *real_ops;
 static tdict_cu refuse_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
   (void)d, (void)pool, (void)ordinal;
@@ -226,6 +227,10 @@ static tdict_cu count_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
   atomic_fetch_add(&let_ins, 1);
   return real_ops->pool_allow_peer(d, pool, ordinal);
 }
+static tdict_cu count_context(tdict_driver *d, tdict_cu_context peer) {
+  atomic_fetch_add(&let_in_contexts, 1);
+  return real_ops->ctx_allow_peer(d, peer);
+}
 static void let_in_by(tdict_cu (*entry)(tdict_driver *d, tdict_cu_pool pool, int ordinal)) {
   two t = two_open();
   shim s;
@@ -234,9 +239,12 @@ static void let_in_by(tdict_cu (*entry)(tdict_driver *d, tdict_cu_pool pool, int
   shim_begin(&s, t.w.d);
   real_ops = s.real;
   s.ops.pool_allow_peer = entry;
+  s.ops.ctx_allow_peer = count_context;
   atomic_store(&let_ins, 0);
+  atomic_store(&let_in_contexts, 0);
   one_way(&t, t.w.device, t.other);
   assert_int_equal(atomic_load(&let_ins), can ? 2 : 0);
+  assert_int_equal(atomic_load(&let_in_contexts), can ? 2 : 0);
   shim_end(&s, t.w.d);
   two_close(&t);
 }

@@ -194,8 +194,8 @@ static tdict_status export_node(tdict_arrow_exporter *e, const tdict_tree *tree,
   return status;
 }
 
-/* Finds the device and the memory of the first tensor of a tree. If this device is not the cpu, the export makes new
- * tensors in this memory. */
+/* Finds the device and the memory of the first tensor or ragged leaf of a tree. If this device is not the cpu, the
+ * export makes new tensors in this memory. */
 static tdict_status find_device(tdict_arrow_exporter *e, const tdict_tree *tree, tdict_error *err) {
   tdict_cursor cursor;
   tdict_leaf leaf;

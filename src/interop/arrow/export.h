@@ -11,7 +11,7 @@
 typedef struct tdict_arrow_exporter {
   const char *what;
   int64_t num_rows;
-  bool found; /* true: the tree has a tensor; `device` and `memory` belong to the first tensor */
+  bool found; /* true: the tree has a tensor or a ragged leaf; `device` and `memory` are those of the first */
   tdict_device device;
   tdict_memory *memory; /* for tensors that the export makes on a device */
   bool any_device;      /* false: only host memory is allowed */

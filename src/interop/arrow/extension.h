@@ -10,7 +10,7 @@ typedef struct tdict_arrow_row_shape {
   int ndim; /* 0: the schema does not have this extension type */
   bool is_permuted;
   int64_t sizes[TDICT_MAX_NDIM]; /* in the order in which the elements are stored */
-  int order[TDICT_MAX_NDIM];     /* if is_permuted: the stored dimension of each dimension of the row */
+  int order[TDICT_MAX_NDIM];     /* if is_permuted is true: dimension i of the row is stored dimension order[i] */
 } tdict_arrow_row_shape;
 /* Reads the metadata of a schema whose lists have `size` elements. Returns TDICT_EFORMAT if the shape or the
  * permutation is malformed, or if the shape does not have `size` elements. */

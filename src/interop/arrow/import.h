@@ -6,8 +6,8 @@
 #include "interop/arrow/type.h"
 #include "memory/memory.h"
 
-/* Holds the imported array. Each tensor over the array owns a reference to the holder. The drop of the last reference
- * releases the array. */
+/* Holds the imported array. Each tensor over the array owns a reference to the holder. When the last reference is
+ * dropped, the array is released. */
 typedef struct tdict_arrow_holder tdict_arrow_holder;
 
 typedef struct tdict_arrow_importer {
@@ -47,9 +47,10 @@ tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict
 /* Returns buffer `i`, or NULL if the column has no array or the array has no buffer `i`. */
 const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i);
 /* Finds the nulls of a column. `above` has one byte for each element: 0 if a parent of the element is null, else 1. If
- * `above` is NULL, no parent is null. *out is an array with one byte for each element of the column, 0 for a null, or
- * NULL if there are no nulls. The caller frees *out. Returns TDICT_EINVAL if there are nulls and the options refuse
- * nulls. Also returns TDICT_ENOMEM and the errors of tdict_arrow_unpack(). */
+ * `above` is NULL, no parent is null. If there are nulls, sets *out to an array with one byte for each element of the
+ * column: 0 for a null, else 1. If there are no nulls, sets *out to NULL. The caller frees *out. Returns TDICT_EINVAL
+ * if there are nulls and the options refuse nulls. Also returns TDICT_ENOMEM and the errors of
+ * tdict_arrow_unpack(). */
 tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *above,
                                       uint8_t **out, tdict_error *err);
 /* Makes `bytes` bytes of a buffer readable by the host. *out is `buffer`, or the data of *copy. The caller releases

@@ -22,8 +22,8 @@ typedef struct tdict_arrow_field {
  * exhausted; the structs may then be filled in part. In all cases the caller releases both structs with
  * tdict_arrow_node_release(). */
 tdict_status tdict_arrow_node_make(const tdict_arrow_node *node, const tdict_arrow_field *field, tdict_error *err);
-/* Sets a buffer to the elements of a contiguous tensor. Takes over the reference. If `tensor` is NULL, the buffer is
- * NULL. */
+/* Sets buffer `i` to the elements of a contiguous tensor. Takes over the caller's reference. If `tensor` is NULL, the
+ * buffer is NULL. */
 void tdict_arrow_node_set_buffer(const tdict_arrow_node *node, int i, tdict_tensor *tensor);
 static inline tdict_arrow_node tdict_arrow_node_child(const tdict_arrow_node *node, int64_t i) {
   return (tdict_arrow_node){node->schema->children[i], node->array->children[i]};

@@ -41,7 +41,7 @@ static tdict_status measure(column *c, unsigned *kinds, tdict_error *err) {
   return tdict_fail(err, TDICT_EOVERFLOW, "arrow_export: the text, repeated in each row, does not fit 63 bits");
 }
 
-/* Returns the Arrow format for a set of kinds, or NULL if the kinds do not fit together. */
+/* Returns the Arrow format for a set of kinds, or NULL if no Arrow format can hold all these kinds. */
 static const char *choose_format(const column *c, unsigned kinds) {
   const unsigned integer = 1u << TDICT_VALUE_INTEGER, real = 1u << TDICT_VALUE_REAL;
   const unsigned text = 1u << TDICT_VALUE_TEXT | 1u << TDICT_VALUE_JSON;

@@ -35,7 +35,7 @@ tdict_status tdict_dlpack_order_consumer(const tdict_dlpack_stream *consumer, td
                                          size_t count, bool to_write, tdict_error *err);
 /* Records the work that is now queued on the consumer's stream as a use of the storages. Storages on the GPU and pinned
  * storages are neither freed nor written before this work is done. If the work cannot be recorded, waits for the
- * stream, unless the stream is lost or being captured. */
+ * stream, unless the stream is lost, is being captured, or belongs to the parent process. */
 void tdict_dlpack_record_consumer(tdict_gpu *gpu, tdict_cu_stream handle, tdict_storage *const *storages, size_t count);
 /* Creates a fence for the work that is queued on the producer's stream now. If there is no stream, *out is NULL.
  * Returns the errors of tdict_use_create(). */

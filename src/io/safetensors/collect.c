@@ -11,7 +11,7 @@
 #include "tdict/unbatched.h"
 #include "types/json.h"
 
-/* The walk of a tree. `name` is the name of the entry in the file, `path` is the path of the entry for messages. */
+/* The walk of a tree. `name` is the name of the entry in the file. `path` is the path of the entry, for messages. */
 typedef struct collector {
   tdict_out_tree *out;
   tdict_io_text name, path;
@@ -203,7 +203,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(((const tdict_out_tensor *)a)->name, ((const tdict_out_tensor *)b)->name);
 }
 
-/* Checks that all names differ, and orders the tensors. */
+/* Checks that all names differ and that no tensor has the name "__metadata__". Sorts the tensors. */
 static tdict_status sort_tensors(tdict_out_tree *out, tdict_error *err) {
   tdict_out_tensor *t = out->tensors;
   if (!out->num_tensors) return TDICT_OK;

@@ -52,8 +52,8 @@ typedef struct tdict_out_tree {
   tdict_io_text structure; /* TensorDict's entry, empty if the options leave out the entry */
 } tdict_out_tree;
 /* Collects the tensors of a tree, and writes TensorDict's entry unless `without_structure` is true. Returns
- * TDICT_ENOTSUP for what the format cannot hold, TDICT_EEXIST if two tensors get the same name, and TDICT_ENOMEM. The
- * caller has initialized the contents, and resets `out` also on failure. */
+ * TDICT_ENOTSUP if the format cannot hold the tree, TDICT_EEXIST if two tensors get the same name, and TDICT_ENOMEM.
+ * The caller has initialized the contents, and resets `out` also on failure. */
 tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_tree *tree, bool without_structure,
                                     tdict_error *err);
 void tdict_out_tree_reset(tdict_out_tree *out);

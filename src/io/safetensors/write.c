@@ -8,7 +8,8 @@
 
 enum { ALIGNMENT = 8 };
 
-/* Writes the header as the package safetensors does: no spaces, and spaces at the end up to a multiple of 8. */
+/* Writes the header with the bytes that the package safetensors writes. The JSON text has no spaces between its tokens.
+ * Spaces at the end pad the text to a multiple of 8 bytes. */
 static void write_header(const tdict_out_file *file, tdict_io_text *text) {
   size_t offset = 0;
   tdict_io_text_add_string(text, "{");

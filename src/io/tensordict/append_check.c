@@ -133,7 +133,7 @@ static tdict_status compare_value(const tdict_nontensor *values, int64_t i, cons
   return status == TDICT_ENOMEM ? TDICT_ENOMEM : TDICT_OK;
 }
 
-/* A value for the whole tree stays as it is, so the rows must have the same value. */
+/* Checks that the rows have the saved value of the whole tree, because an append does not change this value. */
 static tdict_status check_value(const checker *c, const json_t *meta, const tdict_entry *rows, tdict_error *err) {
   const json_t *data = json_object_get(meta, "data");
   if (!data) return fail_rows(c, TDICT_ENOTSUP, "the saved value is a pickle; this library does not read pickles", err);
@@ -230,8 +230,8 @@ static tdict_status check_batch(checker *c, json_t *meta, const tdict_tree *rows
   return json_array_set_new(sizes, 0, json_integer(whole)) ? fail_memory(c, err) : TDICT_OK;
 }
 
-/* Writes a meta.json in the same way as Python's module json. The contents own the text. Does not call json_dumps(),
- * which in jansson 2.14 leaves out a key if memory is exhausted. */
+/* Makes the text of a meta.json as Python's module json does. The contents own the text. Does not call json_dumps(),
+ * because json_dumps() of jansson 2.14 leaves out a key if memory is exhausted. */
 static tdict_status dump_meta(checker *c, const json_t *meta, const char **text, size_t *length, tdict_error *err) {
   void *to = NULL;
   *length = json_dumpb(meta, NULL, 0, JSON_ENSURE_ASCII);

@@ -170,7 +170,7 @@ static bool undo(tdict_td_append *a, size_t num_temporary, size_t num_renamed) {
   return is_restored && (is_removed || num_renamed == 0);
 }
 
-/* Changes the message of an append whose changes could not be undone. */
+/* Changes the message of an append after which not every meta.json could be restored. */
 static void report_mixed_rows(const tdict_contents *c, tdict_error *err) {
   char cause[sizeof err->message];
   if (!err) return;

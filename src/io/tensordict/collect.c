@@ -193,7 +193,8 @@ static tdict_status collect_entry(collector *c, const tdict_tree *tree, const td
   return collect_folder(c, tree, entry, err);
 }
 
-/* Adds the key to the path for messages. Sets *escaped to the start of the escaped key. */
+/* Adds the key to the path for messages. Sets *escaped to the start of the escaped key. Returns an error if the key is
+ * not UTF-8 or is reserved by TensorDict. */
 static tdict_status push_key(collector *c, const char *key, size_t *escaped, tdict_error *err) {
   static const char *const reserved[] = {"shape", "device", "_type"};
   const size_t length = strlen(key), bytes = tdict_path_escape(key, NULL, 0) + 1;

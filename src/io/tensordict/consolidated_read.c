@@ -57,7 +57,7 @@ static tdict_status read_number(const node_reader *r, const json_t *leaf, size_t
   return TDICT_OK;
 }
 
-/* Reads a leaf: [dtype, shape, start, stop, pad]. The leaf of offsets also has the ragged dimension at the end. */
+/* Reads a leaf: [dtype, shape, start, stop, pad]. In a leaf of offsets, the index of the ragged dimension follows. */
 static tdict_status read_leaf(node_reader *r, const json_t *leaf, tdict_item_kind kind, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   tdict_item item = {.kind = kind, .span = {.file = r->file}};

@@ -20,7 +20,7 @@ typedef struct leaf {
   uint64_t offset;
 } leaf;
 
-/* The leaves in the order of the file. `contents` owns the names. */
+/* The state of a writer. The leaves are in the order of the file. `contents` owns the names. */
 typedef struct writer {
   tdict_contents contents;
   leaf *leaves; /* owned */
@@ -57,7 +57,8 @@ static void begin_member(tdict_io_text *to, const char *start, const char *key) 
   tdict_io_text_reset(&name);
 }
 
-/* Adds a leaf: [dtype, shape, start, stop, pad]. If `is_offsets` is true, adds the ragged dimension at the end. */
+/* Adds a leaf: [dtype, shape, start, stop, pad]. If `is_offsets` is true, appends the index of the ragged dimension, 1,
+ * to this list. */
 static tdict_status add_leaf(writer *w, const tdict_tensor *tensor, bool is_offsets, tdict_io_text *to,
                              tdict_error *err) {
   char text[TDICT_DTYPE_TEXT_BYTES], why[96];

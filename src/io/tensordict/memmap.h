@@ -54,8 +54,8 @@ typedef struct tdict_td_new_files {
   size_t count, cap;
 } tdict_td_new_files;
 /* Makes the list of files of a tree, in the order of an archive: in each folder meta.json first, then files by name,
- * then folders. Returns TDICT_ENOTSUP for what the format cannot hold, and TDICT_ENOMEM. The caller has initialized the
- * contents, and resets `out` also on failure. */
+ * then folders. Returns TDICT_ENOTSUP if the format cannot hold the tree, and TDICT_ENOMEM. The caller has initialized
+ * the contents, and resets `out` also on failure. */
 tdict_status tdict_td_collect(tdict_td_new_files *out, const tdict_tree *tree, tdict_error *err);
 void tdict_td_new_files_reset(tdict_td_new_files *files);
 

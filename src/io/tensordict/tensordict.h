@@ -1,5 +1,6 @@
 /* Reads and writes the file formats of the Python package TensorDict 0.15: the memory-mapped directory, the archive
- * `.tdz`, which is a zip file of such a directory, and the consolidated file. Thread-safe for different contents.
+ * `.tdz` and the consolidated file. The archive is a zip file of a memory-mapped directory. Thread-safe for different
+ * contents.
  *
  * Marks of tdict. TensorDict ignores some additional members of its JSON texts. The writers use such members for leaves
  * that TensorDict lacks: `"tdict": "ragged"` in the meta.json of a ragged leaf, `"tdict": "unbatched"` in the entry of
@@ -74,7 +75,7 @@ tdict_status tdict_td_read_dim(const tdict_json_place *place, const json_t *valu
 /* Returns TDICT_ENOTSUP: the data is a pickle. */
 tdict_status tdict_td_fail_pickle(const tdict_td_reader *reader, const char *name, tdict_error *err);
 
-/* Reads a memory-mapped directory. Takes the descriptor of the folder. */
+/* Reads a memory-mapped directory. The contents take over the descriptor `folder`, also on failure. */
 tdict_status tdict_memmap_read(tdict_contents *contents, int folder, const tdict_open_options *options,
                                tdict_error *err);
 /* Returns true if file number `file` ends as a consolidated file. */

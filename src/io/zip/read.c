@@ -14,7 +14,7 @@ enum {
   END64_BYTES = 56,     /* zip64 end of central directory */
   CENTRAL_BYTES = 46,   /* entry of the central directory, without name, extra fields and comment */
   LOCAL_BYTES = 30,     /* header before the bytes of an entry, without name and extra fields */
-  MOST_COMMENT = 65535, /* bytes of the archive's comment */
+  MOST_COMMENT = 65535, /* maximum size of the archive's comment */
   CHECK_BYTES = 1 << 20
 };
 static const uint32_t end_mark = 0x06054b50, locator_mark = 0x07064b50, end64_mark = 0x06064b50,

@@ -29,7 +29,7 @@ static bool is_ascii(const char *name) {
   return true;
 }
 
-/* Adds what the header of an entry and the central directory have in common. */
+/* Adds the fields that are equal in the header of an entry and in the central directory. */
 static void add_common(tdict_io_text *text, const tdict_zip_new *entry, uint64_t packed, uint64_t bytes) {
   add_number(text, VERSION, 2);
   add_number(text, is_ascii(entry->name) ? 0 : UTF8, 2);

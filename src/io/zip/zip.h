@@ -25,10 +25,10 @@ typedef struct tdict_zip {
 
 /* Returns true if file number `file` begins as a zip file. Returns false if the file cannot be read. */
 bool tdict_zip_is_zip(const tdict_contents *contents, size_t file);
-/* Reads the central directory of file number `file`, and the header of each entry. Returns TDICT_EFORMAT if the file
- * breaks a rule: wrong positions or sizes, entries that overlap, two equal names, names that are not UTF-8, or
- * different names in the directory and in the header of the entry. Returns TDICT_ENOTSUP for archives of several disks
- * and for encrypted entries. Returns TDICT_EIO and TDICT_ENOMEM. */
+/* Reads the central directory of file number `file`, and the header of each entry. Returns TDICT_EFORMAT for wrong
+ * positions or sizes, entries that overlap, two equal names, and names that are not UTF-8. Also returns TDICT_EFORMAT
+ * if the directory and the header of an entry have different names or methods. Returns TDICT_ENOTSUP for archives of
+ * several disks and for encrypted entries. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_zip_read(tdict_contents *contents, size_t file, tdict_zip *out, tdict_error *err);
 /* Returns TDICT_ENOTSUP with the name of the method if an entry is compressed. */
 tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_zip_entry *entry, tdict_error *err);
@@ -45,7 +45,7 @@ typedef struct tdict_zip_writer {
   uint64_t count;
 } tdict_zip_writer; /* initialize with zeros and `to` */
 
-/* The properties of an entry that the caller must know before it appends the bytes. */
+/* An entry to write. The caller knows all fields before the caller appends the bytes. */
 typedef struct tdict_zip_new {
   const char *name;
   uint64_t bytes;

@@ -240,7 +240,7 @@ bool tdict_moves_take_listed(const tdict_moves *moves, const tdict_tensor *index
   return moves && find_runner(indexed, other);
 }
 
-/* Adds the strides of the indexed side: those of one position, and 0 for the listed dimension. */
+/* Adds the strides of the indexed side: the strides of one position, with a 0 for the listed dimension. */
 static void add_indexed_strides(tdict_moves *m, const tdict_listed_copy *copy) {
   add_numbers(m, copy->position->strides, copy->listed);
   m->numbers[m->num_numbers++] = 0;

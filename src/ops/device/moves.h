@@ -11,11 +11,11 @@
 /* Positions along one dimension, which replace the index of a listed dimension. */
 typedef struct tdict_move_list {
   const int64_t *positions;   /* on the host; none is negative; borrowed; may be NULL if `tensor` is not NULL */
-  int64_t step;               /* numbers between two positions of `positions` */
+  int64_t step;               /* distance from one position to the next in `positions`, in elements */
   const tdict_tensor *tensor; /* the same positions on a device, adjacent; they may be negative. NULL: none. Borrowed */
   int64_t size;               /* size of the indexed dimension */
 } tdict_move_list;
-/* The lists of an operation. Every listed move of the operation uses them all. */
+/* The lists of an operation. Every listed move of the operation uses all of these lists. */
 typedef struct tdict_move_lists {
   int count;
   int64_t num_positions;
@@ -35,10 +35,10 @@ typedef struct tdict_moves {
   size_t failed_entry;
 } tdict_moves;
 
-/* Frees the arrays. `moves` may never have been used. */
+/* Frees the arrays. Also allowed if no move was ever added. */
 void tdict_moves_reset(tdict_moves *moves);
 
-/* Returns true if the moves are only queued, so that nothing may wait for the bytes of this tensor. */
+/* Returns true if moves of this tensor are queued on a stream. The calling thread must then not wait for the bytes. */
 static inline bool tdict_moves_are_queued(const tdict_moves *moves, const tdict_tensor *t) {
   return moves && moves->stream && t->storage->device.type != TDICT_DEVICE_CPU;
 }
@@ -50,9 +50,9 @@ tdict_status tdict_moves_check_devices(const tdict_moves *moves, const char *wha
  * tdict_moves_check_devices(). `moves` may be NULL. */
 tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, const tdict_tensor *dst,
                                     const tdict_tensor *src, tdict_error *err);
-/* Returns TDICT_ENOTSUP if the moves are queued on a stream and the tree has an object whose hooks or elements cannot be
- * ordered with the stream. Text, numbers and other values in host memory are allowed. Also returns TDICT_EWRONGDEVICE
- * for a stream of the cpu, and TDICT_ENOMEM. Sets err->path to the object. */
+/* Returns TDICT_ENOTSUP if the moves are queued on a stream and the tree has an object other than text, numbers and
+ * JSON. The reason is that hooks and elements of objects are not ordered with the stream. err->path is then the path of
+ * the object. Also returns TDICT_EWRONGDEVICE for a stream of the cpu, and TDICT_ENOMEM. `moves` may be NULL. */
 tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tree *tree, tdict_error *err);
 /* Adds the copy of a tensor, or copies at once. The dtypes and shapes are equal, and the destination is not read-only.
  * If `moves` is NULL, calls tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for a source whose bytes are lost,
@@ -61,17 +61,20 @@ tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tre
 tdict_status tdict_moves_copy(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 
 /* Waits until the host can read a tensor on a device. Waits for transfers and uses that write the tensor. If the moves
- * are queued on a stream, also waits for the work on the stream. Returns the errors of the memory's operation `run`. */
+ * are queued on a stream of this device, also waits for the work on the stream. Returns the errors of the memory's
+ * operation `run`. */
 tdict_status tdict_moves_await_source(const tdict_moves *moves, const tdict_tensor *t, tdict_error *err);
 /* Returns true if a tensor of positions on a device can be a list of a move. */
 bool tdict_moves_take_list(const tdict_tensor *list);
 /* Checks the positions of a list on a device by a launch, after the work that tdict_moves_await_source() waits for.
- * Waits for the launch. Sets *bad to the index of the first position that is not in [-size, size), or to -1. */
+ * Waits for the launch. Sets *bad to the index of the first position that is not in [-size, size), or to -1. Returns
+ * TDICT_ENOMEM, TDICT_EOVERFLOW for too many positions, and the errors of the memory's operation `run`. */
 tdict_status tdict_moves_check_list(const tdict_moves *moves, const tdict_tensor *list, int64_t size, int64_t *bad,
                                     tdict_error *err);
 /* Returns true if moves between two tensors can use a list on a device. */
 bool tdict_moves_reach_list(const tdict_tensor *a, const tdict_tensor *b, const tdict_tensor *list);
-/* Adds to `fences` the transfers and uses that must end before the bytes of a storage are read or written. */
+/* The fences of transfers and uses that must end before moves read or write bytes. tdict_fence_set_add() adds the
+ * fences of one storage. */
 typedef struct tdict_fence_set {
   tdict_fence **fences; /* owns a reference to each fence */
   int count, cap;
@@ -88,14 +91,14 @@ tdict_status tdict_moves_check_fill(const tdict_moves *moves, const tdict_tensor
  * Returns TDICT_ENOMEM and the errors of tdict_element_fill(). */
 tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const void *element, tdict_error *err);
 
-/* Checks that a tensor can be converted to a new tensor in `memory`; NULL: in its own memory, or in plain host memory.
- * Returns the errors of tdict_convert_check() and tdict_convert_check_memory() for a tensor in host memory. On a device,
- * returns TDICT_ENOTSUP for an unsupported pair of dtypes, and TDICT_EWRONGDEVICE if `memory` or the stream is not of
- * the tensor's device. */
+/* Checks that a tensor can be converted to a new tensor in `memory`. NULL: for a tensor on a device the memory of that
+ * tensor, else plain host memory. Returns the errors of tdict_convert_check() and tdict_convert_check_memory() for a
+ * tensor in host memory. On a device, returns TDICT_ENOTSUP for an unsupported pair of dtypes, and TDICT_EWRONGDEVICE
+ * if `memory` or the stream is of another device, or no launch of `memory` can read the tensor. */
 tdict_status tdict_moves_check_convert(const tdict_moves *moves, tdict_dtype to, tdict_memory *memory,
                                        const tdict_tensor *from, tdict_error *err);
-/* Adds the conversion of a tensor that passes tdict_moves_check_convert(), or converts at once. `entry` is the number of
- * the entry in cursor order. Returns the errors of tdict_convert_tensor(). */
+/* Adds the conversion of a tensor that passes tdict_moves_check_convert(), or converts at once. `entry` is the number
+ * of the entry in cursor order. Returns TDICT_ENOMEM and the errors of tdict_convert_tensor(). */
 tdict_status tdict_moves_convert(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, size_t entry,
                                  tdict_error *err);
 
@@ -103,21 +106,22 @@ tdict_status tdict_moves_convert(tdict_moves *moves, tdict_tensor *dst, const td
 typedef struct tdict_listed_copy {
   const tdict_tensor *indexed, *other;
   bool writes_indexed;        /* true: copies from `other` to `indexed` */
-  const tdict_made *position; /* the elements of `indexed` at position 0 of all lists */
-  int listed;                 /* dimension of `other` that the lists replace */
+  const tdict_made *position; /* the elements of `indexed` at index 0 of each dimension that a list indexes */
+  int listed;                 /* dimension of `other` with one index for each position of the lists */
   const int64_t *strides;     /* stride of each list in elements of `indexed` */
 } tdict_listed_copy;
-/* Returns true if tdict_moves_add_listed() can add the copy. If false, the caller copies each position separately; if
- * the moves are queued on a stream, tdict_moves_check_copy() has returned an error. */
+/* Returns true if tdict_moves_add_listed() can add the copy. If false, the caller must copy each position separately,
+ * if tdict_moves_check_devices() allows the copy. */
 bool tdict_moves_take_listed(const tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other);
-/* Adds a copy by moves->lists. The caller has checked that no source bytes are lost. Returns TDICT_ENOMEM. */
+/* Adds a copy by moves->lists. The caller has checked that no source bytes are lost. Returns TDICT_ENOMEM, and
+ * TDICT_EWRONGDEVICE if the stream is of another device. */
 tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy *copy, tdict_error *err);
 
 /* Makes all moves that were added, or queues them on the stream. The moves run after the transfers and uses of their
  * bytes. Later transfers, and calls that read or write the bytes, run after the moves. Written bytes are no longer
  * lost. The struct is then empty. Returns TDICT_EOVERFLOW for an element that the integer dtype of a conversion cannot
- * hold, and sets moves->failed_entry to the entry of this conversion. Returns TDICT_ENOMEM, TDICT_EOVERFLOW for too many elements, and the errors of the
- * memory's operation `run`. */
+ * hold, and sets moves->failed_entry to the entry of this conversion. Returns TDICT_ENOMEM, TDICT_EOVERFLOW for too
+ * many elements, and the errors of the memory's operation `run`. */
 tdict_status tdict_moves_run(tdict_moves *moves, tdict_error *err);
 
 #endif

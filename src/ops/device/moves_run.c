@@ -8,8 +8,8 @@
 #include "tensor/convert_tensor.h"
 #include "tensor/element.h"
 
-/* If no move has a dimension, there is no array of numbers. An address is returned all the same, since a NULL pointer
- * may not be added to. */
+/* If no move has a dimension, there is no array of numbers. The function then returns another address, because callers
+ * add to the address, and adding to NULL is undefined. */
 static const int64_t *shape_of(const tdict_moves *all, const tdict_move *m) {
   static const int64_t none[1] = {0};
   return all->numbers ? all->numbers + m->numbers : none;
@@ -45,7 +45,8 @@ static tdict_status no_memory_for_positions(const tdict_moves *all, tdict_error 
                     (long long)all->lists->num_positions);
 }
 
-/* Copies the positions of all lists into the work. */
+/* Adds all lists to the work: copies the positions on the host, and refers to the positions that are only on a
+ * device. */
 static tdict_status add_lists(launch *l, tdict_error *err) {
   const tdict_move_lists *lists = l->all->lists;
   tdict_status status = TDICT_OK;

@@ -38,7 +38,7 @@ static tdict_index_helpers find_helpers(const tdict_index_options *o) {
   return (tdict_index_helpers){pool, wanted < most ? wanted : most};
 }
 
-/* How a call reads or writes: its name, and its options. */
+/* The name and the options of a call. */
 typedef struct index_call {
   const char *what;
   tdict_index_helpers helpers;
@@ -338,7 +338,7 @@ static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_
   return TDICT_OK;
 }
 
-/* Checks that the batch size of the value equals the last dimensions of the indexed batch size. */
+/* Checks that the batch size of the value equals the last dimensions of the batch size that the index selects. */
 static tdict_status check_value_batch_size(const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
   int num_repeated = plan->ndim - value->batch_ndim;
   bool fits = num_repeated >= 0;

@@ -7,8 +7,8 @@
 #include "tensor/rows.h"
 
 enum { MAX_ROWS = 256 }; /* maximum number of positions whose offsets are computed at once, on the stack */
-/* If a position has at least LARGE_POSITION bytes, the bytes of each position are divided, into pieces of at least
- * PIECE_BYTES. */
+/* If a position has at least LARGE_POSITION bytes, each part of the copy has a range of the bytes of every position.
+ * The range has at least PIECE_BYTES bytes. */
 enum { LARGE_POSITION = 64 << 10, PIECE_BYTES = 4096, PARTS_PER_THREAD = 4 };
 
 /* Narrows the affine result to position i of the lists and masks. Starts at the last dimension, because removing a
@@ -180,7 +180,7 @@ static bool may_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   return a_data + (uintptr_t)a_low < b_data + (uintptr_t)b_end && b_data + (uintptr_t)b_low < a_data + (uintptr_t)a_end;
 }
 
-/* Returns true if no two positions of the result select the same element. */
+/* Returns true only if no two positions of the result select the same element. */
 static bool positions_are_distinct(const tdict_index_plan *plan) {
   for (int n = 0; n < plan->num_gathers; n++)
     if (plan->gathers[n].is_distinct && plan->gathers[n].count == plan->gather_count) return true;
@@ -249,8 +249,8 @@ static tdict_status prepare_listed(tdict_index_plan *plan, const tdict_tensor *t
   return tdict_tensor_refuse_lost(plan->what, "the source's bytes", other, err);
 }
 
-/* Returns true if the copy needs the positions of lists on devices on the host: if a launch cannot read the lists, or if
- * written rows must be removed from the lost bytes one by one. */
+/* Returns true if the host needs the positions of lists on devices: if a launch cannot read the lists, or if bytes of
+ * the indexed tensor's storage are lost and the rows must be handled one by one. */
 static bool needs_positions(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other) {
   bool needed = plan->lists.count > TDICT_KERNEL_MAX_LISTS || tdict_storage_has_lost(t->storage);
   for (int n = 0; n < plan->num_gathers; n++) {

@@ -111,8 +111,8 @@ static tdict_status allocate_positions(const char *what, tdict_gather *g, tdict_
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", what, (long long)g->count);
 }
 
-/* Adds a list or mask of `count` positions. Allocates the array of positions if `tensor`, which has the positions on a
- * device, is NULL. Checks that `count` fits the counts of the other lists and masks. */
+/* Adds a list or mask of `count` positions. `tensor` has the positions on a device. If `tensor` is NULL, allocates the
+ * array of positions. Checks that `count` fits the counts of the other lists and masks. */
 static tdict_status add_gather(index_reader *r, int dims, int64_t count, const tdict_tensor *tensor, tdict_error *err) {
   tdict_index_plan *p = r->plan;
   tdict_gather *g = &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so the array is long
@@ -414,7 +414,7 @@ tdict_status tdict_index_plan_init(tdict_index_plan *plan, tdict_moves *moves, i
 }
 
 /* Marks a list as distinct if no position is repeated. Uses one bit for each number from the lowest to the highest
- * position. */
+ * position. If the positions do not ascend and are far apart, leaves the list unmarked. */
 static tdict_status find_distinct_list(const char *what, tdict_gather *g, tdict_error *err) {
   int64_t low = g->positions[0], high = low;
   bool is_ascending = true;

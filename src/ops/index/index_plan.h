@@ -25,37 +25,38 @@ typedef struct tdict_index_plan {
   int num_gathers, gather_at;
   int64_t gather_count;
   tdict_gather gathers[TDICT_MAX_INDEX];
-  /* The positions of all lists and masks with gather_count positions. Masks have one list for each dimension. Other
-   * lists have one position, which counts as a part of the address. */
+  /* The positions of the lists and masks. A mask has one list for each of its dimensions. Lists and masks of one
+   * position are left out, because one position only changes the address of the first element. */
   tdict_move_lists lists;
   tdict_moves *moves; /* collects copies on devices; borrowed */
   int ndim;           /* ndim, shape: the shape that the indexed dimensions have in the result */
   int64_t shape[TDICT_MAX_NDIM];
 } tdict_index_plan;
 
-/* Makes the plan of an index for `ndim` dimensions of sizes `shape`. The copies of the plan become part of `moves`. Reset
- * the plan with tdict_index_plan_reset() if the call succeeds. Waits for masks, and for the check of lists on devices,
- * also if the moves are queued on a stream. Returns TDICT_EINVAL for an invalid index, for a position outside its
- * dimension, and for a mask or list whose bytes are lost. Returns TDICT_EDTYPE or TDICT_ESHAPE for a mask or list of a
- * wrong dtype or shape. Also returns TDICT_ESHAPE if lists and masks have different numbers of positions. Returns
- * TDICT_EOVERFLOW if a list has too many positions, and TDICT_ENOMEM if memory is exhausted. Returns the errors of
- * tdict_tensor_copy() and of launches for masks and lists on a device. */
+/* Makes the plan of an index for `ndim` dimensions of sizes `shape`. The copies of the plan become part of `moves`.
+ * Reset the plan with tdict_index_plan_reset() if the call succeeds. Waits for the work that writes masks and lists,
+ * and for the check of lists on devices, also if the moves are queued on a stream. Returns TDICT_EINVAL for an invalid
+ * index, for a position outside its dimension, and for a mask or list whose bytes are lost. Returns TDICT_EDTYPE or
+ * TDICT_ESHAPE for a mask or list of a wrong dtype or shape. Also returns TDICT_ESHAPE if lists and masks have
+ * different numbers of positions. Returns TDICT_EOVERFLOW if a list has too many positions, and TDICT_ENOMEM if memory
+ * is exhausted. Returns the errors of tdict_tensor_copy() and of launches for masks and lists on a device. */
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, tdict_moves *moves, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err);
 void tdict_index_plan_reset(tdict_index_plan *plan);
-/* Copies the positions of all lists on devices to the host. Afterwards, no `positions` is NULL. Returns TDICT_ENOMEM, the
- * errors of tdict_tensor_copy(), and TDICT_EINVAL for a position outside its dimension. */
+/* Copies the positions of all lists on devices to the host. After success, no `positions` is NULL. Returns
+ * TDICT_ENOMEM, TDICT_EOVERFLOW if a list is too long, TDICT_EINVAL for a position outside its dimension, and the
+ * errors of tdict_tensor_clone(). */
 tdict_status tdict_index_plan_read_lists(tdict_index_plan *plan, tdict_error *err);
-/* Describes the result for tensor `t`: a view, or a new tensor if the index has lists or masks. Returns TDICT_EINVAL for
- * more than TDICT_MAX_NDIM dimensions. */
+/* Describes the result for tensor `t`: a view, or a new tensor if the index has lists or masks. Returns TDICT_EINVAL
+ * for more than TDICT_MAX_NDIM dimensions. */
 tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict_tensor *t, tdict_made *made,
                                        tdict_error *err);
-/* Waits for transfers that write `t`, unless plan->moves are queued on a stream. Returns TDICT_EINVAL if a transfer into a selected element failed, or if `t` is
- * unloaded. */
+/* Waits for transfers that write `t`, unless the moves of `t` are queued on a stream. Returns TDICT_EINVAL if bytes of
+ * a selected element are lost, or if `t` is unloaded. Also returns the errors of tdict_index_plan_read_lists(). */
 tdict_status tdict_index_plan_check_not_lost(tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
 
-/* A copy uses one thread for each TDICT_INDEX_BYTES_PER_THREAD bytes: with fewer bytes, waking a thread takes longer
- * than the thread saves. Copying a position takes as long as copying TDICT_INDEX_POSITION_BYTES more bytes. */
+/* A copy uses at most one thread for each TDICT_INDEX_BYTES_PER_THREAD bytes: with fewer bytes, waking a thread takes
+ * longer than the thread saves. Each position counts like TDICT_INDEX_POSITION_BYTES additional bytes. */
 enum { TDICT_INDEX_BYTES_PER_THREAD = 1 << 20, TDICT_INDEX_POSITION_BYTES = 16 };
 /* The threads that may help the calling thread to copy. */
 typedef struct tdict_index_helpers {
@@ -68,10 +69,11 @@ typedef struct tdict_index_helpers {
  * TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_index_plan_find_distinct(tdict_index_plan *plan, tdict_error *err);
 /* Copies between the selected elements of `t` and `other`. `other` has the shape of the selected elements. If
- * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. On a device, adds the copy to
- * plan->moves. In host memory: if lists repeat a position, `t` keeps the elements that are
- * last in `other`; the helpers are used for large copies by lists and masks; nothing is allocated. `helpers` is NULL if
- * there are none. */
+ * `writes_indexed` is true, copies from `other` to `t`, otherwise from `t` to `other`. If a launch can make the copy,
+ * adds the copy to plan->moves, else copies at once. If lists repeat a position of `t` in host memory, `t` keeps the
+ * elements that are last in `other`. The helpers take part only in large copies in host memory by lists or masks.
+ * `helpers` may be NULL. Returns the errors of tdict_index_plan_check_not_lost(), tdict_index_plan_describe(),
+ * tdict_moves_check_devices(), tdict_moves_copy() and tdict_moves_add_listed(). */
 tdict_status tdict_index_plan_copy(tdict_index_plan *plan, const tdict_index_helpers *helpers, const tdict_tensor *t,
                                    const tdict_tensor *other, bool writes_indexed, tdict_error *err);
 

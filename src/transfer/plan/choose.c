@@ -88,9 +88,9 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
 }
 
 /* Adjusts the chunk size. If the calling thread of an _async call makes the copies, enlarges the chunks, because the
- * transfer then needs one slot for each chunk. Reduces chunks that are larger than a slot. If first_bytes equals
- * chunk_bytes, makes all chunks about equal, because with unequal chunks one thread could copy a large chunk at the end
- * while another thread has only a small chunk. Does not make the chunks of a copy into a new host result equal. */
+ * transfer then needs one slot for each chunk. If the transfer uses slots, reduces chunks that are larger than a slot.
+ * If first_bytes is not less than chunk_bytes, makes all chunks about equal. With unequal chunks, one thread could copy
+ * a large last chunk while the other threads have no work. Keeps the chunk size for copies into a new host result. */
 static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
   if (c->on_caller && !r->caller_waits) {

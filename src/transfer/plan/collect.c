@@ -46,8 +46,8 @@ typedef struct collector {
                       * object */
   size_t kept_depth; /* the cursor's depth at the root of the kept child tree that contains the cursor; 0: no kept
                       * tree */
-  /* is_kept() checks only entries at a smaller depth than this number, because only such entries can follow the
-   * flattened object or the kept tree, or match a pattern. 0: no entry is checked */
+  /* is_kept() checks only entries at a smaller depth than this number. Only these entries can follow the flattened
+   * object or the kept tree, or match a pattern. 0: is_kept() checks no entry */
   size_t watch_depth;
 } collector;
 
@@ -273,8 +273,9 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
   return tdict_same_bytes_add(&c->same, t, *place) ? TDICT_OK : fail_plan_memory(err);
 }
 
-/* Prepares the fast path for uniform leaves. Leaves c->uniform.to NULL, which turns the fast path off, if the target is
- * not a GPU, if a destination exists, or if the option `keep` is set. */
+/* Prepares the fast path for uniform leaves. The fast path is off if c->uniform.to is NULL. Leaves c->uniform.to NULL
+ * if the target is not a GPU that can be opened, if a destination exists, or if the option `keep` or `conversions` is
+ * set. */
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
@@ -284,8 +285,8 @@ static void begin_uniform(collector *c) {
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-/* Returns true if no other path leads to the leaves of the destination's node: all nodes on the path below the root
- * have one reference each, and no other node shares the list of leaves. */
+/* Returns true if no other path leads to the leaves of the destination's node. This is true if all nodes on the path
+ * below the root have one reference each, and no other node shares the list of leaves. */
 static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
   if (c->reached_dst == node) return c->dst_is_reached_once;
@@ -307,7 +308,7 @@ static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_t
   c->dst_end = end;
 }
 
-/* Collects a leaf for transfer_into, which copies every leaf to its counterpart. */
+/* Collects a leaf for transfer_into. The leaf is copied even if an earlier leaf has the same bytes. */
 static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict_tensor *src, tdict_leaf other,
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);

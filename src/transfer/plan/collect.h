@@ -31,9 +31,10 @@ typedef struct tdict_plan_request {
   tdict_plan *spare; /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
-/* Reads the tree into a plan. Each leaf that must be copied becomes an item, unless an earlier item has the same bytes.
- * Sets the way of each item. If a consolidated tree is copied as a whole, the tree becomes one item. err->path names
- * the entry that caused the error. After a failure, the plan is empty. */
+/* Reads the tree into a plan. Each leaf that must be copied becomes an item. If there is no destination, leaves with
+ * the same bytes and the same conversion become one item. Sets the way of each item. If a consolidated tree is copied
+ * as a whole, the tree becomes one item. err->path names the entry that caused the error. After a failure, the plan is
+ * empty. */
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err);
 

@@ -113,8 +113,8 @@ tdict_status tdict_conversions_find(const tdict_conversions *conversions, const 
   return TDICT_OK;
 }
 
-/* Returns true if a kernel can do the conversion, provided that the driver can compile kernels: the leaf on the device is
- * in C order, and no element can be out of range, because a kernel reports such an element late. */
+/* Returns true if a kernel can do the conversion, provided that the driver can compile kernels. The leaf on the device
+ * must be in C order. No element may be out of range for the new dtype, because a kernel reports such an element late. */
 static bool suits_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
   const tdict_kernel_cast cast = {c->to, c->from, c->is_scaled, c->scale, c->offset};
   return (in ? item->dst_plain : item->src_plain) && tdict_kernel_converts(c->to, c->from) &&
@@ -137,8 +137,9 @@ static void convert_on_host(tdict_item_cast *c, tdict_dtype wire) {
   c->host = c->cast;
 }
 
-/* Divides a conversion on the way to a device (`in`) or to the host. The wire has the dtype that the program named, or
- * the narrower dtype. If a kernel cannot run, host threads convert, and the wire has the other dtype. */
+/* Divides a conversion on the way to a device (`in`) or to the host. The wire has the dtype that the program named,
+ * else the narrower dtype. If the narrower dtype needs a kernel that cannot run, host threads convert, and the wire has
+ * the other dtype. If a named dtype needs such a kernel, returns TDICT_ENOTSUP. */
 static tdict_status split_on_wire(tdict_item_cast *c, const tdict_item *item, bool in, tdict_error *err) {
   const tdict_dtype from = c->cast.from, to = c->cast.to, named = c->wire, host_wire = in ? to : from;
   const size_t from_bytes = tdict_dtype_bytes(from), to_bytes = tdict_dtype_bytes(to);

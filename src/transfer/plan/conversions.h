@@ -9,9 +9,9 @@
 typedef struct tdict_conversions tdict_conversions;
 
 /* Reads `count` conversions. Borrows their patterns for the call. Returns TDICT_EINVAL if the array or a pattern is
- * NULL, a pattern is malformed, a struct_size is invalid, or a scale or an offset is not finite as a float32. Returns
- * TDICT_EDTYPE if a dtype is unknown, and TDICT_ENOMEM. If a pattern is known, err->path is the pattern. `call` is the
- * name of the public call. */
+ * NULL, a pattern is malformed, the sizes of two structs differ, or a scale or an offset is not finite as a float32.
+ * Returns TDICT_EDTYPE if a dtype is unknown, TDICT_ENOMEM, and the errors of tdict_options_read(). If a pattern is
+ * known, err->path is the pattern. `call` is the name of the public call. */
 tdict_status tdict_conversions_create(const char *call, const tdict_conversion *given, size_t count,
                                       tdict_conversions **out, tdict_error *err);
 /* Frees the conversions. NULL is allowed. */
@@ -20,7 +20,8 @@ void tdict_conversions_destroy(tdict_conversions *conversions);
  * conversion. Returns TDICT_ENOTSUP if the elements cannot be converted. */
 tdict_status tdict_conversions_find(const tdict_conversions *conversions, const tdict_cursor *cursor,
                                     const tdict_tensor *t, tdict_item_cast *out, tdict_error *err);
-/* Returns true if the conversion changes the elements. If it does not, only the wire has another dtype. */
+/* Returns true if the conversion changes the elements. A conversion that does not change the elements only changes the
+ * dtype of the wire. */
 static inline bool tdict_item_cast_changes(const tdict_item_cast *cast) {
   return cast->rule && (cast->cast.to != cast->cast.from || cast->cast.is_scaled);
 }

@@ -59,9 +59,9 @@ static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
          memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims) == 0 && have_same_strides(a, b);
 }
 
-/* Returns true only if both items write the same value to each byte that both items write. The sources of both items
- * must be in one storage. The sources must be the same view, or have the strides and the distance of the
- * destinations. */
+/* Returns true only if both items write the same value to each byte that both items write. Both sources must be in one
+ * storage. If the destinations are the same view, the sources must be the same view, too. Otherwise, each source must
+ * have the strides of its destination, and the sources must be as far apart as the destinations. */
 static bool have_same_source(const tdict_item *a, const tdict_item *b) {
   if (a->src->storage != b->src->storage) return false;
   if (is_same_view(a->dst, b->dst)) return is_same_view(a->src, b->src);

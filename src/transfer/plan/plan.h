@@ -51,7 +51,7 @@ typedef struct tdict_item {
   tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
   const char *src_data; /* address of the first element; stored here so that workers need not read the tensor */
   char *dst_data;       /* first element */
-  size_t offset, bytes; /* `bytes` are those of the result, if the elements are converted */
+  size_t offset, bytes; /* if the elements are converted, `bytes` is the size of the result */
   tdict_gpu *gpu;       /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
   uint32_t leaf;        /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
   uint8_t way;          /* a tdict_way */
@@ -101,8 +101,9 @@ typedef struct tdict_plan {
   uint32_t num_items, cap_items;
   tdict_item_cast *casts; /* one for each item; NULL: no conversions were given */
   uint32_t cap_casts;
-  size_t slot_growth; /* a slot needs up to this many times the bytes of its chunk; 0 or 1: not more */
-  /* true: kernels convert some items. Pieces are then close together in slots, and one thread fills a slot */
+  size_t slot_growth; /* a slot needs up to this many times the bytes of its chunk; 0 means 1 */
+  /* true: kernels convert some items. Pieces then do not have the offsets of the line in slots, and one thread fills a
+   * slot */
   bool uses_kernels;
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
@@ -116,8 +117,8 @@ typedef struct tdict_plan {
   int64_t num_untouched;              /* number of objects whose type has no hook for this transfer */
   int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
                                        * leaf, or are kept by the option `keep` */
-  size_t max_copy_bytes;              /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, also
-                                       * a pageable copy is divided */
+  size_t max_copy_bytes;              /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0,
+                                       * pageable copies are divided, too */
   bool one_by_one;                    /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
   uint32_t num_uniform;               /* number of items that are uniform leaves, see collect_uniform.h */
   bool is_one_run;                    /* true: one driver copy can cover all items */
@@ -127,7 +128,7 @@ typedef struct tdict_plan {
   bool some_locked;                   /* a node of the tree is locked */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
   /* retained; the tree is one interval of memory. The tree is copied as one item, and no leaf has an entry in
-   * item_of_leaf. NULL: each leaf is an item */
+   * item_of_leaf. NULL: each item is one leaf */
   tdict_consolidated *whole;
   bool borrows; /* true: the plan does not retain the sources, because the caller keeps the tree alive */
 } tdict_plan;

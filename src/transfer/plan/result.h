@@ -5,10 +5,10 @@
 
 #include "transfer/plan/plan.h"
 
-/* Builds a tree with the keys and locks of `src`. The result shares the leaves of `src` that are not copied. All other
- * leaves are new tensors in `arena`. All trees of the result have the device `device`, except trees that hold a kept
- * tensor on another device. If `device` is NULL, the trees have the devices of `src`. Returns TDICT_ENOMEM,
- * TDICT_EOVERFLOW or an error of the hook `unflatten`. */
+/* Builds a tree with the keys and locks of `src`. The result shares the leaves of `src` that are not copied. For each
+ * copied tensor, the result has a new tensor in `arena`. All trees of the result have the device `device`, except trees
+ * that hold a kept tensor on another device. If `device` is NULL, the trees have the devices of `src`. Returns
+ * TDICT_ENOMEM, TDICT_EOVERFLOW or an error of the hook `unflatten`. */
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err);
 /* Builds a tree with the nodes and leaves of `src`, in which flattened objects are trees. Paths can be looked up in

@@ -17,17 +17,17 @@ typedef struct tdict_same_bytes {
       *runs[TDICT_SAME_BYTES_RUNS];
   int num_runs;
   uintptr_t run_end; /* end address of the last leaf in the current storage */
-  /* borrowed; the plan with the conversions of the items, and the conversion of the leaf that is searched. NULL: no leaf
-   * is converted */
+  /* borrowed; the plan with the conversions of the items, and the conversion of the leaf that is searched. NULL: no
+   * leaf is converted */
   const tdict_plan *plan;
   const tdict_item_cast *wanted;
 } tdict_same_bytes;
 
 /* Returns true only if the leaf is in C order and begins at or after the end of all leaves of its storage that were
- * passed to this function. If the result is true, no earlier leaf covers the same bytes. Can also return false although
- * no earlier leaf covers the same bytes, for example if the leaf is empty, if leaves of different storages alternate,
- * or if TDICT_SAME_BYTES_RUNS other storages came before. After the function has returned false, all leaves must be
- * added to the table. */
+ * passed to this function. If the result is true, no earlier leaf covers the same bytes. The result can be false even
+ * if no earlier leaf covers the same bytes. Examples are an empty leaf, leaves that alternate between storages, and a
+ * leaf after TDICT_SAME_BYTES_RUNS other storages. After the function has returned false, the caller must add all
+ * leaves to the table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
 /* If an item covers the same bytes as `t` and has the same conversion, writes the item's number to *place. Otherwise

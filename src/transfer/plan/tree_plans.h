@@ -16,7 +16,8 @@ enum { TDICT_MOST_TREE_PLANS = 4 };
  * leaves. A tree that is one interval of memory reaches this size at 700,000 leaves. */
 #define TDICT_MOST_TREE_PLAN_BYTES ((size_t)16 << 20)
 
-/* All that a plan depends on, except the tree. Two transfers with equal stamps have equal plans. */
+/* The values that determine a plan, together with the tree. Two transfers of one tree with equal stamps have equal
+ * plans. */
 typedef struct tdict_plan_stamp {
   const tdict_forkmark *mark; /* identifies the context: a kept plan retains the mark, so no other context has this
                                * address */

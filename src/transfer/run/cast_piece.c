@@ -1,5 +1,5 @@
-/* Converts a piece in blocks. Leaves that are not in memory in C order are copied through a buffer. See cast_piece.h for
- * ownership and threads. */
+/* Converts a piece in blocks. Leaves that are not in memory in C order are copied through a buffer. See cast_piece.h
+ * for ownership and threads. */
 #include "transfer/run/cast_piece.h"
 
 #include <stdlib.h>

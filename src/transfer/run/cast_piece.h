@@ -13,9 +13,9 @@ typedef struct tdict_cast_piece {
   const char *from;    /* the elements in a slot; NULL: the source of the item */
   char *to;            /* the elements in a slot; NULL: the destination of the item */
 } tdict_cast_piece;
-/* Converts the elements. Source and destination may have any layout, may be an unloaded storage, and may be a sink.
- * Returns TDICT_EOVERFLOW for an element that an integer dtype cannot hold, the errors of tdict_storage_read() and
- * tdict_storage_write(), and TDICT_ENOMEM if there is no memory for a buffer. */
+/* Converts the elements. Source and destination may have any strides. The source may be in an unloaded storage, and the
+ * destination may be in a sink. Returns TDICT_EOVERFLOW for an element that an integer dtype cannot hold, the errors of
+ * tdict_storage_read() and tdict_storage_write(), and TDICT_ENOMEM if there is no memory for a buffer. */
 tdict_status tdict_cast_piece_run(const tdict_cast_piece *piece, tdict_error *err);
 
 #endif

@@ -51,9 +51,10 @@ static tdict_slot *load_slot(tdict_chunk_parts *parts) {
   return atomic_load_explicit(&parts->slot, memory_order_acquire);
 }
 
-/* Waits for the slot of a chunk. The slot is usually set within microseconds, so this function spins first. If the slot
- * is still not set, the ring may be full. In this case, this function returns the lane's finished slots to the ring, so
- * that the thread of the first part can take a slot. Then this function sleeps and checks again. */
+/* Waits for the slot of a chunk. The slot is usually set within microseconds, so this function spins first, unless the
+ * transfer's spin_ns is 0. If the slot is still not set, the ring may be full. In this case, this function returns the
+ * lane's finished slots to the ring, so that the thread of the first part can take a slot. Then this function sleeps
+ * and checks again. *out is NULL if the transfer has failed. */
 static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};

@@ -66,7 +66,7 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   int slots = lane->ring->num_slots, each = slots / t->num_workers, most = t->row.slots;
   lane->depth = each < 1 ? 1 : each > most ? most : each;
   if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->chunk_parts)
-    lane->depth = TDICT_LANE_DEPTH; /* no limit: all chunks fit into the ring, or lanes queue slots that other lanes
+    lane->depth = TDICT_LANE_DEPTH; /* the maximum: all chunks fit into the ring, or lanes queue slots that other lanes
                                      * took */
   return TDICT_OK;
 }

@@ -65,7 +65,8 @@ tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err);
 /* Keeps a slot without a copy as the lane's spare. If the lane already has a spare, returns the slot to the ring. */
 void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
 /* Returns the spare and the slots of finished copies to the ring. Stops at the first unfinished copy. If the oldest
- * copy waits in the batch, first queues the batch. Waits only for a copy whose event cannot be queried. */
+ * copy waits in the batch, first queues the batch. Does not wait for copies, except for a copy whose event cannot be
+ * queried. */
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
 /* Adds a flight to the lane. The lane must have fewer than TDICT_LANE_DEPTH flights. */
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);

@@ -22,7 +22,7 @@ enum { AHEAD = 4096 };
 typedef struct piece {
   const tdict_item *item;
   uint32_t number;
-  size_t begin, end; /* byte range of the leaf, in C order. If the elements are converted, bytes of the result */
+  size_t begin, end; /* byte range in the leaf, in C order; if the elements are converted, in the result's leaf */
   size_t at;         /* offset from the start of the chunk; for a chunk with a slot, offset in the slot */
   size_t wire_begin, wire_end; /* the same elements as bytes in the slot's dtype */
   const tdict_item_cast *cast; /* NULL: the elements are not converted */
@@ -39,8 +39,8 @@ static size_t next_place(size_t filled) {
   return (filled + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
 }
 
-/* Sets the fields of a piece that depend on conversions. If slots can have elements of other sizes than the line, the
- * pieces of a slot are close together. */
+/* Sets the fields of a piece that depend on conversions. If the elements in slots can have other sizes than on the
+ * line, places the pieces of a slot one after another, each at a multiple of 256 bytes. */
 static void set_casts(const tdict_plan *plan, walk *w, piece *p) {
   const tdict_item_cast *c = p->cast = tdict_plan_cast(plan, p->number);
   if (c) {
@@ -237,8 +237,8 @@ static tdict_status queue_stretch(tdict_pieces_queue *q, tdict_cu_kind kind, con
   return tdict_gpu_queue_rect(q->gpu, kind, &line, q->stream, err);
 }
 
-/* Returns true if one copy can cover both stretches. Both must be in one storage, at the same distance on the device as
- * in the slot. Between them, the copy may overwrite only bytes that belong to no tensor. */
+/* Returns true if one copy can cover both stretches. Both stretches must be in one storage, and as far apart on the
+ * device as in the slot. If there is a gap between the stretches, the gap must belong to no tensor. */
 static bool extends(const stretch *s, const stretch *next) {
   if (!s->bytes || next->storage != s->storage) return false;
   if ((uintptr_t)next->device - (uintptr_t)s->device != next->at - s->at) return false;

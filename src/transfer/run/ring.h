@@ -1,7 +1,7 @@
 /* Declares the staging ring of a GPU, which is a fixed amount of pinned memory, divided into slots. Leaves in ordinary
  * memory, strided leaves and small pinned leaves are copied through the slots. A slot belongs to the lane that took the
- * slot. A slot may be returned while a copy still uses the slot: the ring reuses the slot only after the copy has
- * ended, which completes the slot's event. Thread rule: safe from any thread. A thread must be inside a scope of the
+ * slot. A lane may return a slot while a copy still uses the slot. The ring reuses the slot only after the copy has
+ * ended and the slot's event is complete. Thread rule: safe from any thread. A thread must be inside a scope of the
  * ring's GPU, except in tdict_ring_give(). */
 #ifndef TDICT_TRANSFER_RUN_RING_H
 #define TDICT_TRANSFER_RUN_RING_H
@@ -49,9 +49,9 @@ void tdict_ring_destroy(tdict_ring *ring); /* call after all slots were returned
  * and no slot can be taken, first waits up to two milliseconds for a slot. A caller that waits must hold no slot, and
  * must call again until it gets a slot or its transfer has failed. Errors: TDICT_EDEVICE, TDICT_ELOST, TDICT_ENOMEM. */
 tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err);
-/* Returns the device memory that belongs to a slot, as large as the slot. The lane that holds the slot may use the
- * memory as long as the slot, on the same stream. The first call for a slot allocates the memory. Errors: TDICT_ENOMEM,
- * TDICT_EDEVICE, TDICT_ELOST. */
+/* Returns the device memory that belongs to a slot and is as large as the slot. The lane that holds the slot may use
+ * the memory while the lane holds the slot, on the stream of the slot's copies. The first call for a slot allocates the
+ * memory. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_ring_scratch(tdict_ring *ring, tdict_slot *slot, char **out, tdict_error *err);
 /* Returns a slot to the ring. `busy` is true if a copy may still use the slot's bytes. If `busy` is true, the slot's
  * event must have been recorded after that copy. */

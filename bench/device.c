@@ -1,0 +1,417 @@
+/* tdict-bench device: does the works of device_ops.c and device_moves.c on request, so that bench/compare-device can
+ * alternate with other libraries. Each line of standard input is a JSON request, and gets one line of JSON, in order:
+ *
+ *   {"op": "hello"}    returns version, device, machine, line_bytes, simulated
+ *   {"op": "prepare", "work": NAME, "leaves": [[COUNT, DTYPE, [SIZE, ...]], ...], ...}
+ *                      makes trees with random elements, and returns the names of the ways to do the work
+ *   {"op": "verify", "way": W}
+ *                      makes new random elements, does the work and compares every byte of the result. Self-test:
+ *                      "corrupt": true changes a byte of each leaf before the comparison
+ *   {"op": "run", "way": W, "warm": K, "count": N}
+ *                      returns the seconds of N repetitions after K uncounted repetitions. Like "verify", it accepts
+ *                      "max_queued_bytes", an option of the transfers of the work "own_copies"
+ *   {"op": "line", "count": N}  returns the seconds of N copies of line_bytes
+ *   {"op": "finish"}   releases the trees
+ *   {"op": "quit"}     ends the program
+ *
+ * The program owns the job. Thread rule: one thread. */
+#include "device.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+
+static const device_kind *const kinds[] = {&device_gather,   &device_join,     &device_clone,   &device_fill,
+                                           &device_to_dtype, &device_transfer, &device_convert, &device_own_copies};
+
+uint64_t device_random(uint64_t *state) {
+  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return z ^ (z >> 31);
+}
+
+uint16_t device_bf16(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+int64_t device_number(const device_job *job, const char *key, int64_t otherwise) {
+  const json_t *value = json_object_get(job->work, key);
+  return json_is_integer(value) ? json_integer_value(value) : otherwise;
+}
+
+const char *device_word(const device_job *job, const char *key, const char *otherwise) {
+  const char *text = json_string_value(json_object_get(job->work, key));
+  return text ? text : otherwise;
+}
+
+bool device_on_host(const device_job *job) { return strcmp(device_word(job, "place", "device"), "host") == 0; }
+
+tdict_memory *device_place_memory(const device_job *job) {
+  return device_on_host(job) ? NULL : tdict_device_memory(job->place.context, job->place.device);
+}
+
+tdict_tensor *device_leaf(const device_job *job, const tdict_tree *tree, int64_t i) {
+  tdict_error err;
+  tdict_tensor *leaf = NULL;
+  if (tdict_get(tree, job->keys[i], &leaf, &err) == TDICT_OK) return leaf;
+  bench_print_status("a leaf", &err);
+  return NULL;
+}
+
+static tdict_status make_separate_leaves(const device_job *job, const int64_t *batch, int ndim, tdict_memory *memory,
+                                         tdict_tree *tree, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (int64_t i = 0; i < job->num_leaves && status == TDICT_OK; i++) {
+    const tdict_field *f = &job->fields[i];
+    tdict_tensor *leaf = NULL;
+    int64_t shape[TDICT_MAX_NDIM];
+    for (int d = 0; d < ndim; d++) shape[d] = batch[d];
+    for (int d = 0; d < f->ndim; d++) shape[ndim + d] = f->shape[d];
+    status = tdict_tensor_empty(f->dtype, ndim + f->ndim, shape, memory, &leaf, err);
+    if (status == TDICT_OK) status = tdict_set(tree, f->path, leaf, err);
+    tdict_tensor_release(leaf);
+  }
+  return status;
+}
+
+bool device_make_tree(const device_job *job, int ndim, const int64_t *batch, tdict_memory *memory, tdict_tree **out) {
+  const tdict_schema schema = {job->fields, (size_t)job->num_leaves};
+  tdict_error err;
+  tdict_status status;
+  if (device_number(job, "separate", 0)) {
+    status = tdict_create(ndim, batch, out, &err);
+    if (status == TDICT_OK) status = make_separate_leaves(job, batch, ndim, memory, *out, &err);
+  } else {
+    status = tdict_create_from(&schema, ndim, batch, memory, out, &err);
+  }
+  if (status != TDICT_OK) bench_print_status("cannot make a tree", &err);
+  return status == TDICT_OK;
+}
+
+static void fill_leaf(unsigned char *to, size_t bytes, tdict_dtype dtype, uint64_t below, uint64_t *state) {
+  for (size_t at = 0; at < bytes; at += 8) {
+    uint64_t word = device_random(state);
+    if (dtype == TDICT_BOOL) word &= UINT64_C(0x0101010101010101);
+    if (dtype == TDICT_I64 && below) word %= below;
+    if (dtype == TDICT_F32) { /* two numbers from -1 to 1 */
+      const float pair[2] = {(float)(int32_t)word * 0x1p-31f, (float)(int32_t)(word >> 32) * 0x1p-31f};
+      memcpy(&word, pair, sizeof word);
+    }
+    memcpy(to + at, &word, bytes - at < 8 ? bytes - at : 8);
+  }
+}
+
+enum { FILL_THREADS = 8 };
+typedef struct fill_job {
+  const device_job *job;
+  tdict_tree *tree;
+  uint64_t seed;
+  int64_t first; /* leaves first, first + FILL_THREADS, ... */
+  bool good;
+} fill_job;
+
+static void *fill_some(void *user) {
+  fill_job *f = user;
+  const uint64_t below = (uint64_t)device_number(f->job, "below", 0);
+  f->good = true;
+  for (int64_t i = f->first; i < f->job->num_leaves && f->good; i += FILL_THREADS) {
+    uint64_t state = f->seed * UINT64_C(0x100000001b3) + (uint64_t)i;
+    state = device_random(&state);
+    tdict_tensor *leaf = device_leaf(f->job, f->tree, i);
+    f->good = leaf != NULL;
+    if (leaf) fill_leaf(tdict_tensor_data(leaf), tdict_tensor_bytes(leaf), tdict_tensor_dtype(leaf), below, &state);
+  }
+  return NULL;
+}
+
+bool device_fill_tree(const device_job *job, tdict_tree *tree, uint64_t seed) {
+  fill_job jobs[FILL_THREADS];
+  pthread_t threads[FILL_THREADS];
+  bool started[FILL_THREADS], good = true;
+  for (int t = 0; t < FILL_THREADS; t++) {
+    jobs[t] = (fill_job){job, tree, seed, t, false};
+    started[t] = pthread_create(&threads[t], NULL, fill_some, &jobs[t]) == 0;
+    if (!started[t]) fill_some(&jobs[t]);
+  }
+  for (int t = 0; t < FILL_THREADS; t++) {
+    if (started[t]) pthread_join(threads[t], NULL);
+    good = good && jobs[t].good;
+  }
+  return good;
+}
+
+/* Reads the fields of a request: an array of [count, dtype, sizes]. */
+static bool read_fields(device_job *job) {
+  static const tdict_dtype dtypes[] = {TDICT_BOOL, TDICT_U8, TDICT_U16, TDICT_I32, TDICT_I64, TDICT_F32, TDICT_BF16};
+  const json_t *groups = json_object_get(job->work, "leaves");
+  for (size_t g = 0; g < json_array_size(groups); g++)
+    job->num_leaves += json_integer_value(json_array_get(json_array_get(groups, g), 0));
+  job->fields = calloc((size_t)job->num_leaves + 1, sizeof *job->fields);
+  job->keys = calloc((size_t)job->num_leaves + 1, sizeof *job->keys);
+  if (!job->fields || !job->keys) return false;
+  int64_t n = 0;
+  for (size_t g = 0; g < json_array_size(groups); g++) {
+    const json_t *group = json_array_get(groups, g), *sizes = json_array_get(group, 2);
+    const char *name = json_string_value(json_array_get(group, 1));
+    tdict_field field = {.ndim = (int32_t)json_array_size(sizes)};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes && name; d++)
+      if (strcmp(tdict_dtype_name(dtypes[d]), name) == 0) field.dtype = dtypes[d];
+    if (!field.dtype || field.ndim > 5) return false;
+    for (int32_t d = 0; d < field.ndim; d++) field.shape[d] = json_integer_value(json_array_get(sizes, (size_t)d));
+    for (json_int_t k = json_integer_value(json_array_get(group, 0)); k > 0; k--, n++) {
+      snprintf(job->keys[n], DEVICE_KEY, "leaf%" PRId64, n);
+      job->fields[n] = field;
+      job->fields[n].path = job->keys[n];
+    }
+  }
+  return n > 0;
+}
+
+static void finish_job(device_job *job) {
+  tdict_tree *const trees[] = {job->host, job->tree, job->value, job->target, job->own_source, job->own_target};
+  const device_job empty = {.place = job->place, .stream = job->stream};
+  for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) tdict_release(trees[i]);
+  for (int i = 0; i < DEVICE_MOST_ITEMS; i++) {
+    tdict_release(job->items[i]);
+    tdict_release(job->views[i]);
+  }
+  tdict_tensor_release(job->list);
+  tdict_tensor_release(job->mask);
+  free(job->positions);
+  free(job->fields);
+  free(job->keys);
+  json_decref(job->work);
+  json_decref(job->more);
+  if (job->place.context) {
+    tdict_context_trim(job->place.context, job->place.device, 0);
+    tdict_context_trim(job->place.context, tdict_cpu(), 0);
+  }
+  *job = empty;
+}
+
+static json_t *make_failure(const char *why) { return json_pack("{s:b, s:s}", "ok", 0, "error", why); }
+
+static const device_way *first_way(const device_job *job) {
+  return device_on_host(job) ? job->kind->host_ways : job->kind->ways;
+}
+
+static bool prepare_host_tree(device_job *job) {
+  const json_t *batch = json_object_get(job->work, "batch");
+  int64_t sizes[TDICT_MAX_BATCH_NDIM] = {0};
+  const int ndim = (int)json_array_size(batch);
+  for (int d = 0; d < ndim && d < TDICT_MAX_BATCH_NDIM; d++)
+    sizes[d] = json_integer_value(json_array_get(batch, (size_t)d));
+  const bool pinned = strcmp(device_word(job, "source", "pageable"), "pinned") == 0;
+  tdict_memory *memory = pinned ? tdict_pinned_memory(job->place.context) : NULL;
+  job->rows = ndim ? sizes[ndim - 1] : 1;
+  return device_make_tree(job, ndim, sizes, memory, &job->host) && device_fill_tree(job, job->host, 1);
+}
+
+static json_t *answer_prepare(device_job *job, const json_t *request) {
+  finish_job(job);
+  job->work = json_deep_copy(request);
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    if (strcmp(kinds[k]->name, device_word(job, "work", "")) == 0) job->kind = kinds[k];
+  if (!job->kind) return make_failure("there is no such work");
+  if (!read_fields(job)) return make_failure("the request has wrong leaves");
+  if (!first_way(job)) return make_failure("the work has no ways in this place");
+  if (!prepare_host_tree(job) || !job->kind->prepare(job) || !job->kind->renew(job))
+    return make_failure("the trees could not be made");
+  json_t *ways = json_array();
+  for (const device_way *way = first_way(job); way->name; way++) json_array_append_new(ways, json_string(way->name));
+  return json_pack("{s:b, s:o, s:I}", "ok", 1, "ways", ways, "total_bytes", (json_int_t)tdict_bytes(job->host));
+}
+
+/* Returns the way that a request names, or NULL. Takes over the options of the request. */
+static const device_way *find_way(device_job *job, const json_t *request) {
+  const char *name = json_string_value(json_object_get(request, "way"));
+  const device_way *way = job->kind ? first_way(job) : NULL;
+  job->limit = json_integer_value(json_object_get(request, "max_queued_bytes"));
+  while (way && way->name && name && strcmp(way->name, name) != 0) way++;
+  return way && way->name && name ? way : NULL;
+}
+
+/* Does the work once. The time includes the release of the result, unless the caller keeps it. */
+static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, double *seconds) {
+  tdict_error err;
+  tdict_tree *out = NULL;
+  job->seconds = -1;
+  const double begin = bench_now();
+  const tdict_status status = way->run(job, &out, &err);
+  if (!keep) tdict_release(out);
+  *seconds = job->seconds >= 0 ? job->seconds : bench_now() - begin;
+  if (keep) *keep = out;
+  if (status != TDICT_OK) bench_print_status(way->name, &err);
+  return status == TDICT_OK;
+}
+
+/* Copies the elements of a tensor to `to` without the library. */
+static bool read_leaf(const device_job *job, const tdict_tensor *leaf, unsigned char *to) {
+  const check_place *c = &job->place.check;
+  const unsigned char *from = tdict_tensor_const_data(leaf);
+  const size_t bytes = tdict_tensor_bytes(leaf);
+  if (!from || !tdict_tensor_is_contiguous(leaf)) return false;
+  if (tdict_tensor_device(leaf).type == TDICT_DEVICE_CPU) {
+    memcpy(to, from, bytes);
+    return true;
+  }
+  for (size_t at = 0, part; at < bytes; at += part) {
+    part = bytes - at < c->bounce_bytes ? bytes - at : c->bounce_bytes;
+    const void *found = check_read(c, from + at, part);
+    if (!found) return false;
+    memcpy(to + at, found, part);
+  }
+  return true;
+}
+
+/* Compares a leaf of a result with the expected bytes. Returns the number of compared bytes, 0 on failure. */
+static size_t compare_leaf(const device_job *job, const device_way *way, const tdict_tree *result, int64_t i,
+                           bool corrupt) {
+  const size_t bytes = job->kind->expect(job, way, i, NULL);
+  unsigned char *want = malloc(bytes + 1), *found = malloc(bytes + 1);
+  tdict_tensor *leaf = device_leaf(job, result, i);
+  bool good = leaf && want && found && tdict_tensor_bytes(leaf) == bytes && read_leaf(job, leaf, found);
+  if (!good) bench_print_error("%s: leaf %" PRId64 " cannot be read, or has another size", way->name, i);
+  if (good) {
+    job->kind->expect(job, way, i, want);
+    if (corrupt) found[bytes / 2] ^= 1;
+    good = memcmp(want, found, bytes) == 0;
+    size_t at = 0;
+    while (!good && want[at] == found[at]) at++;
+    if (!good)
+      bench_print_error("%s: leaf %" PRId64 " differs at byte %zu: 0x%02x, wanted 0x%02x", way->name, i, at, found[at],
+                        want[at]);
+  }
+  free(want);
+  free(found);
+  return good ? bytes : 0;
+}
+
+static json_t *answer_verify(device_job *job, const json_t *request) {
+  const device_way *way = find_way(job, request);
+  if (!way) return make_failure("there is no such way");
+  static const char failed[] = "the work failed";
+  const uint64_t seed = (uint64_t)json_integer_value(json_object_get(request, "seed"));
+  const bool corrupt = json_is_true(json_object_get(request, "corrupt"));
+  tdict_tree *out = NULL;
+  double seconds;
+  if (!device_fill_tree(job, job->host, seed) || !job->kind->renew(job)) return make_failure("no new elements");
+  if (!do_once(job, way, &out, &seconds)) return make_failure(failed);
+  const tdict_tree *const results[] = {out, job->target, job->tree, NULL};
+  size_t total = 0, bytes = 1;
+  for (int64_t i = 0; results[way->result] && i < job->num_leaves && bytes > 0; i++)
+    total += bytes = compare_leaf(job, way, results[way->result], i, corrupt);
+  tdict_release(out);
+  if (bytes == 0) return make_failure("verification found a difference");
+  return json_pack("{s:b, s:I}", "ok", 1, "verified_bytes", (json_int_t)total);
+}
+
+static json_t *answer_run(device_job *job, const json_t *request) {
+  const device_way *way = find_way(job, request);
+  const json_int_t warm = json_integer_value(json_object_get(request, "warm"));
+  const json_int_t count = json_integer_value(json_object_get(request, "count"));
+  if (!way) return make_failure("there is no such way");
+  json_t *seconds = json_array(), *more = json_array();
+  bool good = true;
+  for (json_int_t i = -warm; i < count && good; i++) {
+    double one;
+    good = do_once(job, way, NULL, &one);
+    if (i >= 0) json_array_append_new(seconds, json_real(one));
+    if (i >= 0 && job->more) json_array_append(more, job->more);
+    json_decref(job->more);
+    job->more = NULL;
+  }
+  if (good) return json_pack("{s:b, s:o, s:o}", "ok", 1, "seconds", seconds, "more", more);
+  json_decref(seconds);
+  json_decref(more);
+  return make_failure("a repetition failed");
+}
+
+static json_t *answer_line(device_job *job, const json_t *request) {
+  json_t *seconds = json_array();
+  for (json_int_t i = json_integer_value(json_object_get(request, "count")); i > 0; i--) {
+    double one;
+    if (job->place.line_bytes == 0 || !place_line(&job->place, &one)) {
+      json_decref(seconds);
+      return make_failure("there is no line");
+    }
+    json_array_append_new(seconds, json_real(one));
+  }
+  return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
+}
+
+static json_t *answer_hello(device_job *job, int argc, char **argv) {
+  json_t *record = bench_record("device", argc, argv);
+  json_object_set_new(record, "ok", json_true());
+  json_object_set_new(record, "simulated", json_boolean(job->place.device.type == TDICT_DEVICE_SIM));
+  json_object_set_new(record, "device", place_describe(&job->place));
+  json_object_set_new(record, "line_bytes", json_integer((json_int_t)job->place.line_bytes));
+  return record;
+}
+
+static json_t *answer_request(device_job *job, const json_t *request, int argc, char **argv) {
+  const char *op = json_string_value(json_object_get(request, "op"));
+  if (!op) return make_failure("a request has no \"op\"");
+  if (strcmp(op, "hello") == 0) return answer_hello(job, argc, argv);
+  if (strcmp(op, "prepare") == 0) return answer_prepare(job, request);
+  if (strcmp(op, "verify") == 0) return answer_verify(job, request);
+  if (strcmp(op, "run") == 0) return answer_run(job, request);
+  if (strcmp(op, "line") == 0) return answer_line(job, request);
+  if (strcmp(op, "finish") != 0 && strcmp(op, "quit") != 0) return make_failure("unknown op");
+  finish_job(job);
+  return json_pack("{s:b}", "ok", 1);
+}
+
+static void serve_requests(device_job *job, int argc, char **argv) {
+  char *line = NULL;
+  size_t size = 0;
+  bool more = true;
+  while (more && getline(&line, &size, stdin) > 0) {
+    json_t *request = json_loads(line, 0, NULL);
+    const char *op = json_string_value(json_object_get(request, "op"));
+    more = !op || strcmp(op, "quit") != 0;
+    json_t *answer = answer_request(job, request, argc, argv);
+    json_dumpf(answer, stdout, JSON_COMPACT);
+    putchar('\n');
+    if (fflush(stdout) != 0) more = false; /* the reader has closed the pipe */
+    json_decref(answer);
+    json_decref(request);
+  }
+  free(line);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  (void)key, (void)arg, (void)state;
+  return ARGP_ERR_UNKNOWN;
+}
+
+int device_main(int argc, char **argv) {
+  static const struct argp_option none[] = {{0}};
+  static const char doc[] = "Does works on a device on request: reads JSON lines from standard input and writes JSON "
+                            "lines to standard output. bench/compare-device starts it.";
+  static const struct argp argp = {none, parse_option, NULL, doc, NULL, NULL, NULL};
+  common_options o = {"auto", false, false, NULL, 1};
+  device_job job = {.kind = NULL};
+  tdict_error err;
+  if (options_parse(argc, argv, 0, &o, &argp, &o) != BENCH_OK) return BENCH_USAGE;
+  bool good = place_open(&job.place, o.device);
+  const bool device = good && job.place.device.type != TDICT_DEVICE_CPU;
+  if (device && tdict_stream_create(job.place.context, job.place.device, &job.stream, &err) != TDICT_OK) {
+    bench_print_status("no stream", &err);
+    good = false;
+  }
+  if (good && !device) bench_print_error("the scenario `device` needs a device");
+  good = good && device;
+  if (good) serve_requests(&job, argc, argv);
+  finish_job(&job);
+  if (job.stream.handle) tdict_stream_destroy(job.place.context, job.stream);
+  place_close(&job.place);
+  return good ? BENCH_OK : BENCH_FAILED;
+}

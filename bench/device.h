@@ -1,0 +1,67 @@
+/* The works of `tdict-bench device`: random trees, ways to do a work, and the elements that a result must have.
+ * Ownership: device.c makes and releases the trees of a job. Thread rule: one thread. */
+#ifndef TDICT_BENCH_DEVICE_H
+#define TDICT_BENCH_DEVICE_H
+
+#include "rows.h"
+
+enum { DEVICE_KEY = 32, DEVICE_MOST_ITEMS = 64 };
+
+typedef struct device_kind device_kind;
+
+/* What a request has prepared. Members that a kind does not need are NULL or 0. */
+typedef struct device_job {
+  bench_place place;
+  tdict_stream stream; /* a stream of the program; the handle is NULL if the place has no device */
+  const device_kind *kind;
+  json_t *work;        /* the request */
+  tdict_field *fields; /* one for each leaf; the paths are `keys` */
+  char (*keys)[DEVICE_KEY];
+  int64_t num_leaves;
+  tdict_tree *host;                     /* random elements in host memory; no way writes them */
+  tdict_tree *tree;                     /* the same elements where the work is done; may be `host` */
+  tdict_tree *value, *target;           /* rows to write, in host memory; the tree that `into` ways write */
+  tdict_tree *items[DEVICE_MOST_ITEMS]; /* copies of the elements of the first dimension of `tree` */
+  tdict_tree *views[DEVICE_MOST_ITEMS]; /* the same as views */
+  int64_t rows, num_items, *positions;  /* positions: `picked` different rows */
+  int64_t picked;                       /* number of positions */
+  tdict_tensor *list, *mask;            /* the positions as a list where the work is done, and as a mask */
+  tdict_tree *own_source, *own_target;  /* the program's own copies on the simulated device */
+  int64_t limit;                        /* the option max_queued_bytes */
+  double seconds;                       /* set by ways that measure their time themselves; else below 0 */
+  json_t *more;                         /* further results of a repetition; NULL: none */
+} device_job;
+
+/* A way to do a work. A new result goes to *out. Other results are in `tree` or `target`. */
+typedef struct device_way {
+  const char *name;
+  tdict_status (*run)(device_job *job, tdict_tree **out, tdict_error *err);
+  enum { DEVICE_RESULT_NEW, DEVICE_RESULT_TARGET, DEVICE_RESULT_TREE, DEVICE_RESULT_NONE } result;
+} device_way;
+
+struct device_kind {
+  const char *name;
+  bool (*prepare)(device_job *job); /* after `host` is made */
+  bool (*renew)(device_job *job);   /* after `host` has new elements */
+  /* Writes the bytes that leaf `i` of a result must have, unless `to` is NULL. Returns the number of bytes. */
+  size_t (*expect)(const device_job *job, const device_way *way, int64_t i, unsigned char *to);
+  const device_way *host_ways, *ways; /* end with an entry without a name; host_ways: if the place is "host" */
+};
+extern const device_kind device_gather, device_join, device_clone, device_fill, device_to_dtype; /* device_ops.c */
+extern const device_kind device_transfer, device_convert, device_own_copies;                     /* device_moves.c */
+
+/* Makes a tree with the fields of the job. `separate`: each leaf has its own storage. Functions that return false have
+ * printed an error. */
+bool device_make_tree(const device_job *job, int ndim, const int64_t *batch, tdict_memory *memory, tdict_tree **out);
+bool device_fill_tree(const device_job *job, tdict_tree *tree, uint64_t seed); /* random elements, in host memory */
+tdict_tensor *device_leaf(const device_job *job, const tdict_tree *tree, int64_t i);
+tdict_memory *device_place_memory(const device_job *job); /* memory of the place of the work */
+bool device_on_host(const device_job *job);
+int64_t device_number(const device_job *job, const char *key, int64_t otherwise); /* a number of the request */
+const char *device_word(const device_job *job, const char *key, const char *otherwise);
+uint64_t device_random(uint64_t *state);
+uint16_t device_bf16(float x); /* rounds to nearest even; x is not NaN */
+
+int device_main(int argc, char **argv); /* tdict-bench device */
+
+#endif

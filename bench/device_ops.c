@@ -1,0 +1,293 @@
+/* The works of `tdict-bench device` that read and write rows, join, copy, fill and convert trees. Each way on a stream
+ * ends with a wait for the stream. See device.h for ownership and threads. */
+#include "device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t leaf_bytes(const device_job *job, const tdict_tree *tree, int64_t i) {
+  return tdict_tensor_bytes(device_leaf(job, tree, i));
+}
+
+static const unsigned char *host_bytes(const device_job *job, const tdict_tree *tree, int64_t i) {
+  return tdict_tensor_const_data(device_leaf(job, tree, i));
+}
+
+static size_t expect_same(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
+  const size_t bytes = leaf_bytes(job, job->host, i);
+  (void)way;
+  if (to) memcpy(to, host_bytes(job, job->host, i), bytes);
+  return bytes;
+}
+
+static bool report(tdict_status status, const tdict_error *err) {
+  if (status != TDICT_OK) bench_print_status("the trees", err);
+  return status == TDICT_OK;
+}
+
+static bool prepare_tree(device_job *job) {
+  const tdict_tree *host = job->host;
+  return device_make_tree(job, tdict_batch_ndim(host), tdict_batch_size(host), device_place_memory(job), &job->tree);
+}
+
+static bool renew_tree(device_job *job) {
+  tdict_error err;
+  return report(tdict_transfer_into(job->place.context, job->tree, job->host, NULL, &err), &err);
+}
+
+static tdict_status wait_stream(device_job *job, tdict_status status, tdict_error *err) {
+  return status == TDICT_OK ? tdict_stream_synchronize(job->place.context, job->stream, err) : status;
+}
+
+/* Gather: reads `picked` of `rows` rows, or writes them. */
+
+/* Selects different rows in random order. */
+static bool choose_positions(device_job *job) {
+  uint64_t state = 5;
+  job->picked = device_number(job, "picked", 1);
+  job->positions = calloc((size_t)job->rows + 1, sizeof *job->positions);
+  if (!job->positions || job->picked > job->rows) return false;
+  for (int64_t i = 0; i < job->rows; i++) job->positions[i] = i;
+  for (int64_t i = 0; i < job->picked; i++) {
+    const int64_t j = i + (int64_t)(device_random(&state) % (uint64_t)(job->rows - i)), kept = job->positions[i];
+    job->positions[i] = job->positions[j];
+    job->positions[j] = kept;
+  }
+  return true;
+}
+
+static bool prepare_gather(device_job *job) {
+  tdict_error err;
+  tdict_tensor *list = NULL;
+  if (!prepare_tree(job) || !choose_positions(job)) return false;
+  tdict_status status = tdict_tensor_from_array(TDICT_I64, 1, &job->picked, job->positions, &list, &err);
+  if (status == TDICT_OK) status = tdict_tensor_clone(list, device_place_memory(job), &job->list, &err);
+  if (status == TDICT_OK) status = tdict_tensor_zeros(TDICT_BOOL, 1, &job->rows, NULL, &job->mask, &err);
+  tdict_tensor_release(list);
+  if (!report(status, &err)) return false;
+  unsigned char *mask = tdict_tensor_data(job->mask);
+  for (int64_t i = 0; i < job->picked; i++) mask[job->positions[i]] = 1;
+  return device_make_tree(job, 1, &job->picked, device_place_memory(job), &job->target) &&
+         device_make_tree(job, 1, &job->picked, NULL, &job->value) && device_fill_tree(job, job->value, 77);
+}
+
+static tdict_status get_list(device_job *job, tdict_tree **out, tdict_error *err) {
+  return tdict_index_get(job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), out, err);
+}
+
+static tdict_status get_list_stream(device_job *job, tdict_tree **out, tdict_error *err) {
+  tdict_index_options o = tdict_index_options_default();
+  o.stream = &job->stream;
+  return wait_stream(job, tdict_index_get_with(job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), &o, out, err), err);
+}
+
+static tdict_status into_list(device_job *job, tdict_tree **out, tdict_error *err) {
+  (void)out;
+  return tdict_index_into(job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), err);
+}
+
+static tdict_status into_list_stream(device_job *job, tdict_tree **out, tdict_error *err) {
+  tdict_index_options o = tdict_index_options_default();
+  (void)out;
+  o.stream = &job->stream;
+  return wait_stream(job, tdict_index_into_with(job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), &o, err),
+                     err);
+}
+
+static tdict_status get_mask(device_job *job, tdict_tree **out, tdict_error *err) {
+  return tdict_index_get(job->tree, TDICT_INDEX(TDICT_MASK(job->mask)), out, err);
+}
+
+static tdict_status into_mask(device_job *job, tdict_tree **out, tdict_error *err) {
+  (void)out;
+  return tdict_index_into(job->target, job->tree, TDICT_INDEX(TDICT_MASK(job->mask)), err);
+}
+
+static tdict_status set_list(device_job *job, tdict_tree **out, tdict_error *err) {
+  (void)out;
+  return tdict_index_set(job->tree, TDICT_INDEX(TDICT_LIST(job->positions, job->picked)), job->value, err);
+}
+
+/* The plain C lower bound: a loop of memcpy, whose row size the compiler does not know. */
+static tdict_status loop_rows(device_job *job, bool read) {
+  for (int64_t leaf = 0; leaf < job->num_leaves; leaf++) {
+    tdict_tensor *part = device_leaf(job, read ? job->target : job->value, leaf);
+    unsigned char *large = tdict_tensor_data(device_leaf(job, job->tree, leaf)), *small = tdict_tensor_data(part);
+    const size_t bytes = tdict_tensor_bytes(part) / (size_t)job->picked;
+    for (int64_t i = 0; i < job->picked; i++) {
+      unsigned char *row = large + (size_t)job->positions[i] * bytes, *other = small + (size_t)i * bytes;
+      memcpy(read ? other : row, read ? row : other, bytes);
+    }
+  }
+  return TDICT_OK;
+}
+
+static tdict_status loop_read(device_job *job, tdict_tree **out, tdict_error *err) {
+  (void)out, (void)err;
+  return loop_rows(job, true);
+}
+
+static tdict_status loop_write(device_job *job, tdict_tree **out, tdict_error *err) {
+  (void)out, (void)err;
+  return loop_rows(job, false);
+}
+
+static bool reads_mask(const device_way *way) { return way->run == get_mask || way->run == into_mask; }
+
+static size_t expect_rows(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
+  const bool writes = way->result == DEVICE_RESULT_TREE;
+  const size_t all = leaf_bytes(job, job->host, i), bytes = all / (size_t)job->rows;
+  if (!to) return writes ? all : bytes * (size_t)job->picked;
+  const unsigned char *from = host_bytes(job, job->host, i), *value = host_bytes(job, job->value, i);
+  const unsigned char *mask = tdict_tensor_const_data(job->mask);
+  if (writes) {
+    memcpy(to, from, all);
+    for (int64_t n = 0; n < job->picked; n++)
+      memcpy(to + (size_t)job->positions[n] * bytes, value + (size_t)n * bytes, bytes);
+    return all;
+  }
+  for (int64_t n = 0, row = 0; n < job->picked; n++, row++) {
+    if (reads_mask(way)) {
+      while (!mask[row]) row++;
+    }
+    memcpy(to + (size_t)n * bytes, from + (size_t)(reads_mask(way) ? row : job->positions[n]) * bytes, bytes);
+  }
+  return bytes * (size_t)job->picked;
+}
+
+static const device_way gather_host[] = {
+    {"index_into list", into_list, DEVICE_RESULT_TARGET},   {"index_get list", get_list, DEVICE_RESULT_NEW},
+    {"index_into mask", into_mask, DEVICE_RESULT_TARGET},   {"index_get mask", get_mask, DEVICE_RESULT_NEW},
+    {"index_set list", set_list, DEVICE_RESULT_TREE},       {"memcpy loop", loop_read, DEVICE_RESULT_TARGET},
+    {"memcpy loop, write", loop_write, DEVICE_RESULT_TREE}, {NULL, NULL, DEVICE_RESULT_NONE}};
+static const device_way gather_device[] = {{"index_get", get_list, DEVICE_RESULT_NEW},
+                                           {"index_get stream", get_list_stream, DEVICE_RESULT_NEW},
+                                           {"index_into", into_list, DEVICE_RESULT_TARGET},
+                                           {"index_into stream", into_list_stream, DEVICE_RESULT_TARGET},
+                                           {NULL, NULL, DEVICE_RESULT_NONE}};
+const device_kind device_gather = {"gather", prepare_gather, renew_tree, expect_rows, gather_host, gather_device};
+
+/* Join: stacks or concatenates copies of the elements of the first dimension. */
+
+static bool prepare_join(device_job *job) {
+  tdict_error err;
+  tdict_status status = TDICT_OK;
+  job->num_items = tdict_batch_size(job->host)[0];
+  if (job->num_items > DEVICE_MOST_ITEMS || !prepare_tree(job)) return false;
+  for (int64_t i = 0; i < job->num_items && status == TDICT_OK; i++) {
+    status = tdict_index_get(job->tree, TDICT_INDEX(TDICT_AT(i)), &job->views[i], &err);
+    if (status == TDICT_OK) status = tdict_clone_deep(job->views[i], NULL, &job->items[i], &err);
+  }
+  return report(status, &err);
+}
+
+static bool renew_items(device_job *job) {
+  tdict_error err;
+  tdict_status status = TDICT_OK;
+  if (!renew_tree(job)) return false;
+  for (int64_t i = 0; i < job->num_items && status == TDICT_OK; i++)
+    status = tdict_copy(job->items[i], job->views[i], &err);
+  return report(status, &err);
+}
+
+static tdict_status join_items(device_job *job, bool stack, bool stream, tdict_tree **out, tdict_error *err) {
+  tdict_join_options o = tdict_join_options_default();
+  const tdict_tree *const *items = (const tdict_tree *const *)job->items;
+  const size_t count = (size_t)job->num_items;
+  if (stream) o.stream = &job->stream;
+  const tdict_status status = stack ? tdict_stack(items, count, &o, out, err) : tdict_cat(items, count, &o, out, err);
+  return stream ? wait_stream(job, status, err) : status;
+}
+
+static tdict_status stack_items(device_job *job, tdict_tree **out, tdict_error *err) {
+  return join_items(job, true, false, out, err);
+}
+static tdict_status stack_items_stream(device_job *job, tdict_tree **out, tdict_error *err) {
+  return join_items(job, true, true, out, err);
+}
+static tdict_status cat_items(device_job *job, tdict_tree **out, tdict_error *err) {
+  return join_items(job, false, false, out, err);
+}
+static tdict_status cat_items_stream(device_job *job, tdict_tree **out, tdict_error *err) {
+  return join_items(job, false, true, out, err);
+}
+
+static const device_way join_ways[] = {{"stack", stack_items, DEVICE_RESULT_NEW},
+                                       {"stack stream", stack_items_stream, DEVICE_RESULT_NEW},
+                                       {"cat", cat_items, DEVICE_RESULT_NEW},
+                                       {"cat stream", cat_items_stream, DEVICE_RESULT_NEW},
+                                       {NULL, NULL, DEVICE_RESULT_NONE}};
+const device_kind device_join = {"join", prepare_join, renew_items, expect_same, NULL, join_ways};
+
+/* Clone. */
+
+static tdict_status clone_tree(device_job *job, tdict_tree **out, tdict_error *err) {
+  return tdict_clone_deep(job->tree, NULL, out, err);
+}
+
+static tdict_status clone_tree_stream(device_job *job, tdict_tree **out, tdict_error *err) {
+  return wait_stream(job, tdict_clone_deep_on(job->tree, NULL, job->stream, out, err), err);
+}
+
+static const device_way clone_ways[] = {{"clone_deep", clone_tree, DEVICE_RESULT_NEW},
+                                        {"clone_deep stream", clone_tree_stream, DEVICE_RESULT_NEW},
+                                        {NULL, NULL, DEVICE_RESULT_NONE}};
+const device_kind device_clone = {"clone", prepare_tree, renew_tree, expect_same, NULL, clone_ways};
+
+/* Fill: writes 1 to all elements. The leaves are uint8, bool or float32. */
+
+static tdict_status fill_tree(device_job *job, tdict_tree **out, tdict_error *err) {
+  (void)out;
+  return tdict_fill(job->tree, NULL, 1, err);
+}
+
+static tdict_status fill_tree_stream(device_job *job, tdict_tree **out, tdict_error *err) {
+  (void)out;
+  return wait_stream(job, tdict_fill_on(job->tree, NULL, 1, job->stream, err), err);
+}
+
+static size_t expect_ones(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
+  const size_t bytes = leaf_bytes(job, job->host, i);
+  const float one = 1;
+  (void)way;
+  if (!to) return bytes;
+  if (job->fields[i].dtype != TDICT_F32) memset(to, 1, bytes);
+  for (size_t at = 0; job->fields[i].dtype == TDICT_F32 && at < bytes; at += sizeof one)
+    memcpy(to + at, &one, sizeof one);
+  return bytes;
+}
+
+static const device_way fill_ways[] = {{"fill", fill_tree, DEVICE_RESULT_TREE},
+                                       {"fill stream", fill_tree_stream, DEVICE_RESULT_TREE},
+                                       {NULL, NULL, DEVICE_RESULT_NONE}};
+const device_kind device_fill = {"fill", prepare_tree, renew_tree, expect_ones, NULL, fill_ways};
+
+/* To_dtype: converts uint8, bool or float32 to bfloat16. */
+
+static tdict_status to_bf16(device_job *job, tdict_tree **out, tdict_error *err) {
+  return tdict_to_dtype(job->tree, TDICT_BF16, NULL, out, err);
+}
+
+static tdict_status to_bf16_stream(device_job *job, tdict_tree **out, tdict_error *err) {
+  tdict_dtype_options o = tdict_dtype_options_default();
+  o.stream = &job->stream;
+  return wait_stream(job, tdict_to_dtype(job->tree, TDICT_BF16, &o, out, err), err);
+}
+
+static size_t expect_bf16(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
+  const size_t size = tdict_dtype_bytes(job->fields[i].dtype), count = leaf_bytes(job, job->host, i) / size;
+  const unsigned char *from = host_bytes(job, job->host, i);
+  (void)way;
+  for (size_t n = 0; to && n < count; n++) {
+    float x = from[n * size];
+    if (size == sizeof x) memcpy(&x, from + n * size, sizeof x);
+    const uint16_t y = device_bf16(x);
+    memcpy(to + n * sizeof y, &y, sizeof y);
+  }
+  return count * sizeof(uint16_t);
+}
+
+static const device_way dtype_ways[] = {{"to_dtype", to_bf16, DEVICE_RESULT_NEW},
+                                        {"to_dtype stream", to_bf16_stream, DEVICE_RESULT_NEW},
+                                        {NULL, NULL, DEVICE_RESULT_NONE}};
+const device_kind device_to_dtype = {"to_dtype", prepare_tree, renew_tree, expect_bf16, NULL, dtype_ways};
