@@ -80,7 +80,7 @@ CUDA_CASE(device_ops_keep_a_capture_valid) {
     sync_stream(&w, other); /* raw reads are not allowed during a capture */
     for (tree_way way = 0; way < NUM_WAYS; way++)
       for (int k = 0; k < 2; k++) {
-        if (outs[way][k] && way < WAY_STACK) ways_check(&t, way, outs[way][k]);
+        if (outs[way][k]) ways_check(&t, way, outs[way][k]);
         tdict_release(outs[way][k]);
       }
   }
