@@ -93,7 +93,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items,
 /** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p dst.
  *
  *  Addresses of elements of @p dst stay valid, and @p dst may be locked. The call checks all tensors before it writes
- *  the first byte. If tensors of @p dst share bytes, these bytes keep the values that are written last.
+ *  the first byte. If tensors of @p dst share bytes, these bytes keep the values that are written last. On a device,
+ *  the shared bytes are unspecified.
  *  @param[in] options  `dim` and `stream` are used, and `memory` is ignored. `ragged` and `masks` must not be set.
  *  @param[in,out] dst  Must have the keys of the trees in @p items, and the batch size, shapes and dtypes of the
  *          result.

@@ -12,8 +12,8 @@
  * Devices. Tensors on a device are indexed where they are. One kernel launch makes all copies between tensors of one
  * memory. A call first waits for earlier transfers and uses of the bytes, as tdict/transfer.h describes. The call
  * returns when its copies are complete. If a list names a position twice, a write stores any of the values for this
- * position. If the driver cannot compile the library's kernels, copies by lists and masks on the device return
- * #TDICT_ENOTSUP.
+ * position. If tensors of the destination share bytes, these bytes are unspecified after a write. If the driver cannot
+ * compile the library's kernels, copies by lists and masks on the device return #TDICT_ENOTSUP.
  * Streams. If tdict_index_options.stream is set, the copies are queued on this stream, and the call returns. The copies
  * begin when the earlier transfers and uses of the bytes are complete. Later calls and transfers that need the bytes
  * wait for the copies. The program may release the trees immediately. If an earlier transfer into a source fails after

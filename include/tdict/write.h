@@ -7,10 +7,10 @@
  * may be written to itself. If the source and the destination overlap in any other way, the result is unspecified. A
  * destination may have one tensor at two paths, or tensors that share bytes. In this case the tensors are written in
  * the order of their paths, and the elements of the last write remain. On a device, one launch writes all tensors, so
- * the elements of any of the writes can remain. In contrast, tdict_transfer_into() accepts such a destination only if
- * the source's tensors share bytes in the same way. The functions tdict_fill(), tdict_copy() and
- * tdict_update_in_place() write the tensors of objects too. Source tensors must have the dtypes of the destination
- * tensors. tdict_fill() converts its value to the dtype of each tensor.
+ * the shared bytes are unspecified. In contrast, tdict_transfer_into() accepts such a destination only if the source's
+ * tensors share bytes in the same way. The functions tdict_fill(), tdict_copy() and tdict_update_in_place() write the
+ * tensors of objects too. Source tensors must have the dtypes of the destination tensors. tdict_fill() converts its
+ * value to the dtype of each tensor.
  * Cost of writing in place: O(tensors written), plus one copy of the elements. Memory is allocated only for objects,
  * for very deep trees, for the paths of tdict_update_in_place(), for lists and masks in an index (tdict/index.h), and
  * for lists of the writes on devices. Thread rule: as in tdict/tree.h. In addition, several threads may write different

@@ -132,9 +132,9 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
                                   tdict_error *err);
 /* Implements the operation `run` of tdict_memory_ops for memory of the gpu. Defined in run.c. */
 tdict_status tdict_gpu_run(tdict_gpu *gpu, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err);
-/* Returns true if the gpu can run works. Loads the kernels at the first call, which takes some milliseconds or more.
- * Defined in run.c. */
-bool tdict_gpu_can_run(tdict_gpu *gpu);
+/* Loads the kernels if they are not loaded yet, which takes some milliseconds or more. Returns TDICT_ENOTSUP if the driver
+ * cannot compile the kernels, and the driver's other errors. Defined in run.c. */
+tdict_status tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
 /* Queues a work on a stream. Returns without waiting unless the work has results. Copies the table of the work, so the
  * caller may reset the work after the call. After an error, a part of the work may be queued. Returns the errors of the
  * operation `run`. Defined in run.c. Call inside a scope. */

@@ -396,6 +396,7 @@ static tdict_status gpu_copy(tdict_memory *m, const tdict_rect *r, tdict_directi
   return status;
 }
 
+/* The fill runs after the work that is queued on the legacy stream, as copies do. */
 static tdict_status gpu_fill(tdict_memory *m, void *dst, int byte, size_t bytes, tdict_error *err) {
   tdict_gpu *gpu = (tdict_gpu *)m;
   tdict_gpu_scope scope;
@@ -403,8 +404,10 @@ static tdict_status gpu_fill(tdict_memory *m, void *dst, int byte, size_t bytes,
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status == TDICT_OK) status = tdict_gpu_take_stream(gpu, &stream, err);
   if (status == TDICT_OK) {
-    status = tdict_gpu_check(gpu, gpu->driver->ops->fill_async(gpu->driver, dst, (unsigned char)byte, bytes, stream),
-                             "cuMemsetD8Async", err);
+    status = tdict_gpu_follow(gpu, stream, NULL, err);
+    if (status == TDICT_OK)
+      status = tdict_gpu_check(gpu, gpu->driver->ops->fill_async(gpu->driver, dst, (unsigned char)byte, bytes, stream),
+                               "cuMemsetD8Async", err);
     if (status == TDICT_OK) status = synchronize(gpu, stream, err);
     tdict_gpu_give_stream(gpu, stream);
   }

@@ -269,13 +269,13 @@ static tdict_status run_on_stream(launch *l, tdict_run_order *order, tdict_error
   return status;
 }
 
-bool tdict_gpu_can_run(tdict_gpu *gpu) {
+tdict_status tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
   tdict_gpu_scope scope;
   tdict_cu_function function;
-  const bool can = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK &&
-                   find_function(gpu, TDICT_KERNEL_CONVERT, &function, NULL) == TDICT_OK;
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK) status = find_function(gpu, TDICT_KERNEL_CONVERT, &function, err);
   tdict_gpu_leave(gpu, &scope);
-  return can;
+  return status;
 }
 
 tdict_status tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream stream, tdict_error *err) {

@@ -34,6 +34,12 @@ if(NOT TDICT_SANITIZE)
       $<TARGET_FILE:tdict> torch)
     set_tests_properties(beside_dlpack_torch PROPERTIES LABELS "interop;host" SKIP_RETURN_CODE 77 TIMEOUT 300)
   endif()
+  # The same Python for the kernels' conversions of floats.
+  if(EXISTS /usr/bin/python3)
+    add_test(NAME beside_kernel_floats COMMAND /usr/bin/python3 -B ${PROJECT_SOURCE_DIR}/tests/beside/kernel_floats.py
+      $<TARGET_FILE:test_kernel_convert_patterns> sim 100000)
+    set_tests_properties(beside_kernel_floats PROPERTIES LABELS "kernel;sim" SKIP_RETURN_CODE 77 TIMEOUT 300)
+  endif()
   tdict_add_python(beside_arrow arrow.py sim 100)
   if(TDICT_IO)
     tdict_add_python(beside_safetensors safetensors.py host)

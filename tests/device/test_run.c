@@ -250,6 +250,39 @@ GPU_CASE(run_waits_for_results) {
   }
 }
 
+static struct wait_shim {
+  shim s;
+  int waits;
+} waiting;
+static tdict_cu counted_wait(tdict_driver *d, tdict_cu_stream s) {
+  waiting.waits++;
+  return waiting.s.real->stream_synchronize(d, s);
+}
+
+/* A run without an order waits for its stream once, also if it has results. */
+GPU_CASE(run_waits_once) {
+  for (int results = 0; results < 2; results++) {
+    run_case c;
+    tdict_kernel_work work;
+    open_case(&c, NULL);
+    if (results)
+      make_conversion(&work, c.dst.data, c.src.data);
+    else
+      make_gather(&work, c.dst.data, c.src.data, false);
+    td_ok(run(&c, &work, NULL, err)); /* allocates the buffer */
+    shim_begin(&waiting.s, c.b.d);
+    waiting.s.ops.stream_synchronize = counted_wait;
+    waiting.waits = 0;
+    td_ok(run(&c, &work, NULL, err));
+    assert_int_equal(waiting.waits, 1);
+    shim_end(&waiting.s, c.b.d);
+    if (!results) check_gathered(&c, false);
+    if (results) assert_int_equal(work.results[0], 5);
+    tdict_kernel_work_reset(&work);
+    close_case(&c);
+  }
+}
+
 /* A work without elements launches nothing, and still has a use. */
 GPU_CASE(run_of_an_empty_work) {
   run_case c;

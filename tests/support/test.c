@@ -10,6 +10,7 @@ static int num_cases;
 static void (*chosen)(void);
 static tdict_device device;
 static bool skipped, ran;
+static char **extra; /* pairs of a name and a value, then NULL */
 tdict_error td_last_error;
 
 void td_register(const char *name, void (*run)(void)) {
@@ -38,6 +39,20 @@ tdict_context *td_context(const tdict_context_options *options) {
   return context;
 }
 
+const char *td_option(const char *name) {
+  for (char **at = extra; *at; at += 2)
+    if (strcmp(at[0], name) == 0) return at[1];
+  return NULL;
+}
+
+int64_t td_number(const char *name, int64_t otherwise) {
+  const char *text = td_option(name);
+  char *end = NULL;
+  const int64_t number = text ? strtoll(text, &end, 10) : otherwise;
+  if (text && (end == text || *end)) fail_msg("%s %s: wanted a number", name, text);
+  return number;
+}
+
 void td_fill_random(void *bytes, size_t count, uint64_t seed) {
   unsigned char *p = bytes;
   uint64_t x = seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
@@ -60,11 +75,12 @@ static void run_chosen(void **state) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s CASE host|sim|cuda; cases:\n", argv[0]);
+  if (argc < 3 || argc % 2 == 0) {
+    fprintf(stderr, "usage: %s CASE host|sim|cuda [--OPTION VALUE]...; cases:\n", argv[0]);
     for (int i = 0; i < num_cases; i++) fprintf(stderr, "  %s\n", cases[i].name);
     return 2;
   }
+  extra = argv + 3;
   if (strcmp(argv[2], "host") == 0)
     device = tdict_cpu();
   else if (strcmp(argv[2], "sim") == 0)

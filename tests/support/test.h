@@ -6,7 +6,8 @@
  *   GPU_CASE(name)     runs on sim and cuda
  *   SIM_CASE(name)     runs on sim
  *   CUDA_CASE(name)    runs on cuda
- * The program is called as `test_x NAME DEVICE`, and answers 0, 77 (skipped, the reason printed) or a failure.
+ * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`, and answers 0, 77 (skipped, the reason printed) or a
+ * failure.
  * Asserts (cmocka's) work on the main thread only: other threads count their failures and the main thread looks. */
 #ifndef TDICT_TESTS_SUPPORT_TEST_H
 #define TDICT_TESTS_SUPPORT_TEST_H
@@ -42,6 +43,11 @@ void td_skip(const char *reason) __attribute__((noreturn));
 tdict_device td_device(void);
 /* A context for it, skipping the case when there is no such device. `options` may be NULL; its device is overwritten. */
 tdict_context *td_context(const tdict_context_options *options);
+
+/* The value of an option of the command line, such as td_option("--ops"), or NULL. */
+const char *td_option(const char *name);
+/* The same as a number; `otherwise` without the option. */
+int64_t td_number(const char *name, int64_t otherwise);
 
 /* Fills bytes with a sequence that depends on the seed; different seeds give different bytes everywhere. */
 void td_fill_random(void *bytes, size_t count, uint64_t seed);

@@ -114,26 +114,27 @@ tdict_status tdict_conversions_find(const tdict_conversions *conversions, const 
   return TDICT_OK;
 }
 
-/* Returns true if the GPU runs kernels. Asks the driver only once, because most plans have one GPU. */
-static bool runs_kernels(tdict_plan *plan, tdict_gpu *gpu) {
-  if (plan->runner != gpu && tdict_gpu_can_run(gpu)) plan->runner = gpu;
-  return plan->runner == gpu;
+/* Loads the kernels of the GPU. Asks the GPU only once, because most plans have one GPU. Returns the errors of
+ * tdict_gpu_load_kernels(). */
+static tdict_status load_kernels(tdict_plan *plan, tdict_gpu *gpu, tdict_error *err) {
+  tdict_status status = plan->runner == gpu ? TDICT_OK : tdict_gpu_load_kernels(gpu, err);
+  if (status == TDICT_OK) plan->runner = gpu;
+  return status;
 }
 
-/* Returns true if a kernel can do the conversion. The leaf on the device must be in C order. No element may be out of
- * range for the new dtype, because a kernel reports such an element late. */
-static bool can_use_kernel(tdict_plan *plan, const tdict_cast *c, const tdict_item *item, bool in) {
+/* Returns true if a kernel can do the conversion, provided that the driver can compile kernels. The leaf on the device
+ * must be in C order. No element may be out of range for the new dtype, because a kernel reports such an element late. */
+static bool suits_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
   const tdict_kernel_cast cast = {c->to, c->from, c->is_scaled, c->scale, c->offset};
   return (in ? item->dst_plain : item->src_plain) && tdict_kernel_converts(c->to, c->from) &&
-         !tdict_kernel_cast_can_fail(&cast) && runs_kernels(plan, item->gpu);
+         !tdict_kernel_cast_can_fail(&cast);
 }
 
 static tdict_status fail_kernel(const tdict_item_cast *c, const char *where, tdict_error *err) {
   char from[TDICT_DTYPE_TEXT_BYTES], to[TDICT_DTYPE_TEXT_BYTES];
   return tdict_fail(
       err, TDICT_ENOTSUP,
-      "transfer: from %s to %s needs a kernel %s: wanted contiguous tensors, elements that always fit, and "
-      "a driver that compiles kernels",
+      "transfer: from %s to %s needs a kernel %s: wanted contiguous tensors, and elements that always fit",
       tdict_dtype_format(c->cast.from, from, sizeof from), tdict_dtype_format(c->cast.to, to, sizeof to), where);
 }
 
@@ -160,8 +161,10 @@ static tdict_status split_on_wire(tdict_plan *plan, tdict_item_cast *c, const td
   if (wire == to) second = (tdict_cast){.to = to, .from = to};
   convert_on_host(c, host_wire);
   if (wire == host_wire) return TDICT_OK;
-  if (!can_use_kernel(plan, in ? &second : &first, item, in))
+  if (!suits_kernel(in ? &second : &first, item, in))
     return named ? fail_kernel(c, "for the wire dtype", err) : TDICT_OK;
+  tdict_status status = load_kernels(plan, item->gpu, named ? err : NULL);
+  if (status != TDICT_OK) return named ? status : TDICT_OK;
   c->wire = wire;
   c->by_device = true;
   c->device = in ? second : first;
@@ -184,13 +187,13 @@ static tdict_status split_cast(tdict_plan *plan, tdict_item_cast *c, const tdict
   c->by_device = true;
   c->device = c->cast;
   const bool same = tdict_device_equal(item->src->storage->device, item->gpu->memory.device);
-  return same && item->dst_plain && can_use_kernel(plan, &c->cast, item, false) ? TDICT_OK
-                                                                                : fail_kernel(c, "on one device", err);
+  if (!same || !item->dst_plain || !suits_kernel(&c->cast, item, false)) return fail_kernel(c, "on one device", err);
+  return load_kernels(plan, item->gpu, err);
 }
 
 bool tdict_item_can_pack(tdict_plan *plan, const tdict_item *item) {
   return item->dst_plain && item->bytes >= TDICT_PACK_MIN_BYTES && tdict_pack_supports(item->src->dtype) &&
-         runs_kernels(plan, item->gpu);
+         load_kernels(plan, item->gpu, NULL) == TDICT_OK;
 }
 
 static tdict_item_cast make_packed(tdict_dtype dtype) {

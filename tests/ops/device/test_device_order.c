@@ -84,19 +84,69 @@ SIM_CASE(device_index_set_on_stream_is_ordered) {
   }
 }
 
-/* A launch runs after a transfer that writes its source. The copies of the device are slow, and its launches are not. */
+/* A stream of sim:0 that waits for a function at a gate on sim:1. Work of other streams of sim:0 is not blocked. */
+typedef struct stuck {
+  gate gate;
+  kernel k;
+  tdict_stream s, other;
+  tdict_tensor *t;
+} stuck;
+static void stick(const place *w, stuck *b) {
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  tdict_cu_event event;
+  memset(b, 0, sizeof *b);
+  td_ok(tdict_devices_gpu(tdict_context_devices(w->c), tdict_sim(1), &gpu, err));
+  td_ok(tdict_stream_create(w->c, tdict_sim(1), &b->other, err));
+  b->s = new_stream(w);
+  b->t = new_bytes(8, tdict_device_memory(w->c, tdict_sim(1)));
+  kernel_launch(&b->k, b->other, b->t, &b->gate, NULL);
+  td_ok(tdict_gpu_enter(gpu, &scope, err));
+  td_ok(tdict_gpu_take_event(gpu, &event, err));
+  td_ok(tdict_gpu_record(gpu, event, b->other.handle, err));
+  td_ok(tdict_gpu_stream_wait(w->gpu, b->s.handle, event, err));
+  tdict_gpu_give_event(gpu, event);
+  tdict_gpu_leave(gpu, &scope);
+  gate_await(&b->gate, 1);
+}
+static void end_stuck(const place *w, stuck *b) {
+  sync_stream(w, b->s);
+  tdict_stream_destroy(w->c, b->s);
+  tdict_stream_destroy(w->c, b->other);
+  tdict_tensor_release(b->t);
+  kernel_end(&b->k);
+}
+static void *open_later(void *user) {
+  td_rest();
+  gate_open(user);
+  return NULL;
+}
+static tdict_transfer_options after(const tdict_stream *s) {
+  tdict_transfer_options o = threads(1);
+  o.after = s;
+  return o;
+}
+
+/* A launch runs after a transfer that writes its source. */
 SIM_CASE(device_index_on_stream_waits_for_transfers) {
-  place w = place_sim(2, 1e5, 1), host = w;
+  place w = place_sim(2, 0, 2), host = w;
   const int64_t list[] = {9, 0, 33};
   host.memory = NULL;
   tdict_tree *td = rows_tree(&w, 40, 1), *fresh = rows_tree(&host, 40, 11), *few = rows_tree(&w, 3, 21);
   tdict_stream s = new_stream(&w);
-  tdict_future *f = copy_async(&w, fresh, td, NULL);
+  stuck b;
+  stick(&w, &b);
+  const tdict_transfer_options o = after(&b.s);
+  tdict_future *f = copy_async(&w, fresh, td, &o);
   const tdict_index_options options = on(&s);
   td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
+  check_pending(f);
+  check_row(&w, help_get(few, "a"), 1, 3, 21, 1); /* the launch has not run */
+  gate_open(&b.gate);
   sync_stream(&w, s);
   for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 11, list[i]);
   finish_copy(f);
+  end_stuck(&w, &b);
   tdict_stream_destroy(w.c, s);
   tdict_release(few);
   tdict_release(fresh);
@@ -104,26 +154,30 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
   place_close(&w);
 }
 
-/* A launch runs after the program's recorded use of its destination, here a slow copy. */
+/* A launch runs after the program's recorded use of its destination. */
 SIM_CASE(device_index_on_stream_waits_for_uses) {
-  place w = place_sim(2, 1e3, 1);
+  place w = place_sim(2, 0, 2);
   const int64_t list[] = {9, 0, 33};
   tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21);
-  tdict_stream s = new_stream(&w), reader = new_stream(&w);
+  tdict_stream s = new_stream(&w);
   tdict_tensor *seen = new_tensor(TDICT_I32, 2, (const int64_t[]){3, 6}, w.pinned);
   tdict_gpu_scope scope;
+  stuck b;
+  stick(&w, &b);
   td_ok(tdict_gpu_enter(w.gpu, &scope, err));
-  assert_int_equal(w.d->ops->copy_d2h_async(w.d, seen->data, help_get(few, "a")->data, 72, reader.handle), 0);
+  assert_int_equal(w.d->ops->copy_d2h_async(w.d, seen->data, help_get(few, "a")->data, 72, b.s.handle), 0);
   tdict_gpu_leave(w.gpu, &scope);
-  td_ok(tdict_record_stream(few, reader, err));
+  td_ok(tdict_record_stream(few, b.s, err));
   const tdict_index_options options = on(&s);
   td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
+  td_rest();
+  check_row(&w, help_get(few, "a"), 1, 3, 21, 1); /* the launch has not run */
+  gate_open(&b.gate);
   sync_stream(&w, s);
-  sync_stream(&w, reader);
+  end_stuck(&w, &b);
   check_row(&w, seen, 1, 3, 21, 1); /* the old bytes */
   for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 1, list[i]);
   tdict_stream_destroy(w.c, s);
-  tdict_stream_destroy(w.c, reader);
   tdict_tensor_release(seen);
   tdict_release(few);
   tdict_release(td);
@@ -132,30 +186,38 @@ SIM_CASE(device_index_on_stream_waits_for_uses) {
 
 /* Without a stream, the call waits for a transfer that writes its source or reads its destination. */
 SIM_CASE(device_index_waits_for_transfers) {
-  place w = place_sim(2, 1e5, 1);
-  const int64_t list[] = {9, 0, 33};
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *host = TREE(40);
-  tdict_memory *device = w.memory;
-  w.memory = NULL;
-  tdict_release(host);
-  host = rows_tree(&w, 40, 31);
-  w.memory = device;
-  tdict_future *f = copy_async(&w, host, td, NULL);
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "e"), i, 40, 35, list[i]);
-  finish_copy(f);
-  tdict_tree *few = rows_tree(&w, 3, 21);
-  f = move_async(&w, td, tdict_cpu(), NULL);
-  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, 3)), few, err));
-  tdict_release(out);
-  out = finish(f);
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "e"), list[i], 40, 35, list[i]);
-  check_row(&w, help_get(td, "e"), 9, 3, 25, 0);
-  tdict_release(few);
-  tdict_release(out);
-  tdict_release(host);
-  tdict_release(td);
-  place_close(&w);
+  for (int writes = 0; writes < 2; writes++) {
+    place w = place_sim(2, 0, 2), host = w;
+    const int64_t list[] = {9, 0, 33};
+    host.memory = NULL;
+    tdict_tree *td = rows_tree(&w, 40, 1), *fresh = rows_tree(&host, 40, 31), *few = rows_tree(&w, 3, 21), *out = NULL;
+    pthread_t opener;
+    stuck b;
+    stick(&w, &b);
+    const tdict_transfer_options o = after(&b.s);
+    tdict_future *f = writes ? move_async(&w, td, tdict_cpu(), &o) : copy_async(&w, fresh, td, &o);
+    assert_int_equal(pthread_create(&opener, NULL, open_later, &b.gate), 0);
+    if (writes)
+      td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, 3)), few, err));
+    else
+      td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
+    assert_int_equal(pthread_join(opener, NULL), 0);
+    tdict_tree *result = finish(f);
+    for (int i = 0; i < 3; i++) {
+      if (writes)
+        check_row(&w, help_get(result, "e"), list[i], 40, 5, list[i]); /* the old rows */
+      else
+        check_row(&w, help_get(out, "e"), i, 40, 35, list[i]);
+    }
+    if (writes) check_row(&w, help_get(td, "e"), 9, 3, 25, 0);
+    end_stuck(&w, &b);
+    tdict_release(result);
+    tdict_release(out);
+    tdict_release(few);
+    tdict_release(fresh);
+    tdict_release(td);
+    place_close(&w);
+  }
 }
 
 /* Without memory for the use of a queued launch, the call waits for the launch. The launches of the device are slow. */
