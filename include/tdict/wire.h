@@ -1,7 +1,7 @@
 /* Declares how elements travel during a transfer: conversions to other dtypes, and the option `narrow`.
  *
  * Conversions. With the option `conversions` of tdict_transfer_options, a transfer converts tensors to other dtypes
- * during the copies. One pass reads, converts and writes the elements.
+ * during the copies.
  *
  * Patterns. A pattern has the syntax of the option `keep`. A pattern is compared with the path of each tensor. The
  * pattern of a child tree does not match the tensors below; use "meta.**" for these tensors. The first conversion whose

@@ -181,7 +181,7 @@ static tdict_status prepare_table(launch *l, tdict_error *err) {
       "cuMemcpyHtoDAsync", err);
 }
 
-/* Waits for the launch, and takes its results from the buffer. */
+/* Waits for the launch. If the work has results, copies the results from the buffer to the work. */
 static tdict_status await_results(launch *l, tdict_error *err) {
   tdict_status status = tdict_gpu_sync_stream(l->gpu, l->stream, err);
   if (status == TDICT_OK && l->table.bytes && l->work->has_results)

@@ -184,7 +184,7 @@ typedef struct tdict_kernel_batch {
   tdict_kernel_place at[TDICT_KERNEL_BATCH];
 } tdict_kernel_batch;
 
-/* Computes the places of a batch of an entry with FLAG_ROWS. */
+/* Computes the places of a batch of an entry with TDICT_FLAG_ROWS. */
 TDICT_BODY void tdict_kernel_locate_rows(tdict_kernel_env *env, const tdict_kernel_span *span, const uint64_t *dims,
                                          uint64_t first, tdict_kernel_batch *batch) {
   const unsigned ndim = tdict_form(span->entry, TDICT_FORM_NDIM), listed = tdict_form(span->entry, TDICT_FORM_LISTED);

@@ -16,7 +16,7 @@ size_t tdict_pack_most_bytes(size_t bytes);
 /* A packer writes packed elements to `packed`. */
 typedef struct tdict_packer {
   char *packed;        /* aligned to 8 bytes */
-  size_t filled;       /* bytes that are written */
+  size_t filled;       /* bytes that are used, including the head */
   uint64_t num_blocks; /* blocks that are written */
   unsigned item_bytes;
   bool is_signed, is_bool;

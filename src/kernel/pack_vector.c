@@ -103,7 +103,7 @@ NARROW_512(32, 16, STORE_256)
 NARROW_512(32, 8, STORE_128)
 NARROW_512(16, 8, STORE_256)
 
-/* Return eight differences as integers of 32 bits. All differences fit. */
+/* Return eight differences as integers of 32 bits. The differences must fit into 32 bits. */
 AVX2 static inline __m256i eight_64(const char *src, __m256i base) {
   const __m256 a = _mm256_castsi256_ps(_mm256_sub_epi64(LOAD_256(0), base));
   const __m256 b = _mm256_castsi256_ps(_mm256_sub_epi64(LOAD_256(32), base));
