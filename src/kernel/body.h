@@ -160,10 +160,10 @@ TDICT_BODY tdict_kernel_place tdict_kernel_locate(tdict_kernel_env *env, const t
                                                   const uint64_t *dims, uint64_t unit) {
   const unsigned ndim = tdict_form(span->entry, TDICT_FORM_NDIM), listed = tdict_form(span->entry, TDICT_FORM_LISTED);
   const unsigned num_lists = tdict_form(span->entry, TDICT_FORM_LISTS);
-  const int scatters = tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER;
+  const int scatters = (tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER) != 0;
   tdict_kernel_place place = {span->entry[TDICT_WORD_DST], span->entry[TDICT_WORD_SRC], 0};
   for (unsigned d = ndim; d-- > 0;) {
-    const uint64_t *dim = dims + TDICT_WORDS_PER_DIM * d;
+    const uint64_t *dim = dims + (uint64_t)TDICT_WORDS_PER_DIM * d;
     uint64_t index = unit, offset = 0;
     if (d > 0) { /* the outermost index needs no division */
       unit = tdict_kernel_divide(unit, dim[0], dim + 3);
@@ -171,7 +171,7 @@ TDICT_BODY tdict_kernel_place tdict_kernel_locate(tdict_kernel_env *env, const t
     }
     if (d == ndim - 1) place.inner = index;
     for (unsigned n = 0; n < num_lists && d == listed; n++) {
-      const uint64_t *list = dims + TDICT_WORDS_PER_DIM * ndim + TDICT_WORDS_PER_LIST * n;
+      const uint64_t *list = dims + (uint64_t)TDICT_WORDS_PER_DIM * ndim + (uint64_t)TDICT_WORDS_PER_LIST * n;
       offset += tdict_kernel_offset(span, list, tdict_kernel_position(env, span->body, list[0], index), index);
     }
     /* On the indexed side, the stride of the listed dimension is 0. */
@@ -189,8 +189,8 @@ typedef struct tdict_kernel_batch {
 TDICT_BODY void tdict_kernel_locate_rows(tdict_kernel_env *env, const tdict_kernel_span *span, const uint64_t *dims,
                                          uint64_t first, tdict_kernel_batch *batch) {
   const unsigned ndim = tdict_form(span->entry, TDICT_FORM_NDIM), listed = tdict_form(span->entry, TDICT_FORM_LISTED);
-  const int scatters = tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER;
-  const uint64_t *inner = dims + TDICT_WORDS_PER_DIM, *list = dims + TDICT_WORDS_PER_DIM * ndim;
+  const int scatters = (tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER) != 0;
+  const uint64_t *inner = dims + TDICT_WORDS_PER_DIM, *list = dims + (uint64_t)TDICT_WORDS_PER_DIM * ndim;
   const uint32_t count = ndim == 2 ? (uint32_t)inner[0] : 1;
   uint32_t row[TDICT_KERNEL_BATCH], column[TDICT_KERNEL_BATCH];
   int64_t position[TDICT_KERNEL_BATCH];
