@@ -87,7 +87,7 @@ typedef struct tdict_transfer_stats {
   int64_t num_objects, num_objects_pinned, num_objects_untouched;
   size_t total_bytes;        /**< bytes that were copied */
   size_t direct_bytes;       /**< bytes that driver copies moved directly from or to pinned memory, or between
-                                  devices */
+                                  devices, and converted bytes that kernels read from pinned memory */
   size_t staged_bytes;       /**< bytes copied through the staging ring */
   size_t pageable_bytes;     /**< bytes that driver copies read from ordinary memory */
   size_t host_bytes;         /**< bytes copied from host memory to host memory */

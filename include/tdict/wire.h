@@ -27,8 +27,9 @@
  *
  * Where elements are converted. Between host and device, the link carries the narrower of the two dtypes, for example
  * the bytes of images that become floats. If this dtype is the dtype on the device, threads of the host convert while
- * they fill or read the slots of the staging ring. Otherwise a kernel converts on the device. Pinned tensors are copied
- * through slots, too. tdict_transfer_stats.wire_bytes has the number of bytes on the link.
+ * they fill or read the slots of the staging ring. Otherwise a kernel converts on the device. The kernel itself reads
+ * up to 1 MiB of a transfer from pinned tensors, without a slot. Other pinned tensors are copied through slots.
+ * tdict_transfer_stats.wire_bytes has the number of bytes on the link.
  * A kernel needs a contiguous tensor on the device, a conversion in which no element can be out of range, and a driver
  * that can compile kernels. Otherwise threads of the host do the whole conversion, and the link carries the wider
  * dtype. The results are the same. If `wire_dtype` is set and a kernel is needed but cannot run, the call returns

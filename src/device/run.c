@@ -273,6 +273,10 @@ static tdict_status run_on_stream(launch *l, tdict_run_order *order, tdict_error
 tdict_status tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
   tdict_gpu_scope scope;
   tdict_cu_function function;
+  pthread_mutex_lock(&gpu->kernels.lock);
+  const bool loaded = gpu->kernels.module != NULL;
+  pthread_mutex_unlock(&gpu->kernels.lock);
+  if (loaded) return TDICT_OK; /* entering the scope needs driver calls */
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status == TDICT_OK) status = find_function(gpu, TDICT_KERNEL_CONVERT, &function, err);
   tdict_gpu_leave(gpu, &scope);

@@ -130,6 +130,19 @@ GPU_CASE(staging_without_pinned_memory) {
   tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
   check_tree(&w, src, back);
   tdict_release(back);
+  tdict_conversion c = tdict_conversion_default();
+  c.pattern = "**";
+  c.dtype = TDICT_F64;
+  v.o.conversions = &c;
+  v.o.num_conversions = 1;
+  tdict_tree *bytes = new_tree(), *wide, *want = NULL;
+  give(bytes, "a", random_tensor(TDICT_U8, SHAPE(3000), NULL));
+  wide = move_tree(&w, bytes, w.device, &v); /* a kernel cannot read the ring */
+  td_ok(tdict_to_dtype(bytes, TDICT_F64, NULL, &want, err));
+  check_tree(&w, want, wide);
+  tdict_release(want);
+  tdict_release(wide);
+  tdict_release(bytes);
   tdict_release(there);
   tdict_release(src);
   close_world(&w);

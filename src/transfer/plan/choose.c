@@ -21,17 +21,19 @@ static size_t packed_bytes(const tdict_plan *p) {
     const tdict_item *item = &p->items[i];
     if (item->way != TDICT_WAY_DIRECT || item->kind != TDICT_CU_H2D || item->bytes >= TDICT_SMALL_DIRECT_BYTES)
       continue;
+    if (tdict_plan_cast(p, i)) continue; /* a kernel reads this leaf */
     if (i > 0 && item[-1].src->storage == item->src->storage) continue;
     bytes += item->bytes;
   }
   return bytes;
 }
 
-/* Returns the bytes that host threads copy. */
+/* Returns the bytes that host threads copy. If elements are converted, counts their bytes in slots. */
 static size_t thread_bytes(const tdict_choice_request *r) {
   const size_t *by = r->plan->way_bytes;
   size_t packed = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? packed_bytes(r->plan) : 0;
-  return by[TDICT_WAY_STAGE_IN] + by[TDICT_WAY_STAGE_OUT] + by[TDICT_WAY_HOST] + packed;
+  const size_t staged = r->plan->casts ? r->plan->slot_bytes : by[TDICT_WAY_STAGE_IN] + by[TDICT_WAY_STAGE_OUT];
+  return staged + by[TDICT_WAY_HOST] + packed;
 }
 
 /* Returns the number of objects whose hooks run. */

@@ -183,8 +183,9 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
   if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
-  tdict_status status = TDICT_OK;
-  if (tdict_plan_has_wire(c->request)) status = tdict_plan_append_cast(p, &c->cast, item, c->request->narrow, err);
+  const bool wire = tdict_plan_has_wire(c->request), converts = wire && c->cast.rule;
+  const bool pinned = converts && item->way == TDICT_WAY_STAGE_IN && is_pinned(c, item->gpu, item->src);
+  tdict_status status = wire ? tdict_plan_append_cast(p, &c->cast, item, c->request->narrow, pinned, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   retain_source(c, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);

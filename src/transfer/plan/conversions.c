@@ -203,8 +203,17 @@ static tdict_item_cast make_packed(tdict_dtype dtype) {
   return (tdict_item_cast){.cast = unchanged, .wire = dtype, .by_device = true, .device = unchanged, .is_packed = true};
 }
 
-tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, const tdict_item *item, bool narrow,
-                                    tdict_error *err) {
+/* Returns true if a kernel should read the source itself: then no thread copies the source, and the driver makes no
+ * copy. A kernel needs aligned elements. */
+static bool is_read_by_kernel(const tdict_plan *plan, const tdict_item_cast *c, const tdict_item *item) {
+  const size_t from_bytes = tdict_dtype_bytes(c->cast.from), count = item->bytes / tdict_dtype_bytes(c->cast.to);
+  return c->rule && item->way == TDICT_WAY_STAGE_IN && c->by_device && !c->by_host && item->src_plain &&
+         (uintptr_t)item->src_data % from_bytes == 0 &&
+         count <= (TDICT_READ_PINNED_BYTES - plan->pinned_wire_bytes) / from_bytes;
+}
+
+tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, tdict_item *item, bool narrow,
+                                    bool pinned, tdict_error *err) {
   tdict_item_cast c = *cast;
   tdict_status status = c.rule ? split_cast(plan, &c, item, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
@@ -220,9 +229,13 @@ tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cas
   }
   plan->casts[plan->num_items] = c;
   plan->packs |= c.is_packed;
-  if ((!c.rule && !c.is_packed) || item->way == TDICT_WAY_HOST) return TDICT_OK;
-  const size_t growth = tdict_dtype_bytes(c.wire) / tdict_dtype_bytes(c.cast.to);
-  if (growth > plan->slot_growth) plan->slot_growth = growth;
-  plan->uses_kernels |= c.by_device;
+  const bool converts = c.rule || c.is_packed;
+  if (pinned && is_read_by_kernel(plan, &c, item)) {
+    item->way = TDICT_WAY_DIRECT;
+    plan->pinned_wire_bytes += item->bytes / tdict_dtype_bytes(c.cast.to) * tdict_dtype_bytes(c.cast.from);
+  }
+  if (item->way != TDICT_WAY_STAGE_IN && item->way != TDICT_WAY_STAGE_OUT) return TDICT_OK;
+  plan->slot_bytes += tdict_plan_slot_bytes(converts ? &c : NULL, item->bytes);
+  plan->uses_kernels |= converts && c.by_device;
   return TDICT_OK;
 }

@@ -109,7 +109,8 @@ void tdict_plan_pack(tdict_plan *plan) {
   if (!plan->way_bytes[TDICT_WAY_DIRECT]) return;
   for (uint32_t i = 0, end; i < plan->num_items; i = end) {
     end = i + 1;
-    if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
+    if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D || tdict_plan_cast(plan, i))
+      continue;
     end = tdict_plan_run_end(plan, i);
     /* Store whether one run covers all items. In this case, tdict_plan_run_end() need not compare items. */
     plan->is_one_run = i == 0 && end == plan->num_items;
@@ -121,6 +122,10 @@ void tdict_plan_pack(tdict_plan *plan) {
       plan->way_bytes[TDICT_WAY_STAGE_IN] += plan->items[k].bytes;
     }
   }
+}
+
+static bool uses_slot(const tdict_item *item) {
+  return item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT;
 }
 
 static tdict_status add_chunk(tdict_plan *plan, tdict_chunk chunk, tdict_error *err) {
@@ -155,12 +160,34 @@ static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high
   return piece < low ? low : piece > high ? high : piece;
 }
 
+/* Returns the end of a chunk that begins at chunk.begin in item number chunk.first, so that the elements need at most
+ * `room` bytes in a slot. The result is at most chunk.end, and a multiple of 256 if it is less. */
+static size_t end_in_slot(const tdict_plan *plan, tdict_chunk chunk, size_t room) {
+  for (uint32_t i = chunk.first; i < plan->num_items && plan->items[i].offset < chunk.end; i++) {
+    const tdict_item *item = &plan->items[i];
+    const size_t begin = item->offset < chunk.begin ? chunk.begin : item->offset, end = item->offset + item->bytes;
+    if (end <= begin) continue;
+    const tdict_item_cast *cast = tdict_plan_cast(plan, i);
+    const size_t in_slot = tdict_plan_slot_bytes(cast, end - begin);
+    if (in_slot <= room) {
+      room -= in_slot;
+      continue;
+    }
+    const size_t to = cast ? tdict_dtype_bytes(cast->cast.to) : 1, wire = cast ? tdict_dtype_bytes(cast->wire) : 1;
+    const size_t fitting = room / wire * to / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+    /* the smallest slot has 4096 bytes, so that any 256 bytes of the line fit */
+    const size_t least = chunk.begin + TDICT_LEAF_ALIGNMENT, most = begin + fitting;
+    return most > chunk.begin ? most : least < chunk.end ? least : chunk.end;
+  }
+  return chunk.end;
+}
+
 /* Cuts an interval of the line into chunks of `low` to `high` bytes. The last chunk can be smaller. The interval begins
  * in item number whole.first. */
 static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
-  const bool uniform = tdict_plan_is_uniform(plan);
+  const bool uniform = tdict_plan_is_uniform(plan), in_slots = plan->casts && uses_slot(&plan->items[first]);
   for (size_t at = whole.begin, end; at < whole.end && status == TDICT_OK; at = end) {
     if (uniform)
       first = tdict_plan_item_at(plan, first, at);
@@ -168,6 +195,10 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
       while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
     size_t piece = choose_piece(whole, at, low, high);
     end = whole.end - at < piece ? whole.end : at + piece;
+    if (in_slots) {
+      end = end_in_slot(plan, (tdict_chunk){.begin = at, .end = whole.end, .first = first}, piece);
+      if (plan->max_copy_bytes && end - at > plan->max_copy_bytes) end = at + plan->max_copy_bytes;
+    }
     status = add_chunk(plan, (tdict_chunk){.begin = at, .end = end, .first = first}, err);
   }
   return status;
@@ -203,14 +234,13 @@ static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) 
   return end;
 }
 
-/* Returns the maximum size of a chunk, if its slot needs more bytes than the chunk. If packed elements do not become
- * smaller than the leaf, their head needs additional space. Only the first and the last packed piece of a chunk can be
- * smaller than TDICT_PACK_MIN_BYTES, so all heads need at most 1/16 of the chunk plus 2 KiB. */
+/* Returns the maximum size of a chunk, if some items are packed. If packed elements do not become smaller than the leaf,
+ * their head needs additional space. Only the first and the last packed piece of a chunk can be smaller than
+ * TDICT_PACK_MIN_BYTES, so all heads need at most 1/16 of the chunk plus 2 KiB. */
 static size_t shrink_chunk(const tdict_plan *plan, size_t chunk_bytes) {
   enum { HEADS = 2048 };
-  if (plan->slot_growth <= 1 && !plan->packs) return chunk_bytes;
-  size_t most = plan->slot_growth > 1 ? chunk_bytes / plan->slot_growth : chunk_bytes;
-  if (plan->packs) most = most >= 2 * HEADS ? (most - HEADS) / 17 * 16 : most / 2;
+  if (!plan->packs) return chunk_bytes;
+  size_t most = chunk_bytes >= 2 * HEADS ? (chunk_bytes - HEADS) / 17 * 16 : chunk_bytes / 2;
   most = most / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return most ? most : TDICT_LEAF_ALIGNMENT;
 }
@@ -227,7 +257,7 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
     size_t most = whole ? SIZE_MAX / 2 : direct ? most_direct_bytes(plan) : chunk_bytes;
-    if (item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT) most = shrink_chunk(plan, most);
+    if (uses_slot(item)) most = shrink_chunk(plan, most);
     status = add_pieces(plan, span, whole || direct || first_bytes > most ? most : first_bytes, most, err);
   }
   return status;

@@ -24,6 +24,9 @@ enum { TDICT_DIRECT_IN_FLIGHT = 4 };
 #define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10)
 /* Packing a leaf below this size saves little. */
 #define TDICT_PACK_MIN_BYTES ((size_t)4 << 10)
+/* A kernel reads up to this many bytes of a transfer directly from pinned sources, without a slot. For more bytes, the
+ * kernel would occupy the device while it waits for the link. */
+#define TDICT_READ_PINNED_BYTES ((size_t)1 << 20)
 /* Maximum size of a chunk of direct copies. Larger copies would delay other copies of the program too long. */
 #define TDICT_LARGE_DIRECT_BYTES ((size_t)16 << 20)
 
@@ -107,7 +110,8 @@ typedef struct tdict_plan {
   uint32_t num_items, cap_items;
   tdict_item_cast *casts; /* one for each item; NULL: no conversions were given, and `narrow` is not set */
   uint32_t cap_casts;
-  size_t slot_growth; /* a slot needs up to this many times the bytes of its chunk; 0 means 1 */
+  size_t slot_bytes; /* if `casts` is not NULL: bytes that the items copied through slots need in slots, with padding */
+  size_t pinned_wire_bytes; /* bytes that kernels read from pinned sources, see TDICT_READ_PINNED_BYTES */
   /* true: kernels convert or restore some items. Pieces then do not have the offsets of the line in slots, and one
    * thread fills a slot */
   bool uses_kernels;
@@ -148,14 +152,21 @@ static inline const tdict_item_cast *tdict_plan_cast(const tdict_plan *plan, uin
   const tdict_item_cast *c = plan->casts ? &plan->casts[item] : NULL;
   return c && (c->rule || c->is_packed) ? c : NULL;
 }
+/* Returns the bytes that the elements of a range of an item need in a slot, with padding. `bytes` is the length of the
+ * range on the line. Packed elements count as if they were not packed. */
+static inline size_t tdict_plan_slot_bytes(const tdict_item_cast *cast, size_t bytes) {
+  const size_t in_slot = cast ? bytes / tdict_dtype_bytes(cast->cast.to) * tdict_dtype_bytes(cast->wire) : bytes;
+  return (in_slot + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+}
 /* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
  * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
  * all items are uniform. */
 void tdict_plan_pack(tdict_plan *plan);
 /* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. Consecutive
  * items with the same `way` and the same GPU form a group. In a group, the sizes of these chunks grow from first_bytes
- * to chunk_bytes, and shrink again towards the end. Both numbers must be multiples of 256. Chunks that are copied
- * through slots are smaller if slot_growth is above 1, or if items are packed. Errors: TDICT_ENOMEM. */
+ * to chunk_bytes, and shrink again towards the end. Both numbers must be multiples of 256. If elements are converted,
+ * the size of a chunk that is copied through a slot is the number of bytes in the slot. If items are packed, chunks are
+ * smaller. Errors: TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
  * the leaves of a run have the same distances in the source, in the destination and on the line. A chunk of direct

@@ -356,6 +356,7 @@ static tdict_status queue_copies(const tdict_plan *plan, const tdict_chunk *chun
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
     const tdict_item *item = p.item;
     bool in = item->kind == TDICT_CU_H2D;
+    if (uses_kernel(&p) && q->scratch == q->slot) continue;
     if (!uses_kernel(&p) && !(in ? item->dst_plain : item->src_plain)) {
       q->item = p.number;
       void *packed = tdict_shift_back(q->slot + p.at, p.wire_begin);

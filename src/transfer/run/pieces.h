@@ -34,7 +34,8 @@ typedef struct tdict_pieces_queue {
   tdict_cu_stream stream;
   char *slot;
   uint32_t item;
-  char *scratch;       /* device memory as large as the slot; NULL if the plan uses no kernels */
+  char *scratch;       /* device memory as large as the slot; `slot` if kernels read the slot; NULL if the plan uses no
+                        * kernels */
   size_t packed_bytes; /* output: bytes of packed elements in the copies */
 } tdict_pieces_queue;
 /* Queues copies between the slot and the device. One copy covers leaves that follow each other on the device as in the

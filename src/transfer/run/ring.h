@@ -49,6 +49,8 @@ void tdict_ring_destroy(tdict_ring *ring); /* call after all slots were returned
  * and no slot can be taken, first waits up to two milliseconds for a slot. A caller that waits must hold no slot, and
  * must call again until it gets a slot or its transfer has failed. Errors: TDICT_EDEVICE, TDICT_ELOST, TDICT_ENOMEM. */
 tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err);
+/* Returns true if the device can read the slots. */
+static inline bool tdict_ring_is_pinned(const tdict_ring *ring) { return ring->pages.data != NULL; }
 /* Returns the device memory that belongs to a slot and is as large as the slot. The lane that holds the slot may use
  * the memory while the lane holds the slot, on the stream of the slot's copies. The first call for a slot allocates the
  * memory. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */

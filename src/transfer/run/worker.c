@@ -20,6 +20,28 @@ typedef struct tdict_claim {
   uint32_t part;
 } tdict_claim;
 
+/* Kernels read chunks of up to this many bytes directly from the slot. This takes less time than a copy to the device
+ * followed by a launch. */
+#define READ_SLOT_BYTES ((size_t)256 << 10)
+
+/* Finds the memory in which kernels read or write the wire's elements: scratch memory, or the slot itself. Packed
+ * elements are read several times, so these are always copied first. */
+static tdict_status find_scratch(const tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, char **out,
+                                 tdict_error *err) {
+  const tdict_plan *plan = &lane->worker->transfer->plan;
+  size_t bytes = 0;
+  bool reads_slot = !plan->packs && tdict_ring_is_pinned(lane->ring);
+  for (uint32_t i = chunk->first; i < plan->num_items && plan->items[i].offset < chunk->end && reads_slot; i++) {
+    const tdict_item *item = &plan->items[i];
+    const size_t begin = item->offset < chunk->begin ? chunk->begin : item->offset,
+                 end = item->offset + item->bytes < chunk->end ? item->offset + item->bytes : chunk->end;
+    if (begin < end) bytes += tdict_plan_slot_bytes(tdict_plan_cast(plan, i), end - begin);
+    reads_slot = item->kind == TDICT_CU_H2D && bytes <= READ_SLOT_BYTES;
+  }
+  *out = slot->data;
+  return reads_slot ? TDICT_OK : tdict_ring_scratch(lane->ring, slot, out, err);
+}
+
 /* Queues the copies between the slot and the device. If one copy is enough and the transfer has a batch for this GPU
  * and direction, adds the copy to the batch. In all other cases, queues the copies at once. */
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
@@ -27,7 +49,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   const tdict_plan *plan = &lane->worker->transfer->plan;
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *error_item, NULL, 0};
   bool fits = true;
-  tdict_status status = plan->uses_kernels ? tdict_ring_scratch(lane->ring, slot, &queue.scratch, err) : TDICT_OK;
+  tdict_status status = plan->uses_kernels ? find_scratch(lane, slot, chunk, &queue.scratch, err) : TDICT_OK;
   if (status == TDICT_OK) status = tdict_lane_reserve(lane, chunk, &fits, err);
   if (status != TDICT_OK || !fits) {
     tdict_lane_keep_slot(lane, slot);
@@ -136,7 +158,31 @@ static tdict_status find_source_gpu(const tdict_lane *lane, const tdict_item *it
   return tdict_devices_gpu(lane->worker->transfer->engine->config.devices, item->src->storage->device, out, err);
 }
 
-/* Queues the copies of a chunk between host and device with one call. Each copy covers one run of items. */
+/* Queues one launch that converts the items of a chunk whose conversions read pinned sources. */
+static tdict_status queue_casts_in(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
+  const tdict_plan *p = &lane->worker->transfer->plan;
+  tdict_kernel_work work;
+  tdict_status status = TDICT_OK;
+  tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
+  for (uint32_t i = chunk->first; i < p->num_items && p->items[i].offset < chunk->end && status == TDICT_OK; i++) {
+    const tdict_item *item = &p->items[i];
+    const tdict_item_cast *cast = tdict_plan_cast(p, i);
+    if (!cast) continue;
+    const size_t begin = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
+    const size_t left = chunk->end - item->offset, end = left < item->bytes ? left : item->bytes;
+    const size_t to_bytes = tdict_dtype_bytes(cast->cast.to);
+    if (end <= begin) continue; /* an empty leaf needs no conversion */
+    status = tdict_device_cast_add(&work, &cast->device, item->dst_data + begin,
+                                   item->src_data + begin / to_bytes * tdict_dtype_bytes(cast->cast.from),
+                                   (end - begin) / to_bytes, err);
+  }
+  if (status == TDICT_OK && work.num_entries) status = tdict_gpu_queue_work(lane->gpu, &work, lane->stream, err);
+  tdict_kernel_work_reset(&work);
+  return status;
+}
+
+/* Queues the copies of a chunk between host and device with one call. Each copy covers one run of items. Converted items
+ * are left out. */
 static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_plan *p = &lane->worker->transfer->plan;
   tdict_cu_line lines[TDICT_CU_MOST_LINES];
@@ -147,7 +193,7 @@ static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict
     size_t from = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
     size_t to = p->items[end - 1].offset + p->items[end - 1].bytes;
     if (to > chunk->end) to = chunk->end;
-    if (to <= item->offset + from) continue; /* an empty leaf needs no copy */
+    if (to <= item->offset + from || tdict_plan_cast(p, i)) continue; /* an empty leaf needs no copy */
     lines[count++] = (tdict_cu_line){item->dst_data + from, item->src_data + from, to - item->offset - from};
   }
   if (count == 0) return TDICT_OK;
@@ -232,6 +278,7 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
       t->traced.recording ? tdict_trace_open(&t->traced, lane->gpu, lane->stream, chunk->end - chunk->begin) : NULL;
   bool between_devices = t->plan.items[chunk->first].kind == TDICT_CU_D2D;
   status = between_devices ? queue_within_devices(lane, chunk, err) : queue_runs(lane, chunk, err);
+  if (status == TDICT_OK && !between_devices && t->plan.pinned_wire_bytes) status = queue_casts_in(lane, chunk, err);
   if (slice) tdict_trace_close(slice, lane->gpu);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
