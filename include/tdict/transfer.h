@@ -106,9 +106,9 @@ typedef struct tdict_transfer_stats {
   double total_seconds;     /**< time from the call to the last byte */
   size_t peak_queued_bytes; /**< largest number of bytes that the option `max_queued_bytes` counted at once; 0 without
                                  this option */
-  size_t wire_bytes; /**< bytes that driver copies moved: from or to a device, or between devices. Differs from the
-                                 other byte counts if elements are converted or narrowed. The other counts contain the
-                                 bytes of the result */
+  size_t wire_bytes; /**< bytes that driver copies moved or kernels read from host memory: from or to a device, or
+                                 between devices. Differs from the other byte counts if elements are converted or
+                                 narrowed. The other counts contain the bytes of the result */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;

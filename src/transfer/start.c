@@ -118,8 +118,9 @@ static int count_plan_helpers(const starter *s) {
 static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
   char what[64];
+  if (!o->num_keep) return TDICT_OK;
   snprintf(what, sizeof what, "%s: options.keep", s->start->what);
-  return o->num_keep ? tdict_patterns_create(what, o->keep, o->num_keep, out, err) : TDICT_OK;
+  return tdict_patterns_create(what, o->keep, o->num_keep, out, err);
 }
 
 /* Returns true if plans of the source may be kept. The root itself must be locked: a tree that is locked only from

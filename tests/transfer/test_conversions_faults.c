@@ -11,15 +11,15 @@ static const pair_of converted[] = {{"a", TDICT_U8, TDICT_BF16, 1 / 255.0, -0.5}
                                     {"plain", TDICT_I32, TDICT_I32, 1, 0}};
 enum { NUM_CONVERTED = sizeof converted / sizeof *converted, ELEMENTS = 300 };
 
-typedef enum faulty_way { WAY_IN, WAY_OUT, WAY_WITHIN, WAY_INTO, NUM_FAULTY_WAYS } faulty_way;
+typedef enum faulty_way { WAY_IN, WAY_OUT, WAY_WITHIN, WAY_INTO, WAY_PINNED, NUM_FAULTY_WAYS } faulty_way;
 static const char *const names[NUM_FAULTY_WAYS] = {"to the device", "to the host", "within the device",
-                                                   "into the device"};
+                                                   "into the device", "from pinned memory"};
 
 /* A context over a simulated driver that fails on demand, and the trees of a transfer. */
 typedef struct faults {
   tdict_driver *inner, *d;
   world w;
-  tdict_tree *source, *there, *dst; /* on the host, and on the device */
+  tdict_tree *source, *pinned, *there, *dst; /* on the host, in pinned memory, and on the device */
   tdict_transfer_options o;
   tdict_conversion rules[NUM_CONVERTED];
 } faults;
@@ -48,6 +48,7 @@ static void faults_open(faults *f, int32_t mode) {
     f->rules[i] = scaled(converted[i].path, converted[i].to, converted[i].scale, converted[i].offset);
   }
   f->there = to_device(&f->w, f->source, f->w.device);
+  td_ok(tdict_pin_memory(c, f->source, NULL, &f->pinned, err));
   f->o = tdict_transfer_options_default();
   f->o.mode = mode;
   f->o.conversions = f->rules;
@@ -57,6 +58,7 @@ static void faults_close(faults *f) {
   tdict_fault_live live, none = {0};
   tdict_release(f->source);
   tdict_release(f->there);
+  tdict_release(f->pinned);
   tdict_release(f->dst);
   close_world(&f->w);
   tdict_driver_fault_get_live(f->d, &live);
@@ -66,7 +68,8 @@ static void faults_close(faults *f) {
 }
 
 static tdict_status transfer(const faults *f, faulty_way which, tdict_tree **out, tdict_error *err) {
-  const tdict_tree *src = which == WAY_OUT || which == WAY_WITHIN ? f->there : f->source;
+  const bool reads_device = which == WAY_OUT || which == WAY_WITHIN;
+  const tdict_tree *src = reads_device ? f->there : which == WAY_PINNED ? f->pinned : f->source;
   if (which == WAY_INTO) return tdict_transfer_into(f->w.c, f->dst, src, &f->o, err);
   return tdict_to_device(f->w.c, src, which == WAY_OUT ? tdict_cpu() : f->w.device, &f->o, out, err);
 }
