@@ -159,8 +159,8 @@ tdict_fence *tdict_storage_find_pending(tdict_storage *s, bool to_write);
  * streams of the program. In a forked child, transfers of the parent process never end, so the function returns at the
  * first unfinished transfer of the parent. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
-/* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
- * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
+/* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. If the
+ * list of uses is full, removes the uses that are done. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
 /* Adds the use that writes the bytes of a new storage. Reading the bytes waits for this use, too. A storage has at most
  * one filler. Freeing memory of the program does not wait for the filler. Fails as tdict_storage_add_use() does. */

@@ -7,6 +7,7 @@
 #include "ops/device/move.h"
 #include "tensor/affine.h"
 #include "tree/node.h"
+#include "tree/pointers.h"
 
 /* Positions along one dimension, which replace the index of a listed dimension. */
 typedef struct tdict_move_list {
@@ -84,7 +85,8 @@ bool tdict_moves_reach_list(const tdict_tensor *a, const tdict_tensor *b, const 
 typedef struct tdict_fence_set {
   tdict_fence **fences; /* owns a reference to each fence */
   int count, cap;
-  bool no_memory; /* true: memory was exhausted, and fences are missing */
+  tdict_pointers found; /* has every fence of `fences` */
+  bool no_memory;       /* true: memory was exhausted, and fences are missing */
 } tdict_fence_set;
 void tdict_fence_set_add(tdict_fence_set *set, tdict_storage *s, bool to_write);
 void tdict_fence_set_reset(tdict_fence_set *set);
