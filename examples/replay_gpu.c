@@ -182,7 +182,6 @@ static int run(buffer *b) {
       tdict_create_from(&schema, TDICT_SHAPE(b->capacity), tdict_device_memory(b->context, b->device), &b->tree, &err));
   TDICT_TRY(make_lists(b, &lists, &err));
   const double row_bytes = (double)tdict_bytes(b->tree) / (double)b->capacity;
-
   start = seconds();
   b->goal = b->capacity;
   if (!start_actors(b, threads, &started)) b->failed = true;

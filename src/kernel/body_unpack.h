@@ -109,10 +109,10 @@ TDICT_BODY void tdict_unpack_store(tdict_kernel_env *env, const uint64_t *entry,
 TDICT_BODY void tdict_kernel_unpack(tdict_kernel_env *env, const tdict_kernel_span *span) {
   TDICT_EACH_BATCH(span, at) {
     /* a batch lies in one packed block */
-    const tdict_packed_block block = tdict_unpack_block(env, span->entry, at / TDICT_KERNEL_BLOCK_UNITS);
+    const tdict_packed_block block = tdict_unpack_block(env, span->entry, at / TDICT_PACK_BLOCK_UNITS);
     tdict_unit16 made[TDICT_KERNEL_BATCH];
     TDICT_EACH_IN_BATCH(k)
-      made[k] = tdict_unpack_unit(env, &block, tdict_kernel_unit(span, at, k) % TDICT_KERNEL_BLOCK_UNITS);
+      made[k] = tdict_unpack_unit(env, &block, tdict_kernel_unit(span, at, k) % TDICT_PACK_BLOCK_UNITS);
     TDICT_EACH_IN_BATCH(k)
       if (tdict_kernel_has_unit(span, at, k))
         tdict_unpack_store(env, span->entry, at + (uint64_t)k * TDICT_KERNEL_THREADS, made[k]);

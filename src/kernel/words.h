@@ -83,11 +83,11 @@ enum {
 
 /* Packed elements, which the host writes (pack.c) and UNPACK reads. Packed elements begin at a multiple of 16 with
  * TDICT_PACK_HEAD words, then TDICT_WORDS_PER_BLOCK words for each block. A block is TDICT_PACK_BLOCK_BYTES of the
- * elements, so a block of a launch restores one block. The last block can have fewer elements. Each element of a block is
- * stored as its difference to the block's base, in the number of bits that the block needs. The differences of a block
- * begin at a multiple of 16. */
+ * elements. The last block can have fewer elements. Each element of a block is stored as its difference to the block's
+ * base, in the number of bits that the block needs. The differences of a block begin at a multiple of 16. */
 enum {
-  TDICT_PACK_BLOCK_BYTES = 16 * TDICT_KERNEL_BLOCK_UNITS,
+  TDICT_PACK_BLOCK_UNITS = 2 * TDICT_KERNEL_BLOCK_UNITS, /* units of 16 bytes */
+  TDICT_PACK_BLOCK_BYTES = 16 * TDICT_PACK_BLOCK_UNITS,
   TDICT_PACK_SIZE = 0, /* word of the head: size of the packed elements in bytes, with the head */
   TDICT_PACK_HEAD = 1
 };

@@ -1,13 +1,17 @@
 /* The option narrow: integers and bools travel to a device in fewer bytes, and arrive bit by bit. */
 #include "narrow.h"
 
+#include "base/error.h"
 #include "device/gpu.h"
 
 /* Without kernels, tensors travel with all bytes. */
 static bool has_no_kernels;
-bool __real_tdict_gpu_can_run(tdict_gpu *gpu);
-bool __wrap_tdict_gpu_can_run(tdict_gpu *gpu);
-bool __wrap_tdict_gpu_can_run(tdict_gpu *gpu) { return !has_no_kernels && __real_tdict_gpu_can_run(gpu); }
+tdict_status __real_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
+tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
+tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
+  if (has_no_kernels) return tdict_fail(err, TDICT_ENOTSUP, "the driver cannot compile the library's kernels");
+  return __real_tdict_gpu_load_kernels(gpu, err);
+}
 
 /* In all modes and with all numbers of threads, to a device, back, and within the host. */
 DEVICE_CASE(narrow_arrives_in_all_ways) {
