@@ -123,6 +123,11 @@ tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst
 tdict_storage *tdict_storage_retain(tdict_storage *s);
 void tdict_storage_release(tdict_storage *s);
 
+/* Returns true if both storages are on one device. Storages of one memory are the usual case. */
+static inline bool tdict_storage_devices_equal(const tdict_storage *a, const tdict_storage *b) {
+  return (a->memory && a->memory == b->memory) || tdict_device_equal(a->device, b->device);
+}
+
 /* Marks node->storage as used by node->fence until tdict_storage_detach(). The caller must have filled the fields
  * `storage`, `fence` and `writes` of the node. */
 void tdict_storage_attach(tdict_fence_node *node);

@@ -124,6 +124,11 @@ bool tdict_moves_take_listed(const tdict_moves *moves, const tdict_tensor *index
 /* Adds a copy by moves->lists. The caller has checked that no source bytes are lost. Returns TDICT_ENOMEM, and
  * TDICT_EWRONGDEVICE if the stream is of another device. */
 tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy *copy, tdict_error *err);
+/* Adds a copy that differs from the last move in its tensors only. The last move was added by one of these two
+ * functions. Dtypes, sizes, strides and memories of the tensors are equal to those of the last move. The first element
+ * of `indexed` that the copy selects begins `offset` bytes after the first element of `indexed`. Returns TDICT_ENOMEM. */
+tdict_status tdict_moves_repeat_listed(tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other,
+                                       uintptr_t offset, tdict_error *err);
 
 /* Makes all moves that were added, or queues them on the stream. The moves run after the transfers and uses of their
  * bytes. Later transfers, and calls that read or write the bytes, run after the moves. Written bytes are no longer

@@ -145,7 +145,7 @@ static bool is_alike(const tdict_moves *all, const tdict_move *a, const tdict_mo
   const size_t num_lists = a->listed >= 0 ? (size_t)all->lists->count : 0, count = 3 * (size_t)a->ndim + num_lists;
   return a->op == TDICT_KERNEL_COPY && a->dtype == b->dtype && a->ndim == b->ndim && a->listed == b->listed &&
          a->scatter == b->scatter && num_lists <= TDICT_KERNEL_MAX_LISTS &&
-         memcmp(shape_of(all, a), shape_of(all, b), count * sizeof(int64_t)) == 0;
+         (a->numbers == b->numbers || memcmp(shape_of(all, a), shape_of(all, b), count * sizeof(int64_t)) == 0);
 }
 
 /* Adds a move to the work. `last` is the move that was added before; NULL: none. */
