@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The program copies OWN_BYTES with a pause after each copy, during as many transfers as that takes. */
+/* The program copies OWN_BYTES up to OWN_COPIES times, with a pause before each copy, during at most MOST_TRANSFERS
+ * transfers. */
 enum { OWN_COPIES = 400, OWN_BYTES = 51200, MOST_TRANSFERS = 50, PAUSE_NS = 100000 };
 
 static bool prepare_source(device_job *job) {
@@ -130,7 +131,7 @@ static double copy_own(device_job *job) {
   return bench_now() - begin;
 }
 
-/* Copies until the transfer ends. future NULL: until there are OWN_COPIES times. */
+/* Copies until the transfer has ended, or until `times` is full. `future` may be NULL. */
 static bool copy_meanwhile(device_job *job, const tdict_future *future, bench_samples *times) {
   const struct timespec pause = {0, PAUSE_NS};
   while (times->count < times->capacity && !(future && tdict_future_is_ready(future))) {

@@ -3,8 +3,8 @@
  *   replay_gpu [DEVICE [ROWS]]     auto (default), cpu, sim, cuda:N; rows of the buffer
  *
  * By default, the buffer has 2000000 rows on a GPU (6.2 GB), and 5000 rows on other devices. First, the actors fill the
- * buffer. Then the actors go on while the learner samples by lists of random positions on the device. Each transition
- * has a checksum. The exit status is 0 if all checksums of some samples are right. */
+ * buffer. Then the actors continue to write while the learner samples by lists of random positions on the device. Each
+ * transition has a checksum. The exit status is 0 if no call failed and all checksums of eight batches are right. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +22,13 @@ static const int widths[] = {OBS, ACTIONS, 1, OBS}; /* numbers of a row in each 
 
 typedef struct buffer {
   tdict_context *context;
-  tdict_memory *host; /* of the actors' rows */
+  tdict_memory *host; /* memory of the actors' host trees; NULL: plain host memory */
   tdict_device device;
-  tdict_stream stream;     /* of the actors' writes */
-  tdict_index_options how; /* names the stream; cpu: no stream */
+  tdict_stream stream;     /* the actors queue their writes on this stream; not used on the cpu */
+  tdict_index_options how; /* options of the actors' writes, with the stream */
   tdict_tree *tree;
   int64_t capacity, goal; /* the actors stop when `goal` rows were written */
-  pthread_mutex_t lock;   /* guards the rows and the fields below: no sample has a row that is half written */
+  pthread_mutex_t lock;   /* guards the rows and the fields below, so that no sample has a row that is half written */
   int64_t written;
   bool stop, failed;
 } buffer;
@@ -39,7 +39,8 @@ static double seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Calculates the checksum of row i of host leaves. A row of zeros, which no actor has written, has the checksum 0. */
+/* Calculates the checksum of row i of host leaves. The sum begins with 1, so a row of zeros, which no actor has
+ * written, does not have the checksum 0. */
 static int64_t checksum(float *const leaves[4], int64_t i) {
   uint64_t sum = 1;
   uint32_t bits;
@@ -64,7 +65,8 @@ static void fill_rows(tdict_tree *rows, uint64_t *random) {
   for (int64_t i = 0; i < NEW_ROWS; i++) sums[i] = checksum(leaves, i);
 }
 
-/* Queues the write of rows at the end of the ring, and of the remaining rows at its start. Call with the lock held. */
+/* Writes rows at the next positions of the buffer. Rows that do not fit before the end of the buffer are written at its
+ * start. With a stream, the writes are only queued. Call with the lock held. */
 static tdict_status write_rows(buffer *b, const tdict_tree *rows, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (int64_t done = 0; done < NEW_ROWS && status == TDICT_OK;) {
@@ -120,7 +122,7 @@ static tdict_status make_lists(buffer *b, tdict_tree **out, tdict_error *err) {
   return status;
 }
 
-/* Queues the copy of the rows that list n names. */
+/* Copies the rows that a list names. With a stream, the copy is only queued. */
 static tdict_status sample(buffer *b, const tdict_tree *lists, int n, const tdict_index_options *how, tdict_tree **out,
                            tdict_error *err) {
   tdict_tree *row;
@@ -168,7 +170,7 @@ static int run(buffer *b) {
   tdict_index_options how = tdict_index_options_default();
   tdict_tree *lists = NULL, *batch = NULL, *kept[CHECKED] = {NULL};
   tdict_error err = {0};
-  const int samples = b->device.type == TDICT_DEVICE_CUDA ? 4000 : 64; /* a multiple of CHECKED */
+  const int samples = b->device.type == TDICT_DEVICE_CUDA ? 4000 : 64; /* number of batches, a multiple of CHECKED */
   int wrong = 0, started = 0;
   double start, time;
   b->how = how;

@@ -29,10 +29,11 @@ typedef struct tdict_context_options {
   size_t pinned_bytes;
   /** Maximum number of freed bytes that each device keeps for reuse. Default: SIZE_MAX, which means no limit.
    *
-   *  The library allocates device memory from a pool of the driver. A block of 512 MiB or more comes from cuMemAlloc()
-   *  instead if the block does not exceed this limit, because such a block takes the pool many milliseconds. If such a
-   *  block is freed and not kept, the free waits until the device is idle. The first copy between two devices enables
-   *  peer access between their contexts with cuCtxEnablePeerAccess(). */
+   *  The library allocates device memory from a pool of the driver. For a block of 512 MiB or more, the pool needs many
+   *  milliseconds. The library therefore allocates such a block with cuMemAlloc() if the block does not exceed this
+   *  limit. If a block of cuMemAlloc() is freed and not kept, the free waits until the device is idle. If two devices
+   *  can access each other's memory, the first copy between the devices enables peer access between their contexts with
+   *  cuCtxEnablePeerAccess(). */
   size_t device_cache_bytes;
   /** Receives log messages; NULL (default): no log. The library can call `log` on any thread. `log` must not call the
    *  library, because the library can hold a lock during the call. tdict_context_destroy() waits until running calls of

@@ -79,9 +79,9 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 /** Selects elements like TDICT_LIST. @p tensor has one dimension of int64 positions, in host memory or on a device. If
  *  the list is on a device, a launch checks the positions, and the call waits for the check, also if the call has a
  *  stream. The positions then stay on the device. The call also copies the positions to the host if the tree has
- *  objects or tensors elsewhere, if bytes of a tensor are lost, or if there are more than eight lists. A list that is
- *  not contiguous, or has at most one position, is always copied to the host. The program must not write the list
- *  before the copies of the call are complete. */
+ *  objects or tensors elsewhere, if bytes of a tensor are lost, or if there are more than eight lists. A list on a
+ *  device that is not contiguous, is not aligned to 8 bytes or has at most one position is always copied to the host.
+ *  The program must not write the list before the copies of the call are complete. */
 #define TDICT_LIST_OF(tensor) tdict_index_of(TDICT_INDEX_LIST_OF, 0, 0, 0, (tensor))
 /** Selects the elements for which a mask is not 0, in C order. The mask is a bool or uint8 tensor with at
  *  least one dimension. A mask of n dimensions applies to n batch dimensions, and must have the sizes of these

@@ -109,8 +109,9 @@ typedef struct tdict_loader_options {
    *  kernels convert during the transfer. For a batch on the cpu, the worker converts. */
   const tdict_conversion *conversions;
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */
-  /** 1: integers and bools of batches travel to a device in fewer bytes, see tdict/wire.h. Affects only batches in
-   *  ordinary memory, which `collate` made. The loader itself makes batches in pinned memory. Default: 0 */
+  /** 1: integers and bools of batches travel to a device in fewer bytes, see tdict/wire.h. Has an effect only for
+   *  batches that `collate` makes in ordinary memory. Batches that the loader itself makes are in pinned memory.
+   *  Default: 0 */
   int32_t narrow;
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {

@@ -126,8 +126,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_padded(const tdict_tens
  *  @param[out] padded  Owned by the caller; written on success only.
  *  @param[out] mask  A bool tensor of shape [rows, longest row] that is true for the elements of the rows. Owned by the
  *          caller; written on success only. NULL: no mask is made.
- *  @return #TDICT_OK; #TDICT_EINVAL for NULL, or if a transfer into the tensor `values` failed or was cancelled;
- *          #TDICT_EOVERFLOW if an integer dtype cannot hold @p value; #TDICT_ENOTSUP as tdict_fill();
+ *  @return #TDICT_OK; #TDICT_EINVAL @p ragged or @p padded is NULL, or a transfer into the tensor `values` failed or
+ *          was cancelled; #TDICT_EOVERFLOW if an integer dtype cannot hold @p value; #TDICT_ENOTSUP as tdict_fill();
  *          #TDICT_EWRONGDEVICE as tdict_ragged_from_rows(); the errors of tdict_tensor_empty(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_to_padded(const tdict_ragged *ragged, double value,
                                                               tdict_memory *memory, tdict_tensor **padded,

@@ -170,8 +170,8 @@ typedef struct tdict_transfer_options {
   const tdict_conversion
       *conversions;       /**< tensors to convert to other dtypes, see tdict/wire.h. Borrowed for the call */
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */
-  /** 1: integers and bools travel to a device in fewer bytes if their values allow it, see tdict/wire.h. The results
-   *  are the same. 0 (default): tensors travel with all bytes of their elements. */
+  /** 1: integers and bools travel from the host to a device in fewer bytes if their values allow this, see
+   *  tdict/wire.h. The results do not change. 0 (default): the elements travel with all bytes. */
   int32_t narrow;
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {

@@ -1,7 +1,7 @@
 /* Declares how elements travel during a transfer: conversions to other dtypes, and the option `narrow`.
  *
  * Conversions. With the option `conversions` of tdict_transfer_options, a transfer converts tensors to other dtypes
- * during the copies. One pass reads, converts and writes the elements.
+ * during the copies.
  *
  * Patterns. A pattern has the syntax of the option `keep`. A pattern is compared with the path of each tensor. The
  * pattern of a child tree does not match the tensors below; use "meta.**" for these tensors. The first conversion whose
@@ -40,18 +40,18 @@
  *
  * Narrow. With the option `narrow` of tdict_transfer_options, integers and bools travel from the host to a device in
  * fewer bytes, if their values allow it. The results are the same, bit by bit.
- * Threads of the host divide a tensor into blocks of 32 KiB while they fill slots. The link carries the smallest
- * element of a block, and the differences of all elements to it. A difference takes 0, 1, 2 or 4 bytes, the fewest that
- * are enough for the whole block. If the differences do not save bytes, the block travels as it is. A block of bools
- * travels as bits. If a byte of a bool is neither 0 nor 1, its block travels as it is. A kernel restores the elements
- * on the device.
- * A tensor is narrowed if its integers have at least 2 bytes or it is a bool tensor, and it has at least 4 KiB. The
+ * Threads of the host divide a tensor into blocks of 32 KiB while they fill slots. For each block, the link carries the
+ * smallest element, and for every element the difference from the smallest element. Each difference takes 0, 1, 2 or 4
+ * bytes, the fewest that are enough for all differences of the block. If the differences do not save bytes, the
+ * elements travel unchanged. A block of bools travels as bits. If a byte in the block is neither 0 nor 1, the block
+ * travels unchanged. A kernel restores the elements on the device.
+ * The option applies to tensors of 4 KiB or more with an integer dtype of at least 2 bytes or the dtype bool. Such a
  * tensor must be in ordinary memory, in a file, or not contiguous. The result must be contiguous on the device.
- * Pinned tensors travel as they are, because the driver copies them without work of host threads. Converted tensors
- * travel as their conversion says. Copies to the host, between devices and within the host do not change. If a driver
- * cannot run kernels, tensors travel as they are.
- * A consolidated tree is copied leaf by leaf, and the result is not consolidated. Plans of locked trees are not kept.
- * tdict_transfer_stats.wire_bytes has the number of bytes on the link. docs/tuning.md says when `narrow` saves time. */
+ * Contiguous pinned tensors travel unchanged, because the driver copies pinned memory without work of host threads. The
+ * option does not apply to converted tensors. Copies to the host, between devices and within the host do not change. If
+ * the driver cannot run the library's kernels, tensors travel unchanged. A consolidated tree is copied leaf by leaf,
+ * and the result is not consolidated. Plans of locked trees are not kept. tdict_transfer_stats.wire_bytes has the
+ * number of bytes on the link. docs/tuning.md says when `narrow` saves time. */
 #ifndef TDICT_WIRE_H
 #define TDICT_WIRE_H
 

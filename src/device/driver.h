@@ -138,11 +138,12 @@ typedef struct tdict_driver_ops {
   tdict_cu (*ctx_retain)(tdict_driver *d, int ordinal, tdict_cu_context *out); /* the device's primary context */
   tdict_cu (*ctx_release)(tdict_driver *d, int ordinal);
   tdict_cu (*ctx_push)(tdict_driver *d, tdict_cu_context context);
-  tdict_cu (*ctx_pop)(tdict_driver *d, tdict_cu_context *out);     /* (ctx) */
-  tdict_cu (*ctx_current)(tdict_driver *d, tdict_cu_context *out); /* *out is NULL if no context is current */
-  tdict_cu (*ctx_allow_peer)(tdict_driver *d, tdict_cu_context peer); /* (ctx) lets the current context access memory of
-                                                                       * mem_alloc() in the context `peer` */
-  tdict_cu (*capture_mode)(tdict_driver *d, int *mode);            /* swaps the thread's capture mode and *mode */
+  tdict_cu (*ctx_pop)(tdict_driver *d, tdict_cu_context *out);        /* (ctx) */
+  tdict_cu (*ctx_current)(tdict_driver *d, tdict_cu_context *out);    /* *out is NULL if no context is current */
+  tdict_cu (*ctx_allow_peer)(tdict_driver *d, tdict_cu_context peer); /* (ctx) lets the current context access the
+                                                                       * memory that mem_alloc() allocates in the
+                                                                       * context `peer` */
+  tdict_cu (*capture_mode)(tdict_driver *d, int *mode);               /* swaps the thread's capture mode and *mode */
 
   tdict_cu (*pool_create)(tdict_driver *d, int ordinal, tdict_cu_pool *out);
   tdict_cu (*pool_destroy)(tdict_driver *d, tdict_cu_pool pool);

@@ -132,8 +132,8 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
                                   tdict_error *err);
 /* Implements the operation `run` of tdict_memory_ops for memory of the gpu. Defined in run.c. */
 tdict_status tdict_gpu_run(tdict_gpu *gpu, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err);
-/* Loads the kernels if they are not loaded yet, which takes some milliseconds or more. Returns TDICT_ENOTSUP if the driver
- * cannot compile the kernels, and the driver's other errors. Defined in run.c. */
+/* Loads the kernels if they are not loaded yet. Loading takes some milliseconds or more. Returns TDICT_ENOTSUP if the
+ * driver cannot compile the kernels, and the driver's other errors. Defined in run.c. */
 tdict_status tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
 /* Queues a work on a stream. Returns without waiting unless the work has results. Copies the table of the work, so the
  * caller may reset the work after the call. After an error, a part of the work may be queued. Returns the errors of the
@@ -149,11 +149,12 @@ tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_
  * range may span several registrations if tdict_gpu_queue_rect() can split copies at their boundaries. `storage`
  * contains the range. Returns false if neither the library nor the program has flagged the storage as pinned. */
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
-/* Returns true if a block of this size is allocated by cuMemAlloc() instead of from the pool. Blocks that the block
- * cache would not keep come from the pool, because cuMemFree() waits for the device. */
+/* Returns true if a block of this size is large: the gpu allocates large blocks with cuMemAlloc(), and all other blocks
+ * from the pool. A block that exceeds the limit of the block cache is not large, because each cuMemFree() waits for the
+ * device. */
 bool tdict_gpu_is_large(const tdict_gpu *gpu, size_t bytes);
-/* Queues the free of a block on free_stream. If the block is large, waits for the device instead, and frees the block.
- * If the block has an event, returns the event to the gpu's pool of idle events. */
+/* Queues the free of a block on free_stream. If the block is large, frees the block with cuMemFree() instead, which
+ * waits for the device. If the block has an event, returns the event to the gpu's pool of idle events. */
 void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block);
 /* Returns kept blocks to the driver, oldest first, until at most keep_count blocks and keep_bytes bytes are kept. */
 void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count);

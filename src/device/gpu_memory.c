@@ -15,8 +15,8 @@
 enum { ALIGNMENT = 256 };
 #define MAX_PITCH ((int64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: 2 GiB - 1 */
 
-/* Returns the bytes that the gpu holds, live and cached: those of the driver's pool, if the driver reports them, and
- * those of large blocks. */
+/* Returns the bytes that the gpu holds, live and cached: the bytes of large blocks, plus the bytes of the driver's pool
+ * if the driver reports this number. */
 static size_t get_held_bytes(tdict_gpu *gpu) {
   uint64_t held = 0;
   tdict_cu result = gpu->driver->ops->pool_get(gpu->driver, gpu->pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT, &held);
@@ -169,7 +169,7 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
     tdict_gpu_free_block(gpu, &freed); /* needs no current context */
 }
 
-/* Lets the gpu access large blocks of the other gpu. Call inside a scope. */
+/* Lets the gpu access large blocks of the other gpu. Ignores failures. Call inside a scope. */
 static void allow_large_blocks(tdict_gpu *gpu, const tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
   tdict_cu_context popped;
@@ -178,8 +178,8 @@ static void allow_large_blocks(tdict_gpu *gpu, const tdict_gpu *other) {
   d->ops->ctx_pop(d, &popped);
 }
 
-/* Allows two gpus to access each other's memory. Tries this once for each `other`, and never if the ordinal of `other`
- * is 64 or more. A failure is ignored, because peer copies can go through the host. */
+/* Allows two gpus to access each other's memory. Tries once for each `other`, and never if the ordinal of `other` is 64
+ * or more. Ignores failures, because peer copies can go through the host. */
 static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
   uint64_t bit = other->ordinal < 64 ? (uint64_t)1 << other->ordinal : 0;

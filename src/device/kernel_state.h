@@ -10,8 +10,8 @@
 #include "kernel/work.h"
 
 enum { TDICT_KEPT_TABLES = 8 };
-/* A buffer for the table and the results of a launch. The host writes the pinned half, and a copy on the stream of the
- * launch fills the device half. */
+/* A buffer for the table and the results of a launch. The host writes the table to the pinned half, and a copy on the
+ * stream of the launch fills the device half. The kernel writes the results to the pinned half. */
 typedef struct tdict_launch_table {
   void *host, *device;
   size_t bytes;         /* of each half */

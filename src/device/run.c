@@ -155,8 +155,8 @@ static size_t results_bytes(const launch *l) {
   return l->work->has_results ? l->work->num_entries * sizeof(uint64_t) : 0;
 }
 
-/* Writes the table to the parameters if it fits, else to a buffer, and then queues the copy of the buffer to the device.
- * The kernel writes results to the pinned half, so that they need no copy. */
+/* Writes the table to the parameters if the table fits, else to a buffer. Queues the copy of a table in a buffer to the
+ * device. The kernel writes results to the pinned half of the buffer, so results need no copy. */
 static tdict_status prepare_table(launch *l, tdict_error *err) {
   const size_t words = tdict_kernel_table_words(l->work);
   const bool fits = words <= TDICT_KERNEL_PARAM_WORDS;
@@ -181,7 +181,7 @@ static tdict_status prepare_table(launch *l, tdict_error *err) {
       "cuMemcpyHtoDAsync", err);
 }
 
-/* Waits for the launch, and takes its results from the buffer. */
+/* Waits for the launch. If the work has results, copies the results from the buffer to the work. */
 static tdict_status await_results(launch *l, tdict_error *err) {
   tdict_status status = tdict_gpu_sync_stream(l->gpu, l->stream, err);
   if (status == TDICT_OK && l->table.bytes && l->work->has_results)
@@ -189,8 +189,8 @@ static tdict_status await_results(launch *l, tdict_error *err) {
   return status;
 }
 
-/* Queues the launch and the copies of its table and results. If the work has results, waits for the results. After a
- * failure, some of these operations may be queued. */
+/* Queues the copy of the table if it is in a buffer, and the launch. Does not wait for results. After a failure, the
+ * copy may be queued. */
 static tdict_status queue_launch(launch *l, tdict_error *err) {
   tdict_driver *d = l->gpu->driver;
   tdict_cu_launch kernel = {.blocks = (unsigned)l->work->num_blocks,
@@ -222,7 +222,8 @@ static void end_table(launch *l, bool is_done) {
   give_table(l->gpu, t);
 }
 
-/* Queues the launch on a stream of the caller. Waits only for results. */
+/* Queues the launch on a stream of the caller, and gives the buffer back. If the work has results, waits for the
+ * launch. */
 static tdict_status queue_and_end(launch *l, tdict_error *err) {
   tdict_status status = queue_launch(l, err);
   const bool waits = status == TDICT_OK && l->work->has_results;

@@ -1,6 +1,7 @@
 /* The bodies of the kernels. kernels.cu compiles the bodies for GPUs, and host.c compiles them for the host. A unit is
- * some bytes (COPY, FILL, UNPACK), an element (CONVERT) or a position (CHECK). A body handles a batch of units. All
- * loads of a batch are independent, so that a GPU waits for them only once. Pure functions; thread-safe. */
+ * some bytes (COPY, FILL, UNPACK), an element (CONVERT) or a position (CHECK). A thread handles its units in batches.
+ * The loads of different units in a batch do not depend on each other, so their latencies overlap. Pure functions;
+ * thread-safe. */
 #ifndef TDICT_KERNEL_BODY_H
 #define TDICT_KERNEL_BODY_H
 
@@ -21,7 +22,7 @@ typedef struct tdict_kernel_env {
 #ifdef __CUDA__
   char unused;
 #else
-  /* Returns the host address of `bytes` bytes, or NULL if they are not accessible. */
+  /* Returns the host address of `bytes` bytes at `address`, or NULL if these bytes are not accessible. */
   void *(*at)(void *user, uint64_t address, size_t bytes);
   void *user;
   bool failed; /* an address was not accessible */
@@ -64,7 +65,8 @@ TDICT_BODY unsigned tdict_form(const uint64_t *entry, int field) {
   return (unsigned)(entry[TDICT_WORD_FORM] >> field) & 0xffu;
 }
 
-/* Returns the number of the entry that a block works on: the last entry whose first block is not after the block. */
+/* Returns the number of the entry that a block works on: the last entry whose first block is at or before this
+ * block. */
 TDICT_BODY uint64_t tdict_kernel_find(const uint64_t *table, uint64_t num_entries, uint64_t block) {
   uint64_t low = 0, high = num_entries;
   while (high - low > 1) {
@@ -90,7 +92,7 @@ TDICT_BODY uint64_t tdict_kernel_divide(uint64_t units, uint64_t count, const ui
   return count == 1 ? units : tdict_kernel_multiply_high(units, divider[0]) >> divider[1];
 }
 
-/* The same for units below 2^32. */
+/* Divides like tdict_kernel_divide(). The units and the count must be below 2^32. */
 TDICT_BODY uint32_t tdict_kernel_divide_small(uint32_t units, uint32_t count, const uint64_t *divider) {
   const uint64_t low = (uint64_t)units * (uint32_t)divider[0] >> 32;
   const uint64_t high = (uint64_t)units * (uint32_t)(divider[0] >> 32) + low;
@@ -110,14 +112,14 @@ TDICT_BODY uint64_t tdict_kernel_first_unit(const uint64_t *entry, uint64_t bloc
   return block * TDICT_KERNEL_BLOCK_UNITS * tdict_form(entry, TDICT_FORM_BATCHES);
 }
 
-/* Loops over the batches of a span that have a unit. `at` is the first unit of the batch. */
+/* Loops over the batches of a span that have a unit. `at` is this thread's first unit of the batch. */
 #define TDICT_EACH_BATCH(span, at)                                                                              \
   for (uint64_t at = (span)->first,                                                                             \
                 end_ = at + (uint64_t)TDICT_KERNEL_BLOCK_UNITS * tdict_form((span)->entry, TDICT_FORM_BATCHES); \
        at < end_ && at < (span)->entry[TDICT_WORD_UNITS]; at += TDICT_KERNEL_BLOCK_UNITS)
 #define TDICT_EACH_IN_BATCH(k) TDICT_UNROLL for (int k = 0; k < TDICT_KERNEL_BATCH; k++)
 
-/* Returns unit k of a batch. Returns the first unit of the batch if the entry has no unit k. */
+/* Returns unit k of a batch. If the entry ends before this unit, returns the first unit of the batch. */
 TDICT_BODY uint64_t tdict_kernel_unit(const tdict_kernel_span *span, uint64_t first, int k) {
   const uint64_t unit = first + (uint64_t)k * TDICT_KERNEL_THREADS;
   return unit < span->entry[TDICT_WORD_UNITS] ? unit : first;
@@ -133,7 +135,9 @@ TDICT_BODY int64_t tdict_kernel_position(tdict_kernel_env *env, const uint64_t *
   return at ? (int64_t)*at : 0;
 }
 
-/* Returns the bytes that a position adds. A bad position of a checked entry counts as 0. `i` is its index. */
+/* Returns the number of bytes that a position of a list adds to an address. If the entry is checked and the position is
+ * outside its dimension, lowers the result of the entry to `i`, and uses position 0. `i` is the index of the position
+ * in the list. */
 TDICT_BODY uint64_t tdict_kernel_offset(const tdict_kernel_span *span, const uint64_t *list, int64_t position,
                                         uint64_t i) {
   const uint64_t size = list[1];
@@ -156,10 +160,10 @@ TDICT_BODY tdict_kernel_place tdict_kernel_locate(tdict_kernel_env *env, const t
                                                   const uint64_t *dims, uint64_t unit) {
   const unsigned ndim = tdict_form(span->entry, TDICT_FORM_NDIM), listed = tdict_form(span->entry, TDICT_FORM_LISTED);
   const unsigned num_lists = tdict_form(span->entry, TDICT_FORM_LISTS);
-  const int scatters = tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER;
+  const int scatters = (tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER) != 0;
   tdict_kernel_place place = {span->entry[TDICT_WORD_DST], span->entry[TDICT_WORD_SRC], 0};
   for (unsigned d = ndim; d-- > 0;) {
-    const uint64_t *dim = dims + TDICT_WORDS_PER_DIM * d;
+    const uint64_t *dim = dims + (uint64_t)TDICT_WORDS_PER_DIM * d;
     uint64_t index = unit, offset = 0;
     if (d > 0) { /* the outermost index needs no division */
       unit = tdict_kernel_divide(unit, dim[0], dim + 3);
@@ -167,7 +171,7 @@ TDICT_BODY tdict_kernel_place tdict_kernel_locate(tdict_kernel_env *env, const t
     }
     if (d == ndim - 1) place.inner = index;
     for (unsigned n = 0; n < num_lists && d == listed; n++) {
-      const uint64_t *list = dims + TDICT_WORDS_PER_DIM * ndim + TDICT_WORDS_PER_LIST * n;
+      const uint64_t *list = dims + (uint64_t)TDICT_WORDS_PER_DIM * ndim + (uint64_t)TDICT_WORDS_PER_LIST * n;
       offset += tdict_kernel_offset(span, list, tdict_kernel_position(env, span->body, list[0], index), index);
     }
     /* On the indexed side, the stride of the listed dimension is 0. */
@@ -181,12 +185,12 @@ typedef struct tdict_kernel_batch {
   tdict_kernel_place at[TDICT_KERNEL_BATCH];
 } tdict_kernel_batch;
 
-/* Computes the places of a batch of an entry with FLAG_ROWS. */
+/* Computes the places of a batch of an entry with TDICT_FLAG_ROWS. */
 TDICT_BODY void tdict_kernel_locate_rows(tdict_kernel_env *env, const tdict_kernel_span *span, const uint64_t *dims,
                                          uint64_t first, tdict_kernel_batch *batch) {
   const unsigned ndim = tdict_form(span->entry, TDICT_FORM_NDIM), listed = tdict_form(span->entry, TDICT_FORM_LISTED);
-  const int scatters = tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER;
-  const uint64_t *inner = dims + TDICT_WORDS_PER_DIM, *list = dims + TDICT_WORDS_PER_DIM * ndim;
+  const int scatters = (tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER) != 0;
+  const uint64_t *inner = dims + TDICT_WORDS_PER_DIM, *list = dims + (uint64_t)TDICT_WORDS_PER_DIM * ndim;
   const uint32_t count = ndim == 2 ? (uint32_t)inner[0] : 1;
   uint32_t row[TDICT_KERNEL_BATCH], column[TDICT_KERNEL_BATCH];
   int64_t position[TDICT_KERNEL_BATCH];
@@ -221,7 +225,8 @@ TDICT_BODY void tdict_kernel_locate_batch(tdict_kernel_env *env, const tdict_ker
     return;
   }
   TDICT_EACH_IN_BATCH(k) batch->at[k].dst = batch->at[k].src = batch->at[k].inner = 0;
-  /* This loop is not unrolled. The places move through the batch, so that a GPU keeps them in registers. */
+  /* This loop is not unrolled, because its code is long. A GPU keeps the batch in registers only if all indices are
+   * constants. Each iteration therefore moves all places by one and writes the last place. */
   for (int k = 0; k < TDICT_KERNEL_BATCH; k++) {
     TDICT_UNROLL for (int to = 1; to < TDICT_KERNEL_BATCH; to++) batch->at[to - 1] = batch->at[to];
     batch->at[TDICT_KERNEL_BATCH - 1] = tdict_kernel_locate(env, span, dims, tdict_kernel_unit(span, first, k));
@@ -265,7 +270,7 @@ TDICT_BODY void tdict_kernel_copy(tdict_kernel_env *env, const tdict_kernel_span
   }
 }
 
-/* Writes a unit of at most 8 bytes. `bits` begins with the unit. */
+/* Writes a unit of at most 8 bytes. The low bytes of `bits` are the unit. */
 #define TDICT_FILL_UNIT(type)                                                                  \
   {                                                                                            \
     TDICT_GLOBAL type *dst = (TDICT_GLOBAL type *)tdict_kernel_at(env, address, sizeof(type)); \
@@ -273,7 +278,7 @@ TDICT_BODY void tdict_kernel_copy(tdict_kernel_env *env, const tdict_kernel_span
     break;                                                                                     \
   }
 
-/* Fills a unit with number `index` of the units of a pattern. */
+/* Writes unit `index` of a pattern to an address. */
 TDICT_BODY void tdict_kernel_fill_unit(tdict_kernel_env *env, uint64_t address, unsigned width, const uint64_t *pattern,
                                        unsigned index) {
   const uint64_t bits = pattern[index * width / 8] >> index * width % 8 * 8;

@@ -262,8 +262,8 @@ TDICT_BODY void tdict_kernel_convert(tdict_kernel_env *env, const tdict_kernel_s
     uint64_t bits[TDICT_KERNEL_BATCH];
     tdict_kernel_locate_batch(env, span, span->entry + TDICT_CONVERT_DIMS, at, &batch);
     TDICT_EACH_IN_BATCH(k) bits[k] = tdict_kernel_load(env, batch.at[k].src, from_bytes, c.flags);
-    /* Not unrolled, because a conversion is long. The batch moves to its first place, so that a GPU keeps it in
-     * registers. */
+    /* This loop is not unrolled, because the code of a conversion is long. A GPU keeps the batch in registers only if
+     * all indices are constants. Each iteration therefore uses place 0, and then moves all other places by one. */
     for (int done = 0; done < TDICT_KERNEL_BATCH && tdict_kernel_has_unit(span, at, done); done++) {
       uint64_t result = 0;
       if (tdict_convert_element(&c, bits[0], &result)) {

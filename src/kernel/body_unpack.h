@@ -7,7 +7,7 @@
 
 /* The words of a packed block. */
 typedef struct tdict_packed_block {
-  uint64_t differences, base; /* differences: their address */
+  uint64_t differences, base; /* `differences` is an address */
   unsigned bits, item_bytes;
 } tdict_packed_block;
 
@@ -28,7 +28,7 @@ TDICT_BODY tdict_packed_block tdict_unpack_block(tdict_kernel_env *env, const ui
   return block;
 }
 
-/* Reads the differences of a unit, which are at most 8 bytes. The unit is number `unit` of its block. */
+/* Reads the differences of a unit, which have at most 8 bytes. `unit` is the number of the unit in the packed block. */
 TDICT_BODY uint64_t tdict_unpack_load(tdict_kernel_env *env, const tdict_packed_block *b, uint64_t unit) {
   const unsigned bytes = 16 / b->item_bytes * b->bits / 8;
   if (bytes == 0) return 0;
@@ -44,7 +44,7 @@ TDICT_BODY uint64_t tdict_unpack_load(tdict_kernel_env *env, const tdict_packed_
   }
 }
 
-/* Makes a byte of each of the lowest 8 bits. */
+/* Expands each of the lowest 8 bits to a byte of value 0 or 1. */
 TDICT_BODY uint64_t tdict_unpack_bits(uint64_t bits) {
   bits &= 0xff;
   bits = (bits | bits << 28) & 0x0000000f0000000fu;
@@ -52,13 +52,13 @@ TDICT_BODY uint64_t tdict_unpack_bits(uint64_t bits) {
   return (bits | bits << 7) & 0x0101010101010101u;
 }
 
-/* Returns element `i` of the differences of a unit. */
+/* Returns element `i` of a unit: the difference number `i`, plus the base. */
 TDICT_BODY uint64_t tdict_unpack_item(const tdict_packed_block *b, uint64_t differences, unsigned i) {
   const uint64_t mask = ((uint64_t)1 << b->bits) - 1; /* bits is at most 32 */
   return (differences >> i * b->bits & mask) + b->base;
 }
 
-/* Makes half `half` of the 16 bytes of a unit. */
+/* Restores 8 of the 16 bytes of a unit: the first half (0) or the second half (1). */
 TDICT_BODY uint64_t tdict_unpack_half(const tdict_packed_block *b, uint64_t differences, unsigned half) {
   switch (b->item_bytes) {
   case 1:
@@ -79,7 +79,8 @@ TDICT_BODY uint64_t tdict_unpack_half(const tdict_packed_block *b, uint64_t diff
 /* Restores the bytes of a unit. */
 TDICT_BODY tdict_unit16 tdict_unpack_unit(tdict_kernel_env *env, const tdict_packed_block *b, uint64_t unit) {
   if (b->bits == 8 * b->item_bytes) { /* the elements themselves */
-    const TDICT_GLOBAL tdict_unit16 *at = (const TDICT_GLOBAL tdict_unit16 *)tdict_kernel_at(env, b->differences + 16 * unit, 16);
+    const TDICT_GLOBAL tdict_unit16 *at =
+        (const TDICT_GLOBAL tdict_unit16 *)tdict_kernel_at(env, b->differences + 16 * unit, 16);
     const tdict_unit16 nothing = {0, 0};
     return at ? *at : nothing;
   }
@@ -88,7 +89,8 @@ TDICT_BODY tdict_unit16 tdict_unpack_unit(tdict_kernel_env *env, const tdict_pac
   return made;
 }
 
-/* Writes `bytes` bytes of a unit one by one, because the destination is not aligned or ends inside the unit. */
+/* Writes the first `bytes` bytes of a unit one by one. Needed if the destination is not aligned or ends inside the
+ * unit. */
 TDICT_BODY void tdict_unpack_bytes(tdict_kernel_env *env, uint64_t dst, tdict_unit16 made, unsigned bytes) {
   for (unsigned i = 0; i < bytes; i++) {
     TDICT_GLOBAL tdict_unit1 *at = (TDICT_GLOBAL tdict_unit1 *)tdict_kernel_at(env, dst + i, 1);
@@ -108,14 +110,14 @@ TDICT_BODY void tdict_unpack_store(tdict_kernel_env *env, const uint64_t *entry,
 
 TDICT_BODY void tdict_kernel_unpack(tdict_kernel_env *env, const tdict_kernel_span *span) {
   TDICT_EACH_BATCH(span, at) {
-    /* a batch lies in one packed block */
+    /* a batch of all threads lies in one packed block */
     const tdict_packed_block block = tdict_unpack_block(env, span->entry, at / TDICT_PACK_BLOCK_UNITS);
     tdict_unit16 made[TDICT_KERNEL_BATCH];
     TDICT_EACH_IN_BATCH(k)
-      made[k] = tdict_unpack_unit(env, &block, tdict_kernel_unit(span, at, k) % TDICT_PACK_BLOCK_UNITS);
+    made[k] = tdict_unpack_unit(env, &block, tdict_kernel_unit(span, at, k) % TDICT_PACK_BLOCK_UNITS);
     TDICT_EACH_IN_BATCH(k)
-      if (tdict_kernel_has_unit(span, at, k))
-        tdict_unpack_store(env, span->entry, at + (uint64_t)k * TDICT_KERNEL_THREADS, made[k]);
+    if (tdict_kernel_has_unit(span, at, k))
+      tdict_unpack_store(env, span->entry, at + (uint64_t)k * TDICT_KERNEL_THREADS, made[k]);
   }
 }
 

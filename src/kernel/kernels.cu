@@ -3,8 +3,8 @@
 #include "kernel/body_convert.h"
 #include "kernel/body_unpack.h"
 
-/* Finds the entry of a block as tdict_kernel_find() does. The lanes of a warp read 32 entries at once, because each read
- * of a long table takes long. */
+/* Finds the entry of a block as tdict_kernel_find() does. In each step, the lanes of a warp read 32 entries at once.
+ * This needs fewer steps than a binary search, and each step waits for global memory. */
 TDICT_BODY uint64_t find_by_warp(const uint64_t *table, uint64_t num_entries, uint64_t block) {
   const uint64_t lane = __nvvm_read_ptx_sreg_tid_x() % 32;
   uint64_t low = 0, count = num_entries; /* the entry is one of low, low + 1, ... low + count - 1 */

@@ -1,5 +1,6 @@
-/* Packs elements block by block. A block stays in the cache: its lowest and its highest element are found first, then
- * the differences to the lowest element are written. See pack.h for ownership and threads. */
+/* Packs elements block by block. The first pass over a block finds the lowest and the highest element. The second pass
+ * reads the block from the cache and writes the differences from the lowest element. See pack.h for ownership and
+ * threads. */
 #include "kernel/pack.h"
 
 #include <string.h>
@@ -10,7 +11,8 @@ enum { LINE_BYTES = 64, UNIT_BYTES = 16, BLOCK = TDICT_PACK_BLOCK_BYTES };
 
 static size_t round_to(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 
-/* Returns the bytes before the first packed element, for elements of `bytes` bytes. */
+/* Returns the size of the head and of the words of all blocks. `bytes` is the size of the elements before they are
+ * packed. */
 static size_t head_bytes(size_t bytes) {
   const size_t blocks = (bytes + BLOCK - 1) / BLOCK;
   return round_to((TDICT_PACK_HEAD + blocks * TDICT_WORDS_PER_BLOCK) * sizeof(uint64_t), LINE_BYTES);
@@ -34,7 +36,8 @@ void tdict_pack_begin(tdict_packer *p, tdict_dtype dtype, void *packed, size_t b
   p->is_signed = dtype == TDICT_I16 || dtype == TDICT_I32 || dtype == TDICT_I64;
 }
 
-/* Reads element `i` as a signed number, after XOR with `flip`. */
+/* Reads element `i` as a signed number, after XOR with `flip`. For unsigned elements, `flip` is the highest bit, so
+ * that signed comparisons give the order of the elements. */
 static int64_t load_signed(const char *src, size_t i, unsigned item_bytes, uint64_t flip) {
   int16_t half;
   int32_t single;
@@ -52,7 +55,7 @@ static int64_t load_signed(const char *src, size_t i, unsigned item_bytes, uint6
   }
 }
 
-/* Writes the low bytes of a number. */
+/* Writes the low `bytes` bytes of a number to element `i`. */
 static void store_low(char *dst, size_t i, unsigned bytes, uint64_t number) {
   const uint8_t byte = (uint8_t)number;
   const uint16_t half = (uint16_t)number;
@@ -60,7 +63,7 @@ static void store_low(char *dst, size_t i, unsigned bytes, uint64_t number) {
   memcpy(dst + i * bytes, bytes == 1 ? (const void *)&byte : bytes == 2 ? (const void *)&half : &single, bytes);
 }
 
-/* A block, and the functions for its elements. */
+/* A packed block, and the vector functions for its elements. */
 typedef struct block {
   const char *src, *ahead;
   size_t bytes, steps; /* steps: whole steps of the vector functions, 0 without these functions */
@@ -98,7 +101,8 @@ static bool write_bits(const block *b, char *dst) {
   return all <= 1;
 }
 
-/* Returns how many bits each difference up to `most` needs: 0, 8, 16 or 32. Returns item_bits if these are too few. */
+/* Returns the number of bits for differences from 0 to `most`: 0, 8, 16 or 32. Returns item_bits if differences would
+ * not need fewer bits than elements. */
 static unsigned needed_bits(uint64_t most, unsigned item_bits) {
   const unsigned bits = most == 0 ? 0 : most <= UINT8_MAX ? 8 : most <= UINT16_MAX ? 16 : most <= UINT32_MAX ? 32 : 64;
   return bits < item_bits ? bits : item_bits;

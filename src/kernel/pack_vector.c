@@ -14,8 +14,8 @@
 #define STORE_128(at, v) _mm_storeu_si128((__m128i *)(void *)(dst + (at)), v)
 enum { STEP = TDICT_PACK_STEP, LINE = 64, EVEN_QUARTERS = 0x88, IN_ORDER = 0xd8 };
 
-/* The scan of a block prefetches the even lines of the next block, and the packing prefetches the odd lines. So the
- * memory is busy all the time. */
+/* `scan` prefetches the even lines of the next block, and `narrow` prefetches the odd lines, so that memory is read
+ * during both passes. */
 static inline void prefetch_lines(const char *ahead, size_t first) {
   if (!ahead) return;
   __builtin_prefetch(ahead + first, 0, 2);
@@ -103,7 +103,7 @@ NARROW_512(32, 16, STORE_256)
 NARROW_512(32, 8, STORE_128)
 NARROW_512(16, 8, STORE_256)
 
-/* Return eight differences as integers of 32 bits. All differences fit. */
+/* Return eight differences as integers of 32 bits. The differences must fit into 32 bits. */
 AVX2 static inline __m256i eight_64(const char *src, __m256i base) {
   const __m256 a = _mm256_castsi256_ps(_mm256_sub_epi64(LOAD_256(0), base));
   const __m256 b = _mm256_castsi256_ps(_mm256_sub_epi64(LOAD_256(32), base));
@@ -157,7 +157,7 @@ AVX2 static void narrow_16_8_256(char *dst, const char *src, size_t steps, uint6
   }
 }
 
-/* Returns the OR of the bytes of a vector. */
+/* Returns the bitwise OR of the bytes of a vector. */
 static inline unsigned fold_bytes(const unsigned char *bytes, size_t count) {
   unsigned all = 0;
   for (size_t i = 0; i < count; i++) all |= bytes[i];

@@ -22,7 +22,7 @@ typedef __INT64_TYPE__ int64_t;
 enum {
   TDICT_KERNEL_THREADS = 256,         /* threads of a block */
   TDICT_KERNEL_BATCH = 4,             /* units that a thread handles together, so that their loads overlap */
-  TDICT_KERNEL_BLOCK_UNITS = 256 * 4, /* units that a block handles together; a block can have several such batches */
+  TDICT_KERNEL_BLOCK_UNITS = 256 * 4, /* units of one batch of all threads; a block can handle several batches */
   TDICT_KERNEL_PARAM_WORDS = 509      /* words that fit the parameters of a launch, which are at most 4096 bytes */
 };
 #define TDICT_KERNEL_NO_RESULT (~(uint64_t)0) /* no position or element is bad */
@@ -30,7 +30,7 @@ enum {
 /* The parameters of every kernel, passed by value. */
 typedef struct tdict_kernel_params {
   uint64_t table;   /* device address of the table; 0: the table is in `words` */
-  uint64_t results; /* device address of one result for each entry; 0: no results */
+  uint64_t results; /* address at which the kernel writes one result for each entry; 0: no results */
   uint64_t num_entries;
   uint64_t words[TDICT_KERNEL_PARAM_WORDS];
 } tdict_kernel_params;
@@ -54,13 +54,14 @@ enum {
   TDICT_UNPACK_END
 };
 /* Count, byte stride of the destination, byte stride of the source, and the two words of the count's divider: a
- * multiplier and a shift. For units below 2^63, units / count is the high word of units * multiplier, shifted right. */
+ * multiplier and a shift. If the count is at least 2 and the dividend is below 2^63, the quotient is the high word of
+ * dividend * multiplier, shifted right by the shift. */
 enum { TDICT_WORDS_PER_DIM = 5 };
 enum { TDICT_WORDS_PER_LIST = 3 }; /* positions, size of the indexed dimension, byte stride of the indexed dimension */
 /* Positions are the address of an array of int64 on the device. If bit 0 is set, the other bits are an offset in the
  * body. */
 
-/* The fields of TDICT_WORD_FORM: the lowest bits of 8-bit fields. */
+/* The 8-bit fields of TDICT_WORD_FORM: the position of each field's lowest bit. */
 enum {
   TDICT_FORM_WIDTH = 0, /* COPY, FILL: bytes of a unit: 1, 2, 4, 8 or 16; UNPACK: bytes of an element */
   TDICT_FORM_NDIM = 8,
@@ -76,26 +77,28 @@ enum {
   TDICT_FLAG_SCALED = 1,
   TDICT_FLAG_COMPLEX = 2,   /* an imaginary part of 0 follows each element */
   TDICT_FLAG_UNALIGNED = 4, /* the elements of a side are not aligned */
-  TDICT_FLAG_SCATTER = 8,   /* the lists index the destination; not set: the source */
-  TDICT_FLAG_ROWS = 16,     /* 1 or 2 dimensions, at most one list, and the number of units fits 31 bits */
-  TDICT_FLAG_CHECKED = 32   /* the smallest index of a position outside of its dimension is the result */
+  TDICT_FLAG_SCATTER = 8,   /* set: the lists index the destination; not set: the source */
+  TDICT_FLAG_ROWS = 16,     /* the entry has 1 or 2 dimensions, at most one list, and fewer than 2^31 units */
+  TDICT_FLAG_CHECKED = 32   /* the result is the smallest index of a position outside its dimension */
 };
 
-/* Packed elements, which the host writes (pack.c) and UNPACK reads. Packed elements begin at a multiple of 16 with
- * TDICT_PACK_HEAD words, then TDICT_WORDS_PER_BLOCK words for each block. A block is TDICT_PACK_BLOCK_BYTES of the
- * elements. The last block can have fewer elements. Each element of a block is stored as its difference to the block's
- * base, in the number of bits that the block needs. The differences of a block begin at a multiple of 16. */
+/* The format of packed elements. The host packs elements (pack.c), and UNPACK restores the elements. Packed elements
+ * begin at a multiple of 16 with a head of TDICT_PACK_HEAD words, and TDICT_WORDS_PER_BLOCK words for each packed
+ * block. A packed block has TDICT_PACK_BLOCK_BYTES bytes of elements. The last packed block can have fewer elements.
+ * Each element is stored as its difference from the base of its block. All differences of a packed block have the same
+ * number of bits. The differences begin at a multiple of 16. If the differences do not save bytes, the elements are
+ * stored unchanged in place of the differences. */
 enum {
   TDICT_PACK_BLOCK_UNITS = 2 * TDICT_KERNEL_BLOCK_UNITS, /* units of 16 bytes */
   TDICT_PACK_BLOCK_BYTES = 16 * TDICT_PACK_BLOCK_UNITS,
-  TDICT_PACK_SIZE = 0, /* word of the head: size of the packed elements in bytes, with the head */
+  TDICT_PACK_SIZE = 0, /* word of the head: size of the packed elements in bytes, including the head */
   TDICT_PACK_HEAD = 1
 };
-/* The words of a block. */
+/* The words of a packed block. */
 enum {
   TDICT_BLOCK_BASE,
-  TDICT_BLOCK_PLACE, /* the lowest 8 bits: bits of a difference: 0, 8, 16 or 32; 1 for bools; or all bits of an element.
-                      * Above: the offset of the differences, in bytes from the head */
+  TDICT_BLOCK_PLACE, /* lowest 8 bits: number of bits of a difference (0, 8, 16 or 32; for bools 1), or of an element if
+                      * the elements are unchanged. Other bits: offset of the differences from the head, in bytes */
   TDICT_WORDS_PER_BLOCK
 };
 enum { TDICT_PLACE_OFFSET = 8 };

@@ -9,7 +9,8 @@
 #include "base/error.h"
 
 enum { MAX_WIDTH = 16, MAX_DIMS = TDICT_KERNEL_MAX_NDIM + 2, MANY_BLOCKS = 8192, MAX_BATCHES = 16 };
-enum { USUAL_WORDS = TDICT_COPY_DIMS + 2 * TDICT_WORDS_PER_DIM + TDICT_WORDS_PER_LIST }; /* of a copy of rows */
+/* Number of words of an entry that copies rows by one list. */
+enum { USUAL_WORDS = TDICT_COPY_DIMS + 2 * TDICT_WORDS_PER_DIM + TDICT_WORDS_PER_LIST };
 __extension__ typedef unsigned __int128 u128;
 #define MAX_BLOCKS ((uint64_t)INT32_MAX) /* the largest grid of a GPU */
 
@@ -92,8 +93,8 @@ static tdict_status add_entry(tdict_kernel_work *work, size_t num_words, uint64_
   return TDICT_OK;
 }
 
-/* Appends an entry. words[TDICT_WORD_UNITS] is the number of its units. Chooses the number of batches of a block: a
- * block of a large entry has several batches, because finding the entry takes as long as a batch. */
+/* Appends an entry. words[TDICT_WORD_UNITS] is the number of its units. Chooses the number of batches of a block. A
+ * block of a large entry has several batches, because finding the entry takes about as long as a batch. */
 static tdict_status append_entry(tdict_kernel_work *work, uint64_t *words, size_t num_words, tdict_error *err) {
   const uint64_t batches = divide_up(words[TDICT_WORD_UNITS], TDICT_KERNEL_BLOCK_UNITS), many = batches / MANY_BLOCKS;
   const uint64_t per_block = many < 1 ? 1 : many < MAX_BATCHES ? many : MAX_BATCHES;
@@ -221,8 +222,9 @@ typedef struct entry {
   size_t count;
 } entry;
 
-/* Writes the divider of a count, as in words.h. Quotients are exact, because the multiplier is 2^(64 + shift) / count,
- * rounded up, and 2^(shift + 1) is not below the count. For a count of 0 or 1, no divider is used. */
+/* Writes the divider of a count, see words.h. The multiplier is 2^(64 + shift) / count, rounded down, plus 1. Quotients
+ * of units below 2^63 are exact, because 2^(shift + 1) is not below the count. For a count of 0 or 1, writes zeros,
+ * because no divider is used. */
 static void write_divider(uint64_t count, uint64_t out[2]) {
   uint64_t shift = 0;
   if (count < 2) {

@@ -22,16 +22,17 @@ typedef enum tdict_kernel_op {
 
 enum { TDICT_KERNEL_MAX_LISTS = 8 };
 
-/* One entry for each successful call of an add function, in the order of the calls. */
+/* A work. The entries are in the order in which they were added. */
 typedef struct tdict_kernel_work {
   tdict_kernel_op op;
   /* True if the launch reports results: for CHECK, for COPY with checked lists, and for CONVERT to an integer type that
-   * may not hold an element. */
+   * cannot hold all numbers of the source type. */
   bool has_results;
   size_t num_entries, cap_entries;
   uint64_t *index; /* two words for each entry, as in words.h */
-  /* One result for each entry. `run` sets results[i] to the smallest index of a bad position (CHECK and COPY), or to the
-   * index in C order of the first element that the integer type cannot hold (CONVERT). TDICT_KERNEL_NO_RESULT: none. */
+  /* One result for each entry. `run` sets results[i] to the smallest index of a position outside its dimension (CHECK
+   * and COPY), or to the index in C order of the first element that the integer type cannot hold (CONVERT).
+   * TDICT_KERNEL_NO_RESULT: there is no such position or element. */
   uint64_t *results;
   size_t num_words, cap_words;
   uint64_t *body;
@@ -74,8 +75,8 @@ typedef struct tdict_kernel_move {
    * `is_checked`. */
   int listed;
   bool scatter; /* true: the lists index the destination; false: the source */
-  /* True: the result of the entry is the smallest index of a position outside of its dimension. In place of such a
-   * position, the launch uses position 0. No size may be 0. */
+  /* True: the launch checks the positions of the lists. The result of the entry is the smallest index of a position
+   * outside its dimension. In place of such a position, the launch uses position 0. No list may have the size 0. */
   bool is_checked;
   int num_lists;
   const tdict_kernel_list *lists;
@@ -86,12 +87,14 @@ enum { TDICT_KERNEL_MAX_NDIM = 33 };
  * TDICT_ENOMEM, or TDICT_EINVAL if a number of the move is out of its range. After an error, the work is unchanged. */
 tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_move *move, tdict_error *err);
 
-/* Adds the last copy of the work again, with other addresses of the same alignment. All other members of the two moves
- * are equal, and no positions were added since. Sets *done to false, and adds nothing, if the alignment differs or the
- * work has no copy. Returns the errors of tdict_kernel_add_copy(). */
+/* Adds the last copy of the work again, with other addresses. The caller must make sure that all other members of the
+ * two moves are equal, and that no positions were added after the last copy. If the work has no copy, or if the
+ * addresses have another alignment, sets *done to false and adds nothing. Returns the errors of
+ * tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_repeat_copy(tdict_kernel_work *work, void *dst, const void *src, bool *done,
                                       tdict_error *err);
-/* Makes space for `entries` more entries of usual size, so that adding them copies no arrays. Returns TDICT_ENOMEM. */
+/* Makes space for `entries` more entries of usual size, so that adding these entries copies no arrays. Returns
+ * TDICT_ENOMEM. */
 tdict_status tdict_kernel_work_reserve(tdict_kernel_work *work, size_t entries, tdict_error *err);
 
 typedef struct tdict_kernel_cast {
@@ -117,9 +120,9 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
 tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions, int64_t count, int64_t size,
                                     tdict_error *err);
 
-/* Adds the restoring of packed elements of `item_bytes` bytes: 1, 2, 4 or 8. The elements have `bytes` bytes and are
- * adjacent. The packed elements are in the memory that runs the work. Their address must be a multiple of 16. Returns the
- * errors of tdict_kernel_add_copy(). */
+/* Adds an entry that restores packed elements. An element has `item_bytes` bytes: 1, 2, 4 or 8. The restored elements
+ * are adjacent at `dst`, and have `bytes` bytes together. `packed` is an address of the memory that runs the work, and
+ * a multiple of 16. Returns the errors of tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const void *packed, size_t bytes,
                                      size_t item_bytes, tdict_error *err);
 

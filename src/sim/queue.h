@@ -114,7 +114,7 @@ typedef struct tdict_sim_engine {
   tdict_sim_op *head;  /* work that can start, sorted by seq */
   tdict_sim_op *current;
   double bytes_per_second; /* 0: no limit */
-  int64_t free_ns;         /* simulated time at which the last work ended */
+  int64_t free_ns;         /* earliest simulated time at which the engine can begin its next work */
 } tdict_sim_engine;
 
 struct tdict_cu_context {

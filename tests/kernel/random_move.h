@@ -17,6 +17,14 @@ typedef struct areas {
   unsigned char *model_dst, *model_src;
   size_t dst_used, src_used, lists_used;
 } areas;
+/* Empties both areas, and fills them with random bytes. */
+static inline void areas_fill(areas *a, uint64_t seed) {
+  a->dst_used = a->src_used = a->lists_used = 0;
+  td_fill_random(a->model_dst, AREA_BYTES, seed);
+  td_fill_random(a->model_src, AREA_BYTES, seed + 1);
+  raw_write(a->raw, a->dst.data, a->model_dst, AREA_BYTES);
+  raw_write(a->raw, a->src.data, a->model_src, AREA_BYTES);
+}
 static inline void areas_open(areas *a, uint64_t seed) {
   memset(a, 0, sizeof *a);
   a->b = fixture_open(NULL);
@@ -26,10 +34,7 @@ static inline void areas_open(areas *a, uint64_t seed) {
   a->lists = fixture_take(&a->b, AREA_BYTES);
   a->model_dst = malloc(AREA_BYTES);
   a->model_src = malloc(AREA_BYTES);
-  td_fill_random(a->model_dst, AREA_BYTES, seed);
-  td_fill_random(a->model_src, AREA_BYTES, seed + 1);
-  raw_write(a->raw, a->dst.data, a->model_dst, AREA_BYTES);
-  raw_write(a->raw, a->src.data, a->model_src, AREA_BYTES);
+  areas_fill(a, seed);
 }
 static inline void areas_check_dst(const areas *a) {
   unsigned char *found = malloc(AREA_BYTES);

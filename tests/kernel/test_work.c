@@ -14,11 +14,15 @@ static void model_copy(void *user, int64_t dst, int64_t src) {
   memcpy(c->a->model_dst + dst, c->a->model_src + src, c->item);
 }
 
-/* Runs the work of a case, checks the destination, and closes the areas. */
+/* Runs the work, and checks the destination. */
 static void run_and_check(areas *a, tdict_kernel_work *work) {
   td_ok(a->b.memory->ops->run(a->b.memory, work, NULL, err));
   areas_check_dst(a);
   tdict_kernel_work_reset(work);
+}
+/* The same for the last work of a case. */
+static void run_check_and_close(areas *a, tdict_kernel_work *work) {
+  run_and_check(a, work);
   areas_close(a);
 }
 
@@ -26,11 +30,12 @@ static void run_and_check(areas *a, tdict_kernel_work *work) {
 GPU_CASE(kernel_copies_equal_a_model) {
   static const size_t sizes[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
   int with_params = 0, with_buffer = 0;
+  areas a;
+  areas_open(&a, 0);
   for (uint64_t seed = 0; seed < 60; seed++) {
-    areas a;
     rng r = {seed};
     tdict_kernel_work work;
-    areas_open(&a, seed);
+    areas_fill(&a, seed);
     tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
     const int64_t wanted = pick(&r, 1, 100);
     for (int64_t i = 0; i < wanted; i++) {
@@ -44,6 +49,7 @@ GPU_CASE(kernel_copies_equal_a_model) {
     (tdict_kernel_table_words(&work) <= TDICT_KERNEL_PARAM_WORDS ? &with_params : &with_buffer)[0]++;
     run_and_check(&a, &work);
   }
+  areas_close(&a);
   assert_true(with_params > 5 && with_buffer > 5); /* both ways to pass a table */
 }
 
@@ -60,11 +66,12 @@ static void model_fill(void *user, int64_t dst, int64_t src) {
 
 /* Random fills with elements of every size from 1 to 16 bytes. */
 GPU_CASE(kernel_fills_equal_a_model) {
+  areas a;
+  areas_open(&a, 0);
   for (uint64_t seed = 0; seed < 60; seed++) {
-    areas a;
     rng r = {seed};
     tdict_kernel_work work;
-    areas_open(&a, seed);
+    areas_fill(&a, seed);
     tdict_kernel_work_init(&work, TDICT_KERNEL_FILL);
     const int64_t wanted = pick(&r, 1, 40);
     for (int64_t i = 0; i < wanted; i++) {
@@ -85,6 +92,7 @@ GPU_CASE(kernel_fills_equal_a_model) {
     }
     run_and_check(&a, &work);
   }
+  areas_close(&a);
 }
 
 /* One large leaf of many blocks between small leaves: each block finds its entry. */
@@ -110,7 +118,7 @@ GPU_CASE(kernel_blocks_find_their_entries) {
   }
   assert_int_equal(work.num_entries, COUNT);
   assert_int_equal(work.num_blocks, 2 * ((BYTES + TDICT_KERNEL_BLOCK_UNITS - 1) / TDICT_KERNEL_BLOCK_UNITS) + 13);
-  run_and_check(&a, &work);
+  run_check_and_close(&a, &work);
 }
 
 /* The smallest index of a bad position is found, in each list, on the host and on the device. */
@@ -148,7 +156,7 @@ GPU_CASE(kernel_checks_find_the_first_bad_position) {
     td_ok(a.b.memory->ops->run(a.b.memory, &work, NULL, err));
     for (int i = 0; i < LISTS; i++) assert_true(work.results[i] == wanted[i]);
   }
-  run_and_check(&a, &work);
+  run_check_and_close(&a, &work);
 }
 
 /* A gather with checked lists copies the rows of the good positions, and reports the smallest index of a bad one. */
@@ -206,7 +214,7 @@ GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
   td_ok(a.b.memory->ops->run(a.b.memory, &work, NULL, err));
   for (int e = 0; e < ENTRIES; e++)
     if (work.results[e] != wanted[e]) fail_msg("entry %d: %lld", e, (long long)work.results[e]);
-  run_and_check(&a, &work);
+  run_check_and_close(&a, &work);
 }
 
 /* The words of the divider of a count give exact quotients. */
@@ -265,7 +273,7 @@ GPU_CASE(kernel_blocks_with_several_batches) {
   work.body[TDICT_WORD_FORM] += (uint64_t)(BATCHES - 1) << TDICT_FORM_BATCHES;
   work.num_blocks = (work.num_blocks + BATCHES - 1) / BATCHES;
   for (int i = 0; i < UNITS; i++) a.model_dst[i] = a.model_src[2 * i];
-  run_and_check(&a, &work);
+  run_check_and_close(&a, &work);
 }
 
 /* A copy is repeated with other addresses, unless their alignment allows other units. */
@@ -292,7 +300,7 @@ GPU_CASE(kernel_repeats_copies) {
   }
   assert_int_equal(work.num_entries, 100);
   assert_true(num_repeated > 20 && num_repeated < 90);
-  run_and_check(&a, &work);
+  run_check_and_close(&a, &work);
 }
 
 /* Contiguous bytes are copied in units of 16 bytes; the widest unit that all addresses and strides allow is chosen. */

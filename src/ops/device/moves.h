@@ -15,7 +15,7 @@ typedef struct tdict_move_list {
   int64_t step;               /* distance from one position to the next in `positions`, in elements */
   const tdict_tensor *tensor; /* the same positions on a device, adjacent; they may be negative. NULL: none. Borrowed */
   int64_t size;               /* size of the indexed dimension */
-  bool is_unchecked;          /* true: `tensor` may have bad positions, which the launch finds */
+  bool is_unchecked;          /* true: positions in `tensor` may be outside the dimension; the launch checks */
 } tdict_move_list;
 /* The lists of an operation. Every listed move of the operation uses all of these lists. */
 typedef struct tdict_move_lists {
@@ -29,10 +29,10 @@ typedef struct tdict_moves {
   const char *what;
   const tdict_stream *stream; /* NULL: tdict_moves_run() waits until the moves are made */
   const tdict_move_lists *lists;
-  /* True: lists on devices are checked by the launch that reads them, because nothing is lost if the launch has written
-   * the destination. `stream` is then NULL. */
+  /* True: the launch that reads a list on a device checks its positions. Only for operations that make new tensors,
+   * because a launch with a bad position writes its destination, too. `stream` is then NULL. */
   bool defers_checks;
-  bool has_checked_lists;  /* true: a launch has found no bad position */
+  bool has_checked_lists;  /* true: a launch has checked all unchecked lists, and no position is bad */
   bool found_bad_position; /* true: a launch has found a bad position, so tdict_moves_run() has failed */
   tdict_move *moves;
   size_t count, cap;
@@ -133,9 +133,9 @@ tdict_status tdict_moves_repeat_listed(tdict_moves *moves, const tdict_tensor *i
 /* Makes all moves that were added, or queues them on the stream. The moves run after the transfers and uses of their
  * bytes. Later transfers, and calls that read or write the bytes, run after the moves. Written bytes are no longer
  * lost. The struct is then empty. Returns TDICT_EOVERFLOW for an element that the integer dtype of a conversion cannot
- * hold, and sets moves->failed_entry to the entry of this conversion. Returns TDICT_EINVAL and sets
- * moves->found_bad_position if an unchecked list has a bad position. Returns TDICT_ENOMEM, TDICT_EOVERFLOW for too many
- * elements, and the errors of the memory's operation `run`. */
+ * hold, and sets moves->failed_entry to the entry of this conversion. If a position of an unchecked list is bad,
+ * returns TDICT_EINVAL and sets moves->found_bad_position. Returns TDICT_ENOMEM, TDICT_EOVERFLOW for too many elements,
+ * and the errors of the memory's operation `run`. */
 tdict_status tdict_moves_run(tdict_moves *moves, tdict_error *err);
 
 #endif

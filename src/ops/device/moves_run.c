@@ -140,7 +140,7 @@ static void multiply_all(const int64_t *strides, int count, size_t item, int64_t
   for (int d = 0; d < count; d++) out[d] = (int64_t)((uint64_t)strides[d] * item);
 }
 
-/* Returns true if two copies differ in their addresses only. */
+/* Returns true only if two copies differ in nothing but their addresses. */
 static bool is_alike(const tdict_moves *all, const tdict_move *a, const tdict_move *b) {
   const size_t num_lists = a->listed >= 0 ? (size_t)all->lists->count : 0, count = 3 * (size_t)a->ndim + num_lists;
   return a->op == TDICT_KERNEL_COPY && a->dtype == b->dtype && a->ndim == b->ndim && a->listed == b->listed &&
@@ -148,7 +148,7 @@ static bool is_alike(const tdict_moves *all, const tdict_move *a, const tdict_mo
          (a->numbers == b->numbers || memcmp(shape_of(all, a), shape_of(all, b), count * sizeof(int64_t)) == 0);
 }
 
-/* Adds a move to the work. `last` is the move that was added before; NULL: none. */
+/* Adds a move to the work. `last` is the previously added move, or NULL. */
 static tdict_status add_move(launch *l, const tdict_move *m, const tdict_move *last, tdict_error *err) {
   bool is_added = false;
   if (last && is_alike(l->all, last, m)) {
@@ -200,7 +200,8 @@ static tdict_status copy_each(const launch *l, tdict_error *err) {
   return status;
 }
 
-/* Notes whether the launch has found a bad position of a list. The caller knows the lists and reports the position. */
+/* Fails if the launch has found a bad position of a list. The error does not name the position, because only the caller
+ * of tdict_moves_run() knows the lists. */
 static tdict_status check_positions(const launch *l, tdict_error *err) {
   for (size_t i = 0; i < l->work.num_entries; i++)
     if (l->work.results[i] != TDICT_KERNEL_NO_RESULT) l->all->found_bad_position = true;
@@ -210,7 +211,7 @@ static tdict_status check_positions(const launch *l, tdict_error *err) {
              : TDICT_OK;
 }
 
-/* Reports the first element that an integer dtype cannot hold, or that a position is bad. */
+/* Fails if an integer dtype cannot hold an element, or if a position is bad. */
 static tdict_status check_results(const launch *l, tdict_error *err) {
   size_t n = 0;
   if (l->work.has_results && l->work.op == TDICT_KERNEL_COPY) return check_positions(l, err);

@@ -119,8 +119,8 @@ static bool find_pick(const tdict_index_plan *plan, const int64_t *shape, tdict_
   return true;
 }
 
-/* Makes the result. Checks the lists on devices that no launch has checked, and reports the bad position that a launch
- * has found. */
+/* Makes the result. Then checks the lists that no launch has checked. If a launch has found a bad position, checks the
+ * lists again for an error that names the position. */
 static tdict_status get_checked(getter *g, const tdict_map *map, const tdict_tree *tree, tdict_tree **out,
                                 tdict_error *err) {
   tdict_tree *made = NULL;

@@ -185,7 +185,8 @@ tdict_status tdict_index_plan_check_lists(const tdict_index_plan *plan, tdict_er
   return status;
 }
 
-/* Adds a list that stays on its device. A launch can check only positions of a dimension that has elements. */
+/* Adds a list that stays on its device. If possible, leaves the check to the launch that copies the elements. That
+ * launch cannot check positions of a dimension of size 0. */
 static tdict_status add_device_list(index_reader *r, const tdict_tensor *list, tdict_error *err) {
   const int64_t size = r->shape[r->next_dim];
   const bool defers = r->plan->moves->defers_checks && size > 0;

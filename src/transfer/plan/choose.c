@@ -8,7 +8,8 @@ enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
  * from the page cache, and eight threads read 54 GB/s, which is about the speed of the PCIe 5 link. Reading files needs
  * more threads than copying from memory. */
 enum { FILE_WORKERS = 16 };
-/* The same for a transfer that packs elements. Packing takes longer than copying, and the link is not the limit. */
+/* Number of threads for a transfer of more than SPIN_MAX_BYTES that packs elements. Packing takes longer than copying,
+ * so the threads limit the transfer, and not the link. */
 enum { PACK_WORKERS = 12 };
 
 /* Returns the bytes of pinned leaves that tdict_plan_pack() will probably send through slots. The result is only an

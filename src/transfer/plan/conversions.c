@@ -114,8 +114,8 @@ tdict_status tdict_conversions_find(const tdict_conversions *conversions, const 
   return TDICT_OK;
 }
 
-/* Loads the kernels of the GPU. Asks the GPU only once, because most plans have one GPU. Returns the errors of
- * tdict_gpu_load_kernels(). */
+/* Loads the kernels of the GPU. Does nothing if the previous call for this plan loaded the kernels of the same GPU.
+ * Returns the errors of tdict_gpu_load_kernels(). */
 static tdict_status load_kernels(tdict_plan *plan, tdict_gpu *gpu, tdict_error *err) {
   tdict_status status = plan->runner == gpu ? TDICT_OK : tdict_gpu_load_kernels(gpu, err);
   if (status == TDICT_OK) plan->runner = gpu;
@@ -123,7 +123,8 @@ static tdict_status load_kernels(tdict_plan *plan, tdict_gpu *gpu, tdict_error *
 }
 
 /* Returns true if a kernel can do the conversion, provided that the driver can compile kernels. The leaf on the device
- * must be in C order. No element may be out of range for the new dtype, because a kernel reports such an element late. */
+ * must be in C order. The new dtype must be able to hold every element, because a kernel reports an element out of
+ * range late. */
 static bool suits_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
   const tdict_kernel_cast cast = {c->to, c->from, c->is_scaled, c->scale, c->offset};
   return (in ? item->dst_plain : item->src_plain) && tdict_kernel_converts(c->to, c->from) &&
@@ -148,7 +149,8 @@ static void convert_on_host(tdict_item_cast *c, tdict_dtype wire) {
 
 /* Divides a conversion on the way to a device (`in`) or to the host. The wire has the dtype that the program named,
  * else the narrower dtype. If the narrower dtype needs a kernel that cannot run, host threads convert, and the wire has
- * the other dtype. If a named dtype needs such a kernel, returns TDICT_ENOTSUP. */
+ * the other dtype. If a named dtype needs such a kernel, returns TDICT_ENOTSUP or another error of
+ * tdict_gpu_load_kernels(). */
 static tdict_status split_on_wire(tdict_plan *plan, tdict_item_cast *c, const tdict_item *item, bool in,
                                   tdict_error *err) {
   const tdict_dtype from = c->cast.from, to = c->cast.to, named = c->wire, host_wire = in ? to : from;

@@ -25,13 +25,14 @@ tdict_status tdict_conversions_find(const tdict_conversions *conversions, const 
 static inline bool tdict_item_cast_changes(const tdict_item_cast *cast) {
   return cast->rule && (cast->cast.to != cast->cast.from || cast->cast.is_scaled);
 }
-/* Returns true if an item that is copied from the host to a device can be packed: the elements are integers of at least
- * 2 bytes or bools, the destination is in C order, and the device runs kernels. */
+/* Returns true if an item that is copied from the host to a device can be packed. The item must have at least
+ * TDICT_PACK_MIN_BYTES and a dtype of tdict_pack_supports(). The destination must be in C order. Loads the kernels of
+ * the device, and returns false if this fails. */
 bool tdict_item_can_pack(tdict_plan *plan, const tdict_item *item);
 /* Divides the conversion of an item, whose way is chosen, into the parts that host threads and a kernel do. Appends the
- * conversion to the plan. If `narrow` is true, an item without a conversion is packed if possible. The caller then
- * appends the item. Returns TDICT_ENOTSUP if the conversion needs a kernel that cannot run, or TDICT_ENOMEM. On failure,
- * the plan is unchanged. */
+ * conversion to the plan. If `narrow` is true and the item has the way TDICT_WAY_STAGE_IN and no conversion, the item
+ * is packed if possible. The caller then appends the item. Returns TDICT_ENOTSUP if the conversion needs a kernel that
+ * cannot run, other errors of tdict_gpu_load_kernels(), or TDICT_ENOMEM. On failure, the plan is unchanged. */
 tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, const tdict_item *item, bool narrow,
                                     tdict_error *err);
 

@@ -203,9 +203,9 @@ static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) 
   return end;
 }
 
-/* Returns the maximum size of a chunk, if its slot needs more bytes than the chunk. Packed elements that do not become
- * smaller need space for their head. Only the first and the last leaf of a chunk can be smaller than
- * TDICT_PACK_MIN_BYTES, so all heads need at most 1/16 of the chunk and 2 KiB. */
+/* Returns the maximum size of a chunk, if its slot needs more bytes than the chunk. If packed elements do not become
+ * smaller than the leaf, their head needs additional space. Only the first and the last packed piece of a chunk can be
+ * smaller than TDICT_PACK_MIN_BYTES, so all heads need at most 1/16 of the chunk plus 2 KiB. */
 static size_t shrink_chunk(const tdict_plan *plan, size_t chunk_bytes) {
   enum { HEADS = 2048 };
   if (plan->slot_growth <= 1 && !plan->packs) return chunk_bytes;

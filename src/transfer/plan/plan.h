@@ -35,8 +35,9 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
 } tdict_way;
 
-/* How the elements of an item are converted or packed. Threads of the host convert when they fill a slot (stage in), when they
- * read a slot (stage out), or while they copy. A kernel converts between slots and the device, or within a device. */
+/* How the elements of an item are converted or packed. Threads of the host convert when they fill a slot (stage in),
+ * when they read a slot (stage out), or while they copy on the host. A kernel converts between slots and the device, or
+ * within a device. */
 typedef struct tdict_item_cast {
   uint32_t rule;    /* number of the conversion that the program gave, plus 1; 0: the item is copied unchanged */
   tdict_cast cast;  /* the whole conversion */
@@ -107,11 +108,11 @@ typedef struct tdict_plan {
   tdict_item_cast *casts; /* one for each item; NULL: no conversions were given, and `narrow` is not set */
   uint32_t cap_casts;
   size_t slot_growth; /* a slot needs up to this many times the bytes of its chunk; 0 means 1 */
-  /* true: kernels convert some items. Pieces then do not have the offsets of the line in slots, and one thread fills a
-   * slot */
+  /* true: kernels convert or restore some items. Pieces then do not have the offsets of the line in slots, and one
+   * thread fills a slot */
   bool uses_kernels;
   bool packs;        /* true: some items are packed, so chunks are smaller than slots */
-  tdict_gpu *runner; /* borrowed; the last GPU that was found to run kernels, or NULL */
+  tdict_gpu *runner; /* borrowed; the last GPU whose kernels were loaded for this plan, or NULL */
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;

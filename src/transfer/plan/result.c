@@ -26,7 +26,7 @@ static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
   if (place == TDICT_SHARED) return tdict_tensor_retain(src);
   tdict_tensor *made = tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
   const tdict_item_cast *cast = tdict_plan_cast(b->plan, place);
-  if (cast && cast->rule) made->dtype = cast->cast.to; /* packed elements may also be those of another dtype */
+  if (cast && cast->rule) made->dtype = cast->cast.to; /* leaves of different dtypes can share a packed item */
   return made;
 }
 

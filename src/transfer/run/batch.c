@@ -1,4 +1,4 @@
-/* Gathers copies of full slots and queues them together. See batch.h for ownership and threads. */
+/* Gathers copies between slots and a GPU, and queues the copies together. See batch.h for ownership and threads. */
 #include "transfer/run/batch.h"
 
 #include <stdlib.h>

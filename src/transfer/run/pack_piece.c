@@ -1,5 +1,5 @@
-/* Packs a piece. Leaves that are not in memory in C order are copied through a buffer. See pack_piece.h for ownership and
- * threads. */
+/* Packs a piece. Leaves that are not in memory in C order are copied through a buffer. See pack_piece.h for ownership
+ * and threads. */
 #include "transfer/run/pack_piece.h"
 
 #include <stdlib.h>

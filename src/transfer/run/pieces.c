@@ -35,8 +35,8 @@ typedef struct piece {
 typedef struct walk {
   uint32_t number; /* the next item; begins with chunk->first */
   size_t filled;   /* bytes of the slot before the next piece */
-  /* the slot, from which the sizes of packed elements are read. NULL while the slot is being filled: the places of
-   * pieces after packed elements are then not known */
+  /* the slot, which has the sizes of packed elements. NULL while the slot is being filled; the walk then does not know
+   * the places of pieces after packed elements */
   const char *slot;
 } walk;
 
@@ -114,7 +114,8 @@ static tdict_status write_piece(const piece *p, tdict_error *err) {
 /* Returns the end of the padding: the next multiple of the leaf alignment, but at most `end`. */
 static size_t padded_end(size_t filled, size_t end) { return next_place(filled) < end ? next_place(filled) : end; }
 
-/* Returns where a thread reads a piece, so that the bytes can be prefetched. Returns NULL if the address is unknown. */
+/* Returns the address at which a thread begins to read a piece. Returns NULL if `p` is NULL, the thread converts the
+ * piece, or the leaf is not in memory in C order. */
 static const char *start_of(const piece *p) {
   return p && !p->host && p->item->src_plain ? p->item->src_data + p->wire_begin : NULL;
 }

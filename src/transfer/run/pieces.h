@@ -39,8 +39,8 @@ typedef struct tdict_pieces_queue {
 } tdict_pieces_queue;
 /* Queues copies between the slot and the device. One copy covers leaves that follow each other on the device as in the
  * slot. If kernels convert or restore pieces, these pieces are copied between the slot and the scratch memory. One
- * launch then converts pieces, and one launch restores packed pieces. Returns the errors of tdict_gpu_queue_rect() and tdict_gpu_run(). On failure, queue->item is the
- * number of the item whose leaf the error names. */
+ * launch then converts pieces, and one launch restores packed pieces. Returns the errors of tdict_gpu_queue_rect() and
+ * tdict_gpu_queue_work(). On failure, queue->item is the number of the item whose leaf the error names. */
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *queue,
                                  tdict_error *err);
 
