@@ -12,17 +12,20 @@ typedef struct use {
   _Atomic(int64_t) refs;
   tdict_gpu *gpu; /* retained */
   tdict_cu_event event;
+  _Atomic(bool) is_done; /* true: the driver has reported that the event is done (acquire/release) */
 } use;
 
 /* Returns true if the event is done, and also if the query fails. Waiters would never return if a failed query counted
- * as not done. */
+ * as not done. Many storages can list one use, so the driver is not asked again after the event is done. */
 static bool use_poll(tdict_fence *fence) {
   use *u = (use *)fence;
   tdict_gpu_scope scope;
+  if (atomic_load_explicit(&u->is_done, memory_order_acquire)) return true;
   if (tdict_gpu_enter(u->gpu, &scope, NULL) != TDICT_OK) return true;
-  bool done = u->gpu->driver->ops->event_query(u->gpu->driver, u->event) != TDICT_CU_NOT_READY;
+  const tdict_cu result = u->gpu->driver->ops->event_query(u->gpu->driver, u->event);
   tdict_gpu_leave(u->gpu, &scope);
-  return done;
+  if (result == TDICT_CU_SUCCESS) atomic_store_explicit(&u->is_done, true, memory_order_release);
+  return result != TDICT_CU_NOT_READY;
 }
 
 static bool use_wait(tdict_fence *fence, int64_t deadline_ns) {
@@ -87,6 +90,7 @@ tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, tdict_fenc
   }
   u->fence.ops = &ops;
   atomic_init(&u->refs, 1);
+  atomic_init(&u->is_done, false);
   u->gpu = tdict_gpu_retain(gpu);
   *out = &u->fence;
   return TDICT_OK;

@@ -77,13 +77,9 @@ static tdict_status no_memory(tdict_error *err) {
 
 static uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-/* Appends an entry. words[TDICT_WORD_UNITS] is the number of its units. Chooses the number of batches of a block. A
- * block of a large entry has several batches, because finding the entry takes about as long as a batch. */
-static tdict_status append_entry(tdict_kernel_work *work, uint64_t *words, size_t num_words, tdict_error *err) {
-  const uint64_t batches = divide_up(words[TDICT_WORD_UNITS], TDICT_KERNEL_BLOCK_UNITS), many = batches / MANY_BLOCKS;
-  const uint64_t per_block = many < 1 ? 1 : many < MAX_BATCHES ? many : MAX_BATCHES;
-  const uint64_t blocks = divide_up(batches, per_block);
-  words[TDICT_WORD_FORM] |= per_block << TDICT_FORM_BATCHES;
+/* Adds an entry of `num_words` words, and returns the words in *out. The caller writes the words. */
+static tdict_status add_entry(tdict_kernel_work *work, size_t num_words, uint64_t blocks, uint64_t **out,
+                              tdict_error *err) {
   if (blocks > MAX_BLOCKS - work->num_blocks)
     return tdict_fail(err, TDICT_EOVERFLOW, "kernel: more than %llu blocks in one launch",
                       (unsigned long long)MAX_BLOCKS);
@@ -91,10 +87,23 @@ static tdict_status append_entry(tdict_kernel_work *work, uint64_t *words, size_
   work->index[2 * work->num_entries] = work->num_blocks;
   work->index[2 * work->num_entries + 1] = work->num_words;
   work->results[work->num_entries++] = TDICT_KERNEL_NO_RESULT;
-  memcpy(work->body + work->num_words, words, num_words * sizeof *words);
+  *out = work->body + work->num_words;
   work->num_words += num_words;
   work->num_blocks += blocks;
   return TDICT_OK;
+}
+
+/* Appends an entry. words[TDICT_WORD_UNITS] is the number of its units. Chooses the number of batches of a block. A
+ * block of a large entry has several batches, because finding the entry takes about as long as a batch. */
+static tdict_status append_entry(tdict_kernel_work *work, uint64_t *words, size_t num_words, tdict_error *err) {
+  const uint64_t batches = divide_up(words[TDICT_WORD_UNITS], TDICT_KERNEL_BLOCK_UNITS), many = batches / MANY_BLOCKS;
+  const uint64_t per_block = many < 1 ? 1 : many < MAX_BATCHES ? many : MAX_BATCHES;
+  const uint64_t blocks = divide_up(batches, per_block);
+  words[TDICT_WORD_FORM] |= per_block << TDICT_FORM_BATCHES;
+  uint64_t *added = NULL;
+  tdict_status status = add_entry(work, num_words, blocks, &added, err);
+  if (status == TDICT_OK) memcpy(added, words, num_words * sizeof *words);
+  return status;
 }
 
 tdict_status tdict_kernel_add_positions(tdict_kernel_work *work, const int64_t *positions, int64_t count, uint64_t *out,
@@ -276,16 +285,19 @@ tdict_status tdict_kernel_repeat_copy(tdict_kernel_work *work, void *dst, const 
   TDICT_ASSERT(work->op == TDICT_KERNEL_COPY);
   *done = false;
   if (work->num_entries == 0) return TDICT_OK;
-  entry e;
-  const size_t last = work->index[2 * work->num_entries - 1];
+  const uint64_t *last = &work->index[2 * work->num_entries - 2]; /* the first block and word of the last entry */
+  const size_t first = last[1], num_words = work->num_words - first;
   const uint64_t to = (uint64_t)(uintptr_t)dst, from = (uint64_t)(uintptr_t)src;
-  e.count = work->num_words - last;
-  memcpy(e.words, work->body + last, e.count * sizeof *e.words);
-  if (((to | from) ^ (e.words[TDICT_WORD_DST] | e.words[TDICT_WORD_SRC])) % MAX_WIDTH != 0) return TDICT_OK;
-  e.words[TDICT_WORD_DST] = to;
-  e.words[TDICT_WORD_SRC] = from;
+  const uint64_t bits = work->body[first + TDICT_WORD_DST] | work->body[first + TDICT_WORD_SRC];
+  if (((to | from) ^ bits) % MAX_WIDTH != 0) return TDICT_OK;
+  uint64_t *added = NULL;
+  tdict_status status = add_entry(work, num_words, work->num_blocks - last[0], &added, err);
+  if (status != TDICT_OK) return status;
+  memcpy(added, work->body + first, num_words * sizeof *added);
+  added[TDICT_WORD_DST] = to;
+  added[TDICT_WORD_SRC] = from;
   *done = true;
-  return append_entry(work, e.words, e.count, err);
+  return TDICT_OK;
 }
 
 /* Returns the kernel's type of a dtype, or of the parts of a complex dtype. Returns TDICT_KERNEL_NUM_TYPES for any

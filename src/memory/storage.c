@@ -431,7 +431,7 @@ typedef enum use_kind { USE_READS, USE_FILLS, USE_WRITES } use_kind;
 static tdict_status add_use(tdict_storage *s, tdict_fence *fence, use_kind kind, tdict_error *err) {
   tdict_status status = TDICT_OK;
   lock_uses(s);
-  prune_uses(s);
+  if (s->num_uses == s->cap_uses) prune_uses(s); /* not at every call, because polling can call the driver */
   if (s->num_uses == s->cap_uses) {
     int cap = s->cap_uses ? 2 * s->cap_uses : 4;
     tdict_fence **grown = realloc(s->uses, (size_t)cap * sizeof *grown);

@@ -123,6 +123,11 @@ tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst
 tdict_storage *tdict_storage_retain(tdict_storage *s);
 void tdict_storage_release(tdict_storage *s);
 
+/* Returns true if both storages are on one device. Storages of one memory are the usual case. */
+static inline bool tdict_storage_devices_equal(const tdict_storage *a, const tdict_storage *b) {
+  return (a->memory && a->memory == b->memory) || tdict_device_equal(a->device, b->device);
+}
+
 /* Marks node->storage as used by node->fence until tdict_storage_detach(). The caller must have filled the fields
  * `storage`, `fence` and `writes` of the node. */
 void tdict_storage_attach(tdict_fence_node *node);
@@ -159,8 +164,8 @@ tdict_fence *tdict_storage_find_pending(tdict_storage *s, bool to_write);
  * streams of the program. In a forked child, transfers of the parent process never end, so the function returns at the
  * first unfinished transfer of the parent. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
-/* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
- * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
+/* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. If the
+ * list of uses is full, removes the uses that are done. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
 /* Adds the use that writes the bytes of a new storage. Reading the bytes waits for this use, too. A storage has at most
  * one filler. Freeing memory of the program does not wait for the filler. Fails as tdict_storage_add_use() does. */

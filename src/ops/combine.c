@@ -122,7 +122,7 @@ static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *m
       return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has dtype %s in tree %zu, but %s in tree 0", j->what,
                         tdict_dtype_format(t->dtype, found, sizeof found), i,
                         tdict_dtype_format(first->dtype, wanted, sizeof wanted));
-    if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(first)))
+    if (!tdict_storage_devices_equal(t->storage, first->storage))
       return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, but on %s in tree 0", j->what,
                         tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
                         tdict_device_format(tdict_tensor_device(first), wanted, sizeof wanted));

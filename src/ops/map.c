@@ -19,6 +19,13 @@ typedef struct arena {
   size_t bytes, next;
   tdict_storage *storage;
 } arena;
+/* The new tensor for a tensor `from` of the source. */
+typedef struct fresh_result {
+  const tdict_tensor *from; /* NULL: none; borrowed from the source */
+  tdict_made made;
+  arena *arena;
+  size_t bytes; /* aligned; 0 while the tensors are created */
+} fresh_result;
 typedef struct maker {
   const tdict_map *map;
   const tdict_tree *root; /* the source, or a copy with flattened objects; tensors must begin with root->batch_size */
@@ -30,6 +37,7 @@ typedef struct maker {
   tdict_slab *slab;
   arena arenas[MAX_MEMORIES];
   int num_arenas;
+  fresh_result last; /* filled only if map->describes_shapes is true */
 } maker;
 
 static tdict_status no_memory_for_map(const tdict_map *map, tdict_error *err) {
@@ -72,7 +80,25 @@ static bool is_next_tensor_shared(maker *m, const tdict_tensor *from) {
   return m->map->changes && !m->map->changes(m->map, tensor, from);
 }
 
+/* Returns true if the result of `from` is a new tensor with the layout and the memory of the last new tensor. */
+static bool is_like_last(const maker *m, const tdict_tensor *from) {
+  const tdict_tensor *last = m->last.from;
+  if (!last || last->dtype != from->dtype || last->ndim != from->ndim) return false;
+  for (int d = 0; d < from->ndim; d++)
+    if (last->dims[d] != from->dims[d]) return false;
+  const tdict_storage *a = last->storage, *b = from->storage;
+  return a->memory == b->memory && tdict_storage_devices_equal(a, b);
+}
+
 /* Adds the aligned size of a new tensor to the size of the arena that will hold the tensor. */
+static tdict_status add_fresh(const maker *m, arena *a, size_t bytes, tdict_error *err) {
+  size_t sum;
+  if (!tdict_add_size(a->bytes, bytes, &sum) || sum > INT64_MAX)
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the size of the result does not fit in 63 bits", m->map->what);
+  a->bytes = sum;
+  return TDICT_OK;
+}
+
 static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
   tdict_memory *memory;
   tdict_layout_size size;
@@ -84,12 +110,10 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdic
   if (!a)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: the tensors of the tree are in more than %d memories", m->map->what,
                       MAX_MEMORIES);
-  size_t aligned, sum;
-  if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned) || !tdict_add_size(a->bytes, aligned, &sum) ||
-      sum > INT64_MAX)
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the size of the result does not fit in 63 bits", m->map->what);
-  a->bytes = sum;
-  return TDICT_OK;
+  size_t aligned;
+  if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned)) aligned = SIZE_MAX; /* add_fresh() then fails */
+  if (m->map->describes_shapes) m->last = (fresh_result){from, *made, a, aligned};
+  return add_fresh(m, a, aligned, err);
 }
 
 /* Counts a tensor, and the bytes of its result if the result is a new tensor. */
@@ -103,6 +127,7 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   m->num_tensors++;
   m->num_dims += (size_t)(from->ndim + m->map->more_dims);
   if (!m->map->fill) return TDICT_OK;
+  if (is_like_last(m, from)) return add_fresh(m, m->last.arena, m->last.bytes, err);
   tdict_made made;
   tdict_status status = m->map->describe(m->map, m->entry, from, &made, err);
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
@@ -181,24 +206,28 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
 
 /* Creates the result of a tensor: the tensor itself, a view, or a new tensor in the arena of its memory. */
 static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
-  tdict_made made;
+  const bool is_known = is_like_last(m, from);
+  tdict_made own;
+  const tdict_made *made = is_known ? &m->last.made : &own;
   if (is_next_tensor_shared(m, from)) {
     *to = tdict_leaf_of_tensor(tdict_tensor_retain(from));
     return TDICT_OK;
   }
-  tdict_status status = m->map->describe(m->map, m->entry, from, &made, err);
+  tdict_status status = is_known ? TDICT_OK : m->map->describe(m->map, m->entry, from, &own, err);
   if (status != TDICT_OK) return status;
-  tdict_tensor_desc view = {.data = made.data, .dtype = from->dtype, .ndim = made.ndim, .shape = made.shape};
-  if (!made.fresh) {
-    view.strides = made.strides;
+  tdict_tensor_desc view = {.dtype = from->dtype, .ndim = made->ndim, .shape = made->shape};
+  if (!made->fresh) {
+    view.data = made->data;
+    view.strides = made->strides;
     *to = tdict_leaf_of_tensor(tdict_slab_add_view(m->slab, from->storage, &view));
     return TDICT_OK;
   }
   tdict_memory *memory = NULL;
   view.dtype = choose_result_dtype(m->map, from);
-  status = choose_result_memory(m->map, from, &memory, err);
+  if (!is_known) status = choose_result_memory(m->map, from, &memory, err);
   if (status != TDICT_OK) return status;
-  arena *a = get_arena(m, memory);
+  arena *a = is_known ? m->last.arena : get_arena(m, memory);
+  if (!is_known && m->map->describes_shapes) m->last = (fresh_result){.from = from, .made = own, .arena = a};
   view.data = a->storage->data ? (void *)((uintptr_t)a->storage->data + a->next) : NULL;
   tdict_tensor *tensor = tdict_slab_add_view(m->slab, a->storage, &view);
   a->next += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
@@ -402,6 +431,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   m->root = td;
   m->slab = NULL;
   m->num_arenas = 0;
+  m->last.from = NULL;
   tdict_cursor_rewind(&m->cursor, td);
   tdict_status status = measure_all(m, err);
   *found_objects = m->found_objects;

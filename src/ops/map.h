@@ -31,6 +31,9 @@ struct tdict_map {
   /* Writes the elements of a new tensor. NULL if `describe` never describes a new tensor. */
   tdict_status (*fill)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                        tdict_error *err);
+  /* True: all descriptions of new tensors for tensors of one shape and dtype are equal. The map then calls `describe`
+   * less often. */
+  bool describes_shapes;
   void *user;
   tdict_moves *moves; /* run after all calls of `fill`; NULL: `fill` makes all copies at once */
   /* `way` says how objects are handled. If `way` names a hook, `object` calls this hook for one object of the program.

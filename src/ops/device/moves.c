@@ -26,7 +26,7 @@ static bool can_run(const tdict_memory *m) { return m && m->ops->run; }
 /* Returns the memory whose launches can copy between two tensors on devices, or NULL. */
 static tdict_memory *find_runner(const tdict_tensor *dst, const tdict_tensor *src) {
   tdict_memory *to = dst->storage->memory, *from = src->storage->memory;
-  if (tdict_is_on_host(dst) || tdict_is_on_host(src) || !tdict_device_equal(dst->storage->device, src->storage->device))
+  if (tdict_is_on_host(dst) || tdict_is_on_host(src) || !tdict_storage_devices_equal(dst->storage, src->storage))
     return NULL;
   tdict_memory *runner = can_run(to) ? to : can_run(from) ? from : NULL;
   if (!runner || !to || !from || to == from) return runner;
@@ -113,11 +113,34 @@ static void add_numbers(tdict_moves *m, const int64_t *numbers, int count) {
   m->num_numbers += (size_t)count;
 }
 
+static bool equals(const int64_t *a, const int64_t *b, int count) {
+  for (int i = 0; i < count; i++)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+
+/* Adds the numbers of a move between two tensors of equal shape, and returns their offset. If the last move has equal
+ * numbers, both moves use the same numbers. The caller has reserved the space. */
+static size_t add_layouts(tdict_moves *m, const tdict_tensor *dst, const tdict_tensor *src) {
+  const int ndim = dst->ndim;
+  const int64_t *src_strides = tdict_tensor_dims_strides(src);
+  const tdict_move *last = m->count ? &m->moves[m->count - 1] : NULL;
+  if (last && last->ndim == ndim && ndim > 0) {
+    const int64_t *numbers = m->numbers + last->numbers;
+    if (equals(numbers, dst->dims, 2 * ndim) && equals(numbers + 2 * ndim, src_strides, ndim)) return last->numbers;
+  }
+  const size_t at = m->num_numbers;
+  add_numbers(m, dst->dims, 2 * ndim); /* the sizes and the strides are adjacent */
+  add_numbers(m, src_strides, ndim);
+  return at;
+}
+
 /* Adds a move between two tensors of equal shape. */
 static tdict_status add_pair(tdict_moves *moves, const tdict_tensor *dst, const tdict_tensor *src, tdict_kernel_op op,
                              tdict_memory *runner, tdict_error *err) {
   tdict_status status = reserve(moves, 3 * (size_t)dst->ndim, err);
   if (status != TDICT_OK) return status;
+  const size_t numbers = add_layouts(moves, dst, src);
   moves->moves[moves->count++] = (tdict_move){.op = op,
                                               .memory = runner,
                                               .dst = dst->storage,
@@ -127,11 +150,8 @@ static tdict_status add_pair(tdict_moves *moves, const tdict_tensor *dst, const 
                                               .dtype = dst->dtype,
                                               .src_dtype = src->dtype,
                                               .ndim = dst->ndim,
-                                              .numbers = moves->num_numbers,
+                                              .numbers = numbers,
                                               .listed = -1};
-  add_numbers(moves, dst->dims, dst->ndim);
-  add_numbers(moves, tdict_tensor_dims_strides(dst), dst->ndim);
-  add_numbers(moves, tdict_tensor_dims_strides(src), src->ndim);
   return TDICT_OK;
 }
 
@@ -273,5 +293,19 @@ tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy 
   add_numbers(moves, tdict_tensor_dims_strides(other), other->ndim);
   if (!m->scatter) add_indexed_strides(moves, copy);
   add_numbers(moves, copy->strides, (int)num_lists);
+  return TDICT_OK;
+}
+
+tdict_status tdict_moves_repeat_listed(tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other,
+                                       uintptr_t offset, tdict_error *err) {
+  tdict_status status = reserve(moves, 0, err);
+  if (status != TDICT_OK) return status;
+  tdict_move *m = &moves->moves[moves->count++];
+  void *position = (void *)((uintptr_t)indexed->data + offset);
+  *m = m[-1];
+  m->dst = m->scatter ? indexed->storage : other->storage;
+  m->src = m->scatter ? other->storage : indexed->storage;
+  m->dst_data = m->scatter ? position : other->data;
+  m->src_data = m->scatter ? other->data : position;
   return TDICT_OK;
 }

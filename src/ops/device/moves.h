@@ -7,6 +7,7 @@
 #include "ops/device/move.h"
 #include "tensor/affine.h"
 #include "tree/node.h"
+#include "tree/pointers.h"
 
 /* Positions along one dimension, which replace the index of a listed dimension. */
 typedef struct tdict_move_list {
@@ -84,7 +85,8 @@ bool tdict_moves_reach_list(const tdict_tensor *a, const tdict_tensor *b, const 
 typedef struct tdict_fence_set {
   tdict_fence **fences; /* owns a reference to each fence */
   int count, cap;
-  bool no_memory; /* true: memory was exhausted, and fences are missing */
+  tdict_pointers found; /* has every fence of `fences` */
+  bool no_memory;       /* true: memory was exhausted, and fences are missing */
 } tdict_fence_set;
 void tdict_fence_set_add(tdict_fence_set *set, tdict_storage *s, bool to_write);
 void tdict_fence_set_reset(tdict_fence_set *set);
@@ -122,6 +124,11 @@ bool tdict_moves_take_listed(const tdict_moves *moves, const tdict_tensor *index
 /* Adds a copy by moves->lists. The caller has checked that no source bytes are lost. Returns TDICT_ENOMEM, and
  * TDICT_EWRONGDEVICE if the stream is of another device. */
 tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy *copy, tdict_error *err);
+/* Adds a copy that differs from the last move in its tensors only. The last move was added by one of these two
+ * functions. Dtypes, sizes, strides and memories of the tensors are equal to those of the last move. The first element
+ * of `indexed` that the copy selects begins `offset` bytes after the first element of `indexed`. Returns TDICT_ENOMEM. */
+tdict_status tdict_moves_repeat_listed(tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other,
+                                       uintptr_t offset, tdict_error *err);
 
 /* Makes all moves that were added, or queues them on the stream. The moves run after the transfers and uses of their
  * bytes. Later transfers, and calls that read or write the bytes, run after the moves. Written bytes are no longer

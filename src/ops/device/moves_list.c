@@ -8,9 +8,7 @@
 
 static void add_fence(void *user, tdict_fence *fence) {
   tdict_fence_set *set = user;
-  for (int i = set->count; i-- > 0;)
-    if (set->fences[i] == fence) return;
-  if (set->no_memory) return;
+  if (set->no_memory || (set->count > 0 && set->fences[set->count - 1] == fence)) return;
   if (set->count == set->cap) {
     const int cap = set->cap ? 2 * set->cap : 8;
     tdict_fence **larger = realloc(set->fences, (size_t)cap * sizeof *larger);
@@ -19,6 +17,9 @@ static void add_fence(void *user, tdict_fence *fence) {
     set->fences = larger;
     set->cap = cap;
   }
+  const int added = tdict_pointers_add(&set->found, fence, NULL);
+  set->no_memory = added < 0;
+  if (added <= 0) return;
   fence->ops->retain(fence);
   set->fences[set->count++] = fence;
 }
@@ -32,6 +33,7 @@ void tdict_fence_set_add(tdict_fence_set *set, tdict_storage *s, bool to_write) 
 void tdict_fence_set_reset(tdict_fence_set *set) {
   for (int i = 0; i < set->count; i++) set->fences[i]->ops->release(set->fences[i]);
   free(set->fences);
+  tdict_pointers_reset(&set->found);
 }
 
 /* Runs a work of the memory of `t` after the work that writes `t`. On a stream, waits for all work on the stream. */

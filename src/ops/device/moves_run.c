@@ -7,6 +7,7 @@
 #include "ops/device/moves.h"
 #include "tensor/convert_tensor.h"
 #include "tensor/element.h"
+#include "tree/pointers.h"
 
 /* If no move has a dimension, there is no array of numbers. The function then returns another address, because callers
  * add to the address, and adding to NULL is undefined. */
@@ -21,13 +22,42 @@ static const int64_t *list_strides_of(const tdict_moves *all, const tdict_move *
   return shape_of(all, m) + 3 * m->ndim;
 }
 
-/* Collects the transfers and uses that must end before the moves begin. */
-static tdict_status find_fences(const tdict_moves *all, tdict_fence_set *set, tdict_error *err) {
-  for (size_t i = 0; i < all->count; i++) {
-    const tdict_move *m = &all->moves[i], *last = i > 0 ? m - 1 : NULL;
-    if (!last || last->dst != m->dst) tdict_fence_set_add(set, m->dst, true);
-    if (m->src && (!last || last->src != m->src)) tdict_fence_set_add(set, m->src, false);
+/* The storages of the moves of one memory, each once: first the written storages, then the storages that are only
+ * read. */
+typedef struct storage_list {
+  tdict_storage **storages; /* borrowed */
+  size_t num_written, count;
+} storage_list;
+
+static tdict_status find_storages(const tdict_moves *all, const tdict_memory *memory, storage_list *list,
+                                  tdict_error *err) {
+  tdict_pointers visited;
+  tdict_storage *last = NULL; /* often also the storage of the next move */
+  int added = 1;
+  tdict_pointers_init(&visited);
+  *list = (storage_list){.storages = malloc(2 * all->count * sizeof *list->storages)};
+  if (!list->storages) added = -1;
+  for (int reads = 0; reads < 2; reads++) {
+    for (size_t i = 0; i < all->count && added >= 0; i++) {
+      const tdict_move *m = &all->moves[i];
+      tdict_storage *s = reads ? m->src : m->dst;
+      if (!s || s == last || m->memory != memory) continue;
+      added = tdict_pointers_add(&visited, last = s, NULL);
+      if (added > 0) list->storages[list->count++] = s;
+    }
+    if (!reads) list->num_written = list->count;
   }
+  tdict_pointers_reset(&visited);
+  if (added >= 0) return TDICT_OK;
+  free(list->storages);
+  list->storages = NULL;
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of storages", all->what);
+}
+
+/* Collects the transfers and uses that must end before the moves begin. */
+static tdict_status find_fences(const tdict_moves *all, const storage_list *list, tdict_fence_set *set,
+                                tdict_error *err) {
+  for (size_t i = 0; i < list->count; i++) tdict_fence_set_add(set, list->storages[i], i < list->num_written);
   return set->no_memory ? tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the work to wait for", all->what) : TDICT_OK;
 }
 
@@ -115,7 +145,7 @@ static bool is_alike(const tdict_moves *all, const tdict_move *a, const tdict_mo
   const size_t num_lists = a->listed >= 0 ? (size_t)all->lists->count : 0, count = 3 * (size_t)a->ndim + num_lists;
   return a->op == TDICT_KERNEL_COPY && a->dtype == b->dtype && a->ndim == b->ndim && a->listed == b->listed &&
          a->scatter == b->scatter && num_lists <= TDICT_KERNEL_MAX_LISTS &&
-         memcmp(shape_of(all, a), shape_of(all, b), count * sizeof(int64_t)) == 0;
+         (a->numbers == b->numbers || memcmp(shape_of(all, a), shape_of(all, b), count * sizeof(int64_t)) == 0);
 }
 
 /* Adds a move to the work. `last` is the previously added move, or NULL. */
@@ -235,17 +265,12 @@ static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error
   return status;
 }
 
-/* Adds the use of a launch to the storages of its moves. If memory is exhausted, waits for the use instead. */
-static void attach_use(const tdict_moves *all, const tdict_memory *memory, tdict_fence *use) {
+/* Adds the use of a launch to its storages, once to each storage. If memory is exhausted, waits for the use instead. */
+static void attach_use(const tdict_moves *all, const storage_list *list, tdict_fence *use) {
   tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < all->count && status == TDICT_OK; i++) {
-    const tdict_move *m = &all->moves[i], *last = i > 0 ? m - 1 : NULL;
-    if (m->memory != memory) continue;
-    const bool follows = last && last->memory == memory;
-    if (!follows || last->dst != m->dst) status = tdict_storage_add_writer(m->dst, use, NULL);
-    if (status == TDICT_OK && m->src && (!follows || last->src != m->src))
-      status = tdict_storage_add_use(m->src, use, NULL);
-  }
+  for (size_t i = 0; i < list->count && status == TDICT_OK; i++)
+    status = i < list->num_written ? tdict_storage_add_writer(list->storages[i], use, NULL)
+                                   : tdict_storage_add_use(list->storages[i], use, NULL);
   for (int k = 0; all->lists && k < all->lists->count && status == TDICT_OK; k++)
     if (!all->lists->list[k].positions) status = tdict_storage_add_use(all->lists->list[k].tensor->storage, use, NULL);
   if (status != TDICT_OK) use->ops->wait(use, INT64_MAX);
@@ -279,29 +304,35 @@ static bool is_launched(const tdict_moves *all, size_t i) {
   return false;
 }
 
-static tdict_status run_all(tdict_moves *all, const tdict_fence_set *fences, tdict_error *err) {
-  tdict_status status = TDICT_OK;
-  tdict_memory *last = NULL;
-  for (size_t i = 0; i < all->count && status == TDICT_OK; i++) {
-    tdict_memory *memory = all->moves[i].memory;
-    if (memory == last || is_launched(all, i)) continue;
-    tdict_run_order order = {.what = all->what, .after = fences->fences, .num_after = fences->count};
-    launch l = {.all = all, .memory = last = memory};
-    if (all->stream) order.stream = *all->stream;
-    status = launch_memory(&l, all->stream ? &order : NULL, err);
-    if (status != TDICT_OK || !all->stream) continue;
-    attach_use(all, memory, order.use);
+/* Queues the moves of one memory on the stream. */
+static tdict_status queue_memory(launch *l, tdict_error *err) {
+  tdict_moves *all = l->all;
+  tdict_fence_set fences = {0};
+  storage_list list;
+  tdict_status status = find_storages(all, l->memory, &list, err);
+  if (status == TDICT_OK) status = find_fences(all, &list, &fences, err);
+  tdict_run_order order = {
+      .what = all->what, .stream = *all->stream, .after = fences.fences, .num_after = fences.count};
+  if (status == TDICT_OK) status = launch_memory(l, &order, err);
+  if (status == TDICT_OK) {
+    attach_use(all, &list, order.use);
     order.use->ops->release(order.use);
   }
+  tdict_fence_set_reset(&fences);
+  free(list.storages);
   return status;
 }
 
 tdict_status tdict_moves_run(tdict_moves *moves, tdict_error *err) {
-  tdict_fence_set fences = {0};
-  tdict_status status = moves->stream ? find_fences(moves, &fences, err) : TDICT_OK;
-  if (status == TDICT_OK) status = run_all(moves, &fences, err);
+  tdict_status status = TDICT_OK;
+  tdict_memory *last = NULL;
+  for (size_t i = 0; i < moves->count && status == TDICT_OK; i++) {
+    tdict_memory *memory = moves->moves[i].memory;
+    if (memory == last || is_launched(moves, i)) continue;
+    launch l = {.all = moves, .memory = last = memory};
+    status = moves->stream ? queue_memory(&l, err) : launch_memory(&l, NULL, err);
+  }
   for (size_t i = 0; i < moves->count && status == TDICT_OK; i++) regain(moves, &moves->moves[i]);
-  tdict_fence_set_reset(&fences);
   moves->count = moves->num_numbers = 0;
   return status;
 }

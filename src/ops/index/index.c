@@ -146,7 +146,8 @@ tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, c
   g.moves = (tdict_moves){.what = "index", .stream = g.call.stream, .defers_checks = !g.call.stream};
   if (status == TDICT_OK) status = plan_batch_index(&g.plan, &g.moves, tree, &index, err);
   if (status != TDICT_OK) return status;
-  if (tdict_num_objects(tree)) status = tdict_index_plan_read_lists(&g.plan, err);
+  if (tdict_index_plan_has_unread_lists(&g.plan) && tdict_num_objects(tree))
+    status = tdict_index_plan_read_lists(&g.plan, err);
   const tdict_index_plan *plan = &g.plan;
   const tdict_pick *pick = find_pick(plan, tree->batch_size, &g.pick) ? &g.pick : NULL;
   g.copies = plan->num_gathers != 0 || o.memory;
@@ -159,6 +160,7 @@ tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, c
                          .memory = o.memory,
                          .describe = describe_indexed,
                          .fill = g.copies ? copy_indexed : NULL,
+                         .describes_shapes = g.copies,
                          .user = &g,
                          .moves = &g.moves,
                          .way = tdict_pick_method(pick),

@@ -1,5 +1,7 @@
 /* Copies between the elements that an index selects and another tensor. Large copies are divided among the caller and
  * threads of a pool. Copies on a device are added to moves. Thread rule: as in tdict/index.h. */
+#include <string.h>
+
 #include "kernel/work.h"
 #include "ops/check_copy.h"
 #include "ops/index/index_plan.h"
@@ -260,13 +262,51 @@ static bool needs_positions(const tdict_index_plan *plan, const tdict_tensor *t,
   return needed;
 }
 
-/* Adds the copy of all positions to the moves. */
+static bool layout_equals(const tdict_tensor *t, const int64_t *layout) {
+  for (int i = 0; i < 2 * t->ndim; i++)
+    if (t->dims[i] != layout[i]) return false;
+  return true;
+}
+
+/* Returns true if the copy differs from the last move in its addresses only. */
+static bool is_like_last(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
+                         bool writes_indexed) {
+  const tdict_index_move *last = &plan->last;
+  return last->is_set && last->number + 1 == plan->moves->count && last->writes_indexed == writes_indexed &&
+         last->dtype == t->dtype && last->ndim == t->ndim && last->other_ndim == other->ndim &&
+         last->memory == t->storage->memory && last->other_memory == other->storage->memory &&
+         layout_equals(t, last->layout) && layout_equals(other, last->other_layout);
+}
+
+/* Remembers the last move if later copies can be compared with it. */
+static void remember(tdict_index_plan *plan, const tdict_listed_copy *copy) {
+  const tdict_tensor *t = copy->indexed, *other = copy->other;
+  tdict_index_move *last = &plan->last;
+  last->is_set = t->storage->memory && other->storage->memory;
+  if (!last->is_set) return;
+  last->number = plan->moves->count - 1;
+  last->writes_indexed = copy->writes_indexed;
+  last->dtype = t->dtype;
+  last->ndim = t->ndim;
+  last->other_ndim = other->ndim;
+  last->memory = t->storage->memory;
+  last->other_memory = other->storage->memory;
+  last->offset = (uintptr_t)copy->position->data - (uintptr_t)t->data;
+  memcpy(last->layout, t->dims, 2 * (size_t)t->ndim * sizeof *last->layout);
+  memcpy(last->other_layout, other->dims, 2 * (size_t)other->ndim * sizeof *last->layout);
+}
+
+/* Adds the copy of all positions to the moves. `repeats` is the result of is_like_last(). */
 static tdict_status add_listed(tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                               bool writes_indexed, tdict_error *err) {
+                               bool writes_indexed, bool repeats, tdict_error *err) {
   tdict_made view;
   int64_t strides[TDICT_MAX_NDIM];
   int num_lists = 0;
   tdict_status status = prepare_listed(plan, t, other, writes_indexed, err);
+  if (status == TDICT_OK && repeats && !tdict_storage_has_lost(t->storage)) {
+    plan->last.number++;
+    return tdict_moves_repeat_listed(plan->moves, t, other, plan->last.offset, err);
+  }
   if (status == TDICT_OK && needs_positions(plan, t, other)) status = tdict_index_plan_read_lists(plan, err);
   if (status == TDICT_OK) status = tdict_affine_apply(&plan->affine, t, plan->what, &view, err);
   if (status != TDICT_OK || other->numel == 0) return status;
@@ -279,15 +319,18 @@ static tdict_status add_listed(tdict_index_plan *plan, const tdict_tensor *t, co
       tdict_made_select(&view, g->axis + d, g->count == 1 ? g->positions[d] : 0, tdict_dtype_bytes(t->dtype));
   }
   const tdict_listed_copy copy = {t, other, writes_indexed, &view, plan->gather_at, strides};
-  return tdict_moves_add_listed(plan->moves, &copy, err);
+  status = tdict_moves_add_listed(plan->moves, &copy, err);
+  if (status == TDICT_OK) remember(plan, &copy);
+  return status;
 }
 
 tdict_status tdict_index_plan_copy(tdict_index_plan *plan, const tdict_index_helpers *helpers, const tdict_tensor *t,
                                    const tdict_tensor *other, bool writes_indexed, tdict_error *err) {
   tdict_made affine_view, other_view;
   tdict_temp a, b;
-  if (plan->num_gathers && tdict_moves_take_listed(plan->moves, t, other))
-    return add_listed(plan, t, other, writes_indexed, err);
+  const bool repeats = plan->num_gathers && is_like_last(plan, t, other, writes_indexed);
+  if (repeats || (plan->num_gathers && tdict_moves_take_listed(plan->moves, t, other)))
+    return add_listed(plan, t, other, writes_indexed, repeats, err);
   if (plan->num_gathers) {
     tdict_status read =
         tdict_moves_check_devices(plan->moves, plan->what, writes_indexed ? t : other, writes_indexed ? other : t, err);

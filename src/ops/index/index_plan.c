@@ -421,6 +421,7 @@ tdict_status tdict_index_plan_init(tdict_index_plan *plan, tdict_moves *moves, i
   for (int i = 0; i < ndim; i++) plan->affine.starts[i] = 0;
   plan->num_gathers = plan->gather_at = 0;
   plan->gather_count = 0;
+  plan->last.is_set = false;
   tdict_status status = read_items(&r, index, err);
   if (status != TDICT_OK) {
     tdict_index_plan_reset(plan);

@@ -18,6 +18,17 @@ typedef struct tdict_gather {
   /* true: no position is repeated. Set for masks, and for lists by tdict_index_plan_find_distinct() */
   bool is_distinct;
 } tdict_gather;
+/* The last move that the plan has added. A copy between tensors of the same layouts and memories differs from this
+ * move in its addresses only. */
+typedef struct tdict_index_move {
+  size_t number; /* index of the move in the list of moves */
+  bool is_set, writes_indexed;
+  tdict_dtype dtype;
+  int ndim, other_ndim;
+  const tdict_memory *memory, *other_memory;
+  uintptr_t offset; /* from the first element of the indexed tensor to the first element of the move, in bytes */
+  int64_t layout[2 * TDICT_MAX_NDIM], other_layout[2 * TDICT_MAX_NDIM]; /* sizes, then strides */
+} tdict_index_move;
 typedef struct tdict_index_plan {
   const char *what;    /* moves->what */
   tdict_affine affine; /* the view that integers, ranges and new axes select; called the affine result below */
@@ -30,7 +41,8 @@ typedef struct tdict_index_plan {
    * position are left out, because one position only changes the address of the first element. */
   tdict_move_lists lists;
   tdict_moves *moves; /* collects copies on devices; borrowed */
-  int ndim;           /* ndim, shape: the shape that the indexed dimensions have in the result */
+  tdict_index_move last;
+  int ndim; /* ndim, shape: the shape that the indexed dimensions have in the result */
   int64_t shape[TDICT_MAX_NDIM];
 } tdict_index_plan;
 
@@ -45,6 +57,12 @@ typedef struct tdict_index_plan {
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, tdict_moves *moves, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err);
 void tdict_index_plan_reset(tdict_index_plan *plan);
+/* Returns true if the positions of a list are only on a device. */
+static inline bool tdict_index_plan_has_unread_lists(const tdict_index_plan *plan) {
+  for (int n = 0; n < plan->num_gathers; n++)
+    if (!plan->gathers[n].positions) return true;
+  return false;
+}
 /* Copies the positions of all lists on devices to the host. After success, no `positions` is NULL. Returns
  * TDICT_ENOMEM, TDICT_EOVERFLOW if a list is too long, TDICT_EINVAL for a position outside its dimension, and the
  * errors of tdict_tensor_clone(). */

@@ -287,3 +287,83 @@ SIM_CASE(device_index_lists_are_ordered) {
   tdict_release(td);
   place_close(&w);
 }
+
+enum { NUM_LEAVES = 64, NUM_ITEMS = 3, MOST_POLLS = 8 };
+
+/* Makes a tree with many tensors on the device, each in a storage of its own. */
+static tdict_tree *many_leaves(const place *w) {
+  tdict_tree *td = TREE(3);
+  char key[16];
+  for (int i = 0; i < NUM_LEAVES; i++) {
+    snprintf(key, sizeof key, "k%d", i);
+    give(td, key, rows_on(w, 3, (uint64_t)i));
+  }
+  return td;
+}
+static int count_uses(tdict_tree *td) { return help_get(td, "k0")->storage->num_uses; }
+
+/* All leaves of each tree lie in one storage. A launch is one use of each storage. */
+SIM_CASE(device_ops_on_stream_add_one_use) {
+  place w = place_open(2);
+  tdict_tree *separate = many_leaves(&w), *items[NUM_ITEMS], *out[3];
+  tdict_join_options o = tdict_join_options_default();
+  const int64_t list[] = {2, 0};
+  blocked b;
+  for (int i = 0; i < NUM_ITEMS; i++) td_ok(tdict_clone_deep(separate, NULL, &items[i], err));
+  assert_ptr_equal(help_get(items[0], "k0")->storage, help_get(items[0], "k63")->storage);
+  block(&w, &b);
+  const tdict_index_options index_options = on(&b.s);
+  o.stream = &b.s;
+  td_ok(tdict_stack((const tdict_tree *const *)items, NUM_ITEMS, &o, &out[0], err));
+  for (int i = 0; i < NUM_ITEMS; i++) assert_int_equal(count_uses(items[i]), 1);
+  assert_int_equal(count_uses(out[0]), 1);
+  td_ok(tdict_index_get_with(items[0], TDICT_INDEX(TDICT_LIST(list, 2)), &index_options, &out[1], err));
+  assert_int_equal(count_uses(items[0]), 2);
+  assert_int_equal(count_uses(out[1]), 1);
+  td_ok(tdict_clone_deep_on(items[1], NULL, b.s, &out[2], err));
+  td_ok(tdict_fill_on(items[1], NULL, 7, b.s, err));
+  assert_int_equal(count_uses(items[1]), 3);
+  unblock(&b);
+  end_blocked(&w, &b);
+  check_row(&w, help_get(out[0], "k63"), 3 + 1, 3, 63, 1);
+  check_row(&w, help_get(out[1], "k9"), 0, 3, 9, 2);
+  check_row(&w, help_get(out[2], "k5"), 2, 3, 5, 2);
+  for (int i = 0; i < 3; i++) tdict_release(out[i]);
+  for (int i = 0; i < NUM_ITEMS; i++) tdict_release(items[i]);
+  tdict_release(separate);
+  place_close(&w);
+}
+
+static int num_polls;
+static tdict_cu count_poll(tdict_driver *d, tdict_cu_event event) {
+  num_polls++;
+  return real_ops->event_query(d, event);
+}
+
+/* Each leaf has a storage of its own. The number of driver calls does not grow with the leaves: while the uses are
+ * pending, and after they are done. */
+SIM_CASE(device_ops_on_stream_poll_seldom) {
+  place w = place_open(2);
+  tdict_tree *td = many_leaves(&w), *out[3];
+  const int64_t list[] = {2, 0};
+  blocked b;
+  shim s;
+  block(&w, &b);
+  const tdict_index_options o = on(&b.s);
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 2)), &o, &out[0], err));
+  begin_counting(&s, &w);
+  s.ops.event_query = count_poll;
+  num_polls = 0;
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 2)), &o, &out[1], err));
+  assert_true(num_polls <= MOST_POLLS);
+  unblock(&b);
+  sync_stream(&w, b.s);
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 2)), &out[2], err));
+  assert_in_range(num_polls, 1, 2 * MOST_POLLS);
+  shim_end(&s, w.d);
+  end_blocked(&w, &b);
+  check_row(&w, help_get(out[2], "k9"), 0, 3, 9, 2);
+  for (int i = 0; i < 3; i++) tdict_release(out[i]);
+  tdict_release(td);
+  place_close(&w);
+}
