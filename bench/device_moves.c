@@ -44,19 +44,15 @@ static tdict_status move_returns(device_job *job, tdict_tree **out, tdict_error 
   return status;
 }
 
-#if BENCH_HAS_NARROW
 static tdict_status move_narrow(device_job *job, tdict_tree **out, tdict_error *err) {
   tdict_transfer_options o = tdict_transfer_options_default();
   o.narrow = 1;
   return move(job, &o, out, err);
 }
-#endif
 
 static const device_way transfer_ways[] = {{"to_device", move_whole, DEVICE_RESULT_NEW},
                                            {"to_device_async returns", move_returns, DEVICE_RESULT_NEW},
-#if BENCH_HAS_NARROW
                                            {"to_device narrow", move_narrow, DEVICE_RESULT_NEW},
-#endif
                                            {NULL, NULL, DEVICE_RESULT_NONE}};
 const device_kind device_transfer = {"transfer", prepare_source, renew_source, expect_source, NULL, transfer_ways};
 
