@@ -120,7 +120,8 @@ static int measure_table(narrow_job *job, json_t *rows) {
          "without)\n\n| values | bytes on the link |",
          job->o.megabytes, tdict_dtype_name(job->o.values.dtype), job->o.common.repeats);
   for (int t = 0; t < COLUMNS; t++)
-    if (is_possible(job, threads[t])) printf(threads[t] < 0 ? " auto |" : threads[t] == 1 ? " 1 thread |" : " %d threads |", (int)threads[t]);
+    if (is_possible(job, threads[t]))
+      printf(threads[t] < 0 ? " auto |" : threads[t] == 1 ? " 1 thread |" : " %d threads |", (int)threads[t]);
   printf("\n|---|---|");
   for (int t = 0; t < COLUMNS; t++)
     if (is_possible(job, threads[t])) printf("---|");

@@ -30,8 +30,8 @@ typedef struct tdict_kernel_work {
   bool has_results;
   size_t num_entries, cap_entries;
   uint64_t *index; /* two words for each entry, as in words.h */
-  /* One result for each entry. `run` sets results[i] to the smallest index of a position outside its dimension (CHECK
-   * and COPY), or to the index in C order of the first element that the integer type cannot hold (CONVERT).
+  /* `run` sets one result for each entry. The result of CHECK and COPY is the smallest index of a position outside its
+   * dimension. The result of CONVERT is the index, in C order, of the first element that the integer type cannot hold.
    * TDICT_KERNEL_NO_RESULT: there is no such position or element. */
   uint64_t *results;
   size_t num_words, cap_words;

@@ -25,7 +25,7 @@ enum { TDICT_DIRECT_IN_FLIGHT = 4 };
 /* Packing a leaf below this size saves little. */
 #define TDICT_PACK_MIN_BYTES ((size_t)4 << 10)
 /* A kernel reads up to this many bytes of a transfer directly from pinned sources, without a slot. For more bytes, the
- * kernel would occupy the device while it waits for the link. */
+ * kernel would occupy the device while it waits for the link. The limit is an estimate. */
 #define TDICT_READ_PINNED_BYTES ((size_t)1 << 20)
 /* Maximum size of a chunk of direct copies. Larger copies would delay other copies of the program too long. */
 #define TDICT_LARGE_DIRECT_BYTES ((size_t)16 << 20)

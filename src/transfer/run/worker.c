@@ -20,8 +20,8 @@ typedef struct tdict_claim {
   uint32_t part;
 } tdict_claim;
 
-/* Kernels read chunks of up to this many bytes directly from the slot. This takes less time than a copy to the device
- * followed by a launch. */
+/* Kernels read chunks of up to this many bytes directly from the slot, which saves a driver copy for each chunk. The
+ * limit is an estimate. */
 #define READ_SLOT_BYTES ((size_t)256 << 10)
 
 /* Finds the memory in which kernels read or write the wire's elements: scratch memory, or the slot itself. Packed
