@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "serve.h"
 
 static const device_kind *const kinds[] = {&device_gather,   &device_join,     &device_clone,   &device_fill,
                                            &device_to_dtype, &device_transfer, &device_convert, &device_own_copies};
@@ -196,8 +197,6 @@ static void finish_job(device_job *job) {
   *job = empty;
 }
 
-static json_t *make_failure(const char *why) { return json_pack("{s:b, s:s}", "ok", 0, "error", why); }
-
 static const device_way *first_way(const device_job *job) {
   return device_on_host(job) ? job->kind->host_ways : job->kind->ways;
 }
@@ -219,11 +218,11 @@ static json_t *answer_prepare(device_job *job, const json_t *request) {
   job->work = json_deep_copy(request);
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
     if (strcmp(kinds[k]->name, device_word(job, "work", "")) == 0) job->kind = kinds[k];
-  if (!job->kind) return make_failure("there is no such work");
-  if (!read_fields(job)) return make_failure("the request has wrong leaves");
-  if (!first_way(job)) return make_failure("the work has no ways in this place");
+  if (!job->kind) return serve_failure("there is no such work");
+  if (!read_fields(job)) return serve_failure("the request has wrong leaves");
+  if (!first_way(job)) return serve_failure("the work has no ways in this place");
   if (!prepare_host_tree(job) || !job->kind->prepare(job) || !job->kind->renew(job))
-    return make_failure("the trees could not be made");
+    return serve_failure("the trees could not be made");
   json_t *ways = json_array();
   for (const device_way *way = first_way(job); way->name; way++) json_array_append_new(ways, json_string(way->name));
   return json_pack("{s:b, s:o, s:I}", "ok", 1, "ways", ways, "total_bytes", (json_int_t)tdict_bytes(job->host));
@@ -296,20 +295,20 @@ static size_t compare_leaf(const device_job *job, const device_way *way, const t
 
 static json_t *answer_verify(device_job *job, const json_t *request) {
   const device_way *way = find_way(job, request);
-  if (!way) return make_failure("there is no such way");
+  if (!way) return serve_failure("there is no such way");
   static const char failed[] = "the work failed";
   const uint64_t seed = (uint64_t)json_integer_value(json_object_get(request, "seed"));
   const bool corrupt = json_is_true(json_object_get(request, "corrupt"));
   tdict_tree *out = NULL;
   double seconds;
-  if (!device_fill_tree(job, job->host, seed) || !job->kind->renew(job)) return make_failure("no new elements");
-  if (!do_once(job, way, &out, &seconds)) return make_failure(failed);
+  if (!device_fill_tree(job, job->host, seed) || !job->kind->renew(job)) return serve_failure("no new elements");
+  if (!do_once(job, way, &out, &seconds)) return serve_failure(failed);
   const tdict_tree *const results[] = {out, job->target, job->tree, NULL};
   size_t total = 0, bytes = 1;
   for (int64_t i = 0; results[way->result] && i < job->num_leaves && bytes > 0; i++)
     total += bytes = compare_leaf(job, way, results[way->result], i, corrupt);
   tdict_release(out);
-  if (bytes == 0) return make_failure("verification found a difference");
+  if (bytes == 0) return serve_failure("verification found a difference");
   return json_pack("{s:b, s:I}", "ok", 1, "verified_bytes", (json_int_t)total);
 }
 
@@ -317,7 +316,7 @@ static json_t *answer_run(device_job *job, const json_t *request) {
   const device_way *way = find_way(job, request);
   const json_int_t warm = json_integer_value(json_object_get(request, "warm"));
   const json_int_t count = json_integer_value(json_object_get(request, "count"));
-  if (!way) return make_failure("there is no such way");
+  if (!way) return serve_failure("there is no such way");
   json_t *seconds = json_array(), *more = json_array();
   bool good = true;
   for (json_int_t i = -warm; i < count && good; i++) {
@@ -331,7 +330,7 @@ static json_t *answer_run(device_job *job, const json_t *request) {
   if (good) return json_pack("{s:b, s:o, s:o}", "ok", 1, "seconds", seconds, "more", more);
   json_decref(seconds);
   json_decref(more);
-  return make_failure("a repetition failed");
+  return serve_failure("a repetition failed");
 }
 
 static json_t *answer_line(device_job *job, const json_t *request) {
@@ -340,7 +339,7 @@ static json_t *answer_line(device_job *job, const json_t *request) {
     double one;
     if (job->place.line_bytes == 0 || !place_line(&job->place, &one)) {
       json_decref(seconds);
-      return make_failure("there is no line");
+      return serve_failure("there is no line");
     }
     json_array_append_new(seconds, json_real(one));
   }
@@ -356,35 +355,18 @@ static json_t *answer_hello(device_job *job, int argc, char **argv) {
   return record;
 }
 
-static json_t *answer_request(device_job *job, const json_t *request, int argc, char **argv) {
+static json_t *answer_request(void *user, const json_t *request, int argc, char **argv) {
+  device_job *job = user;
   const char *op = json_string_value(json_object_get(request, "op"));
-  if (!op) return make_failure("a request has no \"op\"");
+  if (!op) return serve_failure("a request has no \"op\"");
   if (strcmp(op, "hello") == 0) return answer_hello(job, argc, argv);
   if (strcmp(op, "prepare") == 0) return answer_prepare(job, request);
   if (strcmp(op, "verify") == 0) return answer_verify(job, request);
   if (strcmp(op, "run") == 0) return answer_run(job, request);
   if (strcmp(op, "line") == 0) return answer_line(job, request);
-  if (strcmp(op, "finish") != 0 && strcmp(op, "quit") != 0) return make_failure("unknown op");
+  if (strcmp(op, "finish") != 0 && strcmp(op, "quit") != 0) return serve_failure("unknown op");
   finish_job(job);
   return json_pack("{s:b}", "ok", 1);
-}
-
-static void serve_requests(device_job *job, int argc, char **argv) {
-  char *line = NULL;
-  size_t size = 0;
-  bool more = true;
-  while (more && getline(&line, &size, stdin) > 0) {
-    json_t *request = json_loads(line, 0, NULL);
-    const char *op = json_string_value(json_object_get(request, "op"));
-    more = !op || strcmp(op, "quit") != 0;
-    json_t *answer = answer_request(job, request, argc, argv);
-    json_dumpf(answer, stdout, JSON_COMPACT);
-    putchar('\n');
-    if (fflush(stdout) != 0) more = false; /* the reader has closed the pipe */
-    json_decref(answer);
-    json_decref(request);
-  }
-  free(line);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
@@ -409,7 +391,7 @@ int device_main(int argc, char **argv) {
   }
   if (good && !device) bench_print_error("the scenario `device` needs a device");
   good = good && device;
-  if (good) serve_requests(&job, argc, argv);
+  if (good) serve_requests(answer_request, &job, argc, argv);
   finish_job(&job);
   if (job.stream.handle) tdict_stream_destroy(job.place.context, job.stream);
   place_close(&job.place);

@@ -25,6 +25,7 @@
 
 #include "options.h"
 #include "rows.h"
+#include "serve.h"
 
 typedef struct worker_options {
   common_options common;
@@ -63,8 +64,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static json_t *make_failure(const char *why) { return json_pack("{s:b, s:s}", "ok", 0, "error", why); }
-
 static json_t *answer_hello(worker *w, int argc, char **argv) {
   json_t *record = bench_record("worker", argc, argv);
   json_object_set_new(record, "ok", json_true());
@@ -94,11 +93,11 @@ static json_t *prepared(worker *w) {
 }
 
 static json_t *answer_verify(worker *w) {
-  if (!w->row) return make_failure("no row is prepared");
+  if (!w->row) return serve_failure("no row is prepared");
   int answer = place_furnish(&w->place) ? job_verify(&w->job) : BENCH_FAILED;
   if (answer == BENCH_OK) return prepared(w);
   finish_row(w);
-  return make_failure(answer == BENCH_DIFFERS ? "verification found a difference" : "the work failed");
+  return serve_failure(answer == BENCH_DIFFERS ? "verification found a difference" : "the work failed");
 }
 
 static json_t *answer_prepare(worker *w, const json_t *request) {
@@ -110,10 +109,10 @@ static json_t *answer_prepare(worker *w, const json_t *request) {
     if (strcmp(bench_scenarios[s]->name, scenario_name) == 0) scenario = bench_scenarios[s];
   for (int r = 0; scenario && row_name && r < scenario->num_rows; r++)
     if (strcmp(scenario->rows[r].name, row_name) == 0) w->row = &scenario->rows[r];
-  if (!w->row) return make_failure("there is no such row");
+  if (!w->row) return serve_failure("there is no such row");
   if (!job_open(&w->job, &w->place, scenario, w->row)) {
     finish_row(w);
-    return make_failure("the row could not be prepared");
+    return serve_failure("the row could not be prepared");
   }
   return w->row->processes > 0 ? prepared(w) : answer_verify(w);
 }
@@ -148,13 +147,13 @@ static json_t *answer_run(worker *w, const json_t *request) {
   json_int_t count = json_integer_value(json_object_get(request, "count"));
   bool driver = who && strcmp(who, "driver") == 0;
   double cpu;
-  if (!w->row) return make_failure("no row is prepared");
-  if (driver && !job_has_driver(&w->job)) return make_failure("the driver has no such row");
+  if (!w->row) return serve_failure("no row is prepared");
+  if (driver && !job_has_driver(&w->job)) return serve_failure("the driver has no such row");
   json_t *seconds = json_array();
   if (run_repetitions(w, warm, driver, NULL, &cpu) && run_repetitions(w, count, driver, seconds, &cpu))
     return json_pack("{s:b, s:o, s:f}", "ok", 1, "seconds", seconds, "cpu_seconds", cpu);
   json_decref(seconds);
-  return make_failure("a repetition failed");
+  return serve_failure("a repetition failed");
 }
 
 static json_t *answer_line(worker *w, const json_t *request) {
@@ -164,7 +163,7 @@ static json_t *answer_line(worker *w, const json_t *request) {
     double one;
     if (w->place.line_bytes == 0 || !place_line(&w->place, &one)) {
       json_decref(seconds);
-      return make_failure("there is no line");
+      return serve_failure("there is no line");
     }
     json_array_append_new(seconds, json_real(one));
   }
@@ -185,9 +184,10 @@ static json_t *answer_drop(worker *w) {
   return json_pack("{s:b}", "ok", 1);
 }
 
-static json_t *answer_request(worker *w, const json_t *request, int argc, char **argv) {
+static json_t *answer_request(void *user, const json_t *request, int argc, char **argv) {
+  worker *w = user;
   const char *op = json_string_value(json_object_get(request, "op"));
-  if (!op) return make_failure("a request has no \"op\"");
+  if (!op) return serve_failure("a request has no \"op\"");
   if (strcmp(op, "hello") == 0) return answer_hello(w, argc, argv);
   if (strcmp(op, "rows") == 0) return answer_rows(w);
   if (strcmp(op, "prepare") == 0) return answer_prepare(w, request);
@@ -196,25 +196,7 @@ static json_t *answer_request(worker *w, const json_t *request, int argc, char *
   if (strcmp(op, "verify") == 0) return answer_verify(w);
   if (strcmp(op, "drop") == 0) return answer_drop(w);
   if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return answer_finish(w);
-  return make_failure("unknown op");
-}
-
-static void serve_requests(worker *w, int argc, char **argv) {
-  char *line = NULL;
-  size_t size = 0;
-  bool more = true;
-  while (more && getline(&line, &size, stdin) > 0) {
-    json_t *request = json_loads(line, 0, NULL);
-    const char *op = json_string_value(json_object_get(request, "op"));
-    more = !op || strcmp(op, "quit") != 0;
-    json_t *answer = answer_request(w, request, argc, argv);
-    json_dumpf(answer, stdout, JSON_COMPACT);
-    putchar('\n');
-    if (fflush(stdout) != 0) more = false; /* the reader has closed the pipe */
-    json_decref(answer);
-    json_decref(request);
-  }
-  free(line);
+  return serve_failure("unknown op");
 }
 
 int worker_main(int argc, char **argv) {
@@ -231,7 +213,7 @@ int worker_main(int argc, char **argv) {
   w.place.sim_rate = (double)o.sim_rate;
   bool good = place_open(&w.place, o.common.device);
   w.place.full = o.common.full || (place_is_gpu(&w.place) && !o.common.small);
-  if (good) serve_requests(&w, argc, argv);
+  if (good) serve_requests(answer_request, &w, argc, argv);
   finish_row(&w);
   place_close(&w.place);
   return good ? BENCH_OK : BENCH_FAILED;
