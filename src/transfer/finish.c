@@ -14,6 +14,7 @@
 #include "transfer/order.h"
 #include "transfer/plan/result.h"
 #include "transfer/run/chunk_parts.h"
+#include "transfer/run/queue_limit.h"
 
 /* Adds the path of the failed leaf to the error. If the program already has the result, only the tree `mirror` is safe
  * to read. */
@@ -85,7 +86,7 @@ static void fill_stats(tdict_future *t) {
     s->cpu_seconds += 1e-9 * (double)w->cpu_ns;
   }
   s->peak_staging_bytes = (size_t)atomic_load_explicit(&t->peak_slots, memory_order_relaxed) * t->engine->slot_bytes;
-  s->peak_queued_bytes = atomic_load_explicit(&t->peak_queued_bytes, memory_order_relaxed);
+  s->peak_queued_bytes = t->queue_limit ? t->queue_limit->peak_bytes : 0;
   tdict_memory_counts pinned;
   tdict_memory_get_counts(tdict_devices_pinned(t->engine->config.devices), &pinned);
   s->peak_pinned_bytes = pinned.peak_bytes;

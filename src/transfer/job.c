@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "transfer/run/queue_limit.h"
 
 /* While a pool thread waits for a transfer, the thread looks for other tasks at least once in this interval. */
 enum { HELP_EVERY_NS = 200000 };
@@ -99,6 +100,7 @@ void tdict_transfer_release(tdict_future *f) {
   free(f->deferred_tail);
   free(f->chunk_parts);
   free(f->batch);
+  tdict_queue_limit_free(f->queue_limit);
   free(f->writes);
   free(f->waits_for);
   free(f->uses);

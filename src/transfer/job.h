@@ -124,7 +124,8 @@ struct tdict_future {
   /* owned, one for each chunk, see run/chunk_parts.h. NULL: every chunk has one part */
   struct tdict_chunk_parts *chunk_parts;
   tdict_late_result late_result;
-  struct tdict_batch *batch;  /* owned, see run/batch.h. NULL: each copy is queued at once */
+  struct tdict_queue_limit *queue_limit; /* owned, see run/queue_limit.h. NULL: no limit of queued bytes */
+  struct tdict_batch *batch;             /* owned, see run/batch.h. NULL: each copy is queued at once */
   pthread_mutex_t batch_lock; /* guards: the copies in the batch. Held while the driver queues these copies */
 
   /* Progress of the workers */
@@ -136,9 +137,6 @@ struct tdict_future {
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
   _Atomic(int32_t) workers_left;
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
-  /* bytes of the chunks that are queued and not finished, and their maximum; counted if max_queued_bytes is not 0.
-   * Relaxed: the count orders nothing */
-  _Atomic(size_t) queued_bytes, peak_queued_bytes;
   /* relaxed: a lane has requested a slot. The first request may take the last free slots */
   _Atomic(bool) slot_was_requested;
   _Atomic(bool) first_copy_done; /* relaxed: a copy has ended, so no stream blocks the transfer */

@@ -22,6 +22,7 @@
 #include "transfer/plan/result.h"
 #include "transfer/run/batch.h"
 #include "transfer/run/chunk_parts.h"
+#include "transfer/run/queue_limit.h"
 #include "transfer/run/worker.h"
 
 enum { MAX_READERS = 15 };
@@ -32,6 +33,8 @@ enum { MANY_LEAVES = 2048 };
 
 /* The smallest value of the option max_queued_bytes. Smaller copies would take most of their time to be queued. */
 #define MIN_QUEUED_BYTES ((size_t)128 << 10)
+/* With the option max_queued_bytes, chunks do not become smaller than this, as long as two chunks fit. */
+#define SMALL_CHUNK_BYTES ((size_t)256 << 10)
 
 /* The state of one tdict_start_transfer() call. */
 typedef struct starter {
@@ -380,10 +383,12 @@ static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
 }
 
-/* Returns the limit of a chunk, so that two chunks fit into the option max_queued_bytes. Returns 0 without the
- * option. */
+/* Returns the limit of a chunk, so that TDICT_DIRECT_IN_FLIGHT chunks fit into the option max_queued_bytes, or fewer
+ * chunks if these would be small. With two chunks, the link often waits for a thread. Returns 0 without the option. */
 static size_t max_copy_bytes(const starter *s) {
-  return s->start->options.max_queued_bytes / 2 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+  const size_t queued = s->start->options.max_queued_bytes, part = queued / TDICT_DIRECT_IN_FLIGHT, half = queued / 2;
+  const size_t most = part > SMALL_CHUNK_BYTES ? part : half < SMALL_CHUNK_BYTES ? half : SMALL_CHUNK_BYTES;
+  return most / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
 }
 
 /* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
@@ -403,6 +408,10 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && !t->max_queued_bytes)
     status = tdict_batch_create(t, err); /* with a limit, copies must not wait in a batch */
+  if (status == TDICT_OK && t->max_queued_bytes) {
+    const int most = t->num_workers * TDICT_LANE_DEPTH;
+    status = tdict_queue_limit_create(t->max_queued_bytes, most, &t->queue_limit, err);
+  }
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_wait_events(s, t, err) : status;

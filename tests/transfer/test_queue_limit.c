@@ -124,31 +124,44 @@ SIM_CASE(queue_limit_holds_with_few_slots) {
   close_world(&w);
 }
 
-/* Nothing finishes: exactly two chunks are queued. Then one chunk follows for each that finishes. */
-SIM_CASE(queue_limit_lets_two_chunks_be_queued) {
-  world w = open_counted(BIG_SLOTS, false);
+/* Nothing finishes: exactly `num_queued` chunks are queued. Then one chunk follows for each that finishes. */
+static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
   for (int k = 0; k < 4; k++) {
+    const int num_chunks = 2 * num_queued + 5;
     tdict_tree *td = new_tree(), *out = NULL;
-    enum { CHUNKS = 9 };
-    give(td, "x", random_tensor(TDICT_U8, SHAPE(CHUNKS * LIMIT / 2), k % 2 ? w.pinned : NULL));
+    give(td, "x", random_tensor(TDICT_U8, SHAPE(num_chunks * (int64_t)limit / num_queued), k % 2 ? w->pinned : NULL));
     tdict_transfer_options o = tdict_transfer_options_default();
     tdict_future *f = NULL;
     o.num_threads = k / 2 ? 3 : 1;
-    o.max_queued_bytes = LIMIT;
-    td_ok(tdict_sim_hold(w.c, err));
-    td_ok(tdict_to_device_async(w.c, td, w.device, &o, &f, err));
-    for (int i = 0; i < CHUNKS - 1; i++) {
-      expect_pending(2);
-      assert_int_equal(count_queued(), LIMIT);
-      td_ok(tdict_sim_step(w.c, 1, err));
+    o.max_queued_bytes = limit;
+    td_ok(tdict_sim_hold(w->c, err));
+    td_ok(tdict_to_device_async(w->c, td, w->device, &o, &f, err));
+    for (int i = 0; i <= num_chunks - num_queued; i++) {
+      expect_pending(num_queued);
+      assert_int_equal(count_queued(), limit);
+      td_ok(tdict_sim_step(w->c, 1, err));
     }
-    td_ok(tdict_sim_resume(w.c, err));
+    td_ok(tdict_sim_resume(w->c, err));
     td_ok(tdict_future_wait(f, &out, err));
-    check_tree(&w, td, out);
+    check_tree(w, td, out);
     tdict_release(out);
     tdict_future_release(f);
     tdict_release(td);
   }
+}
+
+SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
+  world w = open_counted(BIG_SLOTS, false);
+  expect_queued_chunks(&w, LIMIT, 2);
+  expect_queued_chunks(&w, 4 * LIMIT, 2);
+  close_world(&w);
+}
+
+/* With a large limit, more chunks are queued, so that the link does not wait for a thread. */
+SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
+  world w = open_counted(BIG_SLOTS, false);
+  expect_queued_chunks(&w, 16 * LIMIT, 4);
+  expect_queued_chunks(&w, 24 * LIMIT, 4);
   close_world(&w);
 }
 

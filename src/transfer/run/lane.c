@@ -3,12 +3,12 @@
 #include "transfer/run/lane.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "transfer/run/batch.h"
 #include "transfer/run/pieces.h"
+#include "transfer/run/queue_limit.h"
 
 /* Adds `by` to the number of slots that the lane holds, and updates the statistics. */
 static void count_slots(tdict_lane *lane, int by) {
@@ -104,26 +104,6 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot) {
     lane->spare = slot;
 }
 
-/* Tries to count the bytes as queued. */
-static bool try_reserve(tdict_future *t, size_t bytes) {
-  size_t now = atomic_load_explicit(&t->queued_bytes, memory_order_relaxed);
-  do
-    if (bytes > t->max_queued_bytes - now) return false;
-  while (!atomic_compare_exchange_weak_explicit(&t->queued_bytes, &now, now + bytes, memory_order_relaxed,
-                                                memory_order_relaxed));
-  size_t peak = atomic_load_explicit(&t->peak_queued_bytes, memory_order_relaxed);
-  while (now + bytes > peak && !atomic_compare_exchange_weak_explicit(&t->peak_queued_bytes, &peak, now + bytes,
-                                                                      memory_order_relaxed, memory_order_relaxed)) {}
-  return true;
-}
-
-void tdict_lane_unreserve(const tdict_lane *lane, const tdict_chunk *chunk) {
-  tdict_future *t = lane->worker->transfer;
-  if (!t->max_queued_bytes) return;
-  TDICT_ASSERT(atomic_load_explicit(&t->queued_bytes, memory_order_relaxed) >= chunk->end - chunk->begin);
-  atomic_fetch_sub_explicit(&t->queued_bytes, chunk->end - chunk->begin, memory_order_relaxed);
-}
-
 /* Removes the oldest flight, whose copy has ended. If `abandon` is false, copies the slot to the host leaves if needed.
  * If the flight has no slot, returns its event to the GPU. */
 static void retire_oldest(tdict_lane *lane, bool abandon) {
@@ -134,7 +114,7 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
     atomic_store_explicit(done, true, memory_order_relaxed);
   lane->first = (lane->first + 1) % TDICT_LANE_DEPTH;
   lane->count--;
-  tdict_lane_unreserve(lane, f->chunk);
+  tdict_queue_limit_remove(lane->worker->transfer->queue_limit, f->event);
   if (!f->slot) {
     tdict_gpu_give_event(lane->gpu, f->event);
     return;
@@ -172,23 +152,10 @@ tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* No lane waits for ever: a lane that has flights, and so holds a part of the limit, never waits for other lanes. See
- * also take_spare(). */
 tdict_status tdict_lane_reserve(tdict_lane *lane, const tdict_chunk *chunk, bool *out, tdict_error *err) {
-  static const struct timespec pause = {0, 20000};
   tdict_future *t = lane->worker->transfer;
-  tdict_status status = TDICT_OK;
-  *out = !t->max_queued_bytes || try_reserve(t, chunk->end - chunk->begin);
-  if (*out) return status;
-  while (lane->count > 0 && status == TDICT_OK && !*out) {
-    status = wait_oldest(lane, err);
-    *out = status == TDICT_OK && !tdict_transfer_has_failed(t) && try_reserve(t, chunk->end - chunk->begin);
-  }
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-  while (!*out && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
-    nanosleep(&pause, NULL);
-    *out = !tdict_transfer_has_failed(t) && try_reserve(t, chunk->end - chunk->begin);
-  }
+  tdict_status status = tdict_queue_limit_reserve(t->queue_limit, chunk->end - chunk->begin, &t->failed, out, err);
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   return status;
 }
@@ -226,8 +193,6 @@ static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   const bool wait = lane->held == 0, first = wait && is_first_request(t);
   tdict_status status = take_from_ring(lane, first, false, err);
   if (wait && !lane->spare && status == TDICT_OK) {
-    /* lanes that hold slots may wait until this lane's copies are no longer counted as queued */
-    if (t->max_queued_bytes) status = tdict_lane_wait_all(lane, err);
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
     while (!lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t))
       status = take_from_ring(lane, first, true, err);
@@ -278,6 +243,9 @@ tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err) {
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight) {
   TDICT_ASSERT(lane->count < TDICT_LANE_DEPTH);
   lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = *flight;
+  const tdict_chunk *c = flight->chunk;
+  tdict_queue_limit_add(lane->worker->transfer->queue_limit,
+                        &(tdict_counted_copy){lane->gpu, flight->event, c->end - c->begin});
 }
 
 tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,

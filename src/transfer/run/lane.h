@@ -46,12 +46,9 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
  * without a slot. */
 tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err);
 /* Counts the bytes of a chunk as queued. If the transfer has a limit of queued bytes, first waits until the chunk fits
- * into the limit. A lane with flights waits for its own copies. A lane without flights waits for copies of other lanes.
- * Call before queueing the copies of the chunk. The end of the chunk's flight ends the count. *out is false if the
- * transfer has failed meanwhile; the chunk must then not be queued. */
+ * into the limit, see queue_limit.h. Call before queueing the copies of the chunk. *out is false if the transfer has
+ * failed meanwhile; the chunk must then not be queued. */
 tdict_status tdict_lane_reserve(tdict_lane *lane, const tdict_chunk *chunk, bool *out, tdict_error *err);
-/* Ends the count of a chunk that has no flight. */
-void tdict_lane_unreserve(const tdict_lane *lane, const tdict_chunk *chunk);
 /* Takes a slot, and makes room for its flight. A lane that holds slots waits only for its own copies. A lane without
  * slots waits for any slot of the ring. *out is NULL if the transfer has failed meanwhile. While a stream may block the
  * transfer, leaves some slots free for other transfers. Exceptions are the transfer's first slot, and transfers with a

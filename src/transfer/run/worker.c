@@ -13,6 +13,7 @@
 #include "transfer/run/device_cast.h"
 #include "transfer/run/lane.h"
 #include "transfer/run/pieces.h"
+#include "transfer/run/queue_limit.h"
 
 /* A chunk, or a part of a chunk, that a thread has claimed. */
 typedef struct tdict_claim {
@@ -284,7 +285,7 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   if (status != TDICT_OK) return status;
   if (t->mode == TDICT_MODE_BLOCKING) {
     status = tdict_lane_synchronize(lane, err);
-    tdict_lane_unreserve(lane, chunk);
+    tdict_queue_limit_cancel(t->queue_limit, chunk->end - chunk->begin);
     return status;
   }
   lane->unrecorded = chunk;
