@@ -41,6 +41,8 @@ FAULTS = [
     ("sizes", "src/base/error.h", "struct s { void (*planted)(int, int, int, int, int, int, int); };\n", "planted has 7 parameters"),
     ("headers", "include/tdict/status.h", "size_t planted(tdict_tree *td);\n", "does not compile alone as c99"),
     ("cxx_headers", "include/tdict/hpp/result.hpp", "inline void planted() { throw 1; }\n", "c++11 -fno-exceptions"),
+    ("warnings", "include/tdict/tdict.hpp", "inline int planted(double x) { return (int)x; }\n", "-Wold-style-cast]"),
+    ("snippets", "editors/tdict.snippets", 'snippet planted "Planted"\nplanted\nendsnippet\n', "has other snippets"),
     ("headers", "include/tdict/status.h", "static inline int planted(int class) { return class; }\n", "does not compile alone as c++11"),
     ("headers", "include/tdict/status.h", "#ifndef __cplusplus\n#include <stdatomic.h>\n#endif\n", "holds atomics"),
     ("headers", "include/tdict/status.h", "#if 0\n#include <cuda.h>\n#endif\n", "holds a CUDA header"),
@@ -75,6 +77,11 @@ FAULTS = [
     ("pages", "README.md", "\n" * 120, "README.md: has"),
     ("pages", "tests/CMakeLists.txt", "tdict_add_gate(planted)\n", "has no row for planted"),
 ]
+if source.newest_clang():
+    FAULTS += [
+        ("warnings", "include/tdict/status.h", "static inline double planted(float x) { return x; }\n", "-Wdouble-promotion]"),
+        ("warnings", "include/tdict/status.h", "static inline int planted(double x) { return (int)x; }\n", "-Wold-style-cast]"),
+    ]
 
 
 def run_gate(name, *arguments):
@@ -138,7 +145,7 @@ def main():
     report = source.Report("selftest")
     with tempfile.TemporaryDirectory() as name:
         copy = pathlib.Path(name) / "copy"
-        for part in ("include", "src", "tests", "tools", "examples", "docs", "scripts"):
+        for part in ("include", "src", "tests", "tools", "examples", "docs", "scripts", "editors"):
             shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for page in root.glob("*.md"):
             shutil.copy(page, copy)
