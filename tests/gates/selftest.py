@@ -138,6 +138,16 @@ def check_symbols(report, root, folder):
         report.checked()
         if (code != 0) if words is None else (code != 1 or words not in text):
             report.fail("gate symbols", f"should have been answered with {words!r}; was:\n{text}")
+    copy = folder / "symbols"
+    shutil.copytree(root / "include", copy / "include")
+    (copy / "debian").mkdir()
+    for file in root.glob("debian/*.symbols"):
+        lines = file.read_text().replace(" tdict_version@", " tdict_planted@")
+        (copy / "debian" / file.name).write_text(lines)
+        code, text = run_gate("symbols", copy, folder / "stub.so", folder / "stub.a")
+        report.checked()
+        if code != 1 or "tdict_version is missing" not in text or "tdict_planted is listed in vain" not in text:
+            report.fail("gate symbols", f"should have found a wrong list of the Debian package; was:\n{text}")
 
 
 def main():
