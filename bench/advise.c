@@ -116,12 +116,13 @@ static bool measure_ways(advise_job *job) {
     return false;
   check_source_seed(&source, 1);
   bool good = true;
+  const bench_bar bar = bench_bar_start(sizeof ways / sizeof ways[0]);
   for (size_t i = 0; i < sizeof ways / sizeof ways[0] && good; i++) {
     if (ways[i].threads > tdict_context_num_threads(job->place.context)) continue;
     if (ways[i].narrow && !options_can_narrow(&job->o.values)) continue;
     advise_way *way = &job->ways[job->num_ways++];
     *way = ways[i];
-    bench_progress("way %zu", i + 1);
+    bench_bar_show(&bar, (double)i, "way %zu", i + 1);
     good = measure_way(job, source.tree, way);
     if (good && way->ms < job->ways[job->best].ms) job->best = job->num_ways - 1;
   }
@@ -263,11 +264,12 @@ static void print_record(const advise_job *job) {
   char total[32];
   json_t *factor;
   size_t i;
-  printf("advise: %" PRId64 " leaves of %" PRId64 " bytes, %s of %s in %s memory, to %s\n", job->o.leaves,
-         job->o.leaf_bytes, bench_format_bytes((double)job->o.leaves * (double)job->o.leaf_bytes, total, sizeof total),
-         tdict_dtype_name(job->o.values.dtype), job->o.pinned ? "pinned" : "ordinary",
-         place_is_gpu(&job->place) ? raw_device_name(job->place.check.raw)
-                                   : "a SIMULATED device: no figure here is a GPU's");
+  bench_print_text("advise: %" PRId64 " leaves of %" PRId64 " bytes, %s of %s in %s memory, to %s", job->o.leaves,
+                   job->o.leaf_bytes,
+                   bench_format_bytes((double)job->o.leaves * (double)job->o.leaf_bytes, total, sizeof total),
+                   tdict_dtype_name(job->o.values.dtype), job->o.pinned ? "pinned" : "ordinary",
+                   place_is_gpu(&job->place) ? raw_device_name(job->place.check.raw)
+                                             : "a SIMULATED device: no figure here is a GPU's");
   printf("use mode %s with num_threads %d%s: predicted %.3f ms, %.2f of blocking\n\n", best->name, (int)best->threads,
          best->narrow ? " and narrow" : "", best->ms, best->ms / loop->ms);
   printf("%-17s %11s %7s %13s %11s\n", "mode", "num_threads", "worked", "predicted ms", "CPU ms");
@@ -282,9 +284,11 @@ static void print_record(const advise_job *job) {
   else
     printf("Median of %d.\n", (int)REPEATS);
   printf("\nwhy:\n");
-  json_array_foreach(json_object_get(job->record, "factors"), i, factor)
-      printf("  %-17s %s\n", json_string_value(json_object_get(factor, "factor")),
-             json_string_value(json_object_get(factor, "answer")));
+  json_array_foreach(json_object_get(job->record, "factors"), i, factor) {
+    char label[32];
+    snprintf(label, sizeof label, "  %.20s ", json_string_value(json_object_get(factor, "factor")));
+    bench_print_item(20, label, json_string_value(json_object_get(factor, "answer")));
+  }
 }
 
 static int run_advise(advise_job *job) {

@@ -51,6 +51,20 @@ json_t *bench_samples_json(const bench_samples *s);       /* returns a new array
 /* Prints a progress line on stderr that the next line overwrites. Prints nothing if stderr is no terminal. */
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_progress_end(void);
+/* Work that may take longer than two seconds. */
+typedef struct bench_bar {
+  double begin, total; /* the time of bench_bar_start(); the amount of work in any unit */
+} bench_bar;
+bench_bar bench_bar_start(double total);
+/* Prints a progress line as bench_progress() does. After two seconds, a bar and the time left come first. */
+void bench_bar_show(const bench_bar *bar, double done, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Prints a paragraph, broken between words to at most 100 columns and at most the width of the terminal. */
+void bench_print_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints a label of at most `hang` columns, and a text that is broken in the same way below its first column. */
+void bench_print_item(int hang, const char *label, const char *text);
+/* Returns the smaller of 100 and the number of columns of the terminal, if standard output is one. */
+int bench_columns(void);
 
 /* Prints an error on stderr: "tdict-bench: ...". bench_print_status() adds the path, the message and the name of a
  * status. */

@@ -242,11 +242,12 @@ int check_result(const check_place *p, const check_source *s, tdict_tree *result
     bench_print_error("%zu leaves arrived, wanted %" PRId64, tdict_num_leaves(result), s->leaves);
     return BENCH_DIFFERS;
   }
+  const bench_bar bar = bench_bar_start((double)s->leaves);
   for (int64_t i = 0; i < s->leaves; i++) {
     char key[24];
     tdict_tensor *leaf = NULL;
     snprintf(key, sizeof key, "%" PRId64, i);
-    if (i % 64 == 0) bench_progress("reading back leaf %" PRId64 " of %" PRId64, i, s->leaves);
+    if (i % 64 == 0) bench_bar_show(&bar, (double)i, "reading back leaf %" PRId64 " of %" PRId64, i, s->leaves);
     if (tdict_get(result, key, &leaf, &err) != TDICT_OK) {
       bench_print_status("a leaf did not arrive", &err);
       return BENCH_DIFFERS;

@@ -222,24 +222,34 @@ static json_t *ways_section(const char *device, bool *good) {
   return section;
 }
 
-static void print_value(json_t *value) {
+static void put_value(FILE *file, json_t *value) {
   if (json_is_string(value)) {
-    fputs(json_string_value(value), stdout);
+    fputs(json_string_value(value), file);
   } else if (json_is_null(value)) {
-    fputs("unknown", stdout);
+    fputs("unknown", file);
   } else if (json_is_object(value)) {
     const char *name, *between = "";
     json_t *one;
     json_object_foreach(value, name, one) {
-      printf("%s%s: ", between, name);
-      print_value(one);
+      fprintf(file, "%s%s: ", between, name);
+      put_value(file, one);
       between = "; ";
     }
   } else {
     char *text = json_dumps(value, JSON_ENCODE_ANY);
-    fputs(text ? text : "?", stdout);
+    fputs(text ? text : "?", file);
     free(text);
   }
+}
+
+static void print_value(int hang, const char *label, json_t *value) {
+  char text[1024] = "?";
+  FILE *file = fmemopen(text, sizeof text, "w");
+  if (file) {
+    put_value(file, value);
+    fclose(file);
+  }
+  bench_print_item(hang, label, text);
 }
 
 /* Prints an object as text, with at most two levels of headings. */
@@ -247,12 +257,12 @@ static void print_section(const char *title, json_t *section, int depth) {
   const char *key;
   json_t *value, *one;
   size_t i;
+  char label[64];
   printf("%*s%s\n", depth * 2, "", title);
   json_object_foreach(section, key, value) {
     if (!json_is_array(value)) {
-      printf("%*s%-24s ", depth * 2 + 2, "", key);
-      print_value(value);
-      putchar('\n');
+      snprintf(label, sizeof label, "%*s%s ", depth * 2 + 2, "", key);
+      print_value(depth * 2 + 27, label, value);
       continue;
     }
     const char *device = json_string_value(json_object_get(section, "device"));
@@ -260,9 +270,8 @@ static void print_section(const char *title, json_t *section, int depth) {
     printf("%*s%s%s%s\n", depth * 2 + 2, "", key, json_array_size(value) ? "" : ": none",
            still ? " on the cpu; --device sim shows those of the simulated device" : "");
     json_array_foreach(value, i, one) {
-      printf("%*s- ", depth * 2 + 4, "");
-      print_value(one);
-      putchar('\n');
+      snprintf(label, sizeof label, "%*s- ", depth * 2 + 4, "");
+      print_value(depth * 2 + 6, label, one);
     }
   }
 }

@@ -157,13 +157,15 @@ static json_t *put_memory(const char *name, const load_memory *m, const tdict_tr
 
 /* Measures the first load in each of several contexts, and verifies the last one. Leaves that context open. */
 static int measure_first(load_job *job, const load_file *f, load_row *row, json_t **memory) {
+  const bench_bar bar = bench_bar_start((double)job->options.contexts);
   for (int64_t i = 0; i < job->options.contexts; i++) {
     double seconds;
     load_memory m;
     tdict_transfer_stats stats;
     tdict_tree *result = NULL;
     if (i > 0) place_close(&job->place);
-    bench_progress("%s: context %" PRId64 " of %" PRId64, f->shape->name, i + 1, job->options.contexts);
+    bench_bar_show(&bar, (double)i, "%s: context %" PRId64 " of %" PRId64, f->shape->name, i + 1,
+                   job->options.contexts);
     if (!load_open_context(job)) return BENCH_FAILED;
     load_memory_begin(&m);
     if (!load_once(job, f, &seconds, &stats, &result)) return BENCH_FAILED;
@@ -194,12 +196,14 @@ static bool open_once(const load_file *f, bench_samples *samples) {
 }
 
 static bool measure_steady(load_job *job, const load_file *f, load_row rows[FILE_ROWS], json_t **memory) {
+  const bench_bar bar = bench_bar_start((double)job->options.common.repeats);
   double seconds;
   for (int64_t i = 0; i < job->options.common.repeats; i++) {
     load_memory m;
     tdict_transfer_stats stats;
     tdict_tree *result = NULL;
-    bench_progress("%s: repetition %" PRId64 " of %" PRId64, f->shape->name, i + 1, job->options.common.repeats);
+    bench_bar_show(&bar, (double)i, "%s: repetition %" PRId64 " of %" PRId64, f->shape->name, i + 1,
+                   job->options.common.repeats);
     if (job->place.line_bytes > 0) {
       if (!place_line(&job->place, &seconds)) return false;
       bench_samples_add(&rows[LINE].samples, seconds);
@@ -278,9 +282,10 @@ static int measure_cold(load_job *job, const load_file *f) {
   }
   if (!job->place.context && !load_open_context(job)) return BENCH_FAILED;
   bool good = load_open_rows(rows, COLD_ROWS, rounds, names, "cold");
+  const bench_bar bar = bench_bar_start(rounds * COLD_ROWS);
   for (int i = 0; i < rounds * COLD_ROWS && good; i++) {
     const int way = (i / COLD_ROWS + i) % COLD_ROWS; /* the order changes from round to round */
-    bench_progress("cold: round %d of %d, %s", i / COLD_ROWS + 1, rounds, names[way]);
+    bench_bar_show(&bar, i, "cold: round %d of %d, %s", i / COLD_ROWS + 1, rounds, names[way]);
     good = read_cold(job, f, &rows[way], way);
   }
   bench_progress_end();

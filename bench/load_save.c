@@ -102,8 +102,9 @@ static int run_async(load_job *job, save_state *s) {
   int answer = BENCH_OK;
   for (int first = has_device ? DEVICE_FIRST : HOST_FIRST; first < ASYNC_ROWS && answer == BENCH_OK; first += 2) {
     const int32_t snapshot = first == DEVICE_FIRST ? TDICT_SNAPSHOT_DEVICE : TDICT_SNAPSHOT_HOST;
+    const bench_bar bar = bench_bar_start((double)repeats + 1);
     for (int64_t i = 0; i <= repeats && good; i++) {
-      bench_progress("save_async: repetition %" PRId64 " of %" PRId64, i + 1, repeats + 1);
+      bench_bar_show(&bar, (double)i, "save_async: repetition %" PRId64 " of %" PRId64, i + 1, repeats + 1);
       good = save_async_once(job, s, snapshot, &rows[i ? first + 1 : first].samples);
     }
     answer = good ? verify_save(job, s) : BENCH_FAILED;
@@ -121,8 +122,9 @@ int load_run_save(load_job *job) {
   const int64_t repeats = job->options.common.repeats;
   memset(&s, 0, sizeof s);
   bool good = load_open_rows(rows, SAVE_ROWS, (int)repeats, names, "save") && open_save(job, &s);
+  const bench_bar bar = bench_bar_start((double)repeats);
   for (int64_t i = 0; i < repeats && good; i++) {
-    bench_progress("save: repetition %" PRId64 " of %" PRId64, i + 1, repeats);
+    bench_bar_show(&bar, (double)i, "save: repetition %" PRId64 " of %" PRId64, i + 1, repeats);
     if (i % 2) good = save_once(job, &s, &rows[SAVED].samples) && write_once(&s, &rows[WRITTEN].samples);
     if (i % 2 == 0) good = write_once(&s, &rows[WRITTEN].samples) && save_once(job, &s, &rows[SAVED].samples);
   }

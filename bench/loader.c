@@ -84,8 +84,8 @@ static bool open_temporary_shard(const run *r, tdict_dataset *out) {
   }
   snprintf(path, sizeof path, "%s/tokens.bin", folder);
   char size[32];
-  printf("shard: %s of random tokens in %s, removed when the program ends; --shard FILE keeps one\n",
-         bench_format_bytes(2.0 * (double)r->tokens, size, sizeof size), folder);
+  bench_print_text("shard: %s of random tokens in %s, removed when the program ends; --shard FILE keeps one",
+                   bench_format_bytes(2.0 * (double)r->tokens, size, sizeof size), folder);
   bool good = write_shard(r, path) && open_shard(path, out);
   (void)unlink(path);
   (void)rmdir(folder);
@@ -325,11 +325,11 @@ static int report_rate(const run *r, int argc, char **argv) {
     return BENCH_OK;
   }
   if (r->place.type == TDICT_DEVICE_SIM)
-    printf("SIMULATED device: these times are copies within this host's memory and say nothing about a GPU\n");
+    bench_print_text("SIMULATED device: these times are copies within this host's memory and say nothing about a GPU");
   double bytes = (double)r->stats.total_bytes / (double)(r->stats.num_batches ? r->stats.num_batches : 1);
-  printf("%s, batches of %" PRId64 " (%.2f MB), %" PRId64 " workers, on %s: %.0f batches/s, %.2f GB/s, "
-         "%.1f %% of the time waited\n",
-         r->work, r->batch, bytes * 1e-6, r->workers, name, r->rate, bytes * r->rate * 1e-9, 100 * r->waited);
+  bench_print_text("%s, batches of %" PRId64 " (%.2f MB), %" PRId64 " workers, on %s: %.0f batches/s, %.2f GB/s, "
+                   "%.1f %% of the time waited",
+                   r->work, r->batch, bytes * 1e-6, r->workers, name, r->rate, bytes * r->rate * 1e-9, 100 * r->waited);
   if (!r->sink.path) return BENCH_OK;
   json_t *record = bench_record("loader", argc, argv);
   json_object_update_new(record, json_pack("{s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:b}", "work", r->work, "batch",

@@ -20,7 +20,8 @@ const bench_scenario *const bench_scenarios[BENCH_SCENARIOS] = {
 static const struct {
   const char *name, *summary;
   int (*run)(int argc, char **argv);
-} tools[] = {{"loader", "measures batches per second from a loader", loader_main},
+} tools[] = {{"demo", "shows a tree, its transfer and the result; then times and a chart", demo_main},
+             {"loader", "measures batches per second from a loader", loader_main},
              {"doctor", "shows hardware, driver and settings that transfers use here", doctor_main},
              {"advise", "recommends mode and num_threads for a tree", advise_main},
              {"narrow", "measures the option narrow for ranges of values and numbers of threads", narrow_main},

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "../tools/bar.h"
 #include "bench.h"
 
 double bench_now(void) {
@@ -75,6 +77,54 @@ void bench_progress(const char *format, ...) {
   vfprintf(stderr, format, list);
   fflush(stderr);
   va_end(list);
+}
+
+bench_bar bench_bar_start(double total) { return (bench_bar){bench_now(), total}; }
+
+void bench_bar_show(const bench_bar *bar, double done, const char *format, ...) {
+  char text[BAR_TEXT_BYTES], what[64];
+  va_list list;
+  if (!isatty(STDERR_FILENO)) return;
+  va_start(list, format);
+  vsnprintf(what, sizeof what, format, list);
+  va_end(list);
+  bar_format(text, done, bar->total, bench_now() - bar->begin);
+  bench_progress("%s%s%s", text, text[0] ? ": " : "", what);
+}
+
+int bench_columns(void) {
+  struct winsize size;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_col > 100) return 100;
+  return size.ws_col;
+}
+
+static void print_broken(const char *text, int hang) {
+  int room = bench_columns();
+  while ((int)strlen(text) > room) {
+    int end = room; /* the last space that fits, else the next space */
+    while (end > 0 && text[end] != ' ') end--;
+    if (end == 0) end = (int)strcspn(text, " ");
+    if (!text[end]) break;
+    printf("%.*s\n%*s", end, text, hang, "");
+    text += (size_t)end + strspn(text + end, " ");
+    room = bench_columns() - hang;
+  }
+  puts(text);
+}
+
+void bench_print_text(const char *format, ...) {
+  char text[2048];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  print_broken(text, 0);
+}
+
+void bench_print_item(int hang, const char *label, const char *text) {
+  char line[2048];
+  snprintf(line, sizeof line, "%-*s%s", hang, label, text);
+  print_broken(line, hang);
 }
 
 void bench_progress_end(void) {

@@ -28,6 +28,7 @@ typedef struct narrow_job {
   bench_sink sink;
   bench_place place;
   check_source source;
+  bench_bar bar; /* in cells of the table */
 } narrow_job;
 
 static bool is_possible(const narrow_job *job, int32_t count) {
@@ -99,7 +100,7 @@ static int measure_range(narrow_job *job, const narrow_range *range, json_t *row
   for (int t = 0; t < COLUMNS && answer == BENCH_OK; t++) {
     double rates[2];
     if (!is_possible(job, threads[t])) continue;
-    bench_progress("%s, %d threads", range->name, (int)threads[t]);
+    bench_bar_show(&job->bar, (double)(range - ranges) * COLUMNS + t, "%s, %d threads", range->name, (int)threads[t]);
     if (!measure_cell(job, threads[t], rates)) answer = BENCH_FAILED;
     bench_progress_end();
     printf(" %.1f (%.2f) |", rates[1], rates[1] / rates[0]);
@@ -127,6 +128,7 @@ static int measure_table(narrow_job *job, json_t *rows) {
     if (is_possible(job, threads[t])) printf("---|");
   printf("\n");
   int answer = BENCH_OK;
+  job->bar = bench_bar_start(RANGES * COLUMNS);
   for (int r = 0; r < RANGES && answer == BENCH_OK; r++) {
     if (ranges[r].most >> (8 * item - 1) != 0 || (is_bool && r > 0)) continue;
     answer = measure_range(job, &ranges[r], rows);

@@ -165,11 +165,12 @@ static void print_pinning(const pinning_job *job) {
   char bytes[32], piece[32] = "one registration";
   if (!place_is_gpu(&job->place)) printf("SIMULATED device: these times say nothing about a GPU\n");
   if (job->o.piece_bytes) bench_format_bytes((double)job->o.piece_bytes, piece, sizeof piece);
-  printf("%s, %s%s: pinned in %.1f ms, copies of 51 KB meanwhile at most %.2f ms; unpinned in %.1f ms, %.2f ms; "
-         "copies alone at most %.2f ms\n",
-         bench_format_bytes((double)job->o.bytes, bytes, sizeof bytes), job->o.piece_bytes ? "pieces of " : "", piece,
-         bench_samples_median(&t->pin) * 1e3, bench_samples_median(&t->pin_wait) * 1e3,
-         bench_samples_median(&t->unpin) * 1e3, bench_samples_median(&t->unpin_wait) * 1e3, job->alone * 1e3);
+  bench_print_text(
+      "%s, %s%s: pinned in %.1f ms, copies of 51 KB meanwhile at most %.2f ms; unpinned in %.1f ms, %.2f ms; "
+      "copies alone at most %.2f ms",
+      bench_format_bytes((double)job->o.bytes, bytes, sizeof bytes), job->o.piece_bytes ? "pieces of " : "", piece,
+      bench_samples_median(&t->pin) * 1e3, bench_samples_median(&t->pin_wait) * 1e3,
+      bench_samples_median(&t->unpin) * 1e3, bench_samples_median(&t->unpin_wait) * 1e3, job->alone * 1e3);
 }
 
 static int run_pinning(pinning_job *job, const common_options *common, int argc, char **argv) {

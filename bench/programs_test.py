@@ -171,6 +171,17 @@ class Terminal(Case):
                 self.assertNotRegex(line, r"filling \d|reading back|verifying way|repetition \d|warm-up \d|, setting \d|tree \d+, |^way \d",
                                     words)
 
+    def test_bar_and_time_left_after_two_seconds(self):
+        text = self.run_there("stress --device sim --seconds 4 --max-bytes 100000")
+        bars = re.findall(r"\[(#*)(-*)\] +(\d+) %, (\d+) s left: tree \d+, (\d+) of 4 s", text)
+        self.assertTrue(bars, text)
+        for done, rest, percent, left, seconds in bars:
+            self.assertEqual(len(done) + len(rest), 20)
+            self.assertGreaterEqual(int(percent), 50)  # two of four seconds
+            self.assertAlmostEqual(len(done), int(percent) / 5, delta=0.62)
+            self.assertLessEqual(int(left), 2)
+        self.assertNotRegex(self.run_there("stress --device sim --count 20 --max-bytes 100000"), r"s left")
+
     def test_stress_redraws_seldom(self):
         self.assertLess(len(re.findall(r"tree \d+, ", self.run_there("stress --device sim --count 60 --max-bytes 10000"))), 20)
 
@@ -181,6 +192,24 @@ class Terminal(Case):
 
 
 class Texts(Case):
+    def test_lines_fit(self):
+        for words in [*SHORT.values(), "demo --device sim", "--help", "stress --device sim --count 3 --max-bytes 1000",
+                      "fresh --device sim --repeat 1 --match pin", "batches --device sim --repeat 1", "d2h --device sim --repeat 1"]:
+            for line in self.expect(words, 0, "").stdout.splitlines():
+                self.assertLessEqual(len(line), 100, f"{words}: {line}")
+
+    def test_demo(self):
+        text = self.expect("demo --device sim", 0, "all elements are equal").stdout
+        self.assertEqual(text.count("tree batch=[128]\n"), 2)  # the tree on the host and its child
+        self.assertEqual(text.count("tree batch=[128] device=sim:0\n"), 2)
+        table, chart = re.search(r"\nway .*\n((?:.*%\n){4})\nGB/s\n((?:.*\n){5})", text).groups()
+        rates = [float(line.split()[-3]) for line in table.splitlines()]
+        bars = [line.count("#") for line in chart.splitlines()]
+        for rate, line, bar in zip(rates, chart.splitlines(), bars):
+            self.assertIn(f" {rate:.2f} ", line)
+            self.assertAlmostEqual(bar, rate * bars[-1] / float(chart.splitlines()[-1].split()[2]), delta=1.1)
+        self.assertEqual(max(bars), 60)
+
     def test_foot_says_what_holds(self):
         for words, there, absent in (
                 ("pin --device sim --match pageable", ("on 4 trees in turn", "Line: "), ("Driver:", "nothing is moved")),
@@ -197,7 +226,7 @@ class Texts(Case):
         self.assertNotRegex(text, r'[{}"]')
         self.assertNotIn("why", text.partition("transfers")[2])
         text = self.expect("doctor --device sim", 0, "    - what: 1 x 4096 bytes").stdout
-        self.assertNotRegex(text, r"; *\n")
+        self.assertNotRegex(text, r"; *\n {0,5}\S")  # a broken line continues further to the right
         self.assertRegex(text, r"threads_on_processors +[0-9,-]+: [0-9]+")
 
     def test_advise_counts_threads(self):

@@ -62,8 +62,10 @@ static bool repetition(bench_job *job, int number, bool driver, double *seconds)
   return job_settle(job, number) && job_sample(job, number, driver, seconds);
 }
 
-static bool measure_samples(bench_job *job, int64_t repeats, row_result *out) {
+/* `bar` counts rows; `row` rows are done. */
+static bool measure_samples(bench_job *job, int64_t repeats, row_result *out, const bench_bar *bar, int row) {
   for (int64_t i = -WARMUPS; i < repeats; i++) {
+    bench_bar_show(bar, row + (double)(i + WARMUPS) / (double)(repeats + WARMUPS), "%s", job->row.name);
     double line = 0, driver = 0, library = 0;
     int tree = (int)(i + WARMUPS);
     bool keep = i >= 0;
@@ -110,6 +112,8 @@ typedef struct rows_run {
   int first;                    /* those of them that measure the first repetition in a context */
   int fewest_trees, most_trees; /* range of the number of source trees in the others */
   bool driver, line;            /* true: a row has a time of the driver, of the line */
+  bench_bar bar;                /* in rows */
+  int done;                     /* rows that are measured */
 } rows_run;
 
 static int job_sample_verified(bench_job *job, row_result *out) {
@@ -138,7 +142,9 @@ static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_
   if (!reserve_result(out, run->options->common.repeats)) return BENCH_FAILED;
   if (row->processes > 0) return measure_first(run, job, row, out);
   int answer = job_verify(job);
-  return answer == BENCH_OK && !measure_samples(job, run->options->common.repeats, out) ? BENCH_FAILED : answer;
+  return answer == BENCH_OK && !measure_samples(job, run->options->common.repeats, out, &run->bar, run->done)
+             ? BENCH_FAILED
+             : answer;
 }
 
 /* Collects facts for the notes below the table. */
@@ -162,7 +168,7 @@ static int run_row(rows_run *run, const bench_row *row) {
   row_result result = {{0}, {0}, {0}};
   int answer = BENCH_FAILED;
   json_t *more = NULL;
-  bench_progress("%s", row->name);
+  bench_bar_show(&run->bar, run->done, "%s", row->name);
   if (job_open(&job, &run->place, run->scenario, row)) {
     answer = measure_row(run, &job, row, &result);
     bench_progress_end();
@@ -201,30 +207,40 @@ static bool write_outputs(const rows_run *run, int argc, char **argv) {
 
 /* Prints notes below the table, only those that apply to the rows above. */
 static void print_row_notes(const rows_run *run) {
-  printf("\nMedian of %" PRId64, run->options->common.repeats);
-  if (run->moved && run->first == run->moved)
-    printf(", each the first call in a context of its own");
-  else
-    printf(" after %d warm-ups", WARMUPS);
+  char calls[64], trees[64] = "";
+  snprintf(calls, sizeof calls,
+           run->moved && run->first == run->moved ? ", each the first call in a context of its own"
+                                                  : " after %d warm-ups",
+           WARMUPS);
   if (run->most_trees > 1)
-    printf(", on %s%d trees in turn", run->fewest_trees < run->most_trees ? "up to " : "", run->most_trees);
-  printf("; spread: slowest minus fastest; %s.\n",
-         run->moved ? "the result of every row was verified" : "nothing is moved; the work of every row was verified");
-  if (run->driver) printf("Driver: the same work by plain driver calls.\n");
+    snprintf(trees, sizeof trees, ", on %s%d trees in turn", run->fewest_trees < run->most_trees ? "up to " : "",
+             run->most_trees);
+  printf("\n");
+  bench_print_text(
+      "Median of %" PRId64 "%s%s; spread: slowest minus fastest; %s.", run->options->common.repeats, calls, trees,
+      run->moved ? "the result of every row was verified" : "nothing is moved; the work of every row was verified");
+  if (run->driver) bench_print_text("Driver: the same work by plain driver calls.");
   if (run->line)
-    printf("Line: one driver copy from one pinned buffer, taken between the repetitions%s.\n",
-           run->place.device.type == TDICT_DEVICE_SIM ? "; SIMULATED: the library's copy of one pinned leaf" : "");
+    bench_print_text("Line: one driver copy from one pinned buffer, taken between the repetitions%s.",
+                     run->place.device.type == TDICT_DEVICE_SIM ? "; SIMULATED: the library's copy of one pinned leaf"
+                                                                : "");
+}
+
+static bool is_wanted(const rows_run *run, const bench_row *row) {
+  return !run->options->match || strstr(row->name, run->options->match);
 }
 
 static int run_rows(rows_run *run) {
-  int answer = BENCH_OK, measured = 0;
+  int answer = BENCH_OK, wanted = 0;
+  for (int i = 0; i < run->scenario->num_rows; i++) wanted += is_wanted(run, &run->scenario->rows[i]);
+  run->bar = bench_bar_start(wanted);
   for (int i = 0; i < run->scenario->num_rows && answer == BENCH_OK; i++) {
     const bench_row *row = &run->scenario->rows[i];
-    if (run->options->match && !strstr(row->name, run->options->match)) continue;
+    if (!is_wanted(run, row)) continue;
     answer = run_row(run, row);
-    measured++;
+    run->done++;
   }
-  if (measured == 0) {
+  if (wanted == 0) {
     bench_print_error("no row of %s has a name that contains '%s'", run->scenario->name, run->options->match);
     return BENCH_USAGE;
   }

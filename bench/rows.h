@@ -118,6 +118,7 @@ tdict_transfer_options move_options(const bench_job *job);
 int rows_main(const bench_scenario *scenario, int argc, char **argv); /* tdict-bench SCENARIO */
 int worker_main(int argc, char **argv);                               /* tdict-bench worker */
 int doctor_main(int argc, char **argv);                               /* tdict-bench doctor */
+int demo_main(int argc, char **argv);                                 /* tdict-bench demo */
 int tune_main(int argc, char **argv);                                 /* tdict-bench tune */
 int advise_main(int argc, char **argv);                               /* tdict-bench advise */
 int narrow_main(int argc, char **argv);                               /* tdict-bench narrow */

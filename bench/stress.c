@@ -393,6 +393,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 static int run_trees(stress_job *job) {
   double begin = bench_now(), shown = 0;
+  const bench_bar bar = bench_bar_start((double)(job->o.count ? job->o.count : job->o.seconds));
   char device[96] = "";
   int answer = BENCH_OK;
   if (job->o.record && !bench_can_write(job->o.record)) return BENCH_FAILED;
@@ -406,7 +407,8 @@ static int run_trees(stress_job *job) {
     }
     if (bench_now() - shown >= 0.5) {
       shown = bench_now();
-      bench_progress("tree %" PRId64 ", %.0f of %" PRId64 " s", i, shown - begin, job->o.seconds);
+      const double done = job->o.count ? (double)(i - job->o.first) : shown - begin;
+      bench_bar_show(&bar, done, "tree %" PRId64 ", %.0f of %" PRId64 " s", i, shown - begin, job->o.seconds);
     }
     answer = run_tree(job, i);
   }

@@ -2,19 +2,20 @@
 #include "table.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void table_print_head(const bench_place *place, const char *scenario, const char *what) {
   char device[32], cpu[128];
-  printf("%s: %s, on %s\n", scenario, what, tdict_device_format(place->device, device, sizeof device));
-  printf("host: %s, %d processors\n", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count());
+  bench_print_text("%s: %s, on %s", scenario, what, tdict_device_format(place->device, device, sizeof device));
+  bench_print_text("host: %s, %d processors", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count());
   if (place_is_gpu(place)) {
     int v = raw_driver_version(place->check.raw);
     printf("device: %s, CUDA driver %d.%d\n", raw_device_name(place->check.raw), v / 1000, v % 1000 / 10);
   } else {
-    printf("no GPU is used: %s\n", place->why.message[0] ? place->why.message : "another device was asked for");
+    bench_print_text("no GPU is used: %s", place->why.message[0] ? place->why.message : "another device was asked for");
   }
   if (place->device.type == TDICT_DEVICE_SIM)
-    printf("SIMULATED device: these times are copies in host memory and say nothing about a GPU\n");
+    bench_print_text("SIMULATED device: these times are copies in host memory and say nothing about a GPU");
 }
 
 void table_print_columns(void) {
@@ -25,7 +26,9 @@ void table_print_columns(void) {
 void table_print_row(const table_row *row) {
   double library = bench_samples_median(row->library), driver = bench_samples_median(row->driver);
   double line = bench_samples_median(row->line), rate = library > 0 ? (double)row->bytes / library : 0;
-  printf("%-36s %10.4f %10.4f", row->name, library * 1e3, bench_samples_spread(row->library) * 1e3);
+  const bool is_long = strlen(row->name) > 36; /* then on a line of its own */
+  if (is_long) printf("%s\n", row->name);
+  printf("%-36s %10.4f %10.4f", is_long ? "" : row->name, library * 1e3, bench_samples_spread(row->library) * 1e3);
   if (driver > 0)
     printf(" %10.4f %9.2f", driver * 1e3, library / driver);
   else

@@ -234,13 +234,15 @@ static bool measure_line(to_device_job *job, bool keep) {
 
 static bool measure_ways(to_device_job *job) {
   const to_device_options *o = &job->options;
+  const bench_bar bar = bench_bar_start((double)(o->warmups + o->common.repeats));
   for (int64_t i = -o->warmups; i < o->common.repeats; i++) {
     bool keep = i >= 0;
     if (!on_cpu(job) && !measure_line(job, keep)) return false;
     if (place_is_gpu(&job->place) && !measure_driver(job, keep)) return false;
     for (int w = 0; w < WAYS; w++) {
-      bench_progress("%s %" PRId64 " of %" PRId64 ", way %d of %d", keep ? "repetition" : "warm-up",
-                     keep ? i + 1 : i + o->warmups + 1, keep ? o->common.repeats : o->warmups, w + 1, (int)WAYS);
+      bench_bar_show(&bar, (double)(i + o->warmups) + (double)w / WAYS, "%s %" PRId64 " of %" PRId64 ", way %d of %d",
+                     keep ? "repetition" : "warm-up", keep ? i + 1 : i + o->warmups + 1,
+                     keep ? o->common.repeats : o->warmups, w + 1, (int)WAYS);
       if (!measure_way(job, w, keep)) return false;
     }
   }
@@ -290,20 +292,24 @@ static void print_table(const to_device_job *job) {
 static void print_way_notes(const to_device_job *job) {
   char text[32];
   double total = (double)job->total_bytes;
-  printf("\nMedian of %" PRId64 " after %" PRId64
-         " warm-ups, rows in turn; spread: slowest minus fastest. The result is "
-         "made and released within the time.\n",
-         job->options.common.repeats, job->options.warmups);
-  if (job->driver.count) printf("Driver: a loop of plain driver copies, leaf by leaf.\n");
+  printf("\n");
+  bench_print_text("Median of %" PRId64 " after %" PRId64
+                   " warm-ups, rows in turn; spread: slowest minus fastest. The result is "
+                   "made and released within the time.",
+                   job->options.common.repeats, job->options.warmups);
+  if (job->driver.count) bench_print_text("Driver: a loop of plain driver copies, leaf by leaf.");
   if (job->line.count)
-    printf("Line: one driver copy from one pinned buffer%s.\n",
-           place_is_gpu(&job->place) ? "" : "; SIMULATED: the library's copy of one pinned leaf");
-  printf("\nverified: %s in %d ways", bench_format_bytes(total, text, sizeof text), job->verified_ways);
+    bench_print_text("Line: one driver copy from one pinned buffer%s.",
+                     place_is_gpu(&job->place) ? "" : "; SIMULATED: the library's copy of one pinned leaf");
+  bench_format_bytes(total, text, sizeof text);
+  printf("\n");
   if (on_cpu(job))
-    printf(" (same place: a tree on the cpu stays there, and nothing is copied)\n");
+    bench_print_text("verified: %s in %d ways (same place: a tree on the cpu stays there, and nothing is copied)", text,
+                     job->verified_ways);
   else
-    printf(", read back without the library; %.0f %% of the results' memory was filled with 0xA5 before\n",
-           100 * (double)job->poisoned_bytes / (total * job->verified_ways));
+    bench_print_text("verified: %s in %d ways, read back without the library; %.0f %% of the results' memory was "
+                     "filled with 0xA5 before",
+                     text, job->verified_ways, 100 * (double)job->poisoned_bytes / (total * job->verified_ways));
 }
 
 static bool write_record(const to_device_job *job, int argc, char **argv) {

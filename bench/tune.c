@@ -164,7 +164,7 @@ static void show_row(const tune_size *s, const tune_best *best, double built_in)
   const tdict_tuning_row *r = &best->row;
   const char *name = s->direction == TDICT_TUNING_IN ? "in" : "out_new";
   bench_progress_end();
-  printf("%-8s %12zu %10.3f %7.2f %10.3f %8d %10zu %10zu %6d %10d %7d\n", name, s->bytes, best->seconds * 1e3,
+  printf("%-7s %11zu %9.3f %7.2f %9.3f %7d %9zu %9zu %5d %9d %6d\n", name, s->bytes, best->seconds * 1e3,
          (double)s->bytes / best->seconds / 1e9, built_in * 1e3, (int)r->workers, r->chunk_bytes, r->first_bytes,
          (int)r->slots, (int)r->streaming, (int)r->caller);
   fflush(stdout);
@@ -239,8 +239,8 @@ static bool show_estimate(tune_job *job) {
     count += of_direction;
   }
   job->about = 2 * SETTINGS * (double)(job->o.repeats + 1) * job->weight * seconds / (double)line;
-  printf("%d sizes, about %d settings for each, %" PRId64 " transfers for each setting: takes about %.0f s\n", count,
-         (int)SETTINGS, job->o.repeats + 1, job->about < 1 ? 1 : job->about);
+  bench_print_text("%d sizes, about %d settings for each, %" PRId64 " transfers for each setting: takes about %.0f s",
+                   count, (int)SETTINGS, job->o.repeats + 1, job->about < 1 ? 1 : job->about);
   return true;
 }
 
@@ -287,8 +287,8 @@ static bool write_table(const tune_job *job, const char *machine) {
     return false;
   }
   tdict_context_destroy(context);
-  printf("written: %s, which tdict_context_options.tuning_file takes (%" PRId64 " settings tried)\n", job->o.out,
-         job->tried);
+  bench_print_text("written: %s, which tdict_context_options.tuning_file takes (%" PRId64 " settings tried)",
+                   job->o.out, job->tried);
   return true;
 }
 
@@ -324,12 +324,12 @@ static int run_tune(tune_job *job, int argc, char **argv) {
   bool gpu = place_is_gpu(&job->place);
   snprintf(machine, sizeof machine, "%.100s, %d processors, %.80s", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count(),
            gpu ? raw_device_name(job->place.check.raw) : "SIMULATED device");
-  printf("tune: %s\n", machine);
+  bench_print_text("tune: %s", machine);
   if (!gpu) printf("SIMULATED device: these settings suit copies in host memory and say nothing about a GPU\n");
   if (!show_estimate(job)) return BENCH_FAILED;
   job->begin = bench_now();
-  printf("%-8s %12s %10s %7s %10s %8s %10s %10s %6s %10s %7s\n", "", "bytes", "ms", "GB/s", "built-in", "workers",
-         "chunk", "first", "slots", "streaming", "caller");
+  printf("%-7s %11s %9s %7s %9s %7s %9s %9s %5s %9s %6s\n", "", "bytes", "ms", "GB/s", "built-in", "workers", "chunk",
+         "first", "slots", "streaming", "caller");
   job->table = tdict_tuning_default(); /* rows that are not measured keep the built-in values */
   int answer = tune_direction(job, TDICT_TUNING_IN);
   if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT_NEW);

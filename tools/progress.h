@@ -9,13 +9,14 @@
 typedef struct progress {
   const char *what; /* for example "verify" */
   uint64_t total;   /* bytes */
+  int64_t begin_ns; /* time of progress_start() */
   int64_t last_ns;  /* time of the last line */
   bool is_shown;
 } progress;
 
 /* Prepares the output. `what` is borrowed. */
 progress progress_start(const char *what, uint64_t total);
-/* Shows the number of bytes that are done, at most ten times per second. */
+/* Shows the part that is done, at most ten times per second. After two seconds, adds a bar and the time left. */
 void progress_show(progress *p, uint64_t done);
 /* Removes the line. */
 void progress_end(progress *p);

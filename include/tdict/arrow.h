@@ -213,7 +213,7 @@ static inline tdict_arrow_import_options tdict_arrow_import_options_default(void
   memcpy(&nan, &quiet_nan, sizeof nan);
   o.struct_size = sizeof o;
   o.nulls = TDICT_ARROW_NULLS_REFUSE;
-  o.fill_value = (double)nan;
+  o.fill_value = tdict_cast_(double, nan);
   o.mask_path = "_mask";
   return o;
 }

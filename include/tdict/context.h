@@ -55,8 +55,8 @@ static inline tdict_context_options tdict_context_options_default(void) {
   memset(&o, 0, sizeof o);
   o.struct_size = sizeof o;
   o.num_threads = -1;
-  o.staging_bytes = (size_t)64 << 20;
-  o.device_cache_bytes = (size_t)-1;
+  o.staging_bytes = tdict_cast_(size_t, 64) << 20;
+  o.device_cache_bytes = tdict_cast_(size_t, -1);
   return o;
 }
 

@@ -49,7 +49,11 @@ TDICT_BEGIN_DECLS
 
 /** A stream handle that turns off the ordering of work on devices. DLPack's Python method `__dlpack__` uses the stream
  *  -1 for this purpose. With this handle, the program itself must order the work of the producer and the consumer. */
+#ifdef __cplusplus
+#define TDICT_DLPACK_NO_STREAM reinterpret_cast<void *>(tdict_cast_(intptr_t, -1))
+#else
 #define TDICT_DLPACK_NO_STREAM ((void *)(intptr_t)-1)
+#endif
 
 typedef struct tdict_dlpack_export_options {
   size_t struct_size;

@@ -1,4 +1,5 @@
-/* Defines the macros that mark declarations of the library. This header includes no other header. */
+/* Defines the macros that mark declarations of the library, and the cast of other macros. This header includes no other
+ * header. */
 #ifndef TDICT_EXPORT_H
 #define TDICT_EXPORT_H
 
@@ -22,9 +23,11 @@
 #ifdef __cplusplus
 #define TDICT_BEGIN_DECLS extern "C" {
 #define TDICT_END_DECLS }
+#define tdict_cast_(type, value) static_cast<type>(value)
 #else
 #define TDICT_BEGIN_DECLS
 #define TDICT_END_DECLS
+#define tdict_cast_(type, value) ((type)(value))
 #endif
 
 #endif

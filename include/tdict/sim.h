@@ -42,7 +42,7 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
   memset(&o, 0, sizeof o);
   o.struct_size = sizeof o;
   o.num_devices = 1;
-  o.memory_bytes = (size_t)16 << 30;
+  o.memory_bytes = tdict_cast_(size_t, 16) << 30;
   return o;
 }
 

@@ -35,15 +35,15 @@
 
 #include "tdict/status.h"
 
-#define tdict_try_(call, leave)                       \
-  do {                                                \
-    const tdict_status tdict_try_status = (call);     \
-    if (tdict_try_status != TDICT_OK) {               \
-      err.status = (int32_t)tdict_try_status;         \
-      fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
-      tdict_error_print(&err, stderr);                \
-      leave;                                          \
-    }                                                 \
+#define tdict_try_(call, leave)                            \
+  do {                                                     \
+    const tdict_status tdict_try_status = (call);          \
+    if (tdict_try_status != TDICT_OK) {                    \
+      err.status = tdict_cast_(int32_t, tdict_try_status); \
+      fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);      \
+      tdict_error_print(&err, stderr);                     \
+      leave;                                               \
+    }                                                      \
   } while (0)
 
 /** @brief Evaluates a call. If the call fails, prints the error with file and line, and jumps to the label `done`.

@@ -14,7 +14,8 @@ TDICT_BEGIN_DECLS
 /** An element type: one number that contains the type code, bits and lanes of DLPack. Dtypes can be compared with ==
  *  and used in a switch. The type codes are the values of DLDataTypeCode in DLPack's dlpack.h. */
 typedef uint32_t tdict_dtype;
-#define TDICT_DTYPE(code, bits, lanes) ((tdict_dtype)(code) | (tdict_dtype)(bits) << 8 | (tdict_dtype)(lanes) << 16)
+#define TDICT_DTYPE(code, bits, lanes) \
+  (tdict_cast_(tdict_dtype, code) | tdict_cast_(tdict_dtype, bits) << 8 | tdict_cast_(tdict_dtype, lanes) << 16)
 #define TDICT_I8 TDICT_DTYPE(0, 8, 1)
 #define TDICT_I16 TDICT_DTYPE(0, 16, 1)
 #define TDICT_I32 TDICT_DTYPE(0, 32, 1)

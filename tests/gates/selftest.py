@@ -41,6 +41,8 @@ FAULTS = [
     ("sizes", "src/base/error.h", "struct s { void (*planted)(int, int, int, int, int, int, int); };\n", "planted has 7 parameters"),
     ("headers", "include/tdict/status.h", "size_t planted(tdict_tree *td);\n", "does not compile alone as c99"),
     ("cxx_headers", "include/tdict/hpp/result.hpp", "inline void planted() { throw 1; }\n", "c++11 -fno-exceptions"),
+    ("warnings", "include/tdict/tdict.hpp", "inline int planted(double x) { return (int)x; }\n", "-Wold-style-cast]"),
+    ("snippets", "editors/tdict.snippets", 'snippet planted "Planted"\nplanted\nendsnippet\n', "has other snippets"),
     ("headers", "include/tdict/status.h", "static inline int planted(int class) { return class; }\n", "does not compile alone as c++11"),
     ("headers", "include/tdict/status.h", "#ifndef __cplusplus\n#include <stdatomic.h>\n#endif\n", "holds atomics"),
     ("headers", "include/tdict/status.h", "#if 0\n#include <cuda.h>\n#endif\n", "holds a CUDA header"),
@@ -75,6 +77,11 @@ FAULTS = [
     ("pages", "README.md", "\n" * 120, "README.md: has"),
     ("pages", "tests/CMakeLists.txt", "tdict_add_gate(planted)\n", "has no row for planted"),
 ]
+if source.newest_clang():
+    FAULTS += [
+        ("warnings", "include/tdict/status.h", "static inline double planted(float x) { return x; }\n", "-Wdouble-promotion]"),
+        ("warnings", "include/tdict/status.h", "static inline int planted(double x) { return (int)x; }\n", "-Wold-style-cast]"),
+    ]
 
 
 def run_gate(name, *arguments):
@@ -131,6 +138,16 @@ def check_symbols(report, root, folder):
         report.checked()
         if (code != 0) if words is None else (code != 1 or words not in text):
             report.fail("gate symbols", f"should have been answered with {words!r}; was:\n{text}")
+    copy = folder / "symbols"
+    shutil.copytree(root / "include", copy / "include")
+    (copy / "debian").mkdir()
+    for file in root.glob("debian/*.symbols"):
+        lines = file.read_text().replace(" tdict_version@", " tdict_planted@")
+        (copy / "debian" / file.name).write_text(lines)
+        code, text = run_gate("symbols", copy, folder / "stub.so", folder / "stub.a")
+        report.checked()
+        if code != 1 or "tdict_version is missing" not in text or "tdict_planted is listed in vain" not in text:
+            report.fail("gate symbols", f"should have found a wrong list of the Debian package; was:\n{text}")
 
 
 def main():
@@ -138,7 +155,7 @@ def main():
     report = source.Report("selftest")
     with tempfile.TemporaryDirectory() as name:
         copy = pathlib.Path(name) / "copy"
-        for part in ("include", "src", "tests", "tools", "examples", "docs", "scripts"):
+        for part in ("include", "src", "tests", "tools", "examples", "docs", "scripts", "editors"):
             shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for page in root.glob("*.md"):
             shutil.copy(page, copy)

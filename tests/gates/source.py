@@ -3,6 +3,7 @@
 import collections
 import pathlib
 import re
+import shutil
 import sys
 
 NOT_NAMES = re.compile(r"TDICT_(\w+_H|API|PRINTF|NODISCARD|BEGIN_DECLS|END_DECLS)$")
@@ -32,6 +33,11 @@ class Report:
             print(complaint)
         print(f"{self.gate}: {self.num_checked} checked, {len(self.complaints)} wrong")
         sys.exit(1 if self.complaints else 0)
+
+
+def newest_clang():
+    """The clang with most warnings, or None."""
+    return next(filter(shutil.which, ("clang-19", "clang-18", "clang")), None)
 
 
 def root_argument():
@@ -119,6 +125,6 @@ def public_names(root):
         for body in re.findall(r"\benum\s+\w+\s*\{([^}]*)\}", code):
             found |= set(re.findall(r"\b(TDICT_\w+)", body))
         for name in found:
-            if not NOT_NAMES.match(name):
+            if not NOT_NAMES.match(name) and not name.endswith("_"):  # tdict_try_ and others are parts of macros
                 names.setdefault(name, header.name)
     return names

@@ -1,9 +1,9 @@
 """Gate: the libraries export exactly the public functions.
 
 usage: symbols.py ROOT SHARED STATIC [HEADER...]
-The shared library must export exactly the functions marked TDICT_API. HEADER names a header whose functions the build
-leaves out. In the static library every global symbol must
-begin with tdict_ (or nvtx). Mutable globals are not allowed, except thread-local marks and those of NVTX."""
+The shared library must export exactly the functions marked TDICT_API. The list of the Debian package has the same names.
+HEADER names a header whose functions the build leaves out. In the static library every global symbol must begin with
+tdict_ (or nvtx). Mutable globals are not allowed, except thread-local marks and those of NVTX."""
 
 import re
 import subprocess
@@ -31,6 +31,12 @@ def main():
         report.fail(shared, f"exports {name}, which no public header declares")
     for name in sorted(set(wanted) - exported):
         report.fail(shared, f"does not export {name} of {wanted[name]}")
+    for file in root.glob("debian/libtdict[0-9]*.symbols"):
+        listed = set(re.findall(r"^ (\w+)@", file.read_text(), re.M))
+        for name in sorted((exported & set(wanted)) - listed):
+            report.fail(file.relative_to(root), f"{name} is missing: run scripts/abi --record")
+        for name in sorted(listed - set(source.api_functions(root))):
+            report.fail(file.relative_to(root), f"{name} is listed in vain: run scripts/abi --record")
     for line in run("nm", "-g", "--defined-only", static).splitlines():
         parts = line.split()
         if len(parts) == 3:

@@ -1,0 +1,85 @@
+"""Conan 2 recipe of tdict, from the source release that scripts/release writes to build/release.
+
+usage: scripts/release && conan create packaging/conan"""
+
+import glob
+import os
+import re
+
+from conan import ConanFile
+from conan.errors import ConanException
+from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+from conan.tools.files import copy, load, rmdir, unzip
+from conan.tools.gnu import PkgConfigDeps
+
+required_conan_version = ">=2.0"
+
+
+class TdictConan(ConanFile):
+    name = "tdict"
+    description = "Trees of tensors and their transfer to GPUs"
+    license = "Apache-2.0"
+    topics = ("tensor", "tensordict", "cuda", "pinned-memory")
+    package_type = "library"
+    settings = "os", "arch", "compiler", "build_type"
+    # with_io: the functions of tdict/io.h, which need jansson.
+    options = {"shared": [True, False], "fPIC": [True, False], "with_io": [True, False]}
+    default_options = {"shared": False, "fPIC": True, "with_io": True}
+    implements = ["auto_shared_fpic"]
+    languages = "C"
+
+    def set_version(self):
+        header = os.path.join(self.recipe_folder, "..", "..", "include", "tdict", "tdict.h")
+        numbers = re.findall(r"^#define TDICT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", load(self, header), re.M)
+        self.version = self.version or ".".join(numbers)
+
+    def export_sources(self):
+        folder = os.path.join(self.recipe_folder, "..", "..", "build", "release")
+        if not glob.glob(os.path.join(folder, f"tdict-{self.version}.tar.gz")):
+            raise ConanException(f"{folder} has no tdict-{self.version}.tar.gz: run scripts/release")
+        copy(self, f"tdict-{self.version}.tar.gz", folder, self.export_sources_folder)
+
+    def requirements(self):
+        if self.options.with_io:
+            self.requires("jansson/[>=2.12 <3]")
+
+    def validate(self):
+        if self.settings.os != "Linux":
+            raise ConanException("tdict needs Linux")
+
+    def layout(self):
+        cmake_layout(self, src_folder="src")
+
+    def source(self):
+        unzip(self, os.path.join(self.export_sources_folder, f"tdict-{self.version}.tar.gz"), strip_root=True)
+
+    def generate(self):
+        toolchain = CMakeToolchain(self)
+        for name in ("TESTS", "EXAMPLES", "BENCH", "TOOL"):
+            toolchain.cache_variables[f"TDICT_BUILD_{name}"] = False
+        toolchain.cache_variables["TDICT_IO"] = bool(self.options.with_io)
+        toolchain.cache_variables["TDICT_NVTX"] = "OFF"
+        toolchain.generate()
+        CMakeDeps(self).generate()
+        PkgConfigDeps(self).generate()
+
+    def build(self):
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
+
+    def package(self):
+        CMake(self).install()
+        copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
+        # Conan writes files for CMake and pkg-config itself.
+        rmdir(self, os.path.join(self.package_folder, "lib", "cmake"))
+        rmdir(self, os.path.join(self.package_folder, "lib", "pkgconfig"))
+
+    def package_info(self):
+        self.cpp_info.libs = ["tdict"]
+        self.cpp_info.system_libs = ["pthread", "dl", "m"]
+        self.cpp_info.set_property("cmake_file_name", "tdict")
+        self.cpp_info.set_property("cmake_target_name", "tdict::tdict" if self.options.shared else "tdict::tdict_static")
+        self.cpp_info.set_property("pkg_config_name", "tdict")
+        if self.options.with_io:
+            self.cpp_info.requires = ["jansson::jansson"]

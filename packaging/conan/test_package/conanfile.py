@@ -1,0 +1,29 @@
+"""Builds tests/package/consumer.c and consumer.cpp with the package, and runs both programs."""
+
+import os
+
+from conan import ConanFile
+from conan.tools.build import can_run
+from conan.tools.cmake import CMake, cmake_layout
+
+
+class TdictTestConan(ConanFile):
+    settings = "os", "arch", "compiler", "build_type"
+    generators = "CMakeDeps", "CMakeToolchain"
+
+    def requirements(self):
+        self.requires(self.tested_reference_str)
+
+    def layout(self):
+        cmake_layout(self)
+
+    def build(self):
+        cmake = CMake(self)
+        library = "tdict::tdict" if self.dependencies["tdict"].options.shared else "tdict::tdict_static"
+        cmake.configure(variables={"TDICT_LIBRARY": library})
+        cmake.build()
+
+    def test(self):
+        if can_run(self):
+            for program in ("consumer_c", "consumer_cxx"):
+                self.run(os.path.join(self.cpp.build.bindir, program), env="conanrun")

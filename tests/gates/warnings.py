@@ -1,0 +1,69 @@
+"""Gate: the public headers give no warning under clang's -Weverything, and in C++ none under -Wold-style-cast.
+
+usage: warnings.py ROOT CC CXX
+ALLOWED lists the warnings of -Weverything that the headers may give. Without clang, only -Wold-style-cast is checked, and
+g++ gives no such warning inside of extern "C"."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import source
+
+ALLOWED = {
+    "c++98-compat": "the headers need C++11",
+    "c++98-compat-pedantic": "the headers need C++11",
+    "padded": "options are structs, and structs have padding",
+    "unsafe-buffer-usage": "arrays of C have no other form",
+    "weak-vtables": "a class of a header has no source file",
+}
+# Macros give warnings only where a program uses them.
+USES = """
+extern const tdict_dtype known;
+const tdict_dtype known = TDICT_DTYPE(2, 32, 1);
+extern void *const no_stream;
+void *const no_stream = TDICT_DLPACK_NO_STREAM;
+tdict_status uses(tdict_tree *tree, tdict_tree **out);
+tdict_status uses(tdict_tree *tree, tdict_tree **out) {
+  const tdict_field fields[] = {TDICT_FIELD("a", TDICT_U8, 3, 64, 64), TDICT_FIELD("b", TDICT_F32)};
+  const int64_t list[] = {0, 1};
+  tdict_indices index = TDICT_INDEX(TDICT_AT(0), TDICT_RANGE(0, 2, 1), TDICT_LIST(list, 2), TDICT_ALL);
+  tdict_error err;
+  err.status = 0;
+  TDICT_TRY_RETURN(tdict_index_get(tree, index, out, &err), TDICT_EINVAL);
+  TDICT_TRY(tdict_delete(tree, fields[0].path, &err));
+done:
+  return TDICT_OK;
+}
+"""
+
+
+def check(report, root, headers, command):
+    suffix = "cpp" if "c++" in command[1] else "c"
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / f"all.{suffix}"
+        file.write_text("".join(f'#include "tdict/{header}"\n' for header in headers) + USES)
+        command = [*command, "-Werror", "-fsyntax-only", f"-I{root}/include", str(file)]
+        result = subprocess.run(command, capture_output=True, text=True)
+    report.checked(len(headers))
+    if result.returncode != 0:
+        report.fail("include/tdict", f"gives warnings by {' '.join(command[:3])}:\n{result.stderr}")
+
+
+def main():
+    root = source.root_argument()
+    report = source.Report("warnings")
+    c_headers = [header.name for header in source.files(root, "include/tdict/*.h")]
+    check(report, root, [*c_headers, "tdict.hpp"], [sys.argv[3], "-std=c++11", "-Wold-style-cast"])
+    clang = source.newest_clang()  # older ones do not know all names of ALLOWED
+    if clang is None:
+        print("warnings: clang is not installed, so -Weverything is not checked")
+    else:
+        allowed = [f"-Wno-{name}" for name in ("unknown-warning-option", *ALLOWED)]
+        check(report, root, c_headers, [clang, "-std=c99", "-Weverything", *allowed])
+        check(report, root, [*c_headers, "tdict.hpp"], [clang, "-std=c++20", "-Weverything", *allowed])
+    report.end()
+
+
+main()

@@ -1,0 +1,91 @@
+"""Cases of the completion for bash, and of the bar of progress. usage: test_completion.py CASE TDICT"""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import struct
+import subprocess
+import time
+
+import support
+from support import equal
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools/completion/tdict"
+
+
+def complete(*words):
+    """What bash offers for the last word. The first word is left out: it is the program."""
+    words = [support.program, *words]
+    quoted = " ".join(f"'{word}'" for word in words)
+    text = (f'source "{SCRIPT}"; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _tdict "{support.program}"; '
+            'printf "%s\\n" "${COMPREPLY[@]}"')
+    done = subprocess.run(["bash", "--norc", "-c", text], capture_output=True, text=True)
+    equal((done.returncode, done.stderr), (0, ""))
+    return done.stdout.split()
+
+
+def tool_completes_commands():
+    equal(sorted(complete("")), sorted(re.findall(r"^  ([a-z][a-z-]*) ", support.run("--help").split("Options:")[0], re.M)))
+    equal(complete("insp"), ["inspect"])
+    equal(complete("nothing"), [])
+
+
+def tool_completes_options():
+    for command in complete(""):
+        options = set(re.findall(r"(--[a-z][a-z-]*=?)", support.run(command, "--help").split("Mandatory")[0]))
+        options = {option for option in options if re.search(rf"^ +(-.,? +)?{option}", support.run(command, "--help"), re.M)}
+        equal(set(complete(command, "--")), options)
+    equal(complete("inspect", "--so"), ["--sort="])
+    equal(complete("inspect", "--sort", "="), ["bytes", "name"])
+    equal(complete("convert", "--format", "=", "n"), ["npy", "npz"])
+
+
+def tool_completes_files():
+    for name in ("one.npz", "other.npz"):
+        open(name, "w").close()
+    equal(sorted(complete("inspect", "o")), ["one.npz", "other.npz"])
+    equal(complete("inspect", "--json", "one"), ["one.npz"])
+
+
+def tool_shows_the_time_left():
+    """A bar and the time left come after two seconds. The program is stopped for that long, so that it has work left."""
+    count = 1 << 30
+    header = json.dumps({"x": {"dtype": "U8", "shape": [count], "data_offsets": [0, count]}}).encode().ljust(96)
+    for _ in range(20):
+        with open("sparse.safetensors", "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+            file.truncate(8 + len(header) + count)
+        leader, follower = pty.openpty()
+        process = subprocess.Popen([support.program, "verify", "sparse.safetensors"], stdout=subprocess.DEVNULL, stderr=follower)
+        os.close(follower)
+        shown = b""
+        is_stopped = False
+        try:
+            while part := os.read(leader, 100000):
+                shown += part
+                if re.search(rb" [1-9]\d? %", shown) and not is_stopped:
+                    is_stopped = True
+                    process.send_signal(signal.SIGSTOP)
+                    time.sleep(2.1)
+                    process.send_signal(signal.SIGCONT)
+        except OSError:
+            pass
+        os.close(leader)
+        equal(process.wait(), 0)
+        if bars := re.findall(rb"\[(#*)(-*)\] +(\d+) %, (\d+) s left, 1073\.7 MB\x1b\[K", shown):
+            assert b"left" not in shown[:shown.index(b"\r", 1)], shown  # the first line is shown at once
+            for done, rest, percent, left in bars:
+                percent = int(percent)
+                equal(len(done) + len(rest), 20)
+                assert abs(len(done) - percent / 5) < 0.62, shown
+                # At least two seconds have passed for this part.
+                assert int(left) >= 2 * (99.5 - percent) / (percent + 0.5) - 0.5, shown
+            return
+    raise AssertionError("the program always ended before it showed a bar")
+
+
+if __name__ == "__main__":
+    support.main(globals())
