@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 
+import figures
 import headers
 import man
 import reference
@@ -55,6 +56,7 @@ def main():
         (source / target).write_text(adapt(root, root / name, pathlib.Path(target), (root / name).read_text()))
     (source / "listings").symlink_to(root / "docs/listings")
     (source / "examples").symlink_to(root / "examples")
+    figures.write_charts(root, source / "figures")
     all_headers = headers.Headers(root)
     reference.write_reference(root, source / "reference", all_headers)
     man.write_pages(root, pages, all_headers)
