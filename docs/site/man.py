@@ -2,9 +2,11 @@
 
 usage: man.py ROOT FOLDER"""
 
+import os
 import pathlib
 import re
 import sys
+import time
 
 import headers
 import reference
@@ -35,7 +37,26 @@ def code(text):
 
 
 def head(name, section, version):
-    return f'.TH {name.upper()} {section} "" "tdict {version}" "tdict"'
+    """`version` is the version of the library and the date of the build."""
+    number, date = version
+    return f'.TH {name.upper()} {section} "{date}" "tdict {number}" "tdict"'
+
+
+def synopsis(prototype):
+    """The prototype on lines of at most 78 columns."""
+    lines, column = [], prototype.index("(") + 1
+    indent = " " * column if column < 40 else " " * 8
+    for part in re.split(r"(?<=,) ", prototype + ";"):
+        if lines and len(lines[-1]) + 1 + len(part) <= 78:
+            lines[-1] += " " + part
+        else:
+            lines.append((indent if lines else "") + part)
+    return "\n".join(line.replace("-", "\\-") for line in lines)
+
+
+def finish(out):
+    """Joins the parts. A heading needs no paragraph after it."""
+    return re.sub(r"^(\.S[HS] .*)\n(?:\.PP\n)+", r"\1\n", "\n".join(out), flags=re.M) + "\n"
 
 
 def function_page(f, task, version):
@@ -43,7 +64,7 @@ def function_page(f, task, version):
     summary = re.split(r"(?<=\.)\s", brief)[0].rstrip(".")
     out = [head(f.name, 3, version), ".SH NAME", f"{f.name} \\- {roff(summary[:1].lower() + summary[1:]).replace(chr(10), ' ')}",
            ".SH LIBRARY", "tdict (libtdict, \\-ltdict)", ".SH SYNOPSIS", ".nf",
-           f".B #include <tdict/{f.header}>", ".PP", f.prototype.replace("-", "\\-") + ";", ".fi", ".SH DESCRIPTION"]
+           f".B #include <tdict/{f.header}>", ".PP", synopsis(f.prototype), ".fi", ".SH DESCRIPTION"]
     for i, block in enumerate(f.brief + f.blocks):
         if block.kind in ("text", "note"):
             out += ([".PP"] if i else []) + [roff(block.text)]
@@ -71,7 +92,7 @@ def function_page(f, task, version):
         out += [".SH EXAMPLE", f"From {f.example[0]}:".replace("-", "\\-"), code(f.example[1])]
     near = sorted(g.name for g in task.functions if g.header == f.header and g is not f)[:12]
     out += [".SH SEE ALSO", ",\n".join([f".BR {name} (3)" for name in near] + [".BR tdict (7)"]).replace(",\n", " ,\n").replace("(3) ,", '"(3)," ')]
-    return "\n".join(out) + "\n"
+    return finish(out)
 
 
 def markdown_page(name, section, summary, text, version):
@@ -99,11 +120,12 @@ def markdown_page(name, section, summary, text, version):
             out += [part for item in re.split(r"^(?:[-*]|\d+\.) ", block, flags=re.M)[1:] for part in (".IP \\(bu 2", roff(headers.clean(item)))]
         else:
             out += ([] if out[-1].startswith((".SH", ".SS")) else [".PP"]) + [roff(headers.clean(block))]
-    return "\n".join(out) + "\n"
+    return finish(out)
 
 
 def write_pages(root, folder, all_headers):
-    version = ".".join(re.findall(r"#define TDICT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", (root / "include/tdict/tdict.h").read_text()))
+    number = ".".join(re.findall(r"#define TDICT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", (root / "include/tdict/tdict.h").read_text()))
+    version = (number, time.strftime("%Y-%m-%d", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time())))))
     for section in (1, 3, 7):
         (folder / f"man{section}").mkdir(parents=True, exist_ok=True)
     for task in reference.read_tasks(root, all_headers):

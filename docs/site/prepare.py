@@ -34,7 +34,18 @@ def adapt(root, page, target, text):
         return shown if shown.startswith("`") else f"{shown} (`{name}`)" if shown not in (name, to) else f"`{name}`"
 
     text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s]*)(#[^)]*)?\)", link, text)
-    return re.sub(r"^```(\w+)", lambda m: "```text" if m.group(1) == "cuda" else m.group(0), text, flags=re.M)
+    return text
+
+
+def link_functions(text, names):
+    """Names of public functions in backticks lead to the reference. Blocks of code and links stay as they are."""
+
+    def name(match):
+        known = match.group(1) in names
+        return "{c:func}`" + match.group(1) + "`" if known else match.group(0)
+
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.S | re.M)
+    return "".join(part if part.startswith("```") else re.sub(r"(?<![\[{}`\w])`(tdict_\w+)(?:\(\))?`", name, part) for part in parts)
 
 
 def main():
@@ -42,13 +53,14 @@ def main():
     for folder in (source, pages):
         shutil.rmtree(folder, ignore_errors=True)
     source.mkdir(parents=True)
+    all_headers = headers.Headers(root)
     for page in sorted((root / "docs").rglob("*")):
         target = page.relative_to(root / "docs")
         if page.is_dir() or target.parts[0] in ("site", "listings"):
             continue
         (source / target).parent.mkdir(parents=True, exist_ok=True)
         if page.suffix == ".md":
-            (source / target).write_text(adapt(root, page, target, page.read_text()))
+            (source / target).write_text(link_functions(adapt(root, page, target, page.read_text()), all_headers.functions))
         else:
             shutil.copy(page, source / target)
     for name, target in PROJECT_PAGES.items():
@@ -57,7 +69,6 @@ def main():
     (source / "listings").symlink_to(root / "docs/listings")
     (source / "examples").symlink_to(root / "examples")
     figures.write_charts(root, source / "figures")
-    all_headers = headers.Headers(root)
     reference.write_reference(root, source / "reference", all_headers)
     man.write_pages(root, pages, all_headers)
 

@@ -63,7 +63,7 @@ def rst(text):
             made = f"``{word[1:-1].strip() or ' '}``"
         elif word.startswith("**"):
             return word
-        elif word.endswith("()"):
+        elif word.endswith("()") and word.startswith("tdict"):
             made = f":c:func:`{word[:-2]}`"
         else:
             made = f"``{word}``"
@@ -71,7 +71,7 @@ def rst(text):
         return ("\\ " if before and (before.isalnum() or before in "_*") else "") + made + ("\\ " if after and (after.isalnum() or after in "_*") else "")
 
     pieces, at = [], 0
-    for match in re.finditer(r"`[^`]+`|\*\*[^*]+\*\*|\btdict_\w+\(\)|\bTDICT_\w+\b", text):
+    for match in re.finditer(r"`[^`]+`|\*\*[^*]+\*\*|\btdict_\w+\(\)|\bTDICT_\w+\b(?:\(\))?", text):
         pieces += [re.sub(r"([\\*|_])", r"\\\1", text[at:match.start()]), token(match)]
         at = match.end()
     return "".join(pieces) + re.sub(r"([\\*|_`])", r"\\\1", text[at:])
@@ -149,8 +149,14 @@ def write_types(out, task, all_headers):
             out.append(f".. c:macro:: {shown}\n\n   {rst(text)}\n")
 
 
+def first_sentence(f):
+    return re.split(r"(?<=[.:])\s", (f.brief + f.blocks)[0].text)[0].rstrip(":")
+
+
 def write_page(folder, task, all_headers):
     out = [f".. _{task.slug}-reference:\n", task.title, "=" * len(task.title), "", rst(task.text[0].upper() + task.text[1:]) + ".\n"]
+    rows = [["function", "purpose"]] + [[f"{f.name}()", first_sentence(f)] for f in task.functions]
+    out += [list_table(rows), ""]
     for header in [h for h in task.headers if h in all_headers.comments]:
         title = f"tdict/{header}"
         functions = [f for f in task.functions if f.header == header]
@@ -171,7 +177,7 @@ def write_page(folder, task, all_headers):
 def comment_rst(part):
     """A paragraph of a header's comment: text, a list, or indented code."""
     part = part.replace("#TDICT", "TDICT").replace("@p ", "")
-    if all(line.startswith("    ") for line in part.split("\n")):
+    if all(line.startswith("    ") for line in part.split("\n") if line):
         return "::\n\n" + part
     items = re.split(r"^- ", part, flags=re.M)
     if len(items) > 1:
