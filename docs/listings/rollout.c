@@ -33,7 +33,7 @@ int main(void) {
   TDICT_TRY(tdict_create_from(&schema, TDICT_SHAPE(MINIBATCH), tdict_pinned_memory(context), &rows, &err));
   TDICT_TRY(tdict_to_device(context, rows, tdict_context_device(context, NULL), NULL, &on_device, &err));
   for (int t = 0; t < STEPS; t++) TDICT_TRY(act(buffer, step, t, &err));
-  TDICT_TRY(tdict_flatten(buffer, 0, 1, &flat, &err)); /* [8, 16] becomes [128]; a view */
+  TDICT_TRY(tdict_flatten(buffer, 0, 1, &flat, &err));                         /* [8, 16] becomes [128]; a view */
   for (int i = 0; i < ENVS * STEPS; i++) order[i] = (i * 37) % (ENVS * STEPS); /* any permutation of the rows */
   for (int first = 0; first < ENVS * STEPS; first += MINIBATCH) {
     TDICT_TRY(send(context, flat, order + first, rows, on_device, &err)); /* then update the policy on the device */
