@@ -1,3 +1,5 @@
+#include <stdlib.h>
+
 #include "batch.h"
 
 static int wait_in_other_ways(tdict_context *context, tdict_tree *batch) {
@@ -88,6 +90,32 @@ done:
   return err.status != TDICT_OK;
 }
 
+static void *take_block(void *user, size_t bytes) {
+  (void)user;
+  return aligned_alloc(256, (bytes + 255) / 256 * 256);
+}
+
+static void give_block(void *user, void *data, size_t bytes) {
+  (void)user, (void)bytes;
+  free(data);
+}
+
+static int use_an_allocator(tdict_context *context, tdict_tree *batch) {
+  tdict_allocator allocator = {.struct_size = sizeof allocator, .device = tdict_cpu()};
+  tdict_memory *memory = NULL;
+  tdict_tree *copy = NULL;
+  tdict_error err = {0};
+  allocator.allocate = take_block;
+  allocator.release = give_block;
+  TDICT_TRY(tdict_memory_create(context, &allocator, &memory, &err));
+  TDICT_TRY(tdict_clone_deep(batch, memory, &copy, &err)); /* any function that takes a memory */
+  printf("equal: %d\n", tdict_equal(batch, copy));
+done:
+  tdict_memory_release(memory); /* the memory lives until its last block is freed */
+  tdict_release(copy);
+  return err.status != TDICT_OK;
+}
+
 static tdict_status count_text(void *user, const char *text, size_t bytes) {
   (void)text;
   *(size_t *)user += bytes;
@@ -119,7 +147,8 @@ int main(void) {
   options.device = tdict_sim(0);
   TDICT_TRY(tdict_context_create(&options, &context, &err));
   failed = wait_in_other_ways(context, batch) + step_the_device(context, batch) + set_on_a_device(context, batch) +
-           move_a_lazy_stack(context, batch) + look_at_memory(context, batch) + record_a_timeline(context, batch);
+           move_a_lazy_stack(context, batch) + look_at_memory(context, batch) + use_an_allocator(context, batch) +
+           record_a_timeline(context, batch);
 done:
   tdict_release(batch);
   tdict_context_destroy(context);

@@ -14,6 +14,10 @@ SITE = pathlib.Path(__file__).resolve().parent
 STATUS = re.compile(r"\bTDICT_E[A-Z]+\b")
 DEFINED = re.compile(r"^(?!typedef\b|enum\b|union\b|#)[A-Za-z_][^;{}#=]*?\b(\w+)\s*\([^;{}]*\)\s*\{", re.M)
 LONGEST_EXAMPLE = 32
+# What a status means if the comment says nothing more.
+USUAL = {"TDICT_OK": "success", "TDICT_ENOMEM": "memory is exhausted", "TDICT_EDEVICE": "the driver failed",
+         "TDICT_ELOST": "the device was lost", "TDICT_EFORKED": "the process is a fork of the process that made the context",
+         "TDICT_EREADONLY": "the storage is read-only"}
 
 
 @dataclasses.dataclass
@@ -106,7 +110,7 @@ def split_errors(result):
     for part in re.split(r";\s+", result):
         match = re.match(r"(TDICT_OK|TDICT_E[A-Z]+)[,:]?\s*(.*)$", part, re.S)
         if match and not match.group(2).startswith(("and TDICT_", "or TDICT_")):
-            found.append((match.group(1), match.group(2).rstrip(".")))
+            found.append((match.group(1), match.group(2).rstrip(".") or USUAL.get(match.group(1), "")))
         else:
             found.append(("", part.rstrip(".")))
     return found

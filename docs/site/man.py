@@ -79,9 +79,7 @@ def function_page(f, task, version):
     if f.errors:
         out.append(".SH RETURN VALUE")
         for status, text in f.errors:
-            out += [".TP", f".B {status}", roff(text[:1].upper() + text[1:] + ".") if text else
-                    ("Success." if status == "TDICT_OK" else "Memory is exhausted." if status == "TDICT_ENOMEM" else "See tdict\\-errors(7).")
-                    ] if status else [".PP", roff(text + ".")]
+            out += [".TP", f".B {status}", roff(text[:1].upper() + text[1:] + ".") if text else "See tdict\\-errors(7)."] if status else [".PP", roff(text + ".")]
     elif f.result:
         out += [".SH RETURN VALUE", roff(f.result[:1].upper() + f.result[1:])]
     if f.common_errors:
