@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 
+import classes
 import figures
 import headers
 import man
@@ -69,6 +70,8 @@ def main():
     (source / "listings").symlink_to(root / "docs/listings")
     (source / "examples").symlink_to(root / "examples")
     figures.write_charts(root, source / "figures")
+    with (source / "reference/cpp.md").open("a") as page:
+        page.write("\n" + link_functions(classes.markdown(root), all_headers.functions))
     reference.write_reference(root, source / "reference", all_headers)
     man.write_pages(root, pages, all_headers)
 
