@@ -23,6 +23,9 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tdict-config-version.cmak
 install(FILES ${PROJECT_BINARY_DIR}/tdict-config.cmake ${PROJECT_BINARY_DIR}/tdict-config-version.cmake
         DESTINATION ${tdict_package_dir})
 
+# The man pages, if scripts/docs has made them.
+install(DIRECTORY build/docs/man/ DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
+
 # GDB looks for the printers of a library below its own data folder, by the full path of the library. A moved package
 # needs `source`, see docs/neighbours.md. Static libraries have no name that GDB could look for.
 set(gdb_dir ${CMAKE_INSTALL_DATADIR}/gdb)

@@ -195,7 +195,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_load_async(tdict_context *context, 
  *          another call writes these bytes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_load_into(tdict_context *context, tdict_tree *dst, const char *path,
                                                        const tdict_load_options *options, tdict_error *err);
-/** @brief Starts tdict_load_into(), and returns a future. The future's result is @p dst. */
+/** @brief Starts tdict_load_into(), and returns a future. The future's result is @p dst. The call and the future return
+ *  the errors of tdict_load_into(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_load_into_async(tdict_context *context, tdict_tree *dst, const char *path,
                                                              const tdict_load_options *options, tdict_future **out,
                                                              tdict_error *err);

@@ -1,7 +1,8 @@
 """Gate: links and code in the pages are correct.
 
 usage: pages.py ROOT
-Relative links in *.md and docs/*.md, and paths in backticks, must name existing files. README.md must show
+Relative links in *.md and in the pages of docs/, paths in backticks, and included listings must name existing files.
+Every program of docs/listings/ has an .out file of the same name. README.md must show
 examples/first_batch.c, and has at most README_LINES lines. The table of gates in CONTRIBUTING.md must have a row for
 each gate of tests/CMakeLists.txt, and no other row."""
 
@@ -18,6 +19,9 @@ def check_links(report, root, page):
         if re.match(r"[a-z]+:", target):
             continue
         report.checked()
+        chart = re.search(r"figures/(\w+)\.svg$", target)  # drawn when the site is built
+        if chart and f'"{chart.group(1)}"' in (root / "docs/site/figures.py").read_text():
+            continue
         if not (page.parent / target).exists():
             report.fail(page.relative_to(root), f"links to {target}, which is not there")
 
@@ -28,6 +32,22 @@ def check_paths(report, root, page):
         report.checked()
         if not (root / path).exists():
             report.fail(page.relative_to(root), f"names {path}, which is not there")
+
+
+def check_listings(report, root, page):
+    """Files that a page includes are programs of docs/listings/ and examples/, which CTest runs, or their outputs."""
+    for name in re.findall(r"^```\{literalinclude\} (\S+)", page.read_text(), flags=re.M):
+        report.checked()
+        file = root / "docs" / name[1:] if name.startswith("/listings/") else root / name[1:]
+        if not file.exists():
+            report.fail(page.relative_to(root), f"shows {name}, which is not there")
+
+
+def check_outputs(report, root):
+    for file in source.files(root, "docs/listings/*.c"):
+        report.checked()
+        if not file.with_suffix(".out").exists():
+            report.fail(file.relative_to(root), "no .out file has its output")
 
 
 def check_program(report, root):
@@ -58,8 +78,10 @@ def check_gates(report, root):
 def main():
     root = source.root_argument()
     report = source.Report("pages")
-    for page in source.files(root, "*.md", "docs/*.md"):
+    check_outputs(report, root)
+    for page in source.files(root, "*.md", "docs/**/*.md"):
         check_links(report, root, page)
+        check_listings(report, root, page)
         if page.name != "CHANGELOG.md":  # it also names what is gone
             check_paths(report, root, page)
     check_program(report, root)

@@ -62,7 +62,7 @@ def main():
     root = source.root_argument()
     report = source.Report("sentences")
     chosen = [pathlib.Path(name).resolve() for name in sys.argv[2:] if pathlib.Path(name).suffix in (".md", ".h", ".hpp", ".c")]
-    pages = source.files(root, "README.md", "CONTRIBUTING.md", "docs/*.md", "include/tdict/*.h", "include/tdict/**/*.hpp")
+    pages = source.files(root, "README.md", "CONTRIBUTING.md", "docs/**/*.md", "include/tdict/*.h", "include/tdict/**/*.hpp")
     for file in chosen or pages:
         parts = parts_of_page if file.suffix == ".md" else parts_of_source
         for line, part in parts(file.read_text()):

@@ -90,7 +90,7 @@ def main():
     root = source.root_argument()
     report = source.Report("sizes")
     code = source.files(root, "include/**/*.h", "include/**/*.hpp", "src/**/*.[ch]", "tests/**/*.[ch]", "tests/**/*.cpp", "bench/**/*.[ch]",
-                        "examples/**/*.[ch]", "tools/**/*.[ch]")
+                        "examples/**/*.[ch]", "tools/**/*.[ch]", "docs/listings/*.[ch]")
     others = source.files(root, "tests/**/*.py", "scripts/*", "cmake/*", ".ci/*", "**/CMakeLists.txt")
     others = [file for file in others if "build" not in file.relative_to(root).parts]
     for file in code + [file for file in others if file.is_file()]:

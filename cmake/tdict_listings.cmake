@@ -1,0 +1,21 @@
+# Listings of the pages. Each docs/listings/*.c is a program of one file, and CTest compares its output with the .out file
+# of the same name. The pages show both files, and the reference shows functions of these programs.
+
+file(GLOB listing_files CONFIGURE_DEPENDS docs/listings/*.c)
+if(NOT TDICT_IO)
+  list(FILTER listing_files EXCLUDE REGEX "/files\\.c$")
+endif()
+foreach(file ${listing_files})
+  cmake_path(GET file STEM name)
+  add_executable(listing_${name} ${file})
+  set_target_properties(listing_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/listings)
+  target_link_libraries(listing_${name} PRIVATE tdict::tdict)
+  tdict_compile(listing_${name})
+  if(TDICT_BUILD_TESTS)
+    add_test(NAME listing_${name} COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:listing_${name}>
+                                          -DOUTPUT=${PROJECT_SOURCE_DIR}/docs/listings/${name}.out
+                                          -P ${PROJECT_SOURCE_DIR}/cmake/tdict_same_output.cmake)
+    set_tests_properties(listing_${name} PROPERTIES LABELS "example;sim" TIMEOUT 300)
+    tdict_test_environment(listing_${name})
+  endif()
+endforeach()

@@ -1,0 +1,13 @@
+# Runs PROGRAM in an empty folder, and fails if the exit status is not 0 or stdout differs from the file OUTPUT.
+string(RANDOM LENGTH 12 suffix)
+cmake_path(GET OUTPUT STEM name)
+set(folder ${CMAKE_CURRENT_BINARY_DIR}/listing_${name}_${suffix})
+file(MAKE_DIRECTORY ${folder})
+execute_process(COMMAND ${PROGRAM} WORKING_DIRECTORY ${folder} OUTPUT_VARIABLE found RESULT_VARIABLE status)
+file(REMOVE_RECURSE ${folder})
+file(READ ${OUTPUT} wanted)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "${PROGRAM} ended with ${status}")
+elseif(NOT found STREQUAL wanted)
+  message(FATAL_ERROR "${PROGRAM} printed\n${found}\nbut ${OUTPUT} is\n${wanted}")
+endif()

@@ -1,0 +1,81 @@
+#include "batch.h"
+
+static int exchange_with_arrow(tdict_tree *batch) {
+  struct ArrowSchema schema;
+  struct ArrowArray array;
+  tdict_tree *back = NULL;
+  tdict_error err = {0};
+  TDICT_TRY(tdict_arrow_export(batch, &schema, &array, &err));       /* for another library; here, for this program */
+  TDICT_TRY(tdict_arrow_import(&schema, &array, NULL, &back, &err)); /* takes `array` on success */
+  printf("equal: %d\n", tdict_equal(batch, back));
+  schema.release(&schema);
+done:
+  tdict_release(back);
+  return err.status != TDICT_OK;
+}
+
+static int read_a_stream(tdict_tree *batch) {
+  const tdict_tree *trees[2] = {batch, batch};
+  struct ArrowArrayStream stream;
+  tdict_tree *first = NULL, *others = NULL;
+  tdict_error err = {0};
+  TDICT_TRY(tdict_arrow_export_stream(trees, 2, &stream, &err)); /* other programs get a stream from a library */
+  TDICT_TRY(tdict_arrow_stream_next(&stream, NULL, &first, &err));
+  TDICT_TRY(tdict_arrow_import_stream(&stream, NULL, &others, &err)); /* all that are left, in one tree */
+  printf("%d rows, then %d\n", (int)tdict_batch_size(first)[0], (int)tdict_batch_size(others)[0]);
+  stream.release(&stream);
+done:
+  tdict_release(others);
+  tdict_release(first);
+  return err.status != TDICT_OK;
+}
+
+static int exchange_on_a_device(tdict_context *context, tdict_tree *moved) {
+  struct ArrowSchema schema;
+  struct ArrowDeviceArray array;
+  tdict_tree *back = NULL;
+  tdict_error err = {0};
+  TDICT_TRY(tdict_arrow_export_device(moved, &schema, &array, &err));
+  TDICT_TRY(tdict_arrow_import_device(context, &schema, &array, NULL, &back, &err));
+  printf("%d columns on the device\n", (int)tdict_num_keys(back));
+  schema.release(&schema);
+done:
+  tdict_release(back);
+  return err.status != TDICT_OK;
+}
+
+static int exchange_with_dlpack(tdict_context *context, tdict_tree *batch) {
+  struct DLManagedTensorVersioned *managed = NULL;
+  struct DLManagedTensor *legacy = NULL;
+  tdict_tensor *reward, *back = NULL, *back_again = NULL;
+  tdict_error err = {0};
+  TDICT_TRY(tdict_get(batch, "reward", &reward, &err));
+  TDICT_TRY(tdict_dlpack_export(context, reward, NULL, &managed, &err));
+  TDICT_TRY(tdict_dlpack_import(context, &managed, NULL, &back, &err));
+  TDICT_TRY(tdict_dlpack_export_legacy(context, reward, NULL, &legacy, &err)); /* before DLPack 1.0 */
+  TDICT_TRY(tdict_dlpack_import_legacy(context, &legacy, NULL, &back_again, &err));
+  printf("the same address: %d, %d\n", tdict_tensor_const_data(back) == tdict_tensor_const_data(reward),
+         tdict_tensor_const_data(back_again) == tdict_tensor_const_data(reward));
+done:
+  tdict_tensor_release(back_again);
+  tdict_tensor_release(back);
+  return err.status != TDICT_OK;
+}
+
+int main(void) {
+  tdict_context_options options = tdict_context_options_default();
+  tdict_context *context = NULL;
+  tdict_tree *batch = make_batch(), *moved = NULL;
+  int failed = 1;
+  tdict_error err = {0};
+  options.device = tdict_sim(0);
+  TDICT_TRY(tdict_context_create(&options, &context, &err));
+  TDICT_TRY(tdict_to_device(context, batch, tdict_sim(0), NULL, &moved, &err));
+  failed = exchange_with_arrow(batch) + read_a_stream(batch) + exchange_on_a_device(context, moved) +
+           exchange_with_dlpack(context, batch);
+done:
+  tdict_release(moved);
+  tdict_release(batch);
+  tdict_context_destroy(context);
+  return failed;
+}

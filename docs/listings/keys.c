@@ -1,0 +1,90 @@
+#include <string.h>
+
+#include "batch.h"
+
+static int choose_keys(tdict_tree *batch) {
+  const char *const paths[] = {"obs.state"};
+  const tdict_key_set set = {paths, 1};
+  tdict_tree *chosen = NULL, *others = NULL, *merged = NULL, *sets[2] = {NULL, NULL};
+  size_t count = 2;
+  tdict_error err = {0};
+  TDICT_TRY(tdict_select(batch, paths, 1, true, &chosen, &err)); /* true: a missing path is an error */
+  TDICT_TRY(tdict_exclude(batch, paths, 1, &others, &err));
+  TDICT_TRY(tdict_split_keys(batch, &set, 1, sets, &count, &err)); /* the set, and all other entries */
+  TDICT_TRY(tdict_merge((const tdict_tree *const *)sets, count, &merged, &err));
+  printf("selected %d, excluded %d, merged %d tensors\n", (int)tdict_num_leaves(chosen), (int)tdict_num_leaves(others),
+         (int)tdict_num_leaves(merged));
+done:
+  tdict_release(merged);
+  tdict_release(sets[1]);
+  tdict_release(sets[0]);
+  tdict_release(others);
+  tdict_release(chosen);
+  return err.status != TDICT_OK;
+}
+
+static int choose_keys_in_place(tdict_tree *batch) {
+  const char *const state[] = {"obs.state"}, *const all[] = {"obs", "reward"};
+  tdict_error err = {0};
+  TDICT_TRY(tdict_select_in_place(batch, all, 2, true, &err));
+  TDICT_TRY(tdict_exclude_in_place(batch, state, 1, &err));
+  printf("obs.state: %d\n", tdict_has(batch, "obs.state"));
+done:
+  return err.status != TDICT_OK;
+}
+
+static int flatten_keys(tdict_tree *batch) {
+  tdict_tree *flat = NULL, *nested = NULL;
+  tdict_error err = {0};
+  TDICT_TRY(tdict_flatten_keys(batch, "/", &flat, &err));
+  printf("flat key: %s\n", tdict_key_at(flat, 0));
+  TDICT_TRY(tdict_unflatten_keys(flat, "/", &nested, &err));
+  TDICT_TRY(tdict_flatten_keys_in_place(batch, ".", &err)); /* the same, but changes `batch` itself */
+  TDICT_TRY(tdict_unflatten_keys_in_place(batch, ".", &err));
+  printf("equal: %d, depth %d, empty: %d\n", tdict_equal(batch, nested), tdict_depth(batch), tdict_is_empty(batch));
+done:
+  tdict_release(nested);
+  tdict_release(flat);
+  return err.status != TDICT_OK;
+}
+
+static tdict_status add_bytes(void *user, const tdict_leaves *at, tdict_error *err) {
+  (void)err;
+  *(size_t *)user += tdict_tensor_bytes(at->tensors[0]);
+  return TDICT_OK;
+}
+
+static tdict_status make_zeros(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  const tdict_tensor *like = at->tensors[0];
+  (void)user;
+  return tdict_tensor_zeros(tdict_tensor_dtype(like), tdict_tensor_ndim(like), tdict_tensor_shape(like), NULL, out,
+                            err);
+}
+
+static bool is_state(void *user, const tdict_leaves *at) {
+  (void)user;
+  return strcmp(at->path, "obs.state") == 0;
+}
+
+static int call_for_each_leaf(tdict_tree *batch) {
+  const tdict_tree *trees[1] = {batch};
+  tdict_visit_options options = tdict_visit_options_default();
+  tdict_tree *zeros = NULL, *states = NULL;
+  size_t bytes = 0;
+  tdict_error err = {0};
+  options.user = &bytes;
+  TDICT_TRY(tdict_visit(trees, 1, add_bytes, &options, &err));
+  TDICT_TRY(tdict_apply(trees, 1, make_zeros, NULL, &zeros, &err)); /* a new tree with the same keys */
+  TDICT_TRY(tdict_filter(batch, is_state, NULL, &states, &err));
+  printf("%d bytes; %d tensors of zeros; %d kept\n", (int)bytes, (int)tdict_num_leaves(zeros),
+         (int)tdict_num_leaves(states));
+done:
+  tdict_release(states);
+  tdict_release(zeros);
+  return err.status != TDICT_OK;
+}
+
+int main(void) {
+  return run_on_batch(choose_keys) + run_on_batch(choose_keys_in_place) + run_on_batch(flatten_keys) +
+         run_on_batch(call_for_each_leaf);
+}

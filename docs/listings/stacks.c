@@ -1,0 +1,115 @@
+#include "batch.h"
+
+static int stack_lazily(tdict_tree *batch) {
+  tdict_tree *items[2] = {batch, batch}, *item = NULL;
+  tdict_lazy_stack *stack = NULL, *also = NULL, *part = NULL;
+  tdict_error err = {0};
+  TDICT_TRY(tdict_lazy_stack_create(items, 2, &stack, &err)); /* copies nothing */
+  TDICT_TRY(tdict_lazy_stack_append(stack, batch, &err));
+  TDICT_TRY(tdict_lazy_stack_insert(stack, 0, batch, &err));
+  TDICT_TRY(tdict_lazy_stack_get_item(stack, 1, &item, &err)); /* borrowed, as tdict_get() */
+  TDICT_TRY(tdict_lazy_stack_index(stack, TDICT_RANGE(0, 2, 1), &part, &err));
+  also = tdict_lazy_stack_retain(stack);
+  printf("%d items of %d dimension, %d rows each; a part has %d\n", (int)tdict_lazy_stack_count(also),
+         tdict_lazy_stack_batch_ndim(also), (int)tdict_batch_size(item)[0], (int)tdict_lazy_stack_count(part));
+  printf("batch size: %d, ...\n", (int)tdict_lazy_stack_batch_size(also)[0]);
+done:
+  tdict_lazy_stack_release(also);
+  tdict_lazy_stack_release(part);
+  tdict_lazy_stack_release(stack);
+  return err.status != TDICT_OK;
+}
+
+static tdict_status count_entry(void *user, const tdict_lazy_entry *entry, tdict_error *err) {
+  (void)entry, (void)err;
+  ++*(int *)user;
+  return TDICT_OK;
+}
+
+static int read_lazy_stack(tdict_tree *batch) {
+  tdict_tree *items[2] = {batch, batch};
+  tdict_lazy_stack *stack = NULL, *obs = NULL;
+  tdict_tensor *list[2], *rewards = NULL;
+  size_t count = 2;
+  int entries = 0, ndim = TDICT_MAX_NDIM;
+  int64_t shape[TDICT_MAX_NDIM];
+  tdict_error err = {0};
+  TDICT_TRY(tdict_lazy_stack_create(items, 2, &stack, &err));
+  TDICT_TRY(tdict_lazy_stack_walk(stack, count_entry, &entries, &err));
+  TDICT_TRY(tdict_lazy_stack_get_list(stack, "reward", list, &count, &err)); /* the tensor of each item, borrowed */
+  TDICT_TRY(tdict_lazy_stack_get_shape(stack, "reward", &ndim, shape, &err));
+  TDICT_TRY(tdict_lazy_stack_get(stack, "reward", NULL, &rewards, &err)); /* copies: a new tensor of [2, 4] */
+  TDICT_TRY(tdict_lazy_stack_get_tree(stack, "obs", &obs, &err));
+  printf("%d entries, %d dimensions, %d elements, has state: %d\n", entries, ndim, (int)tdict_tensor_numel(rewards),
+         tdict_lazy_stack_has(obs, "state"));
+  TDICT_TRY(tdict_lazy_stack_set(stack, "also", rewards, &err)); /* item i gets row i */
+done:
+  tdict_lazy_stack_release(obs);
+  tdict_tensor_release(rewards);
+  tdict_lazy_stack_release(stack);
+  return err.status != TDICT_OK;
+}
+
+static int join_lazy_stack(tdict_tree *batch) {
+  tdict_tree *items[2] = {batch, batch};
+  tdict_lazy_stack *stack = NULL;
+  tdict_tree *dense = NULL, *padded = NULL;
+  tdict_error err = {0};
+  TDICT_TRY(tdict_lazy_stack_create(items, 2, &stack, &err));
+  TDICT_TRY(tdict_lazy_stack_densify(stack, NULL, &dense, &err)); /* all items have equal shapes */
+  TDICT_TRY(tdict_lazy_stack_pad(stack, NULL, &padded, &err));    /* shapes may differ */
+  printf("one tree of %d dimensions; equal: %d\n", tdict_batch_ndim(dense), tdict_equal(dense, padded));
+done:
+  tdict_release(padded);
+  tdict_release(dense);
+  tdict_lazy_stack_release(stack);
+  return err.status != TDICT_OK;
+}
+
+static int read_a_schema(tdict_tree *batch) {
+  tdict_tree_schema *schema = NULL, *mine = NULL;
+  tdict_schema_entry entry;
+  char path[64];
+  tdict_error err = {0};
+  TDICT_TRY(tdict_tree_schema_export(batch, &schema, &err)); /* keys, dtypes and shapes, but no elements */
+  mine = tdict_tree_schema_retain(schema);
+  for (size_t i = 0; i < tdict_tree_schema_num_entries(mine); i++) {
+    TDICT_TRY(tdict_tree_schema_get_entry_at(mine, i, &entry, &err));
+    tdict_tree_schema_path(mine, i, path, sizeof path);
+    printf("%s has %d dimensions of its own\n", path, (int)entry.ndim);
+  }
+  printf("%d tensors, %d objects, %d batch dimension of size %d\n", (int)tdict_tree_schema_num_leaves(mine),
+         (int)tdict_tree_schema_num_objects(mine), tdict_tree_schema_batch_ndim(mine),
+         (int)tdict_tree_schema_batch_size(mine)[0]);
+done:
+  tdict_tree_schema_release(mine);
+  tdict_tree_schema_release(schema);
+  return err.status != TDICT_OK;
+}
+
+static int send_a_schema(tdict_tree *batch) {
+  unsigned char blob[256];
+  tdict_tree_schema *schema = NULL, *received = NULL;
+  tdict_schema_difference difference;
+  tdict_tree *made = NULL;
+  size_t bytes;
+  tdict_error err = {0};
+  TDICT_TRY(tdict_tree_schema_export(batch, &schema, &err));
+  bytes = tdict_tree_schema_write(schema, blob, sizeof blob); /* send these bytes to another process */
+  TDICT_TRY(tdict_tree_schema_read(blob, bytes, &received, &err));
+  TDICT_TRY(tdict_tree_schema_compare(schema, received, &difference, &err));
+  TDICT_TRY(tdict_tree_schema_create(received, NULL, &made, &err)); /* a tree of zeros with this schema */
+  printf("differs: %d, equal: %d, equal hashes: %d, %d leaves\n", difference.differs,
+         tdict_tree_schema_equal(schema, received),
+         tdict_tree_schema_hash(schema).lo == tdict_tree_schema_hash(received).lo, (int)tdict_num_leaves(made));
+done:
+  tdict_release(made);
+  tdict_tree_schema_release(received);
+  tdict_tree_schema_release(schema);
+  return err.status != TDICT_OK;
+}
+
+int main(void) {
+  return run_on_batch(stack_lazily) + run_on_batch(read_lazy_stack) + run_on_batch(join_lazy_stack) +
+         run_on_batch(read_a_schema) + run_on_batch(send_a_schema);
+}

@@ -1,0 +1,101 @@
+"""Opens each page of the built site in a headless browser, and checks links, messages of the console and the search.
+
+usage: check.py HTML [--pictures FOLDER]
+The pages are opened as files, so nothing is read from a network: a request for another address is an error, too. With
+--pictures, one picture of each kind of page is taken at 390, 1280 and 1920 columns."""
+
+import argparse
+import pathlib
+import shutil
+import sys
+import urllib.parse
+
+from playwright.sync_api import sync_playwright
+
+KINDS = ["index", "start/first_program", "learn/ownership", "learn/pinned_memory", "howto/rollout", "coming/tensordict",
+         "reference/trees", "figures", "performance", "project/contributing"]
+WIDTHS = [390, 1280, 1920]
+SEARCHES = ["tdict_to_device", "pinned", "ownership"]
+
+
+def local(url, html):
+    """The file and the anchor of a link; None for other sites."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != "file":
+        return None
+    return pathlib.Path(urllib.parse.unquote(parts.path)), urllib.parse.unquote(parts.fragment)
+
+
+def visit(page, file, html, wrong):
+    """Opens a page. Returns its links and the names of its anchors."""
+    page.goto(f"file://{file}")
+    overflow = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth + 1")
+    if overflow:
+        wrong.append(f"{file.relative_to(html)}: is wider than the window")
+    links = page.evaluate("[...document.querySelectorAll('a[href]')].map(a => a.href)")
+    pictures = page.evaluate("[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)")
+    wrong += [f"{file.relative_to(html)}: the picture {src} is not there" for src in pictures]
+    return links, set(page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)"))
+
+
+def check_links(found, html, wrong):
+    anchors = {file: ids for file, (_, ids) in found.items()}
+    count = 0
+    for file, (links, _) in found.items():
+        for url in links:
+            target = local(url, html)
+            count += target is not None
+            if target is None:
+                continue
+            path, anchor = target
+            if not path.is_file():
+                wrong.append(f"{file.relative_to(html)}: links to {path}, which is not there")
+            elif anchor and path in anchors and anchor not in anchors[path]:
+                wrong.append(f"{file.relative_to(html)}: links to {path.name}#{anchor}, which is not there")
+    return count
+
+
+def check_search(page, html, wrong):
+    for words in SEARCHES:
+        page.goto(f"file://{html}/search.html?q={words}")
+        try:
+            page.wait_for_selector("#search-results ul.search li a", timeout=20000)
+        except Exception:  # the browser's own error says only that the time is over
+            wrong.append(f"search: {words!r} has no result")
+
+
+def take_pictures(browser, html, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for width in WIDTHS:
+        page = browser.new_page(viewport={"width": width, "height": 1000})
+        for kind in KINDS:
+            page.goto(f"file://{html}/{kind}.html")
+            page.screenshot(path=str(folder / f"{kind.replace('/', '_')}-{width}.png"))
+        page.close()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("html", type=lambda name: pathlib.Path(name).resolve())
+    parser.add_argument("--pictures", type=pathlib.Path)
+    options = parser.parse_args()
+    wrong, found = [], {}
+    with sync_playwright() as tools:
+        browser = tools.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 390, "height": 900})
+        page.on("console", lambda m: wrong.append(f"{page.url}: console: {m.text}") if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: wrong.append(f"{page.url}: {e}"))
+        page.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(f"{page.url}: asks for {r.url}"))
+        for file in sorted(options.html.rglob("*.html")):
+            found[file] = visit(page, file, options.html, wrong)
+        count = check_links(found, options.html, wrong)
+        check_search(page, options.html, wrong)
+        if options.pictures:
+            take_pictures(browser, options.html, options.pictures)
+        browser.close()
+    print("\n".join(wrong))
+    print(f"site: {len(found)} pages, {count} links, {len(SEARCHES)} searches checked, {len(wrong)} wrong")
+    sys.exit(1 if wrong or len(found) < 30 else 0)
+
+
+main()

@@ -1,0 +1,47 @@
+"""Gate: the reference of every public function is complete.
+
+usage: reference.py ROOT
+Doxygen's XML of each public function must have a description. If the function returns a status, its comment or the
+comment of its header must say the errors. One of the comments must say which threads may call the function. A compiled
+program of docs/listings/, examples/ or tests/headers/ must call the function, as its example. README's table "Functions
+by task" must name the header of the function."""
+
+import pathlib
+import sys
+
+import source
+
+SITE = pathlib.Path(__file__).resolve().parents[2] / "docs/site"
+sys.path.insert(0, str(SITE))
+import headers  # noqa: E402
+import reference  # noqa: E402
+
+
+def main():
+    root = source.root_argument()
+    if not headers.have_doxygen():
+        print("reference: doxygen is not installed (scripts/setup docs)")
+        sys.exit(77)
+    report = source.Report("reference")
+    public = headers.Headers(root)
+    tasks = reference.read_tasks(root, public)
+    placed = {f.name for task in tasks for f in task.functions}
+    for name, header in source.api_functions(root).items():
+        where = f"include/tdict/{header}"
+        report.checked()
+        function = public.functions.get(name)
+        if function is None or not (function.brief or function.blocks):
+            report.fail(where, f"{name} has no description")
+            continue
+        if function.returns == "tdict_status" and not public.says_errors(function):
+            report.fail(where, f"{name} says no errors: add @return")
+        if not function.thread:
+            report.fail(where, f"{name} has no thread rule, and neither has the comment of its header")
+        if not function.example:
+            report.fail(where, f"{name} has no example: call the function in a program of docs/listings/")
+        if name not in placed:
+            report.fail(where, f"{name} is on no page: name its header in README's table of functions")
+    report.end()
+
+
+main()
