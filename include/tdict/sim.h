@@ -36,6 +36,8 @@ typedef struct tdict_sim_options {
                                                           limit */
   int64_t latency_ns;                                /**< time in nanoseconds that is added to each copy, fill and
                                                           launch; default 0 */
+  bool reads_pageable_memory; /**< true: queued copies read ordinary host memory when they run, as on GPUs that read the
+                                   page tables of the host; default false */
 } tdict_sim_options;
 static inline tdict_sim_options tdict_sim_options_default(void) {
   tdict_sim_options o;

@@ -56,7 +56,9 @@
 TDICT_BEGIN_DECLS
 
 typedef enum tdict_mode {
-  TDICT_MODE_AUTO,            /**< the library chooses (default) */
+  TDICT_MODE_AUTO,            /**< as NON_BLOCKING_PIN (default). If the device reads ordinary host memory through the
+                                   page tables of the host, contiguous leaves in memory that the library allocated are
+                                   copied without pinned memory. The effect on speed was not measured */
   TDICT_MODE_BLOCKING,        /**< copies one leaf at a time and waits for each copy */
   TDICT_MODE_NON_BLOCKING,    /**< queues the copies of all leaves, then waits once */
   TDICT_MODE_NON_BLOCKING_PIN /**< threads copy pageable leaves into pinned memory in parallel, while queued
@@ -87,7 +89,8 @@ typedef struct tdict_transfer_stats {
   int64_t num_objects, num_objects_pinned, num_objects_untouched;
   size_t total_bytes;        /**< bytes that were copied */
   size_t direct_bytes;       /**< bytes that driver copies moved directly from or to pinned memory, or between
-                                  devices, and converted bytes that kernels read from pinned memory */
+                                  devices, and converted bytes that kernels read from pinned memory. Also bytes of
+                                  ordinary memory that #TDICT_MODE_AUTO let the device read */
   size_t staged_bytes;       /**< bytes copied through the staging ring */
   size_t pageable_bytes;     /**< bytes that driver copies read from ordinary memory */
   size_t host_bytes;         /**< bytes copied from host memory to host memory */

@@ -210,7 +210,9 @@ TDICT_API void tdict_lock(tdict_tree *tree);
  *  @return #TDICT_OK; #TDICT_ELOCKED @p tree is below a locked tree, and the program must unlock the upper tree
  *          instead; #TDICT_EINVAL @p tree is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);
-/** @brief Returns true if the tree is locked. A tree below a locked tree is locked, too. */
+/** @brief Returns true if the tree is locked. A tree below a locked tree is locked, too.
+ *  @note Freeing a locked tree also reads the trees below this tree. If another thread frees a locked tree, wait for
+ *        the end of the call before you change a tree below, even if tdict_is_locked() already returns false. */
 TDICT_API bool tdict_is_locked(const tdict_tree *tree);
 
 /** @brief Returns the number of keys of this node. Keys of child trees are not counted. */

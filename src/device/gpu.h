@@ -28,8 +28,9 @@ struct tdict_gpu {
   size_t cache_bytes;                        /* limit of freed memory that is kept for reuse */
   tdict_block_cache kept;
   char name[64];
-  int node;         /* NUMA node of the gpu; -1: unknown, or only one node. Set before other threads use the gpu */
-  size_t pin_piece; /* piece size in bytes, see tdict_pinner. Set before other threads use the gpu */
+  int node;            /* NUMA node of the gpu; -1: unknown, or only one node. Set before other threads use the gpu */
+  size_t pin_piece;    /* piece size in bytes, see tdict_pinner. Set before other threads use the gpu */
+  bool reads_pageable; /* the gpu reads ordinary host memory through the page tables of the host. Constant after open */
   _Atomic(bool) logged_refused_node; /* relaxed: a message about a failed binding was logged */
   tdict_forkmark *mark;              /* retained; NULL: forks are not detected */
   tdict_log *log;                    /* retained; NULL: no log */

@@ -26,6 +26,16 @@ static tdict_status create_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error 
   return tdict_gpu_check(gpu, result, "cuMemPoolSetAttribute", err);
 }
 
+/* Asks if the gpu reads ordinary host memory itself. */
+static tdict_status find_reads_pageable(tdict_gpu *gpu, tdict_error *err) {
+  const tdict_driver_ops *ops = gpu->driver->ops;
+  int reads = 0;
+  const tdict_cu result =
+      ops->device_attribute(gpu->driver, gpu->ordinal, TDICT_CU_ATTRIBUTE_READS_HOST_PAGE_TABLES, &reads);
+  gpu->reads_pageable = reads == 1;
+  return tdict_gpu_check(gpu, result, "cuDeviceGetAttribute", err);
+}
+
 /* Allocates and frees a block. The first allocation of a process takes 10 to 20 ms on an H200, and would otherwise
  * delay the first transfer. If device memory is exhausted, still returns TDICT_OK, because a program may never allocate
  * on this GPU. */
@@ -44,7 +54,8 @@ static tdict_status use_pool_once(tdict_gpu *gpu, tdict_error *err) {
 /* Creates the parts of a gpu that need a current context. Call inside a scope. On failure, tdict_gpu_release() destroys
  * the parts that exist. */
 static tdict_status create_pool_and_streams(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
-  tdict_status status = create_pool(gpu, cache_bytes, err);
+  tdict_status status = find_reads_pageable(gpu, err);
+  if (status == TDICT_OK) status = create_pool(gpu, cache_bytes, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->alloc_stream), "cuStreamCreate", err);
   if (status != TDICT_OK) return status;

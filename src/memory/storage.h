@@ -120,6 +120,11 @@ static inline bool tdict_storage_is_unloaded(const tdict_storage *s) { return s-
  * callback, or TDICT_EIO if the callback read another number of bytes. Returns TDICT_EHOOK if the callback returned a
  * number that is not a tdict_status. After an error, the bytes at `dst` are unspecified. */
 tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst, size_t bytes, tdict_error *err);
+/* Returns true for ordinary host memory that the library allocated. */
+static inline bool tdict_storage_is_plain(const tdict_storage *s) {
+  const uint32_t others = TDICT_STORAGE_FOREIGN | TDICT_STORAGE_UNLOADED | TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED;
+  return s->device.type == TDICT_DEVICE_CPU && !s->memory && !(s->flags & others);
+}
 tdict_storage *tdict_storage_retain(tdict_storage *s);
 void tdict_storage_release(tdict_storage *s);
 

@@ -31,7 +31,7 @@ void tdict_latch_destroy(tdict_latch *latch) {
 
 void tdict_latch_down(tdict_latch *latch) {
   pthread_mutex_lock(&latch->lock);
-  if (load_count(latch) > 0 && atomic_fetch_sub_explicit(&latch->count, 1, memory_order_relaxed) == 1)
+  if (load_count(latch) > 0 && atomic_fetch_sub_explicit(&latch->count, 1, memory_order_release) == 1)
     pthread_cond_broadcast(&latch->zero);
   TDICT_ASSERT(load_count(latch) >= 0);
   pthread_mutex_unlock(&latch->lock); /* the last access: a waiter may now destroy the latch */
@@ -39,7 +39,7 @@ void tdict_latch_down(tdict_latch *latch) {
 
 void tdict_latch_open(tdict_latch *latch) {
   pthread_mutex_lock(&latch->lock);
-  atomic_store_explicit(&latch->count, 0, memory_order_relaxed);
+  atomic_store_explicit(&latch->count, 0, memory_order_release);
   pthread_cond_broadcast(&latch->zero);
   pthread_mutex_unlock(&latch->lock);
 }

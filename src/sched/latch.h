@@ -12,8 +12,8 @@
 typedef struct tdict_latch {
   pthread_mutex_t lock;   /* held while `count` changes */
   pthread_cond_t zero;    /* uses the monotonic clock */
-  _Atomic(int64_t) count; /* relaxed; a thread that reads 0 without the lock must lock and unlock before it relies on
-                           * the 0 */
+  _Atomic(int64_t) count; /* decreased with release order. A thread that reads 0 without the lock must lock and unlock
+                           * before it relies on the 0, or must read with acquire order and not destroy the latch */
 } tdict_latch;
 
 /* Initializes the latch with a count of zero or more. */

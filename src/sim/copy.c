@@ -1,6 +1,7 @@
 /* Implements the copy and fill entries of the simulated driver's table. A queued copy accesses pinned memory only when
- * the copy runs. The pageable source of an asynchronous copy is first copied to a buffer, inside the call. A call that
- * copies to a pageable destination returns after the copy has ended. Thread rule: safe from any thread. */
+ * the copy runs. The pageable source of an asynchronous copy is first copied to a buffer, inside the call. With the
+ * option reads_pageable_memory, the copy reads a pageable source when the copy runs, too. A call that copies to a
+ * pageable destination returns after the copy has ended. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +58,7 @@ typedef struct copy_devices {
 } copy_devices;
 
 /* Checks the rectangle and fills op->work. Sets *pageable to true if the copy accesses host memory that is not
- * page-locked, else to false. If op->buffer is set, the copy reads this buffer, which does not count as pageable. Call
+ * page-locked and that the device does not read itself, else to false. If op->buffer is set, the copy reads this buffer, which does not count as pageable. Call
  * with the driver's lock held. */
 static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_devices devices, tdict_sim_op *op,
                              bool *pageable) {
@@ -86,6 +87,7 @@ static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_d
     w->src_pitch = r->width;
   } else if (r->kind == TDICT_CU_H2D) {
     result = check_host(d, r->src, src_bytes, &pinned);
+    pinned |= d->options.reads_pageable_memory;
     w->src = r->src;
   } else {
     result = check_device(d, devices.src, r->src, src_bytes, &w->src_use, &bytes);

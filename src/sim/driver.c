@@ -98,6 +98,9 @@ static tdict_cu device_attribute(tdict_driver *base, int ordinal, int attribute,
   case TDICT_CU_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
     *value = 0;
     return TDICT_CU_SUCCESS;
+  case TDICT_CU_ATTRIBUTE_READS_HOST_PAGE_TABLES:
+    *value = tdict_sim_driver_of(base)->options.reads_pageable_memory;
+    return TDICT_CU_SUCCESS;
   case TDICT_CU_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     *value = 1;
     return TDICT_CU_SUCCESS;

@@ -1,4 +1,4 @@
-/* Converts elements of the most frequent pairs with AVX2 or AVX-512. See convert_vector.h for ownership and threads. */
+/* Converts elements of the most frequent pairs with AVX2 or AVX-512, or some of these pairs with NEON. See convert_vector.h for ownership and threads. */
 #include "tensor/convert_vector.h"
 
 #include <stdint.h>
@@ -246,6 +246,66 @@ static steps_fn find_steps(tdict_stream_kind kind, tdict_dtype to, tdict_dtype f
     if (pairs[i].to == to && pairs[i].from == from)
       return kind == TDICT_STREAM_AVX512 ? pairs[i].avx512 : pairs[i].avx2;
   return NULL;
+}
+
+#elif defined(__aarch64__) && defined(__GNUC__)
+#include <arm_neon.h>
+
+/* Every aarch64 has NEON, so the kind of stores does not matter. gcc 12 does not vectorize the plain conversions of these
+ * four pairs. Memory is read and written as bytes, because the
+ * elements need not be aligned. */
+static inline uint32x4_t load_words(const char *src) { return vreinterpretq_u32_u8(vld1q_u8((const uint8_t *)src)); }
+static inline uint16x8_t load_halves(const char *src) { return vreinterpretq_u16_u8(vld1q_u8((const uint8_t *)src)); }
+/* Rounds as round_to_bf16_512() does. */
+static inline uint16x4_t round_to_bf16(uint32x4_t bits) {
+  const uint32x4_t last = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+  const uint32x4_t rounded = vaddq_u32(bits, vaddq_u32(last, vdupq_n_u32(0x7fff)));
+  const uint32x4_t is_nan = vcgtq_u32(vandq_u32(bits, vdupq_n_u32(0x7fffffff)), vdupq_n_u32(0x7f800000));
+  return vshrn_n_u32(vbslq_u32(is_nan, vorrq_u32(bits, vdupq_n_u32(0x400000)), rounded), 16);
+}
+static inline uint16x4_t round_to_f16(uint32x4_t bits) {
+  return vreinterpret_u16_f16(vcvt_f16_f32(vreinterpretq_f32_u32(bits)));
+}
+static inline uint32x4_t widen_bf16(uint16x4_t halves) { return vshll_n_u16(halves, 16); }
+static inline uint32x4_t widen_f16(uint16x4_t halves) {
+  return vreinterpretq_u32_f32(vcvt_f32_f16(vreinterpret_f16_u16(halves)));
+}
+
+/* Defines the function of a pair. Eight elements are converted at once. */
+#define NARROW(name, round)                                                                      \
+  static bool steps_##name(void *to, const void *from, size_t steps, bool streams) {             \
+    char *dst = to;                                                                              \
+    const char *src = from, *end = src + steps * STEP * 4;                                       \
+    (void)streams;                                                                               \
+    for (; src < end; src += 32, dst += 16) {                                                    \
+      const uint16x8_t made = vcombine_u16(round(load_words(src)), round(load_words(src + 16))); \
+      vst1q_u8((uint8_t *)dst, vreinterpretq_u8_u16(made));                                      \
+    }                                                                                            \
+    return true;                                                                                 \
+  }
+#define WIDEN(name, widen)                                                               \
+  static bool steps_##name(void *to, const void *from, size_t steps, bool streams) {     \
+    char *dst = to;                                                                      \
+    const char *src = from, *end = src + steps * STEP * 2;                               \
+    (void)streams;                                                                       \
+    for (; src < end; src += 16, dst += 32) {                                            \
+      const uint16x8_t halves = load_halves(src);                                        \
+      vst1q_u8((uint8_t *)dst, vreinterpretq_u8_u32(widen(vget_low_u16(halves))));       \
+      vst1q_u8((uint8_t *)dst + 16, vreinterpretq_u8_u32(widen(vget_high_u16(halves)))); \
+    }                                                                                    \
+    return true;                                                                         \
+  }
+NARROW(f32_bf16, round_to_bf16)
+NARROW(f32_f16, round_to_f16)
+WIDEN(bf16_f32, widen_bf16)
+WIDEN(f16_f32, widen_f16)
+
+static steps_fn find_steps(tdict_stream_kind kind, tdict_dtype to, tdict_dtype from) {
+  (void)kind;
+  if (to == TDICT_BF16 && from == TDICT_F32) return steps_f32_bf16;
+  if (to == TDICT_F16 && from == TDICT_F32) return steps_f32_f16;
+  if (to == TDICT_F32 && from == TDICT_BF16) return steps_bf16_f32;
+  return to == TDICT_F32 && from == TDICT_F16 ? steps_f16_f32 : NULL;
 }
 
 #else

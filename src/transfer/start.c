@@ -135,7 +135,8 @@ static bool may_keep_plans(const starter *s) {
 }
 
 static tdict_plan_stamp make_stamp(const starter *s) {
-  return (tdict_plan_stamp){s->engine->config.mark, s->device, s->mode, s->want_pinned};
+  const int32_t mode = s->gpu && s->gpu->reads_pageable ? s->start->options.mode : s->mode;
+  return (tdict_plan_stamp){s->engine->config.mark, s->device, mode, s->want_pinned};
 }
 
 /* Keeps the plan that was just made for a locked source, or the record of its interval. */
@@ -157,6 +158,7 @@ static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidat
                                 .copies = s->start->copies,
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
+                                .may_read_pageable = s->start->options.mode == TDICT_MODE_AUTO,
                                 .borrows = s->start->caller_waits && !s->start->dst,
                                 .whole = whole,
                                 .spare = spare};

@@ -50,7 +50,8 @@ struct tdict_tree {
   int32_t batch_ndim;
   bool has_device, locked; /* locked: true if tdict_lock() has locked this node itself */
   tdict_device device;
-  /* relaxed: number of slots of locked nodes that hold this node. Freeing a locked node decreases the number */
+  /* relaxed: number of slots of locked nodes that hold this node. Freeing a locked node decreases the number, and may
+   * then still read this node, so 0 does not order a change after the freeing: see tdict_is_locked() */
   _Atomic(int32_t) locks_above;
   /* retained, see consolidated.h; NULL unless the tree is consolidated. A consolidated tree is locked, and unlocking
    * releases this record */

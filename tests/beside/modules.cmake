@@ -16,7 +16,8 @@ tdict_add_replay(beside_lazy_stack lazy_replay lazy_stack stack)
 tdict_add_replay(beside_torch_sequences sequences sequences ops)
 
 # Other libraries of Python in one process with tdict: those that scripts/setup ci has installed, or the installation that
-# Python3_EXECUTABLE names, for example one with PyTorch or JAX. A sanitizer would have to be loaded before Python.
+# Python3_EXECUTABLE names, for example one with PyTorch or JAX. A sanitizer would have to be loaded before Python,
+# and Python cannot load a library of another processor.
 function(tdict_add_python test script device)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   set(python ${Python3_EXECUTABLE})
@@ -26,7 +27,7 @@ function(tdict_add_python test script device)
   add_test(NAME ${test} COMMAND ${python} -B ${PROJECT_SOURCE_DIR}/tests/beside/${script} $<TARGET_FILE:tdict> ${ARGN})
   set_tests_properties(${test} PROPERTIES LABELS "interop;${device}" SKIP_RETURN_CODE 77 TIMEOUT 300)
 endfunction()
-if(NOT TDICT_SANITIZE)
+if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   tdict_add_python(beside_dlpack dlpack.py host)
   # scripts/setup ci installs Debian's PyTorch for the CPU, which only the system's Python finds.
   if(EXISTS /usr/bin/python3)

@@ -1,5 +1,6 @@
 # The printers of GDB: a program that stops, linked with the shared library, and what GDB prints there.
-if(NOT TDICT_SANITIZE) # GDB cannot run leak checks, and sanitizers change what a call prints
+# GDB cannot run leak checks, and sanitizers change what a call prints. GDB does not run programs of other processors.
+if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   add_executable(debug_stopped debug/stopped.c)
   tdict_compile(debug_stopped)
   # The program needs its variables, and the printers need the private structs: also in a Release build.

@@ -293,7 +293,7 @@ CASE(gpu_open_leaks_nothing_when_it_fails) {
   opening.ops.pool_create = open_pool;
   opening.ops.pool_set = open_set;
   opening.ops.stream_create = open_stream;
-  for (int i = 0; i < 7; i++) { /* retain, attribute, pool, two settings, two streams */
+  for (int i = 0; i < 8; i++) { /* retain, two attributes, pool, two settings, two streams */
     tdict_cu_context current = (tdict_cu_context)(void *)&gpu;
     calls_left = i;
     td_fails(TDICT_EDEVICE, "cu", tdict_gpu_open(d, 0, 0, &gpu, err));
@@ -307,7 +307,7 @@ CASE(gpu_open_leaks_nothing_when_it_fails) {
     assert_null(current);
     CU(INVALID_CONTEXT, ctx_release, 0); /* nobody retains it */
   }
-  calls_left = 7;
+  calls_left = 8;
   td_ok(tdict_gpu_open(d, 0, 0, &gpu, err));
   tdict_gpu_release(gpu);
   shim_end(&opening, d);

@@ -231,6 +231,28 @@ CASE(sim_pageable_rectangle_is_read_inside_the_call) {
   close_table(d);
 }
 
+CASE(sim_reads_pageable_memory_later) {
+  tdict_sim_options o = sim_options(true);
+  o.reads_pageable_memory = true;
+  tdict_driver *d = open_table(&o);
+  tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
+  unsigned char *src = make_pageable(1000, 7), *later = make_pageable(1000, 8), *back = make_pageable(1000, 0);
+  void *dev = make_device(d, 1000);
+  int value = 0;
+  CU(SUCCESS, device_attribute, 0, TDICT_CU_ATTRIBUTE_READS_HOST_PAGE_TABLES, &value);
+  assert_int_equal(value, 1);
+  CU(SUCCESS, copy_h2d_async, dev, src, 1000, s);
+  memcpy(src, later, 1000);
+  tdict_driver_sim_resume(d);
+  CU(SUCCESS, stream_synchronize, s);
+  CU(SUCCESS, copy_d2h, back, dev, 1000);
+  assert_memory_equal(back, later, 1000);
+  free(src);
+  free(later);
+  free(back);
+  close_table(d);
+}
+
 CASE(sim_work_on_freed_memory_is_an_error) {
   tdict_driver *d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);

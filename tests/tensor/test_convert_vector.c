@@ -4,12 +4,24 @@
 #include "tensor/convert_simple.h"
 #include "tensor/convert_vector.h"
 
+#ifdef __aarch64__ /* NEON, with ordinary stores */
+static const tdict_stream_kind kinds[] = {TDICT_STREAM_PLAIN};
+static const tdict_dtype pairs[][2] = {
+    {TDICT_BF16, TDICT_F32}, {TDICT_F32, TDICT_BF16}, {TDICT_F16, TDICT_F32}, {TDICT_F32, TDICT_F16}};
+#else
 static const tdict_stream_kind kinds[] = {TDICT_STREAM_AVX2, TDICT_STREAM_AVX512};
 static const tdict_dtype pairs[][2] = {{TDICT_BF16, TDICT_F32}, {TDICT_F32, TDICT_BF16}, {TDICT_F16, TDICT_F32},
                                        {TDICT_F32, TDICT_F16},  {TDICT_I32, TDICT_I64},  {TDICT_I64, TDICT_I32},
                                        {TDICT_I32, TDICT_F32},  {TDICT_F32, TDICT_I32},  {TDICT_F32, TDICT_U8},
                                        {TDICT_F32, TDICT_F64},  {TDICT_U16, TDICT_I64},  {TDICT_I64, TDICT_U16}};
-enum { NUM_PAIRS = sizeof pairs / sizeof *pairs, MOST = 5000, LARGE = (4 << 20) + 77, GUARD = 64 };
+#endif
+enum {
+  NUM_KINDS = sizeof kinds / sizeof *kinds,
+  NUM_PAIRS = sizeof pairs / sizeof *pairs,
+  MOST = 5000,
+  LARGE = (4 << 20) + 77,
+  GUARD = 64
+};
 
 /* Fills an array with bits of which all can be converted. */
 static void fill(naive_random *r, const naive_dtype *to, const naive_dtype *from, void *src, size_t count) {
@@ -47,8 +59,8 @@ static void check_kind(naive_random *r, tdict_stream_kind kind, const naive_dtyp
 static void each_pair(void (*check)(naive_random *r, tdict_stream_kind kind, const naive_dtype *to,
                                     const naive_dtype *from)) {
   naive_random r = {0x5ec7};
-  if (!tdict_stream_has(TDICT_STREAM_AVX2)) td_skip("the processor has no AVX2");
-  for (int k = 0; k < 2; k++)
+  if (!tdict_stream_has(kinds[0])) td_skip("the processor has no AVX2");
+  for (int k = 0; k < NUM_KINDS; k++)
     for (int i = 0; i < NUM_PAIRS && tdict_stream_has(kinds[k]); i++) {
       assert_true(tdict_convert_has_vector(kinds[k], pairs[i][0], pairs[i][1]));
       check(&r, kinds[k], naive_find(pairs[i][0]), naive_find(pairs[i][1]));

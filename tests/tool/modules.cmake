@@ -1,5 +1,5 @@
 # Cases of the program tdict, in Python. A case is a function whose name begins with "tool_".
-if(TDICT_BUILD_TOOL)
+if(TDICT_BUILD_TOOL AND NOT CMAKE_CROSSCOMPILING) # Python starts the program without an emulator
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   file(GLOB tool_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tool/test_*.py)
   foreach(file ${tool_files})

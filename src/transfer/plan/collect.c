@@ -104,6 +104,12 @@ static tdict_status find_storage_gpu(collector *c, const tdict_storage *s, tdict
   return find_device_gpu(c, s->device, out, err);
 }
 
+/* Returns true if the GPU should read the tensor's ordinary memory without a slot. Only memory that the library
+ * allocated counts: memory of the program may be the mapping of a file, which a device would read page by page. */
+static bool is_read_in_place(const collector *c, const tdict_gpu *gpu, const tdict_tensor *t) {
+  return c->request->may_read_pageable && gpu->reads_pageable && tdict_storage_is_plain(t->storage);
+}
+
 /* Chooses the way from the host to a GPU. */
 static void choose_way_in(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_H2D;
@@ -111,8 +117,11 @@ static void choose_way_in(collector *c, tdict_item *item) {
     item->way = TDICT_WAY_STAGE_IN;
   else if (is_pinned(c, item->gpu, item->src))
     item->way = TDICT_WAY_DIRECT;
-  else if (c->request->mode == TDICT_MODE_NON_BLOCKING_PIN ||
-           (c->request->narrow && tdict_item_can_pack(c->plan, item)))
+  else if (c->request->narrow && tdict_item_can_pack(c->plan, item))
+    item->way = TDICT_WAY_STAGE_IN;
+  else if (is_read_in_place(c, item->gpu, item->src))
+    item->way = TDICT_WAY_DIRECT;
+  else if (c->request->mode == TDICT_MODE_NON_BLOCKING_PIN)
     item->way = TDICT_WAY_STAGE_IN;
   else
     item->way = TDICT_WAY_PAGEABLE_IN;
@@ -279,13 +288,15 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
 }
 
 /* Prepares the fast path for uniform leaves. The fast path is off if c->uniform.to is NULL. Leaves c->uniform.to NULL
- * if the target is not a GPU that can be opened, if a destination exists, or if `keep` or wire options are set. */
+ * if the target is not a GPU that can be opened, if a destination exists, or if `keep` or wire options are set. Also if
+ * the GPU reads ordinary memory, because leaves of a node can then have different ways. */
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
   if (r->dst || r->host_only || r->keep || tdict_plan_has_wire(r) || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
   if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
+  if (c->uniform.to && c->uniform.to->reads_pageable && r->may_read_pageable) c->uniform.to = NULL; /* ways differ */
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
@@ -410,23 +421,6 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   c->flat_depth = cursor->depth;
   if (!c->request->keep) c->watch_depth = cursor->depth;
   return TDICT_OK;
-}
-
-/* Counts the leaves of each flattened object. If no leaf of an object is copied, the result holds the same object. */
-static void settle_objects(tdict_plan *p, const tdict_plan_request *r) {
-  for (uint32_t i = 0; i < p->num_objects; i++) {
-    tdict_object_step *step = &p->objects[i];
-    if (step->action != TDICT_OBJECT_FLAT) continue;
-    step->num_leaves = (uint32_t)tdict_num_leaves(step->flat);
-    bool travels = false;
-    for (uint32_t k = 0; k < step->num_leaves; k++) travels |= p->item_of_leaf[step->first_leaf + k] != TDICT_SHARED;
-    if (r->dst) {
-      tdict_release(step->moved);
-      step->moved = NULL;
-    } else if (!travels) {
-      step->action = TDICT_OBJECT_KEEP;
-    }
-  }
 }
 
 /* Finds the conversion of the current leaf. Tensors of objects are not converted. */
@@ -594,7 +588,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   count_slab(&c);
   tdict_cursor_reset(&cursor);
   if (c.same.cap) tdict_same_bytes_reset(&c.same);
-  if (status == TDICT_OK) settle_objects(plan, request);
+  if (status == TDICT_OK) tdict_plan_settle_objects(plan, request->dst != NULL);
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;
 }

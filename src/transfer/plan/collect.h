@@ -11,14 +11,15 @@
 /* The arguments of tdict_plan_collect(). */
 typedef struct tdict_plan_request {
   tdict_devices *devices;
-  tdict_device device;   /* the target device; not used if `dst` is set */
-  tdict_gpu *gpu;        /* the target's GPU; NULL: the GPU is looked up if needed */
-  const tdict_tree *dst; /* the destination of tdict_transfer_into(); else NULL */
-  bool want_pinned;      /* the result is pinned host memory, so host leaves that are not pinned are copied */
-  bool copies;           /* true: leaves that are in place already are copied, too */
-  bool host_only;        /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
-  bool strict_objects;   /* an object without a hook for this transfer is an error */
-  int32_t mode;          /* a tdict_mode, but never TDICT_MODE_AUTO */
+  tdict_device device;    /* the target device; not used if `dst` is set */
+  tdict_gpu *gpu;         /* the target's GPU; NULL: the GPU is looked up if needed */
+  const tdict_tree *dst;  /* the destination of tdict_transfer_into(); else NULL */
+  bool want_pinned;       /* the result is pinned host memory, so host leaves that are not pinned are copied */
+  bool copies;            /* true: leaves that are in place already are copied, too */
+  bool host_only;         /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
+  bool strict_objects;    /* an object without a hook for this transfer is an error */
+  int32_t mode;           /* a tdict_mode, but never TDICT_MODE_AUTO */
+  bool may_read_pageable; /* true for TDICT_MODE_AUTO: a device that reads ordinary memory copies without slots */
   /* true: the caller keeps the tree alive until the transfer has ended, so the plan does not retain the sources */
   bool borrows;
   tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */

@@ -262,3 +262,19 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
   }
   return status;
 }
+
+void tdict_plan_settle_objects(tdict_plan *p, bool has_destination) {
+  for (uint32_t i = 0; i < p->num_objects; i++) {
+    tdict_object_step *step = &p->objects[i];
+    if (step->action != TDICT_OBJECT_FLAT) continue;
+    step->num_leaves = (uint32_t)tdict_num_leaves(step->flat);
+    bool travels = false;
+    for (uint32_t k = 0; k < step->num_leaves; k++) travels |= p->item_of_leaf[step->first_leaf + k] != TDICT_SHARED;
+    if (has_destination) {
+      tdict_release(step->moved);
+      step->moved = NULL;
+    } else if (!travels) {
+      step->action = TDICT_OBJECT_KEEP;
+    }
+  }
+}

@@ -179,6 +179,9 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
  * plan's items and leaves are then unchanged. */
 bool tdict_plan_reserve(tdict_plan *plan, size_t more_items, size_t more_leaves);
 void tdict_plan_reset(tdict_plan *plan);
+/* Counts the leaves of each flattened object. If no leaf of an object is copied and the plan has no destination, the
+ * result holds the same object. */
+void tdict_plan_settle_objects(tdict_plan *plan, bool has_destination);
 /* Returns true if all items are uniform leaves, see collect_uniform.h. If the result is true, the same GPU copies all
  * items in the same way. */
 static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {

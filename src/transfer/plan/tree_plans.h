@@ -22,7 +22,7 @@ typedef struct tdict_plan_stamp {
   const tdict_forkmark *mark; /* identifies the context: a kept plan retains the mark, so no other context has this
                                * address */
   tdict_device device;
-  int32_t mode;
+  int32_t mode; /* TDICT_MODE_AUTO only if the device reads ordinary memory; the plan then has other ways */
   bool want_pinned;
 } tdict_plan_stamp;
 
