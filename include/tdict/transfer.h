@@ -166,9 +166,9 @@ typedef struct tdict_transfer_options {
    *  a limit, the program's own copies wait less for this transfer, and the transfer may take longer. The limit counts
    *  all copies from, to and between devices, on all devices together, with the padding between leaves. The limit
    *  applies in every mode. Copies within the host are not limited. A copy is cut into chunks of at most a quarter of
-   *  the limit, so four chunks fit. If the limit is below 1 MiB, two or three chunks fit. Values from 1 to 131071 are an
-   *  error (#TDICT_EINVAL). A call that queues its copies itself, such as an _async call with num_threads 0, waits for
-   *  its first copies before it queues more than the limit. */
+   *  the limit, so four chunks fit. If the limit is below 1 MiB, two or three chunks fit. Values from 1 to 131071 are
+   *  an error (#TDICT_EINVAL). A call that queues its copies itself, such as an _async call with num_threads 0, waits
+   *  for its first copies before it queues more than the limit. */
   size_t max_queued_bytes;
   const tdict_conversion
       *conversions;       /**< tensors to convert to other dtypes, see tdict/wire.h. Borrowed for the call */
