@@ -1,0 +1,80 @@
+/* Declares the table of operations behind a communicator. tdict_comm_create_nccl() and tdict_comm_create_mpi() fill in a
+ * table; a program may supply its own table to tdict_comm_create().
+ *
+ * A table moves bytes. The library makes trees of the bytes. Each operation is collective, except `send`, `receive`,
+ * `send_host` and `receive_host`: every rank calls the operation, with the same sizes and in the same order.
+ * Memory. The buffers of `broadcast`, `all_gather`, `all_reduce`, `send` and `receive` are on the table's device. The
+ * buffers of `exchange`, `send_host` and `receive_host` are in host memory. A size may be 0, and exceed INT_MAX.
+ * Streams. If the table's device is the cpu, `stream` is NULL and an operation returns after its buffers are complete.
+ * Otherwise an operation queues its work on `stream`, which is a stream of the device, and returns. The operations on
+ * host memory always return after their buffers are complete.
+ * Errors. If an operation fails, the other ranks may be waiting for this rank. The library then calls `abort`, and
+ * makes no further call except `destroy`. A rank that waits for another rank longer than `timeout_ns` returns
+ * #TDICT_ETIMEDOUT. A table that cannot give up, such as MPI's, ignores `timeout_ns`.
+ * Thread rule: the library calls one operation of a table at a time, from any thread. `abort` may be called by any
+ * thread while another operation runs. */
+#ifndef TDICT_COMM_TABLE_H
+#define TDICT_COMM_TABLE_H
+
+#include "tdict/memory.h"
+#include "tdict/status.h"
+
+TDICT_BEGIN_DECLS
+
+/** An operation of tdict_all_reduce(). */
+typedef enum tdict_reduce_op {
+  TDICT_REDUCE_SUM,  /**< the sum of all ranks' elements */
+  TDICT_REDUCE_MEAN, /**< the sum divided by the number of ranks; for floating-point dtypes only */
+  TDICT_REDUCE_MIN,
+  TDICT_REDUCE_MAX
+} tdict_reduce_op;
+
+/** The operations of a communicator. The library calls each function with `self` of the table. Functions return
+ *  #TDICT_OK or fill in *err. */
+typedef struct tdict_comm_table {
+  size_t struct_size;  /**< sizeof(tdict_comm_table) */
+  void *self;          /**< passed to all functions */
+  const char *name;    /**< such as "nccl", for messages. Must stay valid until `destroy` */
+  int32_t rank;        /**< this process, from 0 to world - 1 */
+  int32_t world;       /**< number of ranks, at least 1 */
+  tdict_device device; /**< the device of the buffers; tdict_cpu() for host memory */
+
+  /** Copies `num_bytes` bytes of every rank to all ranks: the bytes of rank r go to dst + r * num_bytes. */
+  tdict_status (*exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
+                           tdict_error *err);
+  tdict_status (*send_host)(void *self, const void *src, size_t num_bytes, int32_t peer, int64_t timeout_ns,
+                            tdict_error *err);
+  tdict_status (*receive_host)(void *self, void *dst, size_t num_bytes, int32_t peer, int64_t timeout_ns,
+                               tdict_error *err);
+
+  /** Copies the buffer of rank `root` to the buffers of all other ranks. */
+  tdict_status (*broadcast)(void *self, void *buffer, size_t num_bytes, int32_t root, void *stream, int64_t timeout_ns,
+                            tdict_error *err);
+  /** Copies `num_bytes` bytes of every rank to all ranks, as `exchange` does. `src` may be dst + rank * num_bytes. */
+  tdict_status (*all_gather)(void *self, const void *src, void *dst, size_t num_bytes, void *stream, int64_t timeout_ns,
+                             tdict_error *err);
+  /** Returns true if `all_reduce` supports the dtype and the operation. */
+  bool (*can_reduce)(void *self, tdict_dtype dtype, tdict_reduce_op op);
+  /** Reduces the elements of all ranks, in place. */
+  tdict_status (*all_reduce)(void *self, void *buffer, size_t num_elements, tdict_dtype dtype, tdict_reduce_op op,
+                             void *stream, int64_t timeout_ns, tdict_error *err);
+  tdict_status (*send)(void *self, const void *src, size_t num_bytes, int32_t peer, void *stream, int64_t timeout_ns,
+                       tdict_error *err);
+  tdict_status (*receive)(void *self, void *dst, size_t num_bytes, int32_t peer, void *stream, int64_t timeout_ns,
+                          tdict_error *err);
+  /** Between `group_begin` and `group_end`, calls of `send`, `receive` and `broadcast` only collect their work, and
+   *  `group_end` does all of this work together, in no particular order. Groups are not nested. */
+  tdict_status (*group_begin)(void *self, tdict_error *err);
+  tdict_status (*group_end)(void *self, void *stream, int64_t timeout_ns, tdict_error *err);
+
+  /** Waits until the work queued on `stream` is done on this rank. Returns #TDICT_ETIMEDOUT after `timeout_ns`, and an
+   *  error as soon as the table knows that another rank has failed. Does nothing if the device is the cpu. */
+  tdict_status (*finish)(void *self, void *stream, int64_t timeout_ns, tdict_error *err);
+  /** Gives up: operations that run on this rank return an error soon. Waits for no other rank. */
+  void (*abort)(void *self);
+  /** Frees `self`. Called once, also after `abort`. Without `abort`, every rank calls this function. */
+  void (*destroy)(void *self);
+} tdict_comm_table;
+
+TDICT_END_DECLS
+#endif
