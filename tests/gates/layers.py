@@ -23,6 +23,8 @@ HEADERS = {
     "unbatched.h": "types",
     "ragged.h": "types",
     "arrow.h": "interop",
+    "comm_nccl.h": "comm",
+    "comm_table.h": "comm",
     "clone.h": "ops",
     "combine.h": "ops",
     "convert.h": "ops",
@@ -70,8 +72,9 @@ BELOW = {
     "share": ["ops", "schema", "transfer"],
     "debug": ["ops"],
     "io": ["ops", "schema", "transfer", "stack"],
+    "comm": ["ops", "schema", "transfer"],
     # src/context.c, the one file that sees all, and its header
-    "context": ["debug", "interop", "io", "loader", "share", "sim", "stack"],
+    "context": ["comm", "debug", "interop", "io", "loader", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
 
