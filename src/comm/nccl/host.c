@@ -2,15 +2,13 @@
  * piece. See link.h for ownership and threads. */
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/nccl/link.h"
 #include "device/counted.h"
 
-/* Limits of the bytes that all ranks together send in one piece. The minimum of one rank limits the number of pieces
- * if there are thousands of ranks. */
-enum { LEAST_STAGED = 4096, MOST_STAGED = 4 << 20, LEAST_OF_ONE_RANK = 4096 };
+/* Bytes that all ranks together send in one piece, and the minimum for each rank. */
+enum { STAGED = 1 << 20, LEAST_OF_ONE_RANK = 4096 };
 
 void tdict_nccl_free_stage(tdict_nccl_link *link) {
   if (link->host) tdict_counted_host_free(link->gpu->driver, link->host, link->staged_bytes);
@@ -22,27 +20,19 @@ void tdict_nccl_free_stage(tdict_nccl_link *link) {
   link->staged_bytes = 0;
 }
 
-/* Makes the stage large enough. The stream has no work when an operation begins, so the old memory is unused. */
-static tdict_status grow_stage(tdict_nccl_link *link, size_t bytes, tdict_error *err) {
-  size_t wanted = LEAST_STAGED;
-  if (bytes <= link->staged_bytes) return TDICT_OK;
-  while (wanted < bytes)
-    if (!tdict_mul_size(wanted, 2, &wanted))
-      return tdict_fail(err, TDICT_EOVERFLOW, "%s: %zu bytes do not fit the address space", link->where, bytes);
-  tdict_nccl_free_stage(link);
-  void *host = NULL;
-  tdict_status status =
-      tdict_gpu_check(link->gpu, tdict_counted_host_alloc(link->gpu->driver, &host, wanted), "cuMemHostAlloc", err);
-  if (status != TDICT_OK) return status;
-  link->host = host;
-  link->staged_bytes = wanted;
-  return tdict_gpu_allocate(link->gpu, wanted, &link->device, err); /* on failure, the next call frees `host` */
-}
-
 /* Bytes of one rank in the largest piece. */
 static size_t most_of_piece(size_t num_ranks) {
-  const size_t even = (size_t)MOST_STAGED / num_ranks;
+  const size_t even = (size_t)STAGED / num_ranks;
   return even > LEAST_OF_ONE_RANK ? even : LEAST_OF_ONE_RANK;
+}
+
+tdict_status tdict_nccl_make_stage(tdict_nccl_link *link, tdict_error *err) {
+  const size_t of_ranks = most_of_piece((size_t)link->world) * (size_t)link->world;
+  const size_t bytes = of_ranks > STAGED ? of_ranks : STAGED;
+  tdict_status status = tdict_gpu_check(link->gpu, tdict_counted_host_alloc(link->gpu->driver, &link->host, bytes),
+                                        "cuMemHostAlloc", err);
+  link->staged_bytes = bytes;
+  return status == TDICT_OK ? tdict_gpu_allocate(link->gpu, bytes, &link->device, err) : status;
 }
 
 /* One piece of a message. The stage has `num_ranks` parts of `bytes` bytes. Parts of this rank are copied to the device
@@ -80,13 +70,10 @@ static tdict_status stage_piece(piece *p, tdict_error *err) {
   tdict_gpu_scope scope;
   tdict_status status = tdict_gpu_enter(p->link->gpu, &scope, err);
   if (status != TDICT_OK) return status;
-  status = grow_stage(p->link, p->bytes * p->num_ranks, err);
-  if (status == TDICT_OK) {
-    p->move.src = (char *)p->link->device + p->own * p->bytes;
-    p->move.dst = p->link->device;
-    p->move.num_bytes = p->bytes;
-    status = move_piece(p, err);
-  }
+  p->move.src = (char *)p->link->device + p->own * p->bytes;
+  p->move.dst = p->link->device;
+  p->move.num_bytes = p->bytes;
+  status = move_piece(p, err);
   tdict_gpu_leave(p->link->gpu, &scope);
   return status;
 }

@@ -34,7 +34,7 @@ typedef struct tdict_nccl_link {
   tdict_nccl_comm comm; /* NULL after `abort` */
   tdict_cu_stream stream; /* for host messages */
   tdict_cu_event event;   /* marks the work that the current operation waits for */
-  void *host, *device;    /* pinned memory and device memory for host messages, of staged_bytes each; or NULL */
+  void *host, *device;    /* pinned memory and device memory for host messages, of staged_bytes each */
   size_t staged_bytes;
   bool is_grouping;       /* between group_begin and group_end */
   tdict_nccl_move *moves; /* the messages that the group has collected */
@@ -68,6 +68,11 @@ tdict_status tdict_nccl_settle(tdict_nccl_link *link, const char *name, int64_t 
 /* Fill in the operations on host memory and on device memory. Defined in host.c and operations.c. */
 void tdict_nccl_add_host_operations(tdict_comm_table *table);
 void tdict_nccl_add_operations(tdict_comm_table *table);
+/* Allocates the memory for host messages. The size never changes: allocating or freeing pinned memory during an operation
+ * can wait for work of other ranks of this process, and this work can wait for this rank. Call inside a scope of the gpu.
+ * On failure the caller calls tdict_nccl_free_stage(). Returns TDICT_ENOMEM and the errors of tdict_gpu_check(). Defined
+ * in host.c. */
+tdict_status tdict_nccl_make_stage(tdict_nccl_link *link, tdict_error *err);
 /* Frees the memory for host messages. Call inside a scope of the gpu, after all work of the stream is done. Defined in
  * host.c. */
 void tdict_nccl_free_stage(tdict_nccl_link *link);

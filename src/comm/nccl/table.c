@@ -91,6 +91,7 @@ static tdict_status take_resources(tdict_nccl_link *link, tdict_error *err) {
   if (status != TDICT_OK) return status;
   status = tdict_gpu_take_stream(link->gpu, &link->stream, err);
   if (status == TDICT_OK) status = tdict_gpu_take_event(link->gpu, &link->event, err);
+  if (status == TDICT_OK) status = tdict_nccl_make_stage(link, err);
   int major = 0;
   tdict_driver *d = link->gpu->driver;
   if (d->ops->device_attribute(d, link->gpu->ordinal, TDICT_CU_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major) == 0)
