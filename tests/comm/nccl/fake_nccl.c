@@ -76,7 +76,7 @@ static void set_error(int rank, int result) {
     if (rank < q->world && q->comms[rank]) q->comms[rank]->error = result;
   pthread_mutex_unlock(&lock);
 }
-fake_nccl_settings fake_nccl = {.version = 22809, .fail = set_error};
+fake_nccl_settings fake_nccl = {.version = 22809, .inject = set_error};
 
 static void release_comm(struct ncclComm *comm) {
   if (--comm->refs > 0) return;
