@@ -1,5 +1,6 @@
-/* A world of ranks over fake_nccl.so: each rank is a thread with its own context and simulated device, or with a device
- * of one shared context. The main thread fills and checks memory, and the rank threads call the table. */
+/* A world of ranks: each rank is a thread with its own context and device, or with a device of one shared context. The
+ * main thread fills and checks memory, and the rank threads call the table. Simulated devices use fake_nccl.so. GPUs use
+ * the NCCL that the environment variable TDICT_TEST_NCCL names, or libnccl.so.2; without NCCL, the case is skipped. */
 #ifndef TDICT_TESTS_COMM_NCCL_RANKS_H
 #define TDICT_TESTS_COMM_NCCL_RANKS_H
 
@@ -39,8 +40,9 @@ struct world {
   bool one_context;
   size_t memory_bytes;
   int64_t timeout_ns; /* of tdict_nccl_table() */
-  char library[PATH_MAX];
-  fake_nccl_settings *fake;
+  char path[PATH_MAX];
+  const char *library;
+  fake_nccl_settings *fake; /* NULL: GPUs */
   tdict_nccl_id id;
   rank ranks[MOST_RANKS];
   tdict_status (*body)(rank *r, tdict_error *err);
@@ -122,7 +124,7 @@ static inline tdict_nccl_options ranks_options(const rank *r) {
   o.library = r->w->library;
   o.rank = r->number;
   o.world = r->w->size;
-  o.device = tdict_sim(r->w->one_context ? r->number : 0);
+  o.device = r->stream.device;
   o.id = r->w->id;
   o.timeout_ns = r->w->timeout_ns;
   return o;
@@ -138,29 +140,62 @@ static inline tdict_status ranks_destroy(rank *r, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* The number of ranks that the largest world can have: one for each GPU. */
+static inline int ranks_most(void) {
+  tdict_gpu *gpu;
+  int count = 0;
+  if (td_device().type != TDICT_DEVICE_CUDA) return MOST_RANKS;
+  tdict_context *context = td_context(NULL);
+  while (count < MOST_RANKS &&
+         tdict_devices_gpu(tdict_context_devices(context), tdict_cuda(count), &gpu, NULL) == TDICT_OK)
+    count++;
+  tdict_context_destroy(context);
+  return count;
+}
+static inline void ranks_need(int count) {
+  if (ranks_most() < count) td_skip("there are too few GPUs");
+}
+
+/* Opens the fake, or NCCL, and makes an id. */
+static inline void world_find_library(world *w) {
+  tdict_error e;
+  if (td_device().type == TDICT_DEVICE_CUDA) {
+    w->library = getenv("TDICT_TEST_NCCL");
+    tdict_status status = tdict_nccl_create_id(w->library, &w->id, &e);
+    if (status == TDICT_ENOTSUP) td_skip(e.message);
+    if (status != TDICT_OK) fail_msg("%s", e.message);
+    return;
+  }
+  w->library = w->path;
+  w->fake = ranks_fake(w->path, "fake_nccl.so");
+  td_ok(tdict_nccl_create_id(w->library, &w->id, err));
+}
+
+static inline tdict_context *world_context(const world *w, tdict_device device) {
+  tdict_context *context;
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options o = tdict_context_options_default();
+  sim.num_devices = w->one_context ? w->size : 1;
+  sim.memory_bytes = (size_t)256 << 20;
+  if (w->fake) o.sim = &sim;
+  o.device = device;
+  o.num_threads = 1;
+  td_ok(tdict_context_create(&o, &context, err));
+  return context;
+}
+
 /* Makes contexts, streams and memory. The ranks have no table yet. */
 static inline void world_prepare(world *w, int size, bool one_context, size_t memory_bytes) {
   *w = (world){.size = size, .absent = -1, .one_context = one_context, .memory_bytes = memory_bytes};
   w->timeout_ns = SECONDS(60);
-  w->fake = ranks_fake(w->library, "fake_nccl.so");
-  td_ok(tdict_nccl_create_id(w->library, &w->id, err));
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.num_devices = one_context ? size : 1;
-  sim.memory_bytes = (size_t)256 << 20;
-  tdict_context_options o = tdict_context_options_default();
-  o.sim = &sim;
-  o.device = tdict_sim(0);
-  o.num_threads = 1;
+  world_find_library(w);
   for (int i = 0; i < size; i++) {
     rank *r = &w->ranks[i];
     tdict_gpu_scope scope;
+    const tdict_device device = !w->fake ? tdict_cuda(i) : tdict_sim(one_context ? i : 0);
     r->w = w;
     r->number = i;
-    if (one_context && i > 0)
-      r->context = w->ranks[0].context;
-    else
-      td_ok(tdict_context_create(&o, &r->context, err));
-    const tdict_device device = tdict_sim(one_context ? i : 0);
+    r->context = one_context && i > 0 ? w->ranks[0].context : world_context(w, device);
     td_ok(tdict_devices_gpu(tdict_context_devices(r->context), device, &r->gpu, err));
     r->raw = raw_open(r->context, device);
     td_ok(tdict_stream_create(r->context, device, &r->stream, err));
@@ -169,14 +204,20 @@ static inline void world_prepare(world *w, int size, bool one_context, size_t me
     tdict_gpu_leave(r->gpu, &scope);
   }
 }
+/* Sets how long the fake is in progress after each call. */
+static inline void world_polls(const world *w, int polls) {
+  if (w->fake) w->fake->polls = polls;
+}
+static inline int world_operations(const world *w) { return w->fake ? w->fake->operations : 0; }
+static inline int world_launches(const world *w) { return w->fake ? w->fake->launches : 0; }
 static inline void world_open(world *w, int size, bool one_context, size_t memory_bytes) {
   world_prepare(w, size, one_context, memory_bytes);
   world_do(w, ranks_join);
 }
 /* Frees the memory and the contexts. No rank has a table any more. */
 static inline void world_end(world *w) {
-  assert_int_equal(w->fake->comms, 0);
-  assert_int_equal(w->fake->open_groups, 0);
+  if (w->fake) assert_int_equal(w->fake->comms, 0);
+  if (w->fake) assert_int_equal(w->fake->open_groups, 0);
   for (int i = 0; i < w->size; i++) {
     rank *r = &w->ranks[i];
     td_ok(tdict_stream_synchronize(r->context, r->stream, err));

@@ -52,31 +52,32 @@ enum { NUM_OPERATIONS = sizeof operations / sizeof operations[0] };
 static void abort_rank(rank *r) { r->t.abort(r->t.self); }
 /* Every operation of an aborted table returns an error at once. */
 static void check_aborted(world *w, rank *r) {
-  const int before = w->fake->operations;
+  const int before = world_operations(w);
   for (int i = 0; i < NUM_OPERATIONS; i++) {
     td_fails(TDICT_ECANCELLED, "the communicator was aborted", operations[i](r, err));
   }
   td_fails(TDICT_ECANCELLED, "aborted", r->t.finish(r->t.self, r->stream.handle, SECONDS(60), err));
-  assert_int_equal(w->fake->operations, before);
+  assert_int_equal(world_operations(w), before);
 }
 
 /* Rank 1 never makes the call. Rank 0 gives up after the limit, and aborts. Then rank 1 does the same. */
-SIM_CASE(nccl_operations_wait_until_the_limit) {
+GPU_CASE(nccl_operations_wait_until_the_limit) {
+  ranks_need(2);
   for (int i = 0; i < NUM_OPERATIONS; i++)
-    for (int polls = 0; polls < 2; polls++) {
+    for (int polls = 0; polls < (td_device().type == TDICT_DEVICE_SIM ? 2 : 1); polls++) {
       world w;
       world_open(&w, 2, i % 2, 4 * BYTES);
-      w.fake->polls = polls * 1000000; /* with polls, NCCL is in progress until the limit */
+      world_polls(&w, polls * 1000000); /* with polls, NCCL is in progress until the limit */
       w.absent = 1;
       limit_now = SECONDS(0.1);
       world_run(&w, operations[i]);
-      world_has_failed(&w, TDICT_ETIMEDOUT, "sim:0: rank 0 of 2 waited ");
+      world_has_failed(&w, TDICT_ETIMEDOUT, ":0: rank 0 of 2 waited ");
       assert_true(w.ranks[0].took_ns >= SECONDS(0.1) && w.ranks[0].took_ns < SECONDS(20));
-      w.fake->polls = 0;
-      w.fake->aborts = 0;
+      world_polls(&w, 0);
+      if (w.fake) w.fake->aborts = 0;
       abort_rank(&w.ranks[0]);
       abort_rank(&w.ranks[0]); /* a second call does nothing */
-      assert_int_equal(w.fake->aborts, 1);
+      if (w.fake) assert_int_equal(w.fake->aborts, 1);
       check_aborted(&w, &w.ranks[0]);
       abort_rank(&w.ranks[1]);
       check_aborted(&w, &w.ranks[1]);
@@ -100,13 +101,13 @@ static void *interrupt_soon(void *user) {
 }
 static void interrupt_each(bool aborts, tdict_status wanted, const char *text) {
   for (int i = 0; i < NUM_OPERATIONS; i++)
-    for (int polls = 0; polls < 2; polls++) {
+    for (int polls = 0; polls < (td_device().type == TDICT_DEVICE_SIM ? 2 : 1); polls++) {
       world w;
       world_open(&w, 2, i % 2, 4 * BYTES);
       interruption it = {&w, aborts};
       pthread_t thread;
-      w.fake->polls = polls * 1000000;
-      w.fake->last_error = "the peer is gone";
+      world_polls(&w, polls * 1000000);
+      if (w.fake) w.fake->last_error = "the peer is gone";
       w.absent = 1;
       limit_now = SECONDS(60);
       assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, &it), 0);
@@ -115,7 +116,7 @@ static void interrupt_each(bool aborts, tdict_status wanted, const char *text) {
       world_has_failed(&w, wanted, text);
       assert_true(w.ranks[0].took_ns >= SECONDS(0.02) && w.ranks[0].took_ns < SECONDS(20));
       if (!aborts) assert_int_equal(w.ranks[0].err.native, 6);
-      w.fake->polls = 0;
+      world_polls(&w, 0);
       abort_rank(&w.ranks[0]);
       abort_rank(&w.ranks[1]);
       world_close(&w);
@@ -124,8 +125,9 @@ static void interrupt_each(bool aborts, tdict_status wanted, const char *text) {
 SIM_CASE(nccl_operations_report_asynchronous_errors) {
   interrupt_each(false, TDICT_EDEVICE, "returned 6, fake remote error: the peer is gone");
 }
-SIM_CASE(nccl_abort_ends_operations_of_other_threads) {
-  interrupt_each(true, TDICT_ECANCELLED, "sim:0: the communicator was aborted");
+GPU_CASE(nccl_abort_ends_operations_of_other_threads) {
+  ranks_need(2);
+  interrupt_each(true, TDICT_ECANCELLED, ":0: the communicator was aborted");
 }
 
 /* An aborted operation never counts as finished, although its work on the stream has ended. */
