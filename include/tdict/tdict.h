@@ -6,6 +6,7 @@
 #include "tdict/arrow.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
+#include "tdict/comm.h"
 #include "tdict/convert.h"
 #include "tdict/debug.h"
 #include "tdict/dlpack.h"

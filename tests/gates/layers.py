@@ -33,6 +33,8 @@ HEADERS = {
     "write.h": "ops",
     "schema.h": "schema",
     "share.h": "share",
+    "comm.h": "comm",
+    "comm_table.h": "comm",
     "lazy_stack.h": "stack",
     "debug.h": "debug",
     "dlpack.h": "interop",
@@ -68,10 +70,11 @@ BELOW = {
     "interop": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
     "share": ["ops", "schema", "transfer"],
+    "comm": ["ops", "schema", "transfer"],
     "debug": ["ops"],
     "io": ["ops", "schema", "transfer", "stack"],
     # src/context.c, the one file that sees all, and its header
-    "context": ["debug", "interop", "io", "loader", "share", "sim", "stack"],
+    "context": ["comm", "debug", "interop", "io", "loader", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
 
