@@ -4,6 +4,7 @@
 #define TDICT_TRANSFER_START_H
 
 #include "tdict/transfer.h"
+#include "transfer/plan/pair.h"
 
 typedef struct tdict_start {
   const char *what; /* name of the public call, used in error messages */
@@ -17,6 +18,15 @@ typedef struct tdict_start {
   bool copies;                    /* true: leaves that are in place already are copied, too */
   bool pin;                       /* true for tdict_pin_memory(): the result has the same tree device as the source, and
                                    * a leaf on a GPU is an error */
+  /* If `named` is not NULL, the transfer copies the pairs, and `src` is not read. `named` is the tree in which paths of
+   * errors are looked up; the transfer retains the tree. Destinations must not overlap, and no queued work may use
+   * their bytes: the memory is new, or only transfers use the memory. The transfer has no result. */
+  const tdict_tree *named;
+  const tdict_copy_pair *pairs;
+  size_t num_pairs;
+  tdict_tree *result;    /* with `dst`: the result of the future instead of `dst`; NULL: the result is `dst` */
+  tdict_future *promise; /* the promise of which the transfer is a part, or NULL; see promise.h */
+  size_t position;       /* number of the promise's tree to which the part belongs */
 } tdict_start;
 
 /* Starts a transfer and returns a new future. When the function returns, the transfer waits for earlier transfers,
