@@ -78,6 +78,7 @@ tdict_status tdict_comm_perform(tdict_comm_call *call, uint64_t ticket, tdict_tr
   tdict_status status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure);
   if (status == TDICT_OK) {
     status = call->run(call, &result, &failure);
+    failure.status = (int32_t)status; /* a table may leave the error empty */
     if (status != TDICT_OK && !call->keeps_comm && !tdict_comm_fail(call->comm, &failure))
       status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure); /* another thread has aborted */
   }
@@ -105,9 +106,4 @@ tdict_status tdict_comm_await_stream(tdict_comm_call *call, tdict_error *err) {
   if (!call->after || call->after->ops->wait(call->after, tdict_deadline_ns(call->timeout_ns))) return TDICT_OK;
   return tdict_fail(err, TDICT_ETIMEDOUT, "%s: the work of the stream `after` was not done in time",
                     tdict_comm_what(call));
-}
-
-tdict_status tdict_comm_finish(const tdict_comm_call *call, tdict_error *err) {
-  const tdict_comm_table *t = &call->comm->table;
-  return t->finish(t->self, call->comm->stream.handle, call->timeout_ns, err);
 }

@@ -54,7 +54,5 @@ tdict_status tdict_comm_make(tdict_comm_call *call, const tdict_comm_options *op
 /* Waits for the work of the option `after`. Call this function after the headers agree, before the elements of a tree
  * are used. Returns TDICT_ETIMEDOUT. */
 tdict_status tdict_comm_await_stream(tdict_comm_call *call, tdict_error *err);
-/* Waits until the work that the table has queued is done. */
-tdict_status tdict_comm_finish(const tdict_comm_call *call, tdict_error *err);
 
 #endif

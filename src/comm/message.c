@@ -181,6 +181,10 @@ tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *mes
   return TDICT_OK;
 }
 
+void tdict_message_await(const tdict_block_message *message) {
+  if (message->storage) tdict_storage_wait(message->storage, true);
+}
+
 tdict_status tdict_message_unpack(const tdict_block_message *message, tdict_tree *dst, tdict_error *err) {
   return message->is_copy ? tdict_copy(dst, message->packed, err) : TDICT_OK;
 }

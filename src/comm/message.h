@@ -36,6 +36,8 @@ tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_tree_sch
 /* Waits until the bytes of the tree may be read, or also written if `writes` is true. If the block is a copy, copies
  * the elements into the block. Returns the errors of tdict_copy() and tdict_transfer_into(). */
 tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, bool writes, tdict_error *err);
+/* Waits until the bytes of the block may be written. */
+void tdict_message_await(const tdict_block_message *message);
 /* If the block is a copy, copies the elements from the block to the tree `dst`. */
 tdict_status tdict_message_unpack(const tdict_block_message *message, tdict_tree *dst, tdict_error *err);
 /* Copies the elements of one tree to another on the device of the communicator. The source may be on any device. */
