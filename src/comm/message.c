@@ -151,20 +151,36 @@ tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_tree_sch
   return TDICT_OK;
 }
 
-tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_tree *tree, const tdict_tree_schema *schema,
-                                   bool always_copies, tdict_block_message *out, tdict_error *err) {
+tdict_status tdict_message_find(const tdict_comm *comm, const tdict_tree *tree, const tdict_tree_schema *schema,
+                                tdict_block_message *out, tdict_error *err) {
   block b = {.comm = comm, .is_whole = true, .is_near = true};
-  tdict_status status = for_leaves(tree, "message", add_to_block, &b, err);
+  size_t bytes;
+  tdict_status status = tdict_comm_block_bytes(schema, &bytes, err);
+  if (status == TDICT_OK) status = for_leaves(tree, "message", add_to_block, &b, err);
   if (status != TDICT_OK) return status;
-  if (b.is_whole && !always_copies) {
-    *out = (tdict_block_message){.tree = tree, .packed = tdict_retain(tree), .storage = b.storage, .data = b.data};
-    return tdict_comm_block_bytes(schema, &out->bytes, err);
-  }
-  status = tdict_message_allocate(comm, schema, NULL, out, err);
-  if (status != TDICT_OK) return status;
-  out->tree = tree;
-  out->needs_transfer = !b.is_near;
+  *out = (tdict_block_message){.tree = tree, .bytes = bytes, .needs_transfer = !b.is_near};
+  if (!b.is_whole) return TDICT_OK;
+  out->packed = tdict_retain(tree);
+  out->storage = b.storage;
+  out->data = b.data;
+  const size_t padding = tdict_align(bytes, LEAF_ALIGNMENT) - bytes;
+  out->has_padding = padding == 0 || (b.gap_is_free &&
+                                      b.storage->bytes - (size_t)(b.data - (char *)b.storage->data) - bytes >= padding);
   return TDICT_OK;
+}
+
+tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_tree *tree, const tdict_tree_schema *schema,
+                                   tdict_block_message *out, tdict_error *err) {
+  tdict_block_message found, made;
+  tdict_status status = tdict_message_find(comm, tree, schema, &found, err);
+  if (status == TDICT_OK && !found.packed) {
+    status = tdict_message_allocate(comm, schema, NULL, &made, err);
+    made.tree = tree;
+    made.needs_transfer = found.needs_transfer;
+    found = made;
+  }
+  if (status == TDICT_OK) *out = found;
+  return status;
 }
 
 tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdict_tree *src, tdict_error *err) {

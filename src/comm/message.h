@@ -14,6 +14,7 @@ typedef struct tdict_block_message {
   char *data;             /* the block, on the device of the communicator */
   size_t bytes;           /* from the first tensor to the end of the last tensor */
   bool is_copy;           /* true: `packed` is not `tree` */
+  bool has_padding;       /* true: the bytes from the end of the block to the next multiple of 256 may be sent, too */
   bool needs_transfer;    /* true: a tensor of `tree` is on another device, or not in memory */
 } tdict_block_message;
 
@@ -26,10 +27,13 @@ tdict_status tdict_comm_check_tree(const tdict_comm *comm, const char *what, con
 /* Computes the size of the block of a schema. Returns the errors of tdict_schema_measure(). */
 tdict_status tdict_comm_block_bytes(const tdict_tree_schema *schema, size_t *out, tdict_error *err);
 
-/* Finds the block of a tree, or allocates memory for the block. Copies nothing. `always_copies`: the block must be a
- * copy. Returns TDICT_ENOMEM and errors of tdict_tree_schema_create(). */
+/* Finds the block of a tree. If the tree is no block, out->packed is NULL. Returns TDICT_ENOMEM. */
+tdict_status tdict_message_find(const tdict_comm *comm, const tdict_tree *tree, const tdict_tree_schema *schema,
+                                tdict_block_message *out, tdict_error *err);
+/* Finds the block of a tree, or allocates memory for the block. Copies nothing. Returns TDICT_ENOMEM and errors of
+ * tdict_tree_schema_create(). */
 tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_tree *tree, const tdict_tree_schema *schema,
-                                   bool always_copies, tdict_block_message *out, tdict_error *err);
+                                   tdict_block_message *out, tdict_error *err);
 /* Allocates the block of a tree that will be received. `memory` is NULL for the memory of the communicator's device. */
 tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_tree_schema *schema, tdict_memory *memory,
                                     tdict_block_message *out, tdict_error *err);

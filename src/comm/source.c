@@ -25,7 +25,7 @@ void tdict_comm_prepare_message(tdict_comm_call *call, const tdict_tree *tree, c
                                 tdict_block_message *out) {
   tdict_error err;
   if (!tdict_comm_is_fine(call)) return;
-  tdict_comm_note(call, tdict_message_prepare(call->comm, tree, schema, false, out, &err), &err);
+  tdict_comm_note(call, tdict_message_prepare(call->comm, tree, schema, out, &err), &err);
 }
 
 enum { MOST_INT_BYTES = 10 };
