@@ -45,11 +45,14 @@ static tdict_status move_into(tdict_comm_call *call, tdict_block_message *messag
   if (!is_root) tdict_message_await(message);
   status = move_block(call, message, err);
   if (is_root) return status;
-  if (status == TDICT_OK) status = tdict_message_unpack(message, call->tree, err);
-  /* a block of its own leaves the tree unchanged until all bytes have arrived */
+  bool writes_tree = !message->is_copy; /* a copy leaves the tree unchanged until all bytes have arrived */
+  if (status == TDICT_OK) {
+    writes_tree = true;
+    status = tdict_message_unpack(message, call->tree, err);
+  }
   if (status == TDICT_OK)
     tdict_comm_regain(call->tree);
-  else
+  else if (writes_tree)
     tdict_comm_lose(call->tree);
   return status;
 }

@@ -71,8 +71,7 @@ tdict_status tdict_comm_check_tree(const tdict_comm *comm, const char *what, con
   return for_leaves(tree, what, check_leaf, &c, err);
 }
 
-/* Returns the number of bytes of a tensor, and 0 for a tree. */
-static size_t count_bytes(const tdict_schema_entry *entry) {
+size_t tdict_comm_entry_bytes(const tdict_schema_entry *entry) {
   size_t bytes = entry->kind == TDICT_SCHEMA_TENSOR ? tdict_dtype_bytes(entry->dtype) : 0;
   for (int d = 0; d < entry->batch_ndim; d++) bytes *= (size_t)entry->batch_size[d];
   for (int d = 0; d < entry->ndim; d++) bytes *= (size_t)entry->shape[d];
@@ -84,7 +83,7 @@ tdict_status tdict_comm_block_bytes(const tdict_tree_schema *schema, size_t *out
   if (status != TDICT_OK) return status;
   /* leave out the padding after the last tensor with elements, which the storage of a tree may lack */
   for (size_t i = schema->num_entries; i > 0; i--) {
-    const size_t bytes = count_bytes(&schema->entries[i - 1]);
+    const size_t bytes = tdict_comm_entry_bytes(&schema->entries[i - 1]);
     if (bytes == 0) continue;
     *out -= tdict_align(bytes, LEAF_ALIGNMENT) - bytes;
     break;

@@ -24,6 +24,8 @@ enum { TDICT_COMM_READS = 1, TDICT_COMM_WRITES = 2 };
  * tdict/comm.h lists for one tree, with the path of the entry. */
 tdict_status tdict_comm_check_tree(const tdict_comm *comm, const char *what, const tdict_tree *tree, int use,
                                    tdict_error *err);
+/* Returns the number of bytes of a tensor, and 0 for a tree. */
+size_t tdict_comm_entry_bytes(const tdict_schema_entry *entry);
 /* Computes the size of the block of a schema. Returns the errors of tdict_schema_measure(). */
 tdict_status tdict_comm_block_bytes(const tdict_tree_schema *schema, size_t *out, tdict_error *err);
 
