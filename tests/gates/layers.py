@@ -49,6 +49,7 @@ HEADERS = {
     "sampler.h": "loader",
     "loader.h": "loader",
     "replay.h": "loader",
+    "devices.h": "multi_device",
     "tdict.h": "context",
 }
 BELOW = {
@@ -65,13 +66,14 @@ BELOW = {
     "sim": ["device"],
     "transfer": ["tree", "device"],
     "stack": ["ops", "transfer"],
+    "multi_device": ["ops", "transfer"],
     "interop": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
     "share": ["ops", "schema", "transfer"],
     "debug": ["ops"],
     "io": ["ops", "schema", "transfer", "stack"],
     # src/context.c, the one file that sees all, and its header
-    "context": ["debug", "interop", "io", "loader", "share", "sim", "stack"],
+    "context": ["debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
 
