@@ -9,6 +9,7 @@
 #include "tdict/comm.h"
 #include "tdict/convert.h"
 #include "tdict/debug.h"
+#include "tdict/devices.h"
 #include "tdict/dlpack.h"
 #include "tdict/hook.h"
 #include "tdict/index.h"

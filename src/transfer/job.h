@@ -49,7 +49,6 @@ typedef struct tdict_late_result {
 
 /* The parts of a promise, see parts.h. */
 typedef struct tdict_parts {
-  const char *what; /* name of the public call, used in error messages */
   /* guards: list, num_parts, num_open, and while the promise has not ended: its result and its statistics */
   pthread_mutex_t lock;
   size_t num_open; /* parts that have not ended, and 1 until the owner closes the promise */
@@ -130,6 +129,10 @@ struct tdict_future {
   tdict_future *part_of; /* retained; the promise of which this transfer is a part. NULL: the transfer is no part, or
                           * the promise knows that the part has ended */
   size_t position;       /* of the part's tree in the result of the promise */
+  const tdict_future *group;   /* the promise of the part; only compared, never dereferenced */
+  tdict_future *const *awaits; /* transfers that must end before the copies begin. Borrowed until the starting call has
+                                 * begun the transfer */
+  size_t num_awaits;
   /* owned, one for each item or leaf, see check_sources.h. NULL: sources are not checked */
   uint64_t *hashes;
   struct tdict_hooks *hooks; /* owned, see hooks.h. NULL: no hook must run */

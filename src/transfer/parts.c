@@ -7,6 +7,19 @@
 #include "base/error.h"
 #include "tree/node.h"
 
+/* Adds the result of a part to the tree of all results. */
+static tdict_status add_result(tdict_future *part, tdict_tree *parent, tdict_error *err) {
+  char key[24];
+  const tdict_name name = tdict_name_of(key, (size_t)snprintf(key, sizeof key, "%zu", part->position));
+  tdict_tree *result = tdict_retain(part->result);
+  pthread_mutex_lock(&part->error_lock);
+  part->result_was_returned = true;
+  pthread_mutex_unlock(&part->error_lock);
+  if (tdict_node_add_name(parent, &name, tdict_leaf_of_tree(result))) return TDICT_OK;
+  tdict_release(result);
+  return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the tree of all results");
+}
+
 /* Creates the tree that holds the results of the parts, if the promise has no result yet. The caller holds the lock,
  * and the results of all parts exist. */
 static tdict_status gather_results(tdict_future *f, tdict_error *err) {
@@ -14,19 +27,19 @@ static tdict_status gather_results(tdict_future *f, tdict_error *err) {
   tdict_tree *parent;
   if (f->result || !p->num_parts) return TDICT_OK;
   tdict_status status = tdict_create(0, NULL, &parent, err);
-  for (size_t i = 0; i < p->num_parts && status == TDICT_OK; i++) {
-    char key[24];
-    const tdict_name name = tdict_name_of(key, (size_t)snprintf(key, sizeof key, "%zu", i));
-    tdict_tree *result = tdict_retain(p->list[i]->result);
-    pthread_mutex_lock(&p->list[i]->error_lock);
-    p->list[i]->result_was_returned = true;
-    pthread_mutex_unlock(&p->list[i]->error_lock);
-    if (tdict_node_add_name(parent, &name, tdict_leaf_of_tree(result))) continue;
-    tdict_release(result);
-    tdict_release(parent);
-    status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu trees", p->what, p->num_parts);
+  if (status != TDICT_OK) return status;
+  bool found = true;
+  for (size_t position = 0; found && status == TDICT_OK; position++) {
+    found = false;
+    for (size_t i = 0; i < p->num_parts && !found; i++) {
+      found = p->list[i]->result && p->list[i]->position == position;
+      if (found) status = add_result(p->list[i], parent, err);
+    }
   }
-  if (status == TDICT_OK) f->result = parent;
+  if (status == TDICT_OK)
+    f->result = parent;
+  else
+    tdict_release(parent);
   return status;
 }
 
@@ -54,6 +67,7 @@ void tdict_parts_attach(tdict_future *promise, tdict_future *part, size_t positi
   promise->parts->num_open++;
   pthread_mutex_unlock(&promise->parts->lock);
   part->part_of = promise;
+  part->group = promise;
   part->position = position;
 }
 

@@ -21,7 +21,6 @@ tdict_status tdict_promise_create(tdict_context *context, const char *what, size
     tdict_transfer_release(f);
     return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a future", what);
   }
-  f->parts->what = what;
   f->parts->num_open = 1;
   pthread_mutex_init(&f->parts->lock, NULL);
   f->skips_stats = true; /* tdict_parts_report() adds the statistics of the parts */
@@ -47,6 +46,10 @@ tdict_status tdict_promise_start(tdict_future *promise, tdict_context *context, 
   /* a part that failed before this part was listed could not cancel this part */
   if (tdict_transfer_has_failed(promise)) tdict_future_cancel(part);
   return status;
+}
+
+tdict_future *tdict_promise_last_part(const tdict_future *promise) {
+  return promise->parts->list[promise->parts->num_parts - 1];
 }
 
 void tdict_promise_close(tdict_future *promise, tdict_tree *result, const tdict_error *error) {

@@ -18,9 +18,11 @@ tdict_status tdict_promise_create(tdict_context *context, const char *what, size
  * the errors of tdict_start_transfer(). In this case, the owner still calls tdict_promise_close(). */
 tdict_status tdict_promise_start(tdict_future *promise, tdict_context *context, tdict_start *start, size_t position,
                                  tdict_error *err);
+/* Returns the part that was started last, borrowed from the promise. */
+tdict_future *tdict_promise_last_part(const tdict_future *promise);
 /* Says that no more parts follow. The promise ends when all parts have ended, or in this call. Takes over the reference
- * to `result`. If `result` is NULL and the promise has parts, the result is a tree that holds the result of part i at
- * the key "i". If `error` is not NULL, the promise fails with this error. Do not use the context after this call. */
+ * to `result`. If `result` is NULL and the promise has parts, the result is a tree. For each position, the tree holds the
+ * result of one part with this position, at the key that is the number of the position. If `error` is not NULL, the promise fails with this error. Do not use the context after this call. */
 void tdict_promise_close(tdict_future *promise, tdict_tree *result, const tdict_error *error);
 
 #endif

@@ -18,15 +18,20 @@ typedef struct tdict_start {
   bool copies;                    /* true: leaves that are in place already are copied, too */
   bool pin;                       /* true for tdict_pin_memory(): the result has the same tree device as the source, and
                                    * a leaf on a GPU is an error */
-  /* If `named` is not NULL, the transfer copies the pairs, and `src` is not read. `named` is the tree in which paths of
-   * errors are looked up; the transfer retains the tree. Destinations must not overlap, and no queued work may use
-   * their bytes: the memory is new, or only transfers use the memory. The transfer has no result. */
-  const tdict_tree *named;
+  /* If `storage` is not NULL, the transfer copies the pairs into this storage on `device`, and does not read `src`. The
+   * storage belongs to new trees: no queued work uses its bytes. If the transfer fails, all bytes of the storage are
+   * lost. Paths of errors are looked up in the tree `named`, which the transfer retains. */
+  tdict_storage *storage;
   const tdict_copy_pair *pairs;
   size_t num_pairs;
-  tdict_tree *result;    /* with `dst`: the result of the future instead of `dst`; NULL: the result is `dst` */
-  tdict_future *promise; /* the promise of which the transfer is a part, or NULL; see promise.h */
-  size_t position;       /* number of the promise's tree to which the part belongs */
+  const tdict_tree *named;
+  tdict_tree *result; /* with `dst` or `storage`: the result of the future, retained. NULL: the result is `dst` */
+  /* The promise of which the transfer is a part, or NULL; see promise.h. Parts of one promise do not wait for each other
+   * because of common bytes. They only wait for the parts in `awaits`. */
+  tdict_future *promise;
+  size_t position; /* number of the promise's tree to which the part belongs */
+  tdict_future *const *awaits;
+  size_t num_awaits;
 } tdict_start;
 
 /* Starts a transfer and returns a new future. When the function returns, the transfer waits for earlier transfers,

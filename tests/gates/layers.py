@@ -51,6 +51,7 @@ HEADERS = {
     "sampler.h": "loader",
     "loader.h": "loader",
     "replay.h": "loader",
+    "devices.h": "multi_device",
     "tdict.h": "context",
 }
 BELOW = {
@@ -67,6 +68,7 @@ BELOW = {
     "sim": ["device"],
     "transfer": ["tree", "device"],
     "stack": ["ops", "transfer"],
+    "multi_device": ["ops", "transfer"],
     "interop": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
     "share": ["ops", "schema", "transfer"],
@@ -74,7 +76,7 @@ BELOW = {
     "debug": ["ops"],
     "io": ["ops", "schema", "transfer", "stack"],
     # src/context.c, the one file that sees all, and its header
-    "context": ["comm", "debug", "interop", "io", "loader", "share", "sim", "stack"],
+    "context": ["comm", "debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
 

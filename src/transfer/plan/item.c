@@ -157,7 +157,6 @@ tdict_status tdict_item_append(tdict_item_maker *m, tdict_item *item, tdict_erro
   return TDICT_OK;
 }
 
-/* Checks nothing but the devices, because the caller has made the pairs. */
 tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request *request, const tdict_copy_pair *pairs,
                                       size_t num_pairs, tdict_error *err) {
   tdict_item_maker m;
@@ -170,14 +169,13 @@ tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request
   plan->one_by_one = request->mode == TDICT_MODE_BLOCKING;
   tdict_item_maker_init(&m, plan, request);
   for (size_t i = 0; i < num_pairs && status == TDICT_OK; i++) {
-    tdict_tensor *src = pairs[i].src, *dst = pairs[i].dst;
-    tdict_item item = {.src = src, .dst = dst, .src_data = src->data, .dst_data = dst->data, .leaf = pairs[i].leaf};
-    item.bytes = tdict_tensor_nbytes(dst);
-    status = tdict_item_choose_way(&m, &item, dst->storage->device, err);
+    tdict_tensor *src = pairs[i].src;
+    tdict_item item = {.src = src, .src_data = src->data, .dst_data = pairs[i].dst, .leaf = pairs[i].leaf};
+    item.bytes = tdict_tensor_nbytes(src);
+    status = tdict_item_choose_way(&m, &item, request->device, err);
     if (status == TDICT_OK) status = tdict_item_append(&m, &item, err);
   }
   tdict_item_count_slab(&m);
-  plan->num_leaves = 0; /* no result is built, so no leaf has an entry in item_of_leaf */
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;
 }
