@@ -38,7 +38,7 @@
  * before the elements are sent. Keys and shapes of the trees are read before the _async call returns. The future ends
  * with the result or the error of the blocking call. Until then, the program must not write the elements of a source,
  * and must not use the elements of a tree that is written in place. The communicator starts one thread at the first
- * _async call, which runs all asynchronous calls.
+ * _async call, which runs all asynchronous calls. tdict_future_cancel() does not stop a call: use tdict_comm_abort().
  * **Trust.** All ranks must trust each other. Data from another rank is checked only as far as the library must check
  * it to keep memory accesses valid.
  * Thread rule: any thread may call any function. Threads that make collective calls must agree on one order for all
@@ -168,8 +168,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather_stack(tdict_comm *comm, 
 /** @brief Combines the elements of the trees of all ranks, and writes the result into the tree of each rank.
  *  Collective.
  *
- *  The trees must have equal schemas. Addresses and locks do not change. No two tensors of the tree may share bytes.
- *  The bytes between tensors of tdict_create_from() may change.
+ *  The trees must have equal schemas. Addresses and locks do not change. Two tensors of a tree may share bytes if the
+ *  tensors of all ranks share bytes in the same way. The unused bytes between the tensors of tdict_create_from() may
+ *  change. The parts of complex numbers are summed like floating-point numbers.
  *  @param[in,out] tree  The elements of this rank, which the call replaces by the result.
  *  @return #TDICT_OK, and the errors that the top of this header lists; #TDICT_ENOTSUP also if the table cannot combine
  *          a dtype with @p op, or @p op is #TDICT_REDUCE_MEAN and a dtype is not a floating-point type. err->path names
@@ -191,6 +192,57 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_send(tdict_comm *comm, const tdict_
  *  @return #TDICT_OK, and the errors that the top of this header lists. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_receive(tdict_comm *comm, int32_t peer, const tdict_comm_options *options,
                                                      tdict_tree **out, tdict_error *err);
+
+/** @brief Starts tdict_broadcast() and returns a future, whose result is the tree that tdict_broadcast() writes to
+ *  *@p out. The top of this header describes asynchronous calls.
+ *  @param[out] out  New future, released with tdict_future_release(). Written on success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p comm or @p out is NULL; #TDICT_EIO no thread can be started; #TDICT_EFORKED;
+ *          #TDICT_ENOMEM. After an error, this rank takes no part in the call. tdict_future_wait() returns all other
+ *          errors. The next functions return the same errors. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_broadcast_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
+                                                             const tdict_comm_options *options, tdict_future **out,
+                                                             tdict_error *err);
+/** @brief Starts tdict_broadcast_into(). The result of the future is @p tree.
+ *  @return As tdict_broadcast_async(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_broadcast_into_async(tdict_comm *comm, tdict_tree *tree, int32_t root,
+                                                                  const tdict_comm_options *options, tdict_future **out,
+                                                                  tdict_error *err);
+/** @brief Starts tdict_scatter(). The result of the future is the part of this rank. The counts are copied.
+ *  @return As tdict_broadcast_async(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_scatter_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
+                                                           int dim, const int64_t *counts,
+                                                           const tdict_comm_options *options, tdict_future **out,
+                                                           tdict_error *err);
+/** @brief Starts tdict_gather_to(). The result of the future is the joined tree on @p root, and NULL on other ranks.
+ *  @return As tdict_broadcast_async(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_gather_to_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
+                                                             int dim, const tdict_comm_options *options,
+                                                             tdict_future **out, tdict_error *err);
+/** @brief Starts tdict_all_gather(). The result of the future is the joined tree.
+ *  @return As tdict_broadcast_async(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather_async(tdict_comm *comm, const tdict_tree *src, int dim,
+                                                              const tdict_comm_options *options, tdict_future **out,
+                                                              tdict_error *err);
+/** @brief Starts tdict_all_gather_stack(). The result of the future is the stacked tree.
+ *  @return As tdict_broadcast_async(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather_stack_async(tdict_comm *comm, const tdict_tree *src,
+                                                                    const tdict_comm_options *options,
+                                                                    tdict_future **out, tdict_error *err);
+/** @brief Starts tdict_all_reduce(). The result of the future is @p tree.
+ *  @return As tdict_broadcast_async(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_all_reduce_async(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op,
+                                                              const tdict_comm_options *options, tdict_future **out,
+                                                              tdict_error *err);
+/** @brief Starts tdict_send(). The result of the future is @p src.
+ *  @return As tdict_broadcast_async(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_send_async(tdict_comm *comm, const tdict_tree *src, int32_t peer,
+                                                        const tdict_comm_options *options, tdict_future **out,
+                                                        tdict_error *err);
+/** @brief Starts tdict_receive(). The result of the future is the new tree.
+ *  @return As tdict_broadcast_async(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_receive_async(tdict_comm *comm, int32_t peer,
+                                                           const tdict_comm_options *options, tdict_future **out,
+                                                           tdict_error *err);
 
 TDICT_END_DECLS
 #endif

@@ -1,5 +1,6 @@
 /* Implements tdict_broadcast() and tdict_broadcast_into(). Thread rule: as in tdict/comm.h. */
 #include "comm/agree.h"
+#include "comm/async.h"
 #include "comm/source.h"
 #include "comm/table.h"
 
@@ -30,7 +31,7 @@ static tdict_status run_broadcast(tdict_comm_call *call, tdict_tree **out, tdict
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
   if (status == TDICT_OK && is_root) status = tdict_message_fill(call->comm, &message, false, err);
   if (status == TDICT_OK) status = move_block(call, &message, err);
-  if (status == TDICT_OK) *out = tdict_retain(is_root ? call->src : message.packed);
+  if (status == TDICT_OK) *out = tdict_retain(!is_root ? message.packed : call->given ? call->given : call->src);
   tdict_message_reset(&message);
   tdict_tree_schema_release(mine);
   return status;
@@ -95,4 +96,16 @@ tdict_status tdict_broadcast_into(tdict_comm *comm, tdict_tree *tree, int32_t ro
                                   tdict_error *err) {
   tdict_comm_call call = broadcast_into_call(comm, tree, root);
   return tdict_comm_make(&call, options, true, NULL, err);
+}
+
+tdict_status tdict_broadcast_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
+                                   const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = broadcast_call(comm, src, root);
+  return tdict_comm_start(&call, options, out, err);
+}
+
+tdict_status tdict_broadcast_into_async(tdict_comm *comm, tdict_tree *tree, int32_t root,
+                                        const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = broadcast_into_call(comm, tree, root);
+  return tdict_comm_start(&call, options, out, err);
 }

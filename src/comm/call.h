@@ -14,8 +14,9 @@ struct tdict_comm_call {
   tdict_status (*run)(tdict_comm_call *call, tdict_tree **out, tdict_error *err);
 
   /* Arguments */
-  const tdict_tree *src; /* the source, or NULL */
-  tdict_tree *tree;      /* the tree to write in place, or NULL */
+  const tdict_tree *given; /* the source as the program passed it; NULL: `src` is this tree */
+  const tdict_tree *src;   /* the source, or NULL */
+  tdict_tree *tree;        /* the tree to write in place, or NULL */
   bool has_root;
   int32_t root;          /* or the other rank of a send or receive */
   int32_t dim, reduce;   /* 0 if the call has none */

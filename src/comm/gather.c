@@ -1,5 +1,6 @@
 /* Implements tdict_all_gather_stack(), tdict_all_gather() and tdict_gather_to(). Thread rule: as in tdict/comm.h. */
 #include "comm/agree.h"
+#include "comm/async.h"
 #include "comm/rank_blocks.h"
 #include "comm/source.h"
 #include "comm/table.h"
@@ -167,26 +168,54 @@ static tdict_status run_all_gather_stack(tdict_comm_call *call, tdict_tree **out
   return status;
 }
 
+static tdict_comm_call all_gather_call(tdict_comm *comm, const tdict_tree *src, int dim) {
+  return (tdict_comm_call){.comm = comm, .op = TDICT_COMM_ALL_GATHER, .run = run_all_gather, .src = src, .dim = dim};
+}
+static tdict_comm_call gather_to_call(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim) {
+  return (tdict_comm_call){.comm = comm,
+                           .op = TDICT_COMM_GATHER_TO,
+                           .run = run_gather_to,
+                           .src = src,
+                           .has_root = true,
+                           .root = root,
+                           .dim = dim};
+}
+static tdict_comm_call stack_call(tdict_comm *comm, const tdict_tree *src) {
+  return (tdict_comm_call){.comm = comm, .op = TDICT_COMM_ALL_GATHER_STACK, .run = run_all_gather_stack, .src = src};
+}
+
 tdict_status tdict_all_gather(tdict_comm *comm, const tdict_tree *src, int dim, const tdict_comm_options *options,
                               tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = {.comm = comm, .op = TDICT_COMM_ALL_GATHER, .run = run_all_gather, .src = src, .dim = dim};
+  tdict_comm_call call = all_gather_call(comm, src, dim);
   return tdict_comm_make(&call, options, out, out, err);
+}
+
+tdict_status tdict_all_gather_async(tdict_comm *comm, const tdict_tree *src, int dim, const tdict_comm_options *options,
+                                    tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = all_gather_call(comm, src, dim);
+  return tdict_comm_start(&call, options, out, err);
 }
 
 tdict_status tdict_gather_to(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim,
                              const tdict_comm_options *options, tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = {.comm = comm,
-                          .op = TDICT_COMM_GATHER_TO,
-                          .run = run_gather_to,
-                          .src = src,
-                          .has_root = true,
-                          .root = root,
-                          .dim = dim};
+  tdict_comm_call call = gather_to_call(comm, src, root, dim);
   return tdict_comm_make(&call, options, out, out, err);
+}
+
+tdict_status tdict_gather_to_async(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim,
+                                   const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = gather_to_call(comm, src, root, dim);
+  return tdict_comm_start(&call, options, out, err);
 }
 
 tdict_status tdict_all_gather_stack(tdict_comm *comm, const tdict_tree *src, const tdict_comm_options *options,
                                     tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = {.comm = comm, .op = TDICT_COMM_ALL_GATHER_STACK, .run = run_all_gather_stack, .src = src};
+  tdict_comm_call call = stack_call(comm, src);
   return tdict_comm_make(&call, options, out, out, err);
+}
+
+tdict_status tdict_all_gather_stack_async(tdict_comm *comm, const tdict_tree *src, const tdict_comm_options *options,
+                                          tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = stack_call(comm, src);
+  return tdict_comm_start(&call, options, out, err);
 }

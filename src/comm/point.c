@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "comm/agree.h"
+#include "comm/async.h"
 #include "comm/source.h"
 #include "comm/table.h"
 
@@ -150,15 +151,34 @@ static tdict_status run_receive(tdict_comm_call *call, tdict_tree **out, tdict_e
   return status;
 }
 
+static tdict_comm_call send_call(tdict_comm *comm, const tdict_tree *src, int32_t peer) {
+  return (tdict_comm_call){
+      .comm = comm, .op = TDICT_COMM_SEND, .run = run_send, .src = src, .has_root = true, .root = peer};
+}
+static tdict_comm_call receive_call(tdict_comm *comm, int32_t peer) {
+  return (tdict_comm_call){.comm = comm, .op = TDICT_COMM_RECEIVE, .run = run_receive, .has_root = true, .root = peer};
+}
+
 tdict_status tdict_send(tdict_comm *comm, const tdict_tree *src, int32_t peer, const tdict_comm_options *options,
                         tdict_error *err) {
-  tdict_comm_call call = {
-      .comm = comm, .op = TDICT_COMM_SEND, .run = run_send, .src = src, .has_root = true, .root = peer};
+  tdict_comm_call call = send_call(comm, src, peer);
   return tdict_comm_make(&call, options, true, NULL, err);
+}
+
+tdict_status tdict_send_async(tdict_comm *comm, const tdict_tree *src, int32_t peer, const tdict_comm_options *options,
+                              tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = send_call(comm, src, peer);
+  return tdict_comm_start(&call, options, out, err);
 }
 
 tdict_status tdict_receive(tdict_comm *comm, int32_t peer, const tdict_comm_options *options, tdict_tree **out,
                            tdict_error *err) {
-  tdict_comm_call call = {.comm = comm, .op = TDICT_COMM_RECEIVE, .run = run_receive, .has_root = true, .root = peer};
+  tdict_comm_call call = receive_call(comm, peer);
   return tdict_comm_make(&call, options, out, out, err);
+}
+
+tdict_status tdict_receive_async(tdict_comm *comm, int32_t peer, const tdict_comm_options *options, tdict_future **out,
+                                 tdict_error *err) {
+  const tdict_comm_call call = receive_call(comm, peer);
+  return tdict_comm_start(&call, options, out, err);
 }

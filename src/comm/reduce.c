@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "comm/agree.h"
+#include "comm/async.h"
 #include "comm/source.h"
 #include "comm/table.h"
 #include "ops/map.h"
@@ -182,9 +183,19 @@ static tdict_status run_all_reduce(tdict_comm_call *call, tdict_tree **out, tdic
   return status;
 }
 
+static tdict_comm_call reduce_call(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op) {
+  return (tdict_comm_call){
+      .comm = comm, .op = TDICT_COMM_ALL_REDUCE, .run = run_all_reduce, .tree = tree, .reduce = (int32_t)op};
+}
+
 tdict_status tdict_all_reduce(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op, const tdict_comm_options *options,
                               tdict_error *err) {
-  tdict_comm_call call = {
-      .comm = comm, .op = TDICT_COMM_ALL_REDUCE, .run = run_all_reduce, .tree = tree, .reduce = (int32_t)op};
+  tdict_comm_call call = reduce_call(comm, tree, op);
   return tdict_comm_make(&call, options, true, NULL, err);
+}
+
+tdict_status tdict_all_reduce_async(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op,
+                                    const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = reduce_call(comm, tree, op);
+  return tdict_comm_start(&call, options, out, err);
 }

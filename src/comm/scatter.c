@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "comm/agree.h"
+#include "comm/async.h"
 #include "comm/rank_blocks.h"
 #include "comm/source.h"
 #include "comm/table.h"
@@ -131,15 +132,26 @@ static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_e
   return status;
 }
 
+static tdict_comm_call scatter_call(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim,
+                                    const int64_t *counts) {
+  return (tdict_comm_call){.comm = comm,
+                           .op = TDICT_COMM_SCATTER,
+                           .run = run_scatter,
+                           .src = src,
+                           .has_root = true,
+                           .root = root,
+                           .dim = dim,
+                           .counts = counts};
+}
+
 tdict_status tdict_scatter(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim, const int64_t *counts,
                            const tdict_comm_options *options, tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = {.comm = comm,
-                          .op = TDICT_COMM_SCATTER,
-                          .run = run_scatter,
-                          .src = src,
-                          .has_root = true,
-                          .root = root,
-                          .dim = dim,
-                          .counts = counts};
+  tdict_comm_call call = scatter_call(comm, src, root, dim, counts);
   return tdict_comm_make(&call, options, out, out, err);
+}
+
+tdict_status tdict_scatter_async(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim, const int64_t *counts,
+                                 const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = scatter_call(comm, src, root, dim, counts);
+  return tdict_comm_start(&call, options, out, err);
 }
