@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/thread.h"
+#include "memory/memory.h"
 #include "tdict/clone.h"
 #include "transfer/promise.h"
 
@@ -18,6 +19,7 @@ typedef struct queued_call {
   tdict_tree *given;     /* retained; the tree of the program; NULL: none */
   tdict_tree *copy;      /* retained; a shallow copy of `given`, so that the program may change the keys of `given` */
   int64_t *counts;       /* owned */
+  bool keeps_memory;     /* true: the memory of the call is retained */
 } queued_call;
 
 struct tdict_comm_queue {
@@ -32,6 +34,7 @@ struct tdict_comm_queue {
 
 static void free_queued(queued_call *q) {
   tdict_comm_reset(&q->call);
+  if (q->keeps_memory) q->call.memory->ops->release(q->call.memory);
   if (q->promise) tdict_future_release(q->promise);
   tdict_release(q->given);
   tdict_release(q->copy);
@@ -116,6 +119,10 @@ static tdict_status copy_arguments(queued_call *q, tdict_error *err) {
   const tdict_tree *given = call->tree ? call->tree : call->src;
   const size_t bytes = (size_t)call->comm->table.world * sizeof *q->counts;
   tdict_status status = TDICT_OK;
+  if (call->memory) {
+    call->memory->ops->retain(call->memory);
+    q->keeps_memory = true;
+  }
   if (given) {
     status = tdict_clone(given, &q->copy, err);
     if (status != TDICT_OK) return status;
