@@ -35,6 +35,8 @@ HEADERS = {
     "write.h": "ops",
     "schema.h": "schema",
     "share.h": "share",
+    "comm.h": "comm",
+    "comm_table.h": "comm",
     "lazy_stack.h": "stack",
     "debug.h": "debug",
     "dlpack.h": "interop",
@@ -51,6 +53,7 @@ HEADERS = {
     "sampler.h": "loader",
     "loader.h": "loader",
     "replay.h": "loader",
+    "devices.h": "multi_device",
     "tdict.h": "context",
 }
 BELOW = {
@@ -67,14 +70,15 @@ BELOW = {
     "sim": ["device"],
     "transfer": ["tree", "device"],
     "stack": ["ops", "transfer"],
+    "multi_device": ["ops", "transfer"],
     "interop": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
     "share": ["ops", "schema", "transfer"],
+    "comm": ["ops", "schema", "transfer"],
     "debug": ["ops"],
     "io": ["ops", "schema", "transfer", "stack"],
-    "comm": ["ops", "schema", "transfer"],
     # src/context.c, the one file that sees all, and its header
-    "context": ["comm", "debug", "interop", "io", "loader", "share", "sim", "stack"],
+    "context": ["comm", "debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
 
