@@ -24,8 +24,9 @@
  * also reduces 8-bit floats if NCCL is version 2.24 or newer and the device has compute capability 9.0 or higher. Only
  * floating-point dtypes have a mean.
  *
- * **Failures.** If NCCL reports an error, the message has NCCL's text, and err->native is the ncclResult_t. The
- * environment variable NCCL_DEBUG=WARN makes NCCL print more.
+ * **Failures.** If NCCL reports an error, the message has NCCL's text, and err->native is the ncclResult_t. The status
+ * is #TDICT_ELOST for ncclRemoteError, which often means that another rank has ended, and #TDICT_EDEVICE for all other
+ * results. The environment variable NCCL_DEBUG=WARN makes NCCL print more.
  *
  * Thread rule: all functions of this header are thread-safe. */
 #ifndef TDICT_COMM_NCCL_H
@@ -82,7 +83,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_create_id(const char *library,
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, the rank, the number of ranks or the timeout is out of range,
  *          or the device is the cpu; #TDICT_ENOTSUP as tdict_nccl_create_id(); #TDICT_ETIMEDOUT a rank has not made the
  *          call in time; #TDICT_EDEVICE NCCL or the driver failed; #TDICT_ENODEVICE the device is absent;
- *          #TDICT_EFORKED; #TDICT_ELOST; #TDICT_ENOMEM. */
+ *          #TDICT_EFORKED; #TDICT_ELOST another rank or the device is lost; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_table(tdict_context *context, const tdict_nccl_options *options,
                                                         tdict_comm_table *out, tdict_error *err);
 

@@ -71,6 +71,7 @@ tdict_status tdict_nccl_check(const tdict_nccl_api *api, tdict_nccl_comm comm, t
   const char *last = api->last_error ? api->last_error(comm) : NULL;
   if (!last) last = "";
   int line = (int)strcspn(last, "\n"); /* an error message is one line */
-  return tdict_fail_native(err, TDICT_EDEVICE, result, "%s: %s returned %d, %s%s%.*s", where, call, result,
-                           text ? text : "?", line > 0 ? ": " : "", line > 120 ? 120 : line, last);
+  const tdict_status status = result == TDICT_NCCL_REMOTE_ERROR ? TDICT_ELOST : TDICT_EDEVICE;
+  return tdict_fail_native(err, status, result, "%s: %s returned %d, %s%s%.*s", where, call, result, text ? text : "?",
+                           line > 0 ? ": " : "", line > 120 ? 120 : line, last);
 }

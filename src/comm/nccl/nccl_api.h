@@ -48,7 +48,7 @@ typedef struct tdict_nccl_unique_id {
 typedef struct tdict_nccl_config tdict_nccl_config_arg;
 #endif
 
-enum { TDICT_NCCL_SUCCESS = 0, TDICT_NCCL_IN_PROGRESS = 7 };                                 /* ncclResult_t */
+enum { TDICT_NCCL_SUCCESS = 0, TDICT_NCCL_REMOTE_ERROR = 6, TDICT_NCCL_IN_PROGRESS = 7 };    /* ncclResult_t */
 enum { TDICT_NCCL_SUM = 0, TDICT_NCCL_MAX = 2, TDICT_NCCL_MIN = 3, TDICT_NCCL_AVERAGE = 4 }; /* ncclRedOp_t */
 enum {                                                                                       /* ncclDataType_t */
        TDICT_NCCL_I8 = 0,

@@ -166,7 +166,7 @@ SIM_CASE(nccl_table_reports_errors_of_the_start) {
   assert_int_equal(pthread_create(&thread, NULL, fail_soon, &w), 0);
   world_run(&w, ranks_join);
   pthread_join(thread, NULL);
-  world_has_failed(&w, TDICT_EDEVICE, "sim:0: ncclCommInitRankConfig returned 6, fake remote error");
+  world_has_failed(&w, TDICT_ELOST, "sim:0: ncclCommInitRankConfig returned 6, fake remote error");
   assert_true(w.ranks[0].took_ns < SECONDS(20));
   world_end(&w);
 }
