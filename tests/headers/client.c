@@ -63,6 +63,7 @@ static tdict_tree *make_tree(tdict_memory *memory) {
 #include "client_io.h"
 #include "client_lazy.h"
 #include "client_more.h"
+#include "client_nccl.h"
 #include "client_ragged.h"
 #include "client_replay.h"
 #include "client_schema.h"
@@ -443,7 +444,7 @@ int main(void) {
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
   if (context) use_device_operations(context);
-  if (context) use_lazy_stack(context), use_share(context);
+  if (context) use_lazy_stack(context), use_share(context), use_nccl(context);
   if (context) use_trace(context);
   if (context) use_arrow(context);
   tdict_context_destroy(context);
