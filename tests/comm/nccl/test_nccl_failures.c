@@ -1,4 +1,6 @@
 /* The failures of the table of NCCL: absent ranks, asynchronous errors, `abort`, wrong arguments and driver errors. */
+#include <sys/wait.h>
+
 #include "comm/nccl/ranks.h"
 #include "device/gpu_help.h"
 
@@ -249,5 +251,29 @@ SIM_CASE(nccl_operations_report_driver_errors) {
   td_fails(TDICT_ENOMEM, "cuMemHostAlloc", tdict_nccl_table(r->context, &o, &r->t, err));
   d->ops = real;
   td_ok(exchange(r, err)); /* the table still works */
+  world_close(&w);
+}
+
+/* A forked child has no threads of NCCL. Its calls return, and the parent's table still works. */
+static int use_in_child(const world *w, rank *r) {
+  tdict_error e;
+  for (int i = 0; i < NUM_OPERATIONS; i++)
+    if (operations[i](r, &e) != TDICT_EFORKED) return 1 + i;
+  abort_rank(r);
+  r->t.destroy(r->t.self);
+  return w->fake->aborts == 0 && w->fake->comms == 2 ? 0 : 100;
+}
+SIM_CASE(nccl_forked_children_leave_the_table_alone) {
+  world w;
+  int status = 0;
+  world_open(&w, 2, false, 4 * BYTES);
+  w.fake->aborts = 0;
+  limit_now = SECONDS(60);
+  const pid_t child = fork();
+  if (child == 0) _exit(use_in_child(&w, &w.ranks[0]));
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  world_do(&w, broadcast);
   world_close(&w);
 }
