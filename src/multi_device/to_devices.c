@@ -83,11 +83,14 @@ static tdict_status start_parts(tdict_spreading *s, const tdict_spread *spread, 
 /* Reads the request and starts all parts. */
 static tdict_status start_call(tdict_spreading *s, const tdict_spread *spread, const tdict_transfer_options *options,
                                tdict_future **out, tdict_error *err) {
-  tdict_spread own = tdict_spread_default();
+  tdict_spread own = tdict_replicate_on(NULL, 0);
   tdict_device devices[TDICT_MAX_DEVICES];
   s->options = tdict_transfer_options_default();
+  if (!spread) return tdict_fail(err, TDICT_EINVAL, "%s: spread is NULL", s->what);
   tdict_status status = tdict_options_read(&own, sizeof own, spread, "spread", err);
   if (status == TDICT_OK) status = tdict_options_read(&s->options, sizeof s->options, options, "transfer options", err);
+  s->devices = own.devices;
+  s->num_devices = own.num_devices;
   if (status == TDICT_OK) status = check_request(s, &own, err);
   if (status == TDICT_OK) status = check_devices(s, devices, err);
   s->devices = devices;
@@ -102,10 +105,9 @@ static void take_trees(const tdict_tree *result, size_t count, tdict_tree **tree
   }
 }
 
-tdict_status tdict_to_devices(tdict_context *context, const tdict_tree *src, const tdict_device *devices,
-                              size_t num_devices, const tdict_spread *spread, const tdict_transfer_options *options,
-                              tdict_tree **trees, tdict_error *err) {
-  tdict_spreading s = {"to_devices", context, src, devices, num_devices, .promise = NULL};
+tdict_status tdict_to_devices(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
+                              const tdict_transfer_options *options, tdict_tree **trees, tdict_error *err) {
+  tdict_spreading s = {.what = "to_devices", .context = context, .src = src};
   tdict_future *future;
   tdict_tree *result;
   if (!trees) return tdict_fail(err, TDICT_EINVAL, "%s: trees is NULL", s.what);
@@ -117,15 +119,14 @@ tdict_status tdict_to_devices(tdict_context *context, const tdict_tree *src, con
   if (status == TDICT_OK) status = start_call(&s, spread, &own, &future, err);
   if (status == TDICT_OK) status = tdict_start_wait(future, stats, &result, err);
   if (status != TDICT_OK) return status;
-  take_trees(result, num_devices, trees);
+  take_trees(result, s.num_devices, trees);
   tdict_release(result);
   return TDICT_OK;
 }
 
-tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src, const tdict_device *devices,
-                                    size_t num_devices, const tdict_spread *spread,
+tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
                                     const tdict_transfer_options *options, tdict_future **out, tdict_error *err) {
-  tdict_spreading s = {"to_devices_async", context, src, devices, num_devices, .promise = NULL};
+  tdict_spreading s = {.what = "to_devices_async", .context = context, .src = src};
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", s.what);
   return start_call(&s, spread, options, out, err);
 }
