@@ -100,12 +100,12 @@ SIM_CASE(split_in_single_steps) {
   check_steps(4, TDICT_SIM_PEERS_PAIRS, &spread);
 }
 
-static int64_t queued_copies(const several *s) {
+static tdict_driver_sim_count driver_counts(const several *s) {
   tdict_gpu *gpu;
   tdict_driver_sim_count count;
   td_ok(tdict_devices_gpu(tdict_context_devices(s->c), s->devices[0], &gpu, err));
   tdict_driver_sim_counts(gpu->driver, 0, &count);
-  return count.num_pending;
+  return count;
 }
 /* While the copies of the second round are held, the devices can exchange the parts of the first round: parts of one
  * promise do not wait for all earlier parts. Counts the operations that run before the first copy between devices. */
@@ -115,7 +115,7 @@ SIM_CASE(replicate_large_parts_arrive_side_by_side) {
   td_ok(tdict_sim_hold(s.c, err));
   tdict_future *f = start(&s, src, NULL, NULL);
   td_rest();
-  const int64_t queued = queued_copies(&s);
+  const int64_t queued = driver_counts(&s).num_pending;
   td_ok(tdict_sim_resume(s.c, err));
   finish(&s, f, trees);
   check_replicas(&s, src, trees);
@@ -198,6 +198,25 @@ SIM_CASE(replicate_can_be_cancelled) {
     tdict_future_release(f);
     tdict_release(src);
   }
+  several_close(&s);
+}
+/* Cancelling stops all parts: the copies of later rounds never run. */
+SIM_CASE(replicate_cancels_all_parts) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
+  const int64_t before = driver_counts(&s).num_finished;
+  finish(&s, start(&s, src, NULL, NULL), trees);
+  release_all(&s, trees);
+  const int64_t whole = driver_counts(&s).num_finished - before;
+  td_ok(tdict_sim_hold(s.c, err));
+  tdict_future *f = start(&s, src, NULL, NULL);
+  check_pending(f);
+  tdict_future_cancel(f);
+  td_ok(tdict_sim_resume(s.c, err));
+  td_fails(TDICT_ECANCELLED, "", tdict_future_wait(f, NULL, err));
+  tdict_future_release(f);
+  assert_true(driver_counts(&s).num_finished - before - whole <= whole / 2);
+  tdict_release(src);
   several_close(&s);
 }
 /* The program drops the future while the copies run. */
