@@ -11,6 +11,10 @@ static tdict_status fail_ended(const tdict_nccl_link *link, tdict_error *err) {
   return tdict_fail(err, TDICT_ECANCELLED, "%s: the communicator was aborted", link->where);
 }
 
+tdict_status tdict_nccl_refuse_ended(tdict_nccl_link *link, tdict_error *err) {
+  return atomic_load(&link->ended) ? fail_ended(link, err) : TDICT_OK;
+}
+
 /* Lets other threads run, for longer the longer the wait has lasted. A short message takes some ten microseconds. */
 static void pause_since(int64_t begun_ns) {
   enum { SPIN_NS = 100000, SHORT_NS = 5000000 };

@@ -68,7 +68,9 @@ static tdict_status move_piece(const piece *p, tdict_error *err) {
 
 static tdict_status stage_piece(piece *p, tdict_error *err) {
   tdict_gpu_scope scope;
-  tdict_status status = tdict_gpu_enter(p->link->gpu, &scope, err);
+  /* After `abort`, the copies of the ended operation may still use the stage. */
+  tdict_status status = tdict_nccl_refuse_ended(p->link, err);
+  if (status == TDICT_OK) status = tdict_gpu_enter(p->link->gpu, &scope, err);
   if (status != TDICT_OK) return status;
   p->move.src = (char *)p->link->device + p->own * p->bytes;
   p->move.dst = p->link->device;

@@ -48,6 +48,8 @@ typedef struct tdict_nccl_call {
   int64_t deadline_ns; /* time until which the call may be in progress, see tdict_deadline_ns() */
   tdict_gpu_scope scope;
 } tdict_nccl_call;
+/* Returns TDICT_ECANCELLED after `abort`. */
+tdict_status tdict_nccl_refuse_ended(tdict_nccl_link *link, tdict_error *err);
 /* Begins a call of NCCL. If the function returns TDICT_OK, the caller calls NCCL and then tdict_nccl_end(). Returns
  * TDICT_ECANCELLED after `abort`, and the errors of tdict_gpu_enter(). */
 tdict_status tdict_nccl_begin(tdict_nccl_call *call, tdict_error *err);
