@@ -9,7 +9,7 @@
 void tdict_comm_write_header(const tdict_comm_call *call, const tdict_comm_offer *offer, tdict_comm_header *out) {
   *out = (tdict_comm_header){.magic = TDICT_COMM_MAGIC,
                              .version = TDICT_COMM_VERSION,
-                             .op = call->op,
+                             .op = (int32_t)call->op,
                              .root = call->has_root ? call->root : 0,
                              .dim = call->dim,
                              .reduce = call->reduce,

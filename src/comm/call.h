@@ -32,7 +32,7 @@ struct tdict_comm_call {
 };
 
 /* Returns the name of the public function, for messages. */
-static inline const char *tdict_comm_what(const tdict_comm_call *call) { return tdict_comm_op_name(call->op); }
+static inline const char *tdict_comm_what(const tdict_comm_call *call) { return tdict_comm_op_name((int32_t)call->op); }
 /* Stores an error of this rank's own checks. The other ranks will learn the error. Does nothing if `status` is
  * TDICT_OK, or if there is an earlier error. */
 void tdict_comm_note(tdict_comm_call *call, tdict_status status, const tdict_error *err);

@@ -12,9 +12,9 @@
 static tdict_status gather_equal(tdict_comm_call *call, tdict_block_message *found, const tdict_rank_blocks *blocks,
                                  tdict_error *err) {
   const int32_t rank = call->comm->table.rank;
-  const char *from = blocks->data + blocks->offsets[rank];
   tdict_status status = TDICT_OK;
   if (blocks->bytes[rank] == 0) return TDICT_OK;
+  const char *from = blocks->data + blocks->offsets[rank];
   if (found->packed && found->has_padding) {
     status = tdict_message_fill(call->comm, found, false, err);
     from = found->data;
