@@ -17,12 +17,13 @@ struct tdict_comm_call {
   const tdict_tree *given; /* the source as the program passed it; NULL: `src` is this tree */
   const tdict_tree *src;   /* the source, or NULL */
   tdict_tree *tree;        /* the tree to write in place, or NULL */
-  bool has_root;
-  int32_t root;          /* or the other rank of a send or receive */
-  int32_t dim, reduce;   /* 0 if the call has none */
-  const int64_t *counts; /* of a scatter; may be NULL */
+  bool has_root, has_dim;
+  int32_t root;   /* or the other rank of a send or receive */
+  int32_t reduce; /* a tdict_reduce_op; 0 if the call has none */
 
   /* Set by tdict_comm_prepare() */
+  int32_t dim;           /* as the program passed it; 0 if the call has none */
+  const int64_t *counts; /* may be NULL */
   int64_t timeout_ns;
   tdict_memory *memory;
   tdict_fence *after; /* retained; the work of the option `after`; NULL: none */

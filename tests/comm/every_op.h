@@ -25,21 +25,24 @@ typedef struct op_args {
 static inline tdict_status op_call(rig_rank *r, const op_args *a, tdict_tree **out, tdict_error *err) {
   tdict_tree *src = r->rank == a->root || a->always_passes ? a->tree : NULL;
   tdict_tree **to = a->has_no_out ? NULL : out;
+  tdict_comm_options o = a->options ? *a->options : tdict_comm_options_default();
+  o.dim = a->dim;
+  o.counts = a->counts;
   switch (a->op) {
   case OP_BROADCAST:
-    return tdict_broadcast(r->comm, src, a->root, a->options, to, err);
+    return tdict_broadcast(r->comm, src, a->root, &o, to, err);
   case OP_SCATTER:
-    return tdict_scatter(r->comm, src, a->root, a->dim, a->counts, a->options, to, err);
+    return tdict_scatter(r->comm, src, a->root, &o, to, err);
   case OP_BROADCAST_INTO:
-    return tdict_broadcast_into(r->comm, a->tree, a->root, a->options, err);
+    return tdict_broadcast_into(r->comm, a->tree, a->root, &o, err);
   case OP_GATHER_TO:
-    return tdict_gather_to(r->comm, a->tree, a->root, a->dim, a->options, to, err);
+    return tdict_gather_to(r->comm, a->tree, a->root, &o, to, err);
   case OP_ALL_GATHER:
-    return tdict_all_gather(r->comm, a->tree, a->dim, a->options, to, err);
+    return tdict_all_gather(r->comm, a->tree, &o, to, err);
   case OP_STACK:
-    return tdict_all_gather_stack(r->comm, a->tree, a->options, to, err);
+    return tdict_all_gather_stack(r->comm, a->tree, &o, to, err);
   default:
-    return tdict_all_reduce(r->comm, a->tree, a->reduce, a->options, err);
+    return tdict_all_reduce(r->comm, a->tree, a->reduce, &o, err);
   }
 }
 
