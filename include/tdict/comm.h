@@ -19,8 +19,8 @@
  * place must be on the device of the communicator. A new tree is on the device of the communicator, is not locked, and
  * has no device of its own (tdict_get_device()). Sources are not changed.
  * **Order.** A call first waits for all earlier transfers that use the elements of its trees. The call also waits for
- * the work that is queued on the option `after`. All elements are sent and received when the
- * call returns. The calls on one communicator run one after another, in the order in which the program makes the calls.
+ * the work that is queued on the option `after`. All elements are sent and received when the call returns. The calls on
+ * one communicator run one after another, in the order in which the program makes the calls.
  * **Failure.** If a rank fails after the headers agree, or another rank does not answer within the time limit, the call
  * aborts the communicator, as tdict_comm_abort() does. The other ranks then return an error too, at the latest after
  * their own time limits. An abort does not free the communicator. Later calls on an aborted communicator return the
@@ -160,14 +160,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_scatter(tdict_comm *comm, const tdi
 TDICT_API TDICT_NODISCARD tdict_status tdict_gather_to(tdict_comm *comm, const tdict_tree *src, int32_t root,
                                                        const tdict_comm_options *options, tdict_tree **out,
                                                        tdict_error *err);
-/** @brief Joins the trees of all ranks along a batch dimension, like tdict_gather_to(), on every rank. Collective. */
+/** @brief Joins the trees of all ranks along a batch dimension, like tdict_gather_to(), on every rank. Collective.
+ *  @return Errors of tdict_gather_to(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather(tdict_comm *comm, const tdict_tree *src,
                                                         const tdict_comm_options *options, tdict_tree **out,
                                                         tdict_error *err);
 /** @brief Joins the trees of all ranks along a new first batch dimension. Collective.
  *
- *  The size of the new dimension is the number of ranks. The trees must have equal schemas. The tensors of the result share one storage. They are strided: the elements of
- *  one rank are contiguous, and the elements of two ranks are far apart. tdict_contiguous() makes contiguous tensors.
+ *  The size of the new dimension is the number of ranks. The trees must have equal schemas. The tensors of the result
+ *  share one storage, and are usually strided: the elements of one rank are contiguous, and the elements of two ranks
+ *  are far apart. tdict_contiguous() makes contiguous tensors.
  *  @param[in]  src  The tree of this rank, borrowed.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return #TDICT_OK, and the errors that the top of this header lists; #TDICT_EINVAL also if a tensor or tree of the
@@ -214,42 +216,42 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_broadcast_async(tdict_comm *comm, c
                                                              const tdict_comm_options *options, tdict_future **out,
                                                              tdict_error *err);
 /** @brief Starts tdict_broadcast_into(). The result of the future is @p tree.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_broadcast_into_async(tdict_comm *comm, tdict_tree *tree, int32_t root,
                                                                   const tdict_comm_options *options, tdict_future **out,
                                                                   tdict_error *err);
 /** @brief Starts tdict_scatter(). The result of the future is the part of this rank. The counts are copied.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_scatter_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
                                                            const tdict_comm_options *options, tdict_future **out,
                                                            tdict_error *err);
 /** @brief Starts tdict_gather_to(). The result of the future is the joined tree on @p root, and NULL on other ranks.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_gather_to_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
                                                              const tdict_comm_options *options, tdict_future **out,
                                                              tdict_error *err);
 /** @brief Starts tdict_all_gather(). The result of the future is the joined tree.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather_async(tdict_comm *comm, const tdict_tree *src,
                                                               const tdict_comm_options *options, tdict_future **out,
                                                               tdict_error *err);
 /** @brief Starts tdict_all_gather_stack(). The result of the future is the stacked tree.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather_stack_async(tdict_comm *comm, const tdict_tree *src,
                                                                     const tdict_comm_options *options,
                                                                     tdict_future **out, tdict_error *err);
 /** @brief Starts tdict_all_reduce(). The result of the future is @p tree.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_all_reduce_async(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op,
                                                               const tdict_comm_options *options, tdict_future **out,
                                                               tdict_error *err);
 /** @brief Starts tdict_send(). The result of the future is @p src.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_send_async(tdict_comm *comm, const tdict_tree *src, int32_t peer,
                                                         const tdict_comm_options *options, tdict_future **out,
                                                         tdict_error *err);
 /** @brief Starts tdict_receive(). The result of the future is the new tree.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_receive_async(tdict_comm *comm, int32_t peer,
                                                            const tdict_comm_options *options, tdict_future **out,
                                                            tdict_error *err);
