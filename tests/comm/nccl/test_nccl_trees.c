@@ -80,14 +80,15 @@ static tdict_status broadcast(rank *r, tdict_error *err) {
 }
 static tdict_status scatter(rank *r, tdict_error *err) {
   const bool is_root = r->number == root_now;
-  return tdict_scatter(comms[r->number], is_root ? sources[r->number] : NULL, root_now, 0, is_root ? counts_now : NULL,
-                       NULL, &results[r->number], err);
+  tdict_comm_options o = tdict_comm_options_default();
+  if (is_root) o.counts = counts_now;
+  return tdict_scatter(comms[r->number], is_root ? sources[r->number] : NULL, root_now, &o, &results[r->number], err);
 }
 static tdict_status gather(rank *r, tdict_error *err) {
-  return tdict_gather_to(comms[r->number], sources[r->number], root_now, 0, NULL, &results[r->number], err);
+  return tdict_gather_to(comms[r->number], sources[r->number], root_now, NULL, &results[r->number], err);
 }
 static tdict_status all_gather(rank *r, tdict_error *err) {
-  return tdict_all_gather(comms[r->number], sources[r->number], 0, NULL, &results[r->number], err);
+  return tdict_all_gather(comms[r->number], sources[r->number], NULL, &results[r->number], err);
 }
 static tdict_status stack(rank *r, tdict_error *err) {
   return tdict_all_gather_stack(comms[r->number], sources[r->number], NULL, &results[r->number], err);
