@@ -1,0 +1,204 @@
+/* Makes, fills and verifies the trees of comm_trees.h. */
+#include "comm_trees.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_BYTES = 24 };
+
+static void write_key(char *key, int64_t leaf) { snprintf(key, KEY_BYTES, "%" PRId64, leaf); }
+
+/* Makes a tree whose leaves are views of one storage. */
+static tdict_status make_joined(int64_t leaves, int64_t elements, tdict_memory *memory, tdict_tree **out,
+                                tdict_error *err) {
+  tdict_field *fields = calloc((size_t)leaves, sizeof *fields);
+  char(*keys)[KEY_BYTES] = calloc((size_t)leaves, sizeof *keys);
+  tdict_status status = TDICT_ENOMEM;
+  *err = (tdict_error){.status = TDICT_ENOMEM, .message = "no memory for keys"};
+  for (int64_t i = 0; fields && keys && i < leaves; i++) {
+    write_key(keys[i], i);
+    fields[i] = (tdict_field){.path = keys[i], .dtype = TDICT_F32};
+  }
+  const tdict_schema schema = {fields, (size_t)leaves};
+  if (fields && keys) status = tdict_create_from(&schema, 1, &elements, memory, out, err);
+  free(fields);
+  free(keys);
+  return status;
+}
+
+/* Makes a tree of separate allocations. */
+static tdict_status make_separate(int64_t leaves, int64_t elements, tdict_memory *memory, tdict_tree **out,
+                                  tdict_error *err) {
+  tdict_status status = tdict_create(1, &elements, out, err);
+  for (int64_t i = 0; i < leaves && status == TDICT_OK; i++) {
+    char key[KEY_BYTES];
+    tdict_tensor *leaf = NULL;
+    write_key(key, i);
+    status = tdict_tensor_empty(TDICT_F32, 1, &elements, memory, &leaf, err);
+    if (status == TDICT_OK) status = tdict_set(*out, key, leaf, err);
+    tdict_tensor_release(leaf);
+  }
+  return status;
+}
+
+/* Makes a tree and an array of the addresses of its leaves. */
+static bool make_tree(const comm_size *size, int64_t elements, tdict_memory *memory, tdict_tree **tree, float ***data) {
+  tdict_error err;
+  const tdict_status status = size->is_separate ? make_separate(size->leaves, elements, memory, tree, &err)
+                                                : make_joined(size->leaves, elements, memory, tree, &err);
+  if (status != TDICT_OK) {
+    bench_print_status("cannot make a tree", &err);
+    return false;
+  }
+  *data = calloc((size_t)size->leaves, sizeof **data);
+  if (!*data) {
+    bench_print_error("no memory for the addresses of %" PRId64 " leaves", size->leaves);
+    return false;
+  }
+  for (int64_t i = 0; i < size->leaves; i++) {
+    char key[KEY_BYTES];
+    write_key(key, i);
+    (*data)[i] = tdict_data(*tree, key);
+  }
+  return true;
+}
+
+bool comm_trees_make(comm_trees *t, tdict_context *context, tdict_device device, int rank, int world,
+                     const comm_size *size) {
+  tdict_memory *memory = device.type == TDICT_DEVICE_CPU ? NULL : tdict_device_memory(context, device);
+  *t = (comm_trees){
+      .context = context, .rank = rank, .world = world, .leaves = size->leaves, .elements = size->elements};
+  if (make_tree(size, size->elements, memory, &t->whole, &t->whole_data) &&
+      make_tree(size, size->elements / world, memory, &t->part, &t->part_data))
+    return true;
+  comm_trees_free(t);
+  return false;
+}
+
+void comm_trees_free(comm_trees *t) {
+  tdict_release(t->whole);
+  tdict_release(t->part);
+  free(t->whole_data);
+  free(t->part_data);
+  memset(t, 0, sizeof *t);
+}
+
+size_t comm_trees_bytes(const comm_trees *t) { return (size_t)t->leaves * (size_t)t->elements * sizeof(float); }
+
+/* Mixes the bits of a number. Different numbers give different results. */
+static uint64_t mix(uint64_t x) {
+  x = (x ^ x >> 32) * 0xD6E8FEB86659FD93u;
+  x = (x ^ x >> 29) * 0xD6E8FEB86659FD93u;
+  return x ^ x >> 32;
+}
+
+/* Adds a rank's numbers of a range of a leaf of `whole`. Four elements share the 64 bits of a random word. */
+static void add_numbers(float *to, int64_t count, uint64_t salt, int rank, int64_t leaf, int64_t first) {
+  const uint64_t base = mix(mix(salt * 1024 + (uint64_t)rank + 1) + (uint64_t)leaf);
+  uint64_t word = 0;
+  for (int64_t k = 0; k < count; k++) {
+    const uint64_t element = (uint64_t)(first + k);
+    if (k == 0 || element % 4 == 0) word = mix(base + element / 4);
+    to[k] += (float)((int)(word >> element % 4 * 16 & 0xFFFF) - 0x8000) / 256;
+  }
+}
+
+/* Writes the numbers of a range of a leaf of `whole`. */
+static void write_range(const comm_trees *t, const comm_numbers *numbers, int64_t leaf, int64_t first, int64_t count,
+                        float *to) {
+  memset(to, 0, (size_t)count * sizeof *to);
+  for (int r = 0; r < numbers->count_ranks; r++)
+    add_numbers(to, count, numbers->salt, numbers->first_rank + r, leaf, first);
+  const int64_t last = t->elements - 1 - first;
+  if (numbers->is_corrupt && leaf == t->leaves / 2 && last >= 0 && last < count) to[last] += 1;
+}
+
+bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers *numbers) {
+  tdict_error err;
+  tdict_tree *host = NULL;
+  const int64_t count = tdict_batch_size(tree)[0];
+  const int64_t first = tree == t->part ? t->rank * count : 0;
+  tdict_status status = make_joined(t->leaves, count, NULL, &host, &err);
+  for (int64_t i = 0; i < t->leaves && status == TDICT_OK; i++) {
+    char key[KEY_BYTES];
+    write_key(key, i);
+    write_range(t, numbers, i, first, count, tdict_data(host, key));
+  }
+  if (status == TDICT_OK) status = tdict_transfer_into(t->context, tree, host, NULL, &err);
+  tdict_release(host);
+  if (status != TDICT_OK) bench_print_status("cannot fill a tree", &err);
+  return status == TDICT_OK;
+}
+
+/* Compares a rank's range of a leaf, which begins at element `first` of `whole`. */
+static bool check_range(const comm_trees *t, const comm_result *result, const comm_numbers *numbers, int64_t leaf,
+                        int64_t first, const float *found) {
+  enum { MOST = 4096 };
+  float wanted[MOST];
+  const int64_t end = t->elements / t->world;
+  for (int64_t at = 0; at < end; at += MOST) {
+    const int64_t count = end - at < MOST ? end - at : MOST;
+    write_range(t, numbers, leaf, first + at, count, wanted);
+    if (memcmp(wanted, found + at, (size_t)count * sizeof *wanted) == 0) continue;
+    int64_t k = 0;
+    while (memcmp(&wanted[k], &found[at + k], sizeof *wanted) == 0) k++;
+    bench_print_error("rank %d: %s: leaf \"%" PRId64 "\" differs at element %" PRId64 ": found %.9g, wanted %.9g",
+                      t->rank, result->name, leaf, first + at + k, (double)found[at + k], (double)wanted[k]);
+    return false;
+  }
+  return true;
+}
+
+/* Compares a leaf that is in host memory. */
+static int check_leaf(const comm_trees *t, const comm_result *result, const comm_numbers *numbers, int64_t i,
+                      const tdict_tensor *leaf) {
+  const int64_t count = t->elements / t->world, wanted = result->is_part ? count : t->elements;
+  const int ndim = result->is_stacked ? 2 : 1;
+  const int64_t *strides = tdict_tensor_strides(leaf);
+  const float *data = tdict_tensor_const_data(leaf);
+  if (tdict_tensor_dtype(leaf) != TDICT_F32 || tdict_tensor_ndim(leaf) != ndim ||
+      tdict_tensor_bytes(leaf) != (size_t)wanted * sizeof(float) || (count > 1 && strides[ndim - 1] != 1)) {
+    bench_print_error("rank %d: %s: leaf \"%" PRId64 "\" arrived with another dtype, shape or size", t->rank,
+                      result->name, i);
+    return BENCH_DIFFERS;
+  }
+  if (result->is_part) {
+    if (result->skipped == t->rank) return BENCH_OK;
+    return check_range(t, result, numbers, i, t->rank * count, data) ? BENCH_OK : BENCH_DIFFERS;
+  }
+  for (int r = 0; r < t->world; r++) {
+    const float *found = data + r * (result->is_stacked ? strides[0] : count);
+    if (r != result->skipped && !check_range(t, result, numbers, i, r * count, found)) return BENCH_DIFFERS;
+  }
+  return BENCH_OK;
+}
+
+int comm_trees_check(const comm_trees *t, const comm_result *result, const comm_numbers *numbers) {
+  tdict_error err;
+  tdict_tree *host = NULL;
+  int answer = BENCH_OK;
+  if (tdict_num_leaves(result->tree) != (size_t)t->leaves) {
+    bench_print_error("rank %d: %s: %zu leaves arrived, wanted %" PRId64, t->rank, result->name,
+                      tdict_num_leaves(result->tree), t->leaves);
+    return BENCH_DIFFERS;
+  }
+  if (tdict_to_device(t->context, result->tree, tdict_cpu(), NULL, &host, &err) != TDICT_OK) {
+    bench_print_status("cannot read a result", &err);
+    return BENCH_FAILED;
+  }
+  for (int64_t i = 0; i < t->leaves && answer == BENCH_OK; i++) {
+    char key[KEY_BYTES];
+    tdict_tensor *leaf = NULL;
+    write_key(key, i);
+    if (tdict_get(host, key, &leaf, &err) != TDICT_OK) {
+      bench_print_status("a leaf did not arrive", &err);
+      answer = BENCH_DIFFERS;
+    } else {
+      answer = check_leaf(t, result, numbers, i, leaf);
+    }
+  }
+  tdict_release(host);
+  return answer;
+}
