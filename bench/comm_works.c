@@ -1,0 +1,94 @@
+/* Implements the works of comm_works.h. */
+#include "comm_works.h"
+
+/* Works of the communicator. */
+
+static const tdict_tree *on_root(const comm_trees *t) { return t->rank == 0 ? t->whole : NULL; }
+
+static tdict_status broadcast_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
+  return tdict_broadcast(h->comm, on_root(t), 0, NULL, out, err);
+}
+static tdict_status broadcast_into_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out,
+                                        tdict_error *err) {
+  (void)out;
+  return tdict_broadcast_into(h->comm, t->whole, 0, NULL, err);
+}
+static tdict_status scatter_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
+  return tdict_scatter(h->comm, on_root(t), 0, NULL, out, err);
+}
+static tdict_status gather_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
+  return tdict_gather_to(h->comm, t->part, 0, NULL, out, err);
+}
+static tdict_status all_gather_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
+  return tdict_all_gather(h->comm, t->part, NULL, out, err);
+}
+static tdict_status stack_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
+  return tdict_all_gather_stack(h->comm, t->part, NULL, out, err);
+}
+static tdict_status reduce_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
+  (void)out;
+  return tdict_all_reduce(h->comm, t->whole, TDICT_REDUCE_SUM, NULL, err);
+}
+static tdict_status send_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
+  if (t->rank == 0) return tdict_send(h->comm, t->whole, 1, NULL, err);
+  return t->rank == 1 ? tdict_receive(h->comm, 0, NULL, out, err) : TDICT_OK;
+}
+
+/* Works of the table, for one leaf. */
+
+static size_t whole_bytes(const comm_trees *t) { return (size_t)t->elements * sizeof(float); }
+static size_t part_bytes(const comm_trees *t) { return whole_bytes(t) / (size_t)t->world; }
+/* Returns the address of a rank's range of a leaf of `whole`. */
+static float *range_of(const comm_trees *t, int64_t i, int rank) {
+  return t->whole_data[i] + rank * (t->elements / t->world);
+}
+
+static tdict_status broadcast_leaf(const comm_handles *h, const comm_trees *t, int64_t i, tdict_error *err) {
+  return h->table->broadcast(h->table->self, t->whole_data[i], whole_bytes(t), 0, h->stream, COMM_TIMEOUT_NS, err);
+}
+static tdict_status scatter_leaf(const comm_handles *h, const comm_trees *t, int64_t i, tdict_error *err) {
+  void *self = h->table->self;
+  tdict_status status = TDICT_OK;
+  if (t->rank > 0) return h->table->receive(self, t->part_data[i], part_bytes(t), 0, h->stream, COMM_TIMEOUT_NS, err);
+  for (int r = 1; r < t->world && status == TDICT_OK; r++)
+    status = h->table->send(self, range_of(t, i, r), part_bytes(t), r, h->stream, COMM_TIMEOUT_NS, err);
+  return status;
+}
+static tdict_status gather_leaf(const comm_handles *h, const comm_trees *t, int64_t i, tdict_error *err) {
+  void *self = h->table->self;
+  tdict_status status = TDICT_OK;
+  if (t->rank > 0) return h->table->send(self, t->part_data[i], part_bytes(t), 0, h->stream, COMM_TIMEOUT_NS, err);
+  for (int r = 1; r < t->world && status == TDICT_OK; r++)
+    status = h->table->receive(self, range_of(t, i, r), part_bytes(t), r, h->stream, COMM_TIMEOUT_NS, err);
+  return status;
+}
+static tdict_status all_gather_leaf(const comm_handles *h, const comm_trees *t, int64_t i, tdict_error *err) {
+  return h->table->all_gather(h->table->self, t->part_data[i], t->whole_data[i], part_bytes(t), h->stream,
+                              COMM_TIMEOUT_NS, err);
+}
+static tdict_status reduce_leaf(const comm_handles *h, const comm_trees *t, int64_t i, tdict_error *err) {
+  return h->table->all_reduce(h->table->self, t->whole_data[i], (size_t)t->elements, TDICT_F32, TDICT_REDUCE_SUM,
+                              h->stream, COMM_TIMEOUT_NS, err);
+}
+static tdict_status send_leaf(const comm_handles *h, const comm_trees *t, int64_t i, tdict_error *err) {
+  void *self = h->table->self;
+  if (t->rank > 1) return TDICT_OK;
+  if (t->rank == 0) return h->table->send(self, t->whole_data[i], whole_bytes(t), 1, h->stream, COMM_TIMEOUT_NS, err);
+  return h->table->receive(self, t->whole_data[i], whole_bytes(t), 0, h->stream, COMM_TIMEOUT_NS, err);
+}
+
+const comm_work comm_works[COMM_WORKS] = {
+    {.name = "broadcast", .tree = broadcast_tree, .leaf = broadcast_leaf},
+    {.name = "broadcast_into", .tree = broadcast_into_tree, .leaf = broadcast_leaf},
+    {.name = "scatter", .tree = scatter_tree, .leaf = scatter_leaf, .to_part = true, .has_own = true},
+    {.name = "gather_to",
+     .tree = gather_tree,
+     .leaf = gather_leaf,
+     .from_part = true,
+     .has_own = true,
+     .num_results = 1},
+    {.name = "all_gather", .tree = all_gather_tree, .leaf = all_gather_leaf, .from_part = true},
+    {.name = "all_gather_stack", .tree = stack_tree, .leaf = all_gather_leaf, .from_part = true, .is_stacked = true},
+    {.name = "all_reduce", .tree = reduce_tree, .leaf = reduce_leaf, .is_sum = true},
+    {.name = "send", .tree = send_tree, .leaf = send_leaf, .num_results = 2},
+};
