@@ -15,22 +15,9 @@ typedef struct comm_settings {
 } comm_settings;
 /* Writes the defaults. */
 void comm_settings_default(comm_settings *s);
-enum { COMM_KEY_LEAVES = 1024, COMM_KEY_SEPARATE, COMM_KEY_CORRUPT };
-#define COMM_OPTIONS                                                                                                  \
-  {                                                                                                                   \
-      "megabytes",                                                                                                    \
-      'm',                                                                                                            \
-      "N",                                                                                                            \
-      0,                                                                                                              \
-      "size of the tree in 10^6 bytes (default: two trees, with leaves of 4000 B and 1 MB)",                          \
-      0},                                                                                                             \
-      {"leaves", COMM_KEY_LEAVES, "N", 0, "number of leaves (default 1000)", 0},                                      \
-      {"separate", COMM_KEY_SEPARATE, NULL, 0, "allocate each leaf alone (default: all leaves in one storage)", 0}, { \
-    "corrupt", COMM_KEY_CORRUPT, NULL, 0, "send one wrong number, which the verification must find", 0                \
-  }
+/* Parses these options. The input is a comm_settings. */
+extern const struct argp comm_argp;
 #define COMM_EXIT_TEXT "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference."
-/* Parses one of COMM_OPTIONS. Returns ARGP_ERR_UNKNOWN for other keys. */
-error_t comm_parse(int key, char *arg, struct argp_state *state, comm_settings *s);
 
 /* A rank. */
 typedef struct comm_rank {

@@ -20,9 +20,9 @@ typedef struct comm_work {
   /* Queues calls of the table for one leaf. The result is in `whole` or `part`. */
   tdict_status (*leaf)(const comm_handles *h, const comm_trees *t, int64_t i, tdict_error *err);
   bool from_part, to_part, is_stacked;
-  bool is_sum;     /* all ranks have numbers, and the result is their sum */
-  bool has_own;    /* the root's own range is not moved by `leaf` */
-  int num_results; /* the first ranks that have a result; 0: all */
+  bool is_sum;       /* all ranks have numbers, and the result is their sum */
+  bool has_messages; /* `leaf` sends and receives messages, and does not move the root's own range */
+  int num_results;   /* the first ranks that have a result; 0: all */
 } comm_work;
 enum { COMM_WORKS = 8 };
 extern const comm_work comm_works[COMM_WORKS];

@@ -128,7 +128,7 @@ int options_parse(int argc, char **argv, int takes, common_options *common, cons
       {0}};
   const struct argp record_argp = {record_table, parse_common, NULL, NULL, NULL, NULL, NULL};
   bare.doc = NULL;
-  add_part(&w, parts, &device_argp, common);
+  if (!(takes & OPTIONS_NO_DEVICE)) add_part(&w, parts, &device_argp, common);
   if (takes & OPTIONS_SIZE) add_part(&w, parts, &size_argp, common);
   if (takes & OPTIONS_RECORD) add_part(&w, parts, &record_argp, common);
   add_part(&w, parts, &bare, input);

@@ -14,11 +14,11 @@ typedef struct common_options {
   const char *json;   /* --json FILE; NULL: not given */
   int64_t repeats;    /* --repeat */
 } common_options;
-enum { OPTIONS_SIZE = 1, OPTIONS_RECORD = 2 };
+enum { OPTIONS_SIZE = 1, OPTIONS_RECORD = 2, OPTIONS_NO_DEVICE = 4 };
 
 /* Parses the command line. `common` holds the defaults and receives the shared options. `own` parses the other
- * options into `input`. --device is always accepted; `takes` names the other shared options. Returns BENCH_OK, or
- * BENCH_USAGE after printing an error. */
+ * options into `input`. --device is accepted unless `takes` has OPTIONS_NO_DEVICE; `takes` names the other shared
+ * options. Returns BENCH_OK, or BENCH_USAGE after printing an error. */
 int options_parse(int argc, char **argv, int takes, common_options *common, const struct argp *own, void *input);
 /* Checks the argument of --device and returns it. Ends the program with an error if it is not a device. */
 const char *options_device(struct argp_state *state, const char *text);

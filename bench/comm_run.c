@@ -1,0 +1,274 @@
+/* Verifies and measures the works of tdict-bench comm, see comm_run.h. */
+#include "comm_run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm_works.h"
+
+/* The three ways of a work: the whole tree, one leaf of the same bytes, and the leaves one after the other. */
+enum { WAY_TREE, WAY_BUFFER, WAY_LEAVES, WAYS };
+static const char *const way_names[WAYS] = {"tree", "one buffer", "leaf by leaf"};
+enum { MOST_RANKS = 256, WARMUPS = 1 };
+
+typedef struct run {
+  comm_rank *rank;
+  comm_handles handles;
+  tdict_stream stream;
+  comm_trees trees, buffer; /* `buffer` has one leaf */
+  uint64_t salt;
+} run;
+
+void comm_settings_default(comm_settings *s) {
+  *s = (comm_settings){.common = {"auto", false, false, NULL, 11}, .leaves = 1000};
+}
+
+enum { KEY_LEAVES = 1024, KEY_SEPARATE, KEY_CORRUPT };
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  comm_settings *s = state->input;
+  switch (key) {
+  case 'm':
+    options_number(state, "--megabytes", arg, 1, 1000000, &s->megabytes);
+    return 0;
+  case KEY_LEAVES:
+    options_number(state, "--leaves", arg, 1, 1000000, &s->leaves);
+    return 0;
+  case KEY_SEPARATE:
+    s->is_separate = true;
+    return 0;
+  case KEY_CORRUPT:
+    s->is_corrupt = true;
+    return 0;
+  default:
+    return ARGP_ERR_UNKNOWN;
+  }
+}
+static const struct argp_option table[] = {
+    {"megabytes", 'm', "N", 0, "size of the tree in 10^6 bytes (default: two trees, of leaves of 4000 B and 1 MB)", 0},
+    {"leaves", KEY_LEAVES, "N", 0, "number of leaves (default 1000)", 0},
+    {"separate", KEY_SEPARATE, NULL, 0, "allocate each leaf alone (default: all leaves in one storage)", 0},
+    {"corrupt", KEY_CORRUPT, NULL, 0, "send a wrong number, which the verification must find", 0},
+    {0}};
+const struct argp comm_argp = {table, parse, NULL, NULL, NULL, NULL, NULL};
+
+/* What the ranks tell each other after each step. */
+typedef struct report {
+  double seconds;
+  int64_t answer;
+} report;
+
+/* Aborts the communicator, so that no rank waits for this rank any longer than its time limit. */
+static int give_up(run *r) {
+  r->rank->is_broken = true;
+  tdict_comm_abort(r->rank->comm);
+  return BENCH_FAILED;
+}
+
+/* Waits for all ranks. Returns their worst exit code, and writes the time of the slowest rank. An exchange of 0 bytes
+ * would not wait. */
+static int agree(run *r, int answer, double *seconds) {
+  tdict_error err;
+  report all[MOST_RANKS];
+  const comm_rank *rank = r->rank;
+  const report own = {*seconds, answer};
+  if (rank->is_broken) return BENCH_FAILED;
+  if (rank->table.exchange(rank->table.self, &own, all, sizeof own, COMM_TIMEOUT_NS, &err) != TDICT_OK) {
+    bench_print_status("the ranks do not answer", &err);
+    return give_up(r);
+  }
+  for (int i = 0; i < rank->table.world; i++) {
+    if (all[i].seconds > *seconds) *seconds = all[i].seconds;
+    /* A failure is worse than a difference. */
+    if (all[i].answer == BENCH_FAILED || answer == BENCH_OK) answer = (int)all[i].answer;
+  }
+  return answer;
+}
+
+/* Does a work by calls of the table. The messages of one buffer are in a group, so that they travel together. */
+static tdict_status call_table(const run *r, const comm_work *work, int way, tdict_error *err) {
+  const comm_trees *t = way == WAY_BUFFER ? &r->buffer : &r->trees;
+  const tdict_comm_table *b = r->handles.table;
+  const bool is_group = way == WAY_BUFFER && work->has_messages;
+  tdict_status status = is_group ? b->group_begin(b->self, err) : TDICT_OK;
+  for (int64_t i = 0; i < t->leaves && status == TDICT_OK; i++) status = work->leaf(&r->handles, t, i, err);
+  if (is_group && status == TDICT_OK) status = b->group_end(b->self, r->handles.stream, COMM_TIMEOUT_NS, err);
+  return status == TDICT_OK ? b->finish(b->self, r->handles.stream, COMM_TIMEOUT_NS, err) : status;
+}
+
+/* Does a work once on all ranks. Writes the time of the slowest rank. *out is a new tree, or NULL. */
+static int do_work(run *r, const comm_work *work, int way, tdict_tree **out, double *seconds) {
+  tdict_error err;
+  double unused = 0;
+  *out = NULL;
+  int answer = agree(r, BENCH_OK, &unused);
+  if (answer != BENCH_OK) return answer;
+  const double begin = bench_now();
+  const tdict_status status =
+      way == WAY_TREE ? work->tree(&r->handles, &r->trees, out, &err) : call_table(r, work, way, &err);
+  *seconds = bench_now() - begin;
+  if (status != TDICT_OK) {
+    char what[128];
+    snprintf(what, sizeof what, "rank %d: %s, %s", (int)r->rank->table.rank, work->name, way_names[way]);
+    bench_print_status(what, &err);
+    answer = way == WAY_TREE ? BENCH_FAILED : give_up(r);
+  }
+  return agree(r, answer, seconds);
+}
+
+/* Fills the trees before a verification. The places of results do not have the numbers of the result. */
+static bool fill(run *r, const comm_work *work, const comm_trees *t) {
+  const int rank = t->rank;
+  const bool is_corrupt = r->rank->settings->is_corrupt;
+  const comm_numbers zero = {0, 0, 0, false}, own = {r->salt, work->is_sum ? rank : 0, 1, is_corrupt};
+  if (work->from_part) return comm_trees_write(t, t->part, &own) && comm_trees_write(t, t->whole, &zero);
+  if (work->to_part && !comm_trees_write(t, t->part, &zero)) return false;
+  return comm_trees_write(t, t->whole, rank == 0 || work->is_sum ? &own : &zero);
+}
+
+/* Does a work once, and compares every bit of the result on every rank that has one. */
+static int verify(run *r, const comm_work *work, int way) {
+  const comm_trees *t = way == WAY_BUFFER ? &r->buffer : &r->trees;
+  tdict_tree *out = NULL;
+  double seconds = 0;
+  char name[64];
+  r->salt++;
+  int answer = agree(r, fill(r, work, t) ? BENCH_OK : BENCH_FAILED, &seconds);
+  if (answer == BENCH_OK) answer = do_work(r, work, way, &out, &seconds);
+  if (answer == BENCH_OK && (work->num_results == 0 || t->rank < work->num_results)) {
+    const comm_numbers wanted = {r->salt, 0, work->is_sum ? t->world : 1, false};
+    snprintf(name, sizeof name, "%s, %s", work->name, way_names[way]);
+    const comm_result result = {.tree = out             ? out
+                                        : work->to_part ? t->part
+                                                        : t->whole,
+                                .is_part = work->to_part,
+                                .is_stacked = work->is_stacked && way == WAY_TREE,
+                                .skipped = work->has_messages && way != WAY_TREE ? 0 : -1,
+                                .name = name};
+    answer = comm_trees_check(t, &result, &wanted);
+  }
+  tdict_release(out);
+  return agree(r, answer, &seconds);
+}
+
+/* Measures the ways in turn. */
+static int measure(run *r, const comm_work *work, bench_samples samples[WAYS]) {
+  const int repeats = (int)r->rank->settings->common.repeats;
+  int answer = BENCH_OK;
+  double unused = 0;
+  for (int w = 0; w < WAYS; w++)
+    if (!bench_samples_reserve(&samples[w], repeats)) answer = BENCH_FAILED;
+  answer = agree(r, answer, &unused);
+  for (int i = -WARMUPS; i < repeats && answer == BENCH_OK; i++)
+    for (int w = 0; w < WAYS && answer == BENCH_OK; w++) {
+      tdict_tree *out;
+      double seconds;
+      answer = do_work(r, work, w, &out, &seconds);
+      tdict_release(out);
+      if (i >= 0) bench_samples_add(&samples[w], seconds);
+    }
+  return answer;
+}
+
+static void print_row(const run *r, const comm_work *work, const bench_samples samples[WAYS]) {
+  char bytes[32];
+  const double size = (double)comm_trees_bytes(&r->trees), seconds = bench_samples_median(&samples[WAY_TREE]);
+  const double buffer = bench_samples_median(&samples[WAY_BUFFER]), leaves = bench_samples_median(&samples[WAY_LEAVES]);
+  printf("| %-16s | %10s | %9.3f | %7.2f | %13.2f | %15.3f |\n", work->name,
+         bench_format_bytes(size, bytes, sizeof bytes), seconds * 1e3, size / seconds / 1e9, buffer / seconds,
+         leaves * 1e3);
+  fflush(stdout);
+  json_array_append_new(r->rank->rows, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "work", work->name,
+                                                 "leaves", (json_int_t)r->trees.leaves, "bytes", size, "seconds",
+                                                 seconds, "one_buffer_seconds", buffer, "leaf_by_leaf_seconds", leaves,
+                                                 "samples", bench_samples_json(&samples[WAY_TREE]),
+                                                 "one_buffer_samples", bench_samples_json(&samples[WAY_BUFFER]),
+                                                 "leaf_by_leaf_samples", bench_samples_json(&samples[WAY_LEAVES])));
+}
+
+static int measure_work(run *r, const comm_work *work) {
+  bench_samples samples[WAYS] = {{0}};
+  int answer = BENCH_OK;
+  if (r->rank->rows) bench_progress("%s", work->name);
+  for (int w = 0; w < WAYS && answer == BENCH_OK; w++) answer = verify(r, work, w);
+  if (answer == BENCH_OK) answer = measure(r, work, samples);
+  if (r->rank->rows) bench_progress_end();
+  if (answer == BENCH_OK && r->rank->rows) print_row(r, work, samples);
+  for (int w = 0; w < WAYS; w++) bench_samples_free(&samples[w]);
+  return answer;
+}
+
+/* Measures all works with trees of one size. */
+static int measure_size(run *r, int64_t leaf_bytes) {
+  const comm_rank *rank = r->rank;
+  const int world = rank->table.world;
+  const int64_t leaves = rank->settings->leaves, elements = leaf_bytes / (int64_t)sizeof(float) / world * world;
+  const comm_size size = {leaves, elements, rank->settings->is_separate}, one = {1, leaves * elements, false};
+  double unused = 0;
+  if (elements == 0) {
+    if (rank->rows) bench_print_error("leaves of %" PRId64 " bytes are too small for %d ranks", leaf_bytes, world);
+    return BENCH_FAILED;
+  }
+  if (rank->rows)
+    printf("\n%" PRId64 " leaves of %" PRId64 " bytes%s\n\n"
+           "| work             |      bytes |        ms |    GB/s | of one buffer | leaf by leaf ms |\n"
+           "|------------------|-----------:|----------:|--------:|--------------:|----------------:|\n",
+           leaves, elements * (int64_t)sizeof(float), size.is_separate ? ", each in its own allocation" : "");
+  const bool good = comm_trees_make(&r->trees, rank->context, rank->table.device, rank->table.rank, world, &size) &&
+                    comm_trees_make(&r->buffer, rank->context, rank->table.device, rank->table.rank, world, &one);
+  int answer = agree(r, good ? BENCH_OK : BENCH_FAILED, &unused);
+  for (int w = 0; w < COMM_WORKS && answer == BENCH_OK; w++) answer = measure_work(r, &comm_works[w]);
+  comm_trees_free(&r->trees);
+  comm_trees_free(&r->buffer);
+  return answer;
+}
+
+static void print_head(const comm_rank *rank) {
+  printf("%s, %d ranks. The time of a call is the time of the slowest rank, and the median of %d calls. bytes: of the\n"
+         "whole tree, which scatter cuts and gathers join. of one buffer: time of plain calls of %s for one buffer\n"
+         "of the same bytes / time of the tree. leaf by leaf: the same plain calls for each leaf.\n",
+         rank->table.name, (int)rank->table.world, (int)rank->settings->common.repeats, rank->table.name);
+}
+
+static int measure_sizes(run *r) {
+  const comm_settings *s = r->rank->settings;
+  if (s->megabytes) return measure_size(r, s->megabytes * 1000000 / s->leaves);
+  const int answer = measure_size(r, 4000);
+  return answer == BENCH_OK ? measure_size(r, 1000000) : answer;
+}
+
+int comm_run(comm_rank *rank) {
+  tdict_error err;
+  run r = {.rank = rank, .handles = {rank->comm, &rank->table, NULL}};
+  const int world = rank->table.world;
+  if (world < 2 || world > MOST_RANKS) {
+    if (rank->rows) bench_print_error("found %d ranks, wanted 2 to %d", world, MOST_RANKS);
+    return BENCH_FAILED;
+  }
+  double unused = 0;
+  int answer = BENCH_OK;
+  if (rank->rows) print_head(rank);
+  if (rank->table.device.type != TDICT_DEVICE_CPU &&
+      tdict_stream_create(rank->context, rank->table.device, &r.stream, &err) != TDICT_OK) {
+    bench_print_status("cannot make a stream", &err);
+    answer = BENCH_FAILED;
+  }
+  r.handles.stream = r.stream.handle;
+  answer = agree(&r, answer, &unused);
+  if (answer == BENCH_OK) answer = measure_sizes(&r);
+  if (r.stream.handle) tdict_stream_destroy(rank->context, r.stream);
+  if (answer == BENCH_OK && rank->rows) printf("\nevery bit of every result was verified on every rank\n");
+  return answer;
+}
+
+bool comm_write_record(const bench_sink *sink, const comm_rank *rank, int argc, char **argv) {
+  json_t *record = bench_record("comm", argc, argv);
+  json_object_set_new(record, "backend", json_string(rank->table.name));
+  json_object_set_new(record, "ranks", json_integer(rank->table.world));
+  json_object_set_new(record, "separate", json_boolean(rank->settings->is_separate));
+  json_object_set_new(record, "rows", rank->rows);
+  const bool good = bench_sink_write(sink, record);
+  json_decref(record);
+  return good;
+}
