@@ -70,9 +70,10 @@ static inline tdict_mpi_options tdict_mpi_options_default(void) {
  *  @param[in]  options  NULL for the defaults. Borrowed for the call.
  *  @param[out] out  The table. Written only on success. `out->destroy` frees the duplicate, unless `out->abort` was
  *              called before. MPI then keeps the duplicate until MPI_Finalize().
- *  @return #TDICT_OK; #TDICT_EINVAL an option is invalid, @p out is NULL, MPI is not initialized or already finalized,
- *          @p comm is MPI_COMM_NULL or an inter-communicator, the thread level of MPI forbids calls on this thread, or
- *          another rank failed; #TDICT_ENOMEM; #TDICT_EIO MPI returned an error. */
+ *  @return #TDICT_OK; #TDICT_EINVAL an option is invalid, or @p out is NULL; #TDICT_EINVAL MPI is not initialized or
+ *          already finalized, or its thread level forbids calls on this thread; #TDICT_EINVAL @p comm is MPI_COMM_NULL
+ *          or an inter-communicator; #TDICT_EINVAL another rank failed; #TDICT_ENOMEM; #TDICT_EIO MPI returned an
+ *          error. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_mpi_table(const tdict_mpi_comm *comm, const tdict_mpi_options *options,
                                                        tdict_comm_table *out, tdict_error *err);
 
