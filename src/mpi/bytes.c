@@ -1,3 +1,4 @@
+/* Moves bytes in messages of at most tdict_mpi.piece_bytes bytes. The counts of MPI are ints. See bytes.h. */
 #include "mpi/bytes.h"
 
 #include <string.h>
@@ -66,7 +67,7 @@ static tdict_status gather(tdict_mpi *mpi, const char *what, const void *src, vo
                            tdict_error *err) {
   tdict_status status = tdict_mpi_enter(mpi, what, err);
   if (status != TDICT_OK || num_bytes == 0) return status;
-  // A few implementations compute the size of the whole result in an int.
+  /* A few implementations compute the size of the whole result in an int. */
   if (num_bytes > mpi->piece_bytes / (size_t)mpi->world) return gather_in_ring(mpi, src, dst, num_bytes, err);
   const char *own = (const char *)dst + (size_t)mpi->rank * num_bytes;
   int count = (int)num_bytes;
@@ -114,7 +115,7 @@ tdict_status tdict_mpi_send(void *self, const void *src, size_t num_bytes, int32
   if (status != TDICT_OK || num_bytes == 0) return status;
   if (!mpi->in_group) return send_pieces(mpi, src, num_bytes, peer, TDICT_MPI_DATA_TAG, err);
   tdict_mpi_work work = {TDICT_MPI_SEND, NULL, num_bytes, peer};
-  memcpy(&work.buffer, &src, sizeof src); // drops const without a warning
+  memcpy(&work.buffer, &src, sizeof src); /* drops const without a warning */
   return tdict_mpi_group_add(mpi, work, err);
 }
 

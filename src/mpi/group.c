@@ -1,3 +1,4 @@
+/* Starts the operations of a group together. All ranks add broadcasts in the same order, as MPI wants. See group.h. */
 #include "mpi/group.h"
 
 #include <stdlib.h>

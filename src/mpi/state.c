@@ -1,3 +1,4 @@
+/* Implements the checks that all operations share, and the texts of MPI's errors. See state.h. */
 #include "mpi/state.h"
 
 #include "base/error.h"
@@ -24,7 +25,7 @@ tdict_status tdict_mpi_status(int code, const char *what, tdict_error *err) {
   int length = 0, class = MPI_ERR_OTHER;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) text[0] = '\0';
   if (MPI_Error_class(code, &class) != MPI_SUCCESS) class = MPI_ERR_OTHER;
-  for (char *c = text; *c; c++) // MPICH's texts have several lines
+  for (char *c = text; *c; c++) /* MPICH's texts have several lines */
     if (*c == '\n') *c = ' ';
   return tdict_fail_native(err, class == MPI_ERR_NO_MEM ? TDICT_ENOMEM : TDICT_EIO, code, "mpi: %s: %s", what, text);
 }
