@@ -24,7 +24,7 @@
  * returns #TDICT_ECANCELLED. An operation that waits in MPI goes on waiting.
  *
  * Reductions. `can_reduce` returns true for integers of 8 to 64 bits, f16, bf16, f32 and f64. #TDICT_REDUCE_MEAN needs
- * a floating-point dtype. Elements of f16 and bf16 are reduced as f32 and rounded once, after the mean. If one of the
+ * a floating-point dtype. Sums of integers wrap around. Elements of f16 and bf16 are reduced as f32 and rounded once, after the mean. If one of the
  * elements is NaN, the floating-point minimum and maximum are NaN. The minimum of -0 and 0 is -0, and the maximum is 0.
  *
  * Thread rule: under MPI_THREAD_MULTIPLE, any thread may call any function. Under MPI_THREAD_SERIALIZED, one thread at a

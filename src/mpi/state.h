@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#include "mpi/ops.h"
 #include "tdict/comm_table.h"
 
 /* Messages of host operations and of device operations between two ranks must not match each other. */
@@ -26,11 +27,11 @@ typedef struct tdict_mpi_work {
 typedef struct tdict_mpi {
   MPI_Comm comm; /* the duplicate */
   int rank, world;
-  size_t piece_bytes;   /* a multiple of 64; equal on all ranks */
-  bool on_one_thread;   /* true: only `thread` may call MPI */
-  pthread_t thread;     /* the main thread of MPI */
-  atomic_bool aborted;  /* any thread sets this */
-  MPI_Op min, max;      /* for floats, see mpi/reduce.h */
+  size_t piece_bytes;  /* a multiple of 64; equal on all ranks */
+  bool on_one_thread;  /* true: only `thread` may call MPI */
+  pthread_t thread;    /* the main thread of MPI */
+  atomic_bool aborted; /* any thread sets this */
+  tdict_mpi_ops ops;
   float *scratch;       /* elements of small floats during a reduction */
   size_t scratch_count; /* number of floats; equal on all ranks */
   bool in_group;

@@ -33,7 +33,7 @@ static void destroy(void *self) {
   tdict_mpi *mpi = self;
   /* After an abort, other ranks may not free their duplicates, and a thread of this rank may still wait in MPI. */
   if (mpi_runs() && tdict_mpi_enter(mpi, "destroy", NULL) == TDICT_OK) {
-    tdict_mpi_free_ops(mpi);
+    tdict_mpi_ops_free(&mpi->ops);
     MPI_Comm_free(&mpi->comm);
   }
   free(mpi->work);
@@ -82,7 +82,7 @@ static tdict_status make_state(const tdict_mpi_options *given, const tdict_comm_
   mpi->piece_bytes = options.max_message_bytes;
   mpi->on_one_thread = !tdict_mpi_supports_async();
   mpi->thread = pthread_self();
-  status = tdict_mpi_make_ops(mpi, err);
+  status = tdict_mpi_status(tdict_mpi_ops_make(&mpi->ops), "table", err);
   if (status != TDICT_OK) {
     free(mpi->scratch);
     free(mpi);
@@ -162,7 +162,7 @@ tdict_status tdict_mpi_table(const MPI_Comm *comm, const tdict_mpi_options *opti
     return TDICT_OK;
   }
   if (mpi) {
-    tdict_mpi_free_ops(mpi);
+    tdict_mpi_ops_free(&mpi->ops);
     free(mpi->scratch);
     free(mpi);
   }

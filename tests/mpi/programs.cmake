@@ -12,7 +12,7 @@ function(tdict_add_mpi_program kind file)
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/mpi)
   target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_options(${program} PRIVATE ${tdict_support_wraps} LINKER:--as-needed)
-  target_link_libraries(${program} PRIVATE tdict::tdict_static tdict_cmocka PkgConfig::${found} Threads::Threads)
+  target_link_libraries(${program} PRIVATE tdict::tdict_static tdict_cmocka PkgConfig::${found} Threads::Threads m)
 endfunction()
 
 foreach(kind openmpi mpich)
