@@ -17,15 +17,19 @@
  * Memory. The table's device is the cpu.
  *
  * Failures. MPI cannot give up an operation, so timeouts have no effect: an operation waits until all ranks take part.
- * If a process ends without MPI_Finalize(), MPI ends all processes of the job, by default. If MPI returns an error, the
- * operation returns #TDICT_EIO with the text of MPI. The status is #TDICT_ENOMEM for MPI_ERR_NO_MEM. The field
- * `native` of the error has MPI's error code. The state of MPI after an error is not defined, so a program then usually
- * calls MPI_Abort(). The operation `abort` of the table calls no function of MPI. After `abort`, every operation
- * returns #TDICT_ECANCELLED. An operation that waits in MPI goes on waiting.
+ * If a process ends without MPI_Finalize(), MPI by default ends all processes of the job. If MPI returns an error, the
+ * operation returns #TDICT_EIO with the text of MPI, or #TDICT_ENOMEM for MPI_ERR_NO_MEM. The field `native` of the
+ * error has MPI's error code. MPI does not define its state after an error, so a program then usually calls
+ * MPI_Abort(). MPICH passes errors of messages in a group to the error handler of MPI_COMM_WORLD. By default, this
+ * handler ends the job; a program may set MPI_ERRORS_RETURN.
+ *
+ * Abort. The operation `abort` of the table calls no function of MPI. After `abort`, every operation returns
+ * #TDICT_ECANCELLED. An operation that already waits in MPI goes on waiting.
  *
  * Reductions. `can_reduce` returns true for integers of 8 to 64 bits, f16, bf16, f32 and f64. #TDICT_REDUCE_MEAN needs
- * a floating-point dtype. Sums of integers wrap around. Elements of f16 and bf16 are reduced as f32 and rounded once, after the mean. If one of the
- * elements is NaN, the floating-point minimum and maximum are NaN. The minimum of -0 and 0 is -0, and the maximum is 0.
+ * a floating-point dtype. Sums of integers wrap around. Elements of f16 and bf16 are reduced as f32, and rounded once
+ * at the end. If one of the elements is NaN, the floating-point minimum and maximum are NaN. The minimum of -0 and 0 is
+ * -0, and the maximum is 0.
  *
  * Thread rule: under MPI_THREAD_MULTIPLE, any thread may call any function. Under MPI_THREAD_SERIALIZED, one thread at a
  * time may call a function of this header or of MPI. Below this level, only the main thread may. */

@@ -38,7 +38,6 @@ tdict_status tdict_mpi_group_begin(void *self, tdict_error *err) {
 /* The requests of a group that ends. */
 typedef struct requests {
   MPI_Request *request;
-  MPI_Status *status;
   int *wanted; /* bytes of a received message; -1 for other requests */
   int count;
 } requests;
@@ -66,24 +65,22 @@ static int start_all(tdict_mpi *mpi, requests *r) {
   return MPI_SUCCESS;
 }
 
-/* Takes back the receives that have started, so that MPI does not write to the program's memory later. MPI cannot take
- * back other requests. */
-static void cancel_receives(requests *r) {
-  for (int i = 0; i < r->count; i++)
+/* Takes back the receives from number `first` on, so that MPI does not write to the program's memory later. MPI cannot
+ * take back other requests. */
+static void cancel_receives(requests *r, int first) {
+  for (int i = first; i < r->count; i++)
     if (r->wanted[i] >= 0 && MPI_Cancel(&r->request[i]) == MPI_SUCCESS) MPI_Wait(&r->request[i], MPI_STATUS_IGNORE);
 }
 
+/* Waits for one request after the other. MPI_Waitall() would call the error handler of another communicator. */
 static tdict_status wait_all(requests *r, tdict_error *err) {
-  int code = MPI_Waitall(r->count, r->request, r->status);
-  if (code == MPI_ERR_IN_STATUS) {
-    for (int i = 0; i < r->count; i++)
-      if (r->status[i].MPI_ERROR != MPI_SUCCESS && r->status[i].MPI_ERROR != MPI_ERR_PENDING)
-        return tdict_mpi_status(r->status[i].MPI_ERROR, "group_end", err);
-  }
-  if (code != MPI_SUCCESS) return tdict_mpi_status(code, "group_end", err);
   for (int i = 0; i < r->count; i++) {
-    tdict_status status = r->wanted[i] < 0 ? TDICT_OK : tdict_mpi_check_length(&r->status[i], r->wanted[i], err);
-    if (status != TDICT_OK) return status;
+    MPI_Status received;
+    tdict_status status = tdict_mpi_status(MPI_Wait(&r->request[i], &received), "group_end", err);
+    if (status == TDICT_OK && r->wanted[i] >= 0) status = tdict_mpi_check_length(&received, r->wanted[i], err);
+    if (status == TDICT_OK) continue;
+    cancel_receives(r, i + 1);
+    return status;
   }
   return TDICT_OK;
 }
@@ -91,7 +88,7 @@ static tdict_status wait_all(requests *r, tdict_error *err) {
 static tdict_status run_group(tdict_mpi *mpi, requests *r, tdict_error *err) {
   int code = start_all(mpi, r);
   if (code == MPI_SUCCESS) return wait_all(r, err);
-  cancel_receives(r);
+  cancel_receives(r, 0);
   return tdict_mpi_status(code, "group_end", err);
 }
 
@@ -107,14 +104,12 @@ tdict_status tdict_mpi_group_end(void *self, void *stream, int64_t timeout_ns, t
     count += mpi->work[i].num_bytes / mpi->piece_bytes + (mpi->work[i].num_bytes % mpi->piece_bytes != 0);
   if (count == 0) return TDICT_OK;
   if (count > INT32_MAX) return tdict_fail(err, TDICT_ENOTSUP, "mpi: group_end: found %zu messages", count);
-  requests r = {malloc(count * sizeof *r.request), malloc(count * sizeof *r.status), malloc(count * sizeof *r.wanted),
-                0};
-  if (r.request && r.status && r.wanted)
+  requests r = {malloc(count * sizeof *r.request), malloc(count * sizeof *r.wanted), 0};
+  if (r.request && r.wanted)
     status = run_group(mpi, &r, err);
   else
     status = tdict_fail(err, TDICT_ENOMEM, "mpi: group_end: no memory for %zu requests", count);
   free(r.request);
-  free(r.status);
   free(r.wanted);
   return status;
 }
