@@ -26,6 +26,13 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_context tdict_context;
 
+/** Says which simulated devices have peer access to each other, and so copy directly from each other. */
+typedef enum tdict_sim_peers {
+  TDICT_SIM_PEERS_PAIRS, /**< devices 0 and 1, 2 and 3, and so on (default) */
+  TDICT_SIM_PEERS_ALL,
+  TDICT_SIM_PEERS_NONE
+} tdict_sim_peers;
+
 typedef struct tdict_sim_options {
   size_t struct_size;
   int32_t num_devices; /**< 1 to 8; default 1 */
@@ -38,6 +45,7 @@ typedef struct tdict_sim_options {
                                                           launch; default 0 */
   bool reads_pageable_memory; /**< true: queued copies read ordinary host memory when they run, as on GPUs that read the
                                    page tables of the host; default false */
+  int32_t peers;              /**< a tdict_sim_peers */
 } tdict_sim_options;
 static inline tdict_sim_options tdict_sim_options_default(void) {
   tdict_sim_options o;

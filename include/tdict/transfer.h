@@ -112,6 +112,7 @@ typedef struct tdict_transfer_stats {
   size_t wire_bytes; /**< bytes that driver copies moved or kernels read from host memory: from or to a device, or
                                  between devices. Differs from the other byte counts if elements are converted or
                                  narrowed. The other counts contain the bytes of the result */
+  size_t peer_bytes; /**< bytes that were copied from one device to another device */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;

@@ -126,6 +126,8 @@ tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdic
  * Call inside a scope. Returns the errors of tdict_gpu_queue_rect(). */
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err);
+/* Returns true if the driver gives the two GPUs peer access to each other. Returns false for one and the same GPU. */
+bool tdict_gpu_has_peer_access(tdict_gpu *gpu, tdict_gpu *other);
 /* Queues the copy of a rectangle from memory of `from`, another gpu of the same driver, to memory of `gpu`. The driver
  * copies over a link between the gpus if a link exists, else through host memory. If `from` is NULL, copies within the
  * memory of `gpu`. Call inside a scope. Returns the errors of tdict_gpu_queue_rect(). */

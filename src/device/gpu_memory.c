@@ -195,6 +195,14 @@ static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
   }
 }
 
+bool tdict_gpu_has_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
+  tdict_driver *d = gpu->driver;
+  int can = 0, back = 0;
+  if (gpu == other || d != other->driver) return false;
+  return d->ops->device_can_reach(d, gpu->ordinal, other->ordinal, &can) == TDICT_CU_SUCCESS && can &&
+         d->ops->device_can_reach(d, other->ordinal, gpu->ordinal, &back) == TDICT_CU_SUCCESS && back;
+}
+
 /* Queues a copy of a rectangle or a line with one driver call. `from` is the other gpu whose memory the copy reads.
  * NULL: the copy reads no memory of another gpu. */
 static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, const tdict_cu_rect *r,

@@ -112,7 +112,8 @@ tdict_cu tdict_sim_pool_allow_peer(tdict_driver *base, tdict_cu_pool pool, int o
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
   tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
-  if (result == TDICT_CU_SUCCESS && (!tdict_sim_device_at(d, ordinal) || !tdict_sim_are_linked(pool->ordinal, ordinal)))
+  if (result == TDICT_CU_SUCCESS &&
+      (!tdict_sim_device_at(d, ordinal) || !tdict_sim_are_linked(d, pool->ordinal, ordinal)))
     result = TDICT_CU_INVALID_DEVICE;
   if (result == TDICT_CU_SUCCESS) pool->allowed_peers |= (uint32_t)1 << ordinal;
   tdict_sim_unlock(d);

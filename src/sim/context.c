@@ -139,7 +139,8 @@ tdict_cu tdict_sim_ctx_current(tdict_driver *base, tdict_cu_context *out) {
 tdict_cu tdict_sim_ctx_allow_peer(tdict_driver *base, tdict_cu_context peer) {
   const tdict_sim_device *device = tdict_sim_current(tdict_sim_driver_of(base));
   if (!device || !peer) return TDICT_CU_INVALID_CONTEXT;
-  return tdict_sim_are_linked(device->ordinal, peer->ordinal) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_DEVICE;
+  return tdict_sim_are_linked(tdict_sim_driver_of(base), device->ordinal, peer->ordinal) ? TDICT_CU_SUCCESS
+                                                                                         : TDICT_CU_INVALID_DEVICE;
 }
 
 tdict_cu tdict_sim_capture_mode(tdict_driver *base, int *mode) {

@@ -109,10 +109,15 @@ static tdict_cu device_attribute(tdict_driver *base, int ordinal, int attribute,
   }
 }
 
+bool tdict_sim_are_linked(const tdict_sim_driver *d, int32_t one, int32_t other) {
+  if (d->options.peers == TDICT_SIM_PEERS_NONE || one == other) return false;
+  return d->options.peers == TDICT_SIM_PEERS_ALL || one / 2 == other / 2;
+}
+
 static tdict_cu device_can_reach(tdict_driver *base, int ordinal, int peer, int *can) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!tdict_sim_device_at(d, ordinal) || !tdict_sim_device_at(d, peer)) return TDICT_CU_INVALID_DEVICE;
-  *can = tdict_sim_are_linked(ordinal, peer);
+  *can = tdict_sim_are_linked(d, ordinal, peer);
   return TDICT_CU_SUCCESS;
 }
 
@@ -120,6 +125,8 @@ tdict_status tdict_driver_sim_check(const tdict_sim_options *o, tdict_error *err
   if (o->num_devices < 1 || o->num_devices > TDICT_SIM_MAX_DEVICES)
     return tdict_fail(err, TDICT_EINVAL, "sim: num_devices is %d, wanted 1 to %d", (int)o->num_devices,
                       (int)TDICT_SIM_MAX_DEVICES);
+  if (o->peers < TDICT_SIM_PEERS_PAIRS || o->peers > TDICT_SIM_PEERS_NONE)
+    return tdict_fail(err, TDICT_EINVAL, "sim: peers is %d, wanted a tdict_sim_peers", (int)o->peers);
   if (o->memory_bytes < MIN_MEMORY_BYTES)
     return tdict_fail(err, TDICT_EINVAL, "sim: memory_bytes is %zu, wanted at least %d", o->memory_bytes,
                       (int)MIN_MEMORY_BYTES);

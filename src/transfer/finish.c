@@ -12,6 +12,7 @@
 #include "memory/pinned_pool.h"
 #include "transfer/check_sources.h"
 #include "transfer/order.h"
+#include "transfer/parts.h"
 #include "transfer/plan/result.h"
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/queue_limit.h"
@@ -67,6 +68,7 @@ static void fill_stats(tdict_future *t) {
   s->num_leaves = p->num_leaves;
   s->num_shared_leaves = p->num_shared;
   s->total_bytes = p->total_bytes;
+  s->peer_bytes = p->peer_bytes;
   s->direct_bytes = p->way_bytes[TDICT_WAY_DIRECT];
   s->staged_bytes = p->way_bytes[TDICT_WAY_STAGE_IN] + p->way_bytes[TDICT_WAY_STAGE_OUT];
   s->pageable_bytes = p->way_bytes[TDICT_WAY_PAGEABLE_IN];
@@ -221,6 +223,15 @@ static void release_all(tdict_future *t) {
                     * the result */
 }
 
+/* Reports the end of a part to its promise. The last part ends the promise. */
+static void end_part(tdict_future *part) {
+  tdict_future *promise = part->part_of;
+  if (!promise) return;
+  part->part_of = NULL;
+  if (tdict_parts_report(promise, part)) tdict_transfer_finish(promise);
+  tdict_transfer_release(promise);
+}
+
 void tdict_transfer_finish(tdict_future *t) {
   tdict_engine *e = t->engine;
   TDICT_ASSERT(!tdict_latch_is_zero(&t->ended) && t->num_pending == 0);
@@ -245,6 +256,7 @@ void tdict_transfer_finish(tdict_future *t) {
   release_all(t);
   tdict_latch_open(&t->queued);
   tdict_latch_open(&t->ended);
+  end_part(t); /* before a transfer that waits for this transfer can fail, too */
   /* Launch the transfers that wait for no other transfer. */
   while (next) {
     tdict_dependent *d = next;
@@ -277,4 +289,5 @@ void tdict_transfer_end_at_once(tdict_future *t) {
   release_all(t);
   tdict_latch_open(&t->queued);
   tdict_latch_open(&t->ended);
+  end_part(t);
 }

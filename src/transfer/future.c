@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "transfer/hooks.h"
 #include "transfer/late_result.h"
+#include "transfer/parts.h"
 #include "transfer/run/worker.h"
 
 tdict_future *tdict_future_retain(const tdict_future *future) {
@@ -39,14 +40,22 @@ static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_erro
     }
     return (tdict_status)f->error.status;
   }
-  if (out) *out = tdict_retain(f->result);
+  if (out) *out = f->result ? tdict_retain(f->result) : NULL;
   return TDICT_OK;
+}
+
+/* Returns true if this thread runs a hook of the transfer, or of a part of the promise. */
+static bool is_inside(const tdict_future *f) {
+  bool inside = tdict_hooks_is_inside(f);
+  for (size_t i = 0; f->parts && i < f->parts->num_parts && !inside; i++)
+    inside = tdict_hooks_is_inside(f->parts->list[i]);
+  return inside;
 }
 
 /* Returns TDICT_OK if this thread may wait for f, else the reason why not. */
 static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: future is NULL");
-  if (tdict_pool_thread_data() && tdict_hooks_is_inside(f))
+  if (tdict_pool_thread_data() && is_inside(f))
     return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
   if (tdict_forkmark_forked(f->mark) && f->ended.count != 0)
     return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork; the transfer runs in its parent");
@@ -60,6 +69,7 @@ tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_err
    * then need not wait until a pool thread wakes up. */
   tdict_late_result_run(future);
   if (future->deferred_tail) tdict_deferred_tail_run(future);
+  if (future->parts) tdict_parts_wait(future);
   if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));
   tdict_transfer_wait(future, &future->ended, INT64_MAX);
   return return_outcome(future, out, err);
@@ -150,6 +160,8 @@ tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stre
                                          tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status == TDICT_OK) status = check_wait_stream(future, stream, err);
+  if (status == TDICT_OK && future->parts) status = tdict_parts_wait_on_stream(future, stream, err);
+  if (future->parts && tdict_transfer_has_failed(future)) status = TDICT_OK; /* the promise has the error */
   if (status != TDICT_OK) return status;
   if (!wait_until_queued(future)) tdict_transfer_wait(future, &future->ended, INT64_MAX);
   if (tdict_transfer_is_open(future, &future->ended)) return return_outcome(future, out, err);
@@ -173,6 +185,7 @@ void tdict_future_cancel(tdict_future *future) {
   tdict_error err;
   (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: cancelled");
   tdict_transfer_fail_at(future, "", &err);
+  if (future->parts) tdict_parts_cancel(future);
 }
 
 tdict_future_phase tdict_future_state(const tdict_future *future) {

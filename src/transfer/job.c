@@ -81,6 +81,13 @@ static void log_unreported_error(const tdict_future *f) {
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
 
+static void free_parts(tdict_parts *p) {
+  if (!p) return;
+  for (size_t i = 0; i < p->num_parts; i++) tdict_future_release(p->list[i]);
+  pthread_mutex_destroy(&p->lock);
+  free(p);
+}
+
 void tdict_transfer_release(tdict_future *f) {
   if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
   /* In a forked child, events and streams belong to the parent process, so nothing is freed. */
@@ -97,6 +104,7 @@ void tdict_transfer_release(tdict_future *f) {
   if (f->mirror) tdict_release(f->mirror);
   tdict_tree_plans_release(f->plans);
   if (f->result) tdict_release(f->result);
+  free_parts(f->parts);
   free(f->deferred_tail);
   free(f->chunk_parts);
   free(f->batch);

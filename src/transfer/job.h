@@ -47,6 +47,15 @@ typedef struct tdict_late_result {
   _Atomic(bool) is_offered; /* acq_rel: the thread that sets this flag to false builds the result */
 } tdict_late_result;
 
+/* The parts of a promise, see parts.h. */
+typedef struct tdict_parts {
+  /* guards: list, num_parts, num_open, and while the promise has not ended: its result and its statistics */
+  pthread_mutex_t lock;
+  size_t num_open; /* parts that have not ended, and 1 until the owner closes the promise */
+  size_t num_parts;
+  tdict_future *list[]; /* a handle of each part */
+} tdict_parts;
+
 struct tdict_future {
   tdict_fence fence; /* first member, so that a pointer to the fence is also a pointer to the transfer */
 
@@ -116,6 +125,14 @@ struct tdict_future {
   tdict_latch may_start; /* opened when the starting thread may copy */
 
   /* Optional parts */
+  tdict_parts *parts;    /* owned; the transfer is a promise with these parts. NULL: the transfer is no promise */
+  tdict_future *part_of; /* retained; the promise of which this transfer is a part. NULL: the transfer is no part, or
+                          * the promise knows that the part has ended */
+  size_t position;       /* of the part's tree in the result of the promise */
+  const tdict_future *group;   /* the promise of the part; only compared, never dereferenced */
+  tdict_future *const *awaits; /* transfers that must end before the copies begin. Borrowed until the starting call has
+                                 * begun the transfer */
+  size_t num_awaits;
   /* owned, one for each item or leaf, see check_sources.h. NULL: sources are not checked */
   uint64_t *hashes;
   struct tdict_hooks *hooks; /* owned, see hooks.h. NULL: no hook must run */

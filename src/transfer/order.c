@@ -117,12 +117,10 @@ static tdict_status gather_uses(tdict_future *t, tdict_error *err) {
   return g.no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the uses it waits for") : TDICT_OK;
 }
 
-/* If the fence is an unfinished transfer of this engine, adds the transfer to waits_for. */
-static void gather_conflict(void *user, tdict_fence *fence) {
-  conflict_search *g = user;
-  tdict_future *t = g->self, *awaited = (tdict_future *)fence;
-  if (fence->ops != t->fence.ops || awaited == t || awaited->engine != t->engine || awaited->finished || g->no_memory)
-    return;
+/* Adds a transfer of this engine to waits_for, if the transfer has not ended. */
+static void await_transfer(conflict_search *g, tdict_future *awaited) {
+  tdict_future *t = g->self;
+  if (awaited->finished || g->no_memory) return;
   for (uint32_t i = 0; i < t->num_waits_for; i++)
     if (t->waits_for[i].awaited == awaited) return;
   if (t->num_waits_for == g->cap) {
@@ -136,6 +134,15 @@ static void gather_conflict(void *user, tdict_fence *fence) {
     g->cap = cap;
   }
   t->waits_for[t->num_waits_for++] = (tdict_dependent){.waiting = t, .awaited = awaited};
+}
+
+/* If the fence is an unfinished transfer of this engine, adds the transfer to waits_for. Parts of one promise name the
+ * parts that they wait for, so their marks do not count. */
+static void gather_conflict(void *user, tdict_fence *fence) {
+  conflict_search *g = user;
+  tdict_future *t = g->self, *other = (tdict_future *)fence;
+  if (fence->ops != t->fence.ops || other == t || other->engine != t->engine) return;
+  if (!t->group || other->group != t->group) await_transfer(g, other);
 }
 
 /* If the fence is not a transfer of this engine, stores the fence in g->foreign. Only the first such fence is
@@ -254,6 +261,7 @@ static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict
   /* Mark the sources, then the written storages. */
   mark_sources(t, &g);
   if (g.has_fillers) gather_fillers(t, &g);
+  for (size_t i = 0; i < t->num_awaits; i++) await_transfer(&g, t->awaits[i]);
   uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
     if (!tdict_storage_attach_first(&t->writes[writes])) mark_with_conflicts(&t->writes[writes], &g);

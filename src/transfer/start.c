@@ -15,9 +15,11 @@
 #include "transfer/hooks.h"
 #include "transfer/late_result.h"
 #include "transfer/order.h"
+#include "transfer/parts.h"
 #include "transfer/plan/choose.h"
 #include "transfer/plan/collect.h"
 #include "transfer/plan/interval.h"
+#include "transfer/plan/item.h"
 #include "transfer/plan/overlap.h"
 #include "transfer/plan/result.h"
 #include "transfer/run/batch.h"
@@ -130,8 +132,8 @@ static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_erro
  * above becomes unlocked when the tree above is freed, on any thread. */
 static bool may_keep_plans(const starter *s) {
   const tdict_start *start = s->start;
-  return start->src->locked && !start->dst && !start->pin && !start->copies && start->options.num_keep == 0 &&
-         start->options.num_conversions == 0 && !start->options.narrow;
+  return !start->storage && start->src->locked && !start->dst && !start->pin && !start->copies &&
+         start->options.num_keep == 0 && start->options.num_conversions == 0 && !start->options.narrow;
 }
 
 static tdict_plan_stamp make_stamp(const starter *s) {
@@ -179,7 +181,8 @@ static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidat
     request.pool = s->engine->config.pool;
     request.num_helpers = count_plan_helpers(s);
   }
-  status = tdict_plan_collect(&s->plan, &request, s->start->src, err);
+  status = s->start->named ? tdict_plan_collect_pairs(&s->plan, &request, s->start->pairs, s->start->num_pairs, err)
+                           : tdict_plan_collect(&s->plan, &request, s->start->src, err);
   tdict_conversions_destroy(conversions);
   tdict_patterns_destroy(keep);
   return status;
@@ -239,7 +242,7 @@ static tdict_status make_wait_events(const starter *s, tdict_future *t, tdict_er
   const tdict_stream *after = s->start->options.after;
   if (after) return add_after_event(s, t, after, err);
   tdict_status status = TDICT_OK;
-  if (!t->plan.reads_device && !t->plan.writes_existing) return status;
+  if (s->start->storage || (!t->plan.reads_device && !t->plan.writes_existing)) return status;
   for (uint32_t i = 0; i < t->plan.num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &t->plan.items[i];
     tdict_gpu *source;
@@ -269,7 +272,8 @@ static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
 
 /* Allocates the storage of the result's new leaves. */
 static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *err) {
-  if (s->start->dst || t->plan.num_items == 0) return TDICT_OK;
+  if (s->start->storage) t->arena = tdict_storage_retain(s->start->storage);
+  if (s->start->dst || s->start->storage || t->plan.num_items == 0) return TDICT_OK;
   tdict_status status =
       tdict_storage_create_near(s->memory, t->plan.line_bytes, find_memory_node(&t->plan), &t->arena, err);
   if (status != TDICT_OK) return status;
@@ -298,7 +302,8 @@ static void run_arena_task(tdict_task *task) {
 /* Returns true if the transfer allocates a result and is the first large transfer that needs the ring of the transfer's
  * GPU. Returns false on a pool thread. */
 static bool is_first_use_of_ring(const starter *s, const tdict_future *t) {
-  if (!t->gpu || s->start->dst || t->plan.line_bytes < s->engine->config.staging_bytes) return false;
+  if (!t->gpu || s->start->dst || s->start->storage || t->plan.line_bytes < s->engine->config.staging_bytes)
+    return false;
   if (tdict_pool_is_worker(s->engine->config.pool) || tdict_engine_has_ring(s->engine, t->gpu)) return false;
   for (uint32_t i = 0; i < t->plan.num_items; i++)
     if (t->plan.items[i].way == TDICT_WAY_STAGE_IN || t->plan.items[i].way == TDICT_WAY_STAGE_OUT) return true;
@@ -329,11 +334,16 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
   const tdict_start *start = s->start;
   tdict_status status;
   bool flat = false;
+  if (start->storage) {
+    t->mirror = tdict_retain(start->named);
+    t->result = start->result ? tdict_retain(start->result) : NULL;
+    return TDICT_OK;
+  }
   for (uint32_t i = 0; i < t->plan.num_objects; i++) flat |= t->plan.objects[i].flat != NULL;
   status = start->dst || flat ? tdict_result_mirror(&t->plan, start->src, &t->mirror, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   if (start->dst) {
-    t->result = tdict_retain(start->dst);
+    t->result = tdict_retain(start->result ? start->result : start->dst);
     return tdict_overlap_check(&t->plan, t->mirror, err);
   }
   return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
@@ -343,7 +353,8 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
  * objects that hooks return are put into the result before copies begin. */
 static bool builds_during_copies(const starter *s, const tdict_future *t) {
   bool threads = !t->on_caller || t->num_workers > 1;
-  return threads && !t->result && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
+  return threads && !t->result && !s->start->dst && !s->start->storage && t->plan.num_objects == 0 &&
+         t->plan.num_items > 0;
 }
 
 /* Returns true if another thread can build the result later from the record of the source. A pool thread that starts a
@@ -370,7 +381,7 @@ static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict
  * no leaves and the call is not tdict_pin_memory(), the tree must also be on the target device. */
 static bool is_already_there(const starter *s) {
   tdict_device tree_device;
-  if (s->start->dst || s->plan.num_items > 0) return false;
+  if (s->start->dst || s->start->storage || s->plan.num_items > 0) return false;
   for (uint32_t i = 0; i < s->plan.num_objects; i++)
     if (s->plan.objects[i].action == TDICT_OBJECT_HOOK) return false;
   if (s->plan.num_leaves > 0) return true;
@@ -510,6 +521,9 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   t->skips_stats = start->caller_waits && !start->options.stats;
   t->is_pin_memory = start->pin;
   t->max_queued_bytes = start->options.max_queued_bytes;
+  t->awaits = start->awaits;
+  t->num_awaits = start->num_awaits;
+  if (start->promise) tdict_parts_attach(start->promise, t, start->position);
   *out = t;
   return TDICT_OK;
 }
@@ -537,7 +551,8 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   tdict_future *t;
   tdict_status status = check_start(&s, err);
   if (status != TDICT_OK) return status;
-  const bool is_read = start->src->keys->num_live >= MANY_LEAVES && !tdict_node_attachment(start->src);
+  const bool is_read =
+      !start->storage && start->src->keys->num_live >= MANY_LEAVES && !tdict_node_attachment(start->src);
   if (is_read) wake_helpers(s.engine);
   tdict_range_push(TDICT_RANGE_PLAN);
   status = make_future(&s, &t, err);
@@ -551,6 +566,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
   if (status == TDICT_OK) status = begin_transfer(&s, t, err);
   if (status != TDICT_OK) {
+    tdict_parts_detach(t);
     tdict_future_release(t);
     return status;
   }

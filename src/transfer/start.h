@@ -4,6 +4,7 @@
 #define TDICT_TRANSFER_START_H
 
 #include "tdict/transfer.h"
+#include "transfer/plan/pair.h"
 
 typedef struct tdict_start {
   const char *what; /* name of the public call, used in error messages */
@@ -17,6 +18,20 @@ typedef struct tdict_start {
   bool copies;                    /* true: leaves that are in place already are copied, too */
   bool pin;                       /* true for tdict_pin_memory(): the result has the same tree device as the source, and
                                    * a leaf on a GPU is an error */
+  /* If `storage` is not NULL, the transfer copies the pairs into this storage on `device`, and does not read `src`. The
+   * storage belongs to new trees: no queued work uses its bytes. If the transfer fails, all bytes of the storage are
+   * lost. Paths of errors are looked up in the tree `named`, which the transfer retains. */
+  tdict_storage *storage;
+  const tdict_copy_pair *pairs;
+  size_t num_pairs;
+  const tdict_tree *named;
+  tdict_tree *result; /* with `dst` or `storage`: the result of the future, retained. NULL: the result is `dst` */
+  /* The promise of which the transfer is a part, or NULL; see promise.h. Parts of one promise do not wait for each other
+   * because of common bytes. They only wait for the parts in `awaits`. */
+  tdict_future *promise;
+  size_t position; /* number of the promise's tree to which the part belongs */
+  tdict_future *const *awaits;
+  size_t num_awaits;
 } tdict_start;
 
 /* Starts a transfer and returns a new future. When the function returns, the transfer waits for earlier transfers,

@@ -33,6 +33,8 @@ HEADERS = {
     "write.h": "ops",
     "schema.h": "schema",
     "share.h": "share",
+    "comm.h": "comm",
+    "comm_table.h": "comm",
     "lazy_stack.h": "stack",
     "debug.h": "debug",
     "dlpack.h": "interop",
@@ -49,6 +51,7 @@ HEADERS = {
     "sampler.h": "loader",
     "loader.h": "loader",
     "replay.h": "loader",
+    "devices.h": "multi_device",
     "tdict.h": "context",
 }
 BELOW = {
@@ -65,13 +68,15 @@ BELOW = {
     "sim": ["device"],
     "transfer": ["tree", "device"],
     "stack": ["ops", "transfer"],
+    "multi_device": ["ops", "transfer"],
     "interop": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
     "share": ["ops", "schema", "transfer"],
+    "comm": ["ops", "schema", "transfer"],
     "debug": ["ops"],
     "io": ["ops", "schema", "transfer", "stack"],
     # src/context.c, the one file that sees all, and its header
-    "context": ["debug", "interop", "io", "loader", "share", "sim", "stack"],
+    "context": ["comm", "debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
 

@@ -11,6 +11,7 @@
 #include "transfer/plan/collect_uniform.h"
 #include "transfer/plan/destination.h"
 #include "transfer/plan/flatten.h"
+#include "transfer/plan/item.h"
 #include "transfer/plan/same_bytes.h"
 #include "tree/cursor.h"
 #include "tree/objects.h"
@@ -21,27 +22,18 @@ enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
-  tdict_same_bytes same;     /* table that finds leaves that cover the same bytes */
-  bool table_in_use;         /* true: items are in the table `same`, because tdict_same_bytes_follows() returned false
+  tdict_item_maker make; /* makes items of leaves; `make.cast` is the conversion of the current leaf */
+  tdict_same_bytes same; /* table that finds leaves that cover the same bytes */
+  bool table_in_use;     /* true: items are in the table `same`, because tdict_same_bytes_follows() returned false
                               * for a leaf */
-  tdict_item_cast cast;      /* the conversion of the current leaf */
-  int misses;                /* number of consecutive attempts of the fast path that found no uniform leaf */
-  const tdict_storage *last; /* the storage that is_pinned() checked last. last_gpu and last_pinned are the GPU and the
-                              * result of this check */
-  tdict_gpu *last_gpu;
-  bool last_pinned;
-  tdict_device found_device; /* the device that was looked up last. found_gpu is its GPU, or NULL before the first
-                              * lookup */
-  tdict_gpu *found_gpu;
-  tdict_uniform uniform;          /* state of the fast path for uniform leaves */
+  int misses;            /* number of consecutive attempts of the fast path that found no uniform leaf */
+  tdict_uniform uniform; /* state of the fast path for uniform leaves */
   const tdict_tree *reached_node; /* the node that was checked last. is_reached_once is true if only one path leads to
                                    * this node */
   bool is_reached_once;
   const tdict_tree *reached_dst; /* the destination's node that was checked last; dst_is_reached_once is the result */
   bool dst_is_reached_once;
   uintptr_t dst_end; /* end address of the last destination whose memory other tensors may share */
-  tdict_slab *slab;  /* the slab to which slab_count references must still be added */
-  int64_t slab_count;
   size_t flat_depth; /* the cursor's depth at the root of the flattened object that contains the cursor; 0: no flattened
                       * object */
   size_t kept_depth; /* the cursor's depth at the root of the kept child tree that contains the cursor; 0: no kept
@@ -65,156 +57,11 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
   return true;
 }
 
-/* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
- * memory may be pinned by another driver, or the program's claim may be false. The last result is stored, because
- * consecutive leaves often share a storage. */
-static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
-  const tdict_storage *s = t->storage;
-  if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
-  if (s != c->last || gpu != c->last_gpu) {
-    c->last = s;
-    c->last_gpu = gpu;
-    c->last_pinned = tdict_gpu_is_pinned(gpu, s, s->data, s->bytes);
-  }
-  return c->last_pinned;
-}
-
-static tdict_status find_device_gpu(collector *c, tdict_device device, tdict_gpu **out, tdict_error *err) {
-  if (c->found_gpu && c->found_device.type == device.type && c->found_device.index == device.index) {
-    *out = c->found_gpu;
-    return TDICT_OK;
-  }
-  tdict_status status = tdict_devices_gpu(c->request->devices, device, out, err);
-  if (status == TDICT_OK) {
-    c->found_device = device;
-    c->found_gpu = *out;
-  }
-  if (status == TDICT_ENODEVICE && err) err->status = TDICT_EWRONGDEVICE;
-  return status == TDICT_ENODEVICE ? TDICT_EWRONGDEVICE : status;
-}
-
-/* Returns the GPU of a storage. Returns TDICT_EWRONGDEVICE if the storage is on an absent device, or on a
- * simulated device of another context. Other errors: those of tdict_devices_gpu(). */
-static tdict_status find_storage_gpu(collector *c, const tdict_storage *s, tdict_gpu **out, tdict_error *err) {
-  char name[32];
-  if (!tdict_devices_own_storage(c->request->devices, s))
-    return tdict_fail(err, TDICT_EWRONGDEVICE,
-                      "transfer: the tensor is on %s of another context: simulated devices belong to one context",
-                      tdict_device_format(s->device, name, sizeof name));
-  return find_device_gpu(c, s->device, out, err);
-}
-
-/* Returns true if the GPU should read the tensor's ordinary memory without a slot. Only memory that the library
- * allocated counts: memory of the program may be the mapping of a file, which a device would read page by page. */
-static bool is_read_in_place(const collector *c, const tdict_gpu *gpu, const tdict_tensor *t) {
-  return c->request->may_read_pageable && gpu->reads_pageable && tdict_storage_is_plain(t->storage);
-}
-
-/* Chooses the way from the host to a GPU. */
-static void choose_way_in(collector *c, tdict_item *item) {
-  item->kind = TDICT_CU_H2D;
-  if (c->cast.rule || !item->src_plain || !item->dst_plain)
-    item->way = TDICT_WAY_STAGE_IN;
-  else if (is_pinned(c, item->gpu, item->src))
-    item->way = TDICT_WAY_DIRECT;
-  else if (c->request->narrow && tdict_item_can_pack(c->plan, item))
-    item->way = TDICT_WAY_STAGE_IN;
-  else if (is_read_in_place(c, item->gpu, item->src))
-    item->way = TDICT_WAY_DIRECT;
-  else if (c->request->mode == TDICT_MODE_NON_BLOCKING_PIN)
-    item->way = TDICT_WAY_STAGE_IN;
-  else
-    item->way = TDICT_WAY_PAGEABLE_IN;
-}
-
-/* Chooses the way from a GPU to the host. Never chooses a pageable driver copy, because such a copy blocks other
- * threads. */
-static void choose_way_out(collector *c, tdict_item *item) {
-  item->kind = TDICT_CU_D2H;
-  bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned; /* false for a sink */
-  item->way = pinned && !c->cast.rule && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
-}
-
-/* Chooses the way of an item, and the GPU that copies the item. */
-static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, tdict_error *err) {
-  tdict_device from = item->src->storage->device;
-  bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
-  item->src_plain = !tdict_storage_is_unloaded(item->src->storage) && tdict_uniform_is_plain(item->src);
-  item->dst_plain = !item->dst || (!tdict_storage_is_unloaded(item->dst->storage) && tdict_uniform_is_plain(item->dst));
-  if (from_host && to_host) {
-    item->way = TDICT_WAY_HOST;
-    return TDICT_OK;
-  }
-  tdict_gpu *source;
-  tdict_status status = from_host ? TDICT_OK : find_storage_gpu(c, item->src->storage, &source, err);
-  if (status == TDICT_OK && !to_host)
-    status =
-        item->dst ? find_storage_gpu(c, item->dst->storage, &item->gpu, err) : find_device_gpu(c, to, &item->gpu, err);
-  if (status != TDICT_OK) return status;
-  c->plan->reads_device |= !from_host;
-  if (to_host) item->gpu = source;
-  if (from_host) {
-    choose_way_in(c, item);
-  } else if (to_host) {
-    choose_way_out(c, item);
-  } else {
-    item->kind = TDICT_CU_D2D;
-    item->way = TDICT_WAY_DIRECT;
-    if (source->driver != item->gpu->driver)
-      return tdict_fail(err, TDICT_ENOTSUP,
-                        "transfer: no copies between simulated devices and GPUs: move to the cpu first");
-  }
-  return TDICT_OK;
-}
-
-/* Adds the pending references of a slab with one atomic operation. */
-static void count_slab(collector *c) {
-  if (c->slab_count) atomic_fetch_add_explicit(&c->slab->refs, c->slab_count, memory_order_relaxed);
-  c->slab_count = 0;
-}
-
-static inline void retain_source(collector *c, tdict_tensor *t) {
-  if (c->plan->borrows) return;
-  if (!t->slab) {
-    tdict_tensor_retain(t);
-    return;
-  }
-  if (t->slab != c->slab) count_slab(c);
-  c->slab = t->slab;
-  c->slab_count++;
-}
-
-/* Appends the item to the plan and to the line. */
-static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err) {
-  tdict_plan *p = c->plan;
-  size_t end;
-  if (!tdict_round_up(p->line_bytes, TDICT_LEAF_ALIGNMENT, &item->offset) ||
-      !tdict_add_size(item->offset, item->bytes, &end))
-    return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
-  if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
-  const bool wire = tdict_plan_has_wire(c->request), converts = wire && c->cast.rule;
-  const bool pinned = converts && item->way == TDICT_WAY_STAGE_IN && is_pinned(c, item->gpu, item->src);
-  tdict_status status = wire ? tdict_plan_append_cast(p, &c->cast, item, c->request->narrow, pinned, err) : TDICT_OK;
-  if (status != TDICT_OK) return status;
-  retain_source(c, item->src);
-  if (item->dst) tdict_tensor_retain(item->dst);
-  const uint32_t n = p->num_items++;
-  tdict_storage *storage = item->src->storage;
-  item->shares_storage = n && p->items[n - 1].src->storage == storage;
-  p->nodes[n] = (tdict_fence_node){.storage = item->shares_storage ? NULL : storage};
-  p->items[n] = *item;
-  p->line_bytes = end;
-  p->total_bytes += item->bytes;
-  p->way_bytes[item->way] += item->bytes;
-  p->writes_existing |= item->dst != NULL;
-  return TDICT_OK;
-}
-
 /* Returns true if the leaf is already where the result must be, and need not be copied. */
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
-  if (r->copies || tdict_item_cast_changes(&c->cast)) return false;
+  if (r->copies || tdict_item_cast_changes(&c->make.cast)) return false;
   if (at.type != r->device.type || at.index != r->device.index) return false;
   if (tdict_storage_is_unloaded(t->storage)) return false;
   if (at.type == TDICT_DEVICE_SIM && !tdict_devices_own_storage(r->devices, t->storage)) return false;
@@ -277,10 +124,10 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
     return TDICT_OK;
   }
   tdict_item item = {.src = t, .src_data = t->data, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
-  if (c->cast.rule && !tdict_mul_size((size_t)t->numel, tdict_dtype_bytes(c->cast.cast.to), &item.bytes))
+  if (c->make.cast.rule && !tdict_mul_size((size_t)t->numel, tdict_dtype_bytes(c->make.cast.cast.to), &item.bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the converted bytes do not fit the address space");
-  status = choose_way(c, &item, r->device, err);
-  if (status == TDICT_OK) status = append_item(c, &item, err);
+  status = tdict_item_choose_way(&c->make, &item, r->device, err);
+  if (status == TDICT_OK) status = tdict_item_append(&c->make, &item, err);
   if (status != TDICT_OK) return status;
   *place = c->plan->num_items - 1;
   if (is_unshared || !c->table_in_use) return TDICT_OK;
@@ -295,7 +142,7 @@ static void begin_uniform(collector *c) {
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
   if (r->dst || r->host_only || r->keep || tdict_plan_has_wire(r) || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
-  if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
+  if (tdict_item_find_gpu(&c->make, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   if (c->uniform.to && c->uniform.to->reads_pageable && r->may_read_pageable) c->uniform.to = NULL; /* ways differ */
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
@@ -328,14 +175,15 @@ static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);
   if (!dst) return tdict_fail(err, TDICT_ETYPE, "transfer_into: a tensor in the source, a tree in the destination");
-  tdict_status status = tdict_destination_check_leaf(src, c->cast.rule ? c->cast.cast.to : src->dtype, dst, err);
+  tdict_status status =
+      tdict_destination_check_leaf(src, c->make.cast.rule ? c->make.cast.cast.to : src->dtype, dst, err);
   if (status != TDICT_OK) return status;
   tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(dst), .leaf = c->plan->num_leaves};
   item.src_data = src->data;
   item.dst_data = dst->data;
   note_overlap(c, cursor, dst);
-  status = choose_way(c, &item, dst->storage->device, err);
-  return status == TDICT_OK ? append_item(c, &item, err) : status;
+  status = tdict_item_choose_way(&c->make, &item, dst->storage->device, err);
+  return status == TDICT_OK ? tdict_item_append(&c->make, &item, err) : status;
 }
 
 static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor *t, tdict_error *err) {
@@ -426,9 +274,9 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
 /* Finds the conversion of the current leaf. Tensors of objects are not converted. */
 static TDICT_COLD tdict_status find_cast(collector *c, const tdict_cursor *cursor, const tdict_tensor *t,
                                          tdict_error *err) {
-  c->cast.rule = 0;
+  c->make.cast.rule = 0;
   if (c->flat_depth && cursor->depth >= c->flat_depth) return TDICT_OK;
-  return tdict_conversions_find(c->request->conversions, cursor, t, &c->cast, err);
+  return tdict_conversions_find(c->request->conversions, cursor, t, &c->make.cast, err);
 }
 
 static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf leaf, tdict_error *err) {
@@ -515,8 +363,9 @@ static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *don
     item.bytes = tdict_tensor_nbytes(bytes);
     item.dst_data = dst ? dst->data : NULL;
     const bool is_wrong = r->host_only && bytes->storage->device.type != TDICT_DEVICE_CPU;
-    if (is_wrong || choose_way(c, &item, dst ? dst->storage->device : r->device, NULL) != TDICT_OK) return TDICT_OK;
-    tdict_status status = append_item(c, &item, err);
+    if (is_wrong || tdict_item_choose_way(&c->make, &item, dst ? dst->storage->device : r->device, NULL) != TDICT_OK)
+      return TDICT_OK;
+    tdict_status status = tdict_item_append(&c->make, &item, err);
     if (status != TDICT_OK) return status;
     p->whole = tdict_consolidated_retain(whole);
     p->num_new = whole->num_leaves;
@@ -537,7 +386,8 @@ static bool has_leaves_left(const tdict_cursor *cursor) {
 
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err) {
-  collector c = {.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
+  collector c = {.plan = plan, .request = request};
+  tdict_item_maker_init(&c.make, plan, request);
   c.watch_depth = request->keep ? SIZE_MAX : 0;
   memset(plan, 0, sizeof *plan);
   if (request->spare) {
@@ -546,7 +396,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     memset(request->spare, 0, sizeof *request->spare);
   }
   plan->borrows = request->borrows;
-  if (request->conversions) c.same.plan = plan, c.same.wanted = &c.cast;
+  if (request->conversions) c.same.plan = plan, c.same.wanted = &c.make.cast;
   plan->one_by_one = request->mode == TDICT_MODE_BLOCKING;
   /* Check the root, then visit all leaves. */
   tdict_cursor cursor;
@@ -585,7 +435,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     tdict_error_at(err, status, path);
   }
   /* Add the pending references and finish the objects. */
-  count_slab(&c);
+  tdict_item_count_slab(&c.make);
   tdict_cursor_reset(&cursor);
   if (c.same.cap) tdict_same_bytes_reset(&c.same);
   if (status == TDICT_OK) tdict_plan_settle_objects(plan, request->dst != NULL);

@@ -3,38 +3,7 @@
 #ifndef TDICT_TRANSFER_PLAN_COLLECT_H
 #define TDICT_TRANSFER_PLAN_COLLECT_H
 
-#include "sched/pool.h"
-#include "transfer/plan/conversions.h"
-#include "transfer/plan/patterns.h"
-#include "transfer/plan/plan.h"
-
-/* The arguments of tdict_plan_collect(). */
-typedef struct tdict_plan_request {
-  tdict_devices *devices;
-  tdict_device device;    /* the target device; not used if `dst` is set */
-  tdict_gpu *gpu;         /* the target's GPU; NULL: the GPU is looked up if needed */
-  const tdict_tree *dst;  /* the destination of tdict_transfer_into(); else NULL */
-  bool want_pinned;       /* the result is pinned host memory, so host leaves that are not pinned are copied */
-  bool copies;            /* true: leaves that are in place already are copied, too */
-  bool host_only;         /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
-  bool strict_objects;    /* an object without a hook for this transfer is an error */
-  int32_t mode;           /* a tdict_mode, but never TDICT_MODE_AUTO */
-  bool may_read_pageable; /* true for TDICT_MODE_AUTO: a device that reads ordinary memory copies without slots */
-  /* true: the caller keeps the tree alive until the transfer has ended, so the plan does not retain the sources */
-  bool borrows;
-  tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
-  int num_helpers;
-  const tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
-  const tdict_conversions *conversions; /* NULL: no leaf is converted */
-  bool narrow;                          /* the option `narrow` */
-  /* the record of a tree that is one interval of memory, see interval.h. NULL: only a consolidated tree is copied as
-   * one item. Must be NULL if `dst` is set */
-  tdict_consolidated *whole;
-  tdict_plan *spare; /* a cleared plan whose memory is reused, or NULL */
-} tdict_plan_request;
-
-/* Returns true if the request has wire options: conversions or `narrow`. */
-static inline bool tdict_plan_has_wire(const tdict_plan_request *r) { return r->conversions || r->narrow; }
+#include "transfer/plan/request.h"
 
 /* Reads the tree into a plan. Each leaf that must be copied becomes an item. If there is no destination, leaves with
  * the same bytes and the same conversion become one item. Sets the way of each item. If a consolidated tree is copied

@@ -123,6 +123,7 @@ typedef struct tdict_plan {
   uint32_t num_chunks, cap_chunks;
   size_t line_bytes;          /* length of the line */
   size_t total_bytes;         /* bytes of all items */
+  size_t peer_bytes;          /* bytes of the items that are copied from one GPU to another GPU */
   size_t way_bytes[5];        /* bytes of the items that have each tdict_way */
   tdict_object_step *objects; /* in tree order */
   uint32_t num_objects, cap_objects;

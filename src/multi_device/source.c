@@ -1,0 +1,117 @@
+/* Reads the source of a replication and creates its results. See source.h for ownership and threads. */
+#include "multi_device/source.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "ops/map.h"
+
+static bool add_leaf(tdict_source *s, tdict_tensor *t) {
+  if (s->num_leaves == s->cap_leaves) {
+    const uint32_t cap = s->cap_leaves ? 2 * s->cap_leaves : 64;
+    tdict_tensor **grown = cap > s->cap_leaves ? realloc(s->leaves, cap * sizeof *grown) : NULL;
+    if (!grown) return false;
+    s->leaves = grown;
+    s->cap_leaves = cap;
+  }
+  s->leaves[s->num_leaves++] = t;
+  return true;
+}
+
+tdict_status tdict_source_read(tdict_source *source, const tdict_tree *tree, tdict_error *err) {
+  tdict_cursor cursor;
+  bool has_memory = true, has_bytes = false;
+  *source = (tdict_source){.is_suitable = true};
+  tdict_cursor_init(&cursor, tree, false);
+  for (tdict_leaf leaf; has_memory && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tensor *t = tdict_leaf_tensor(leaf);
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    if (t) {
+      source->is_suitable &= t->storage->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_unloaded(t->storage);
+      has_memory = add_leaf(source, t);
+      has_bytes |= t->numel > 0;
+    } else if (child) {
+      has_memory = tdict_cursor_enter(&cursor, child);
+    } else {
+      source->is_suitable &= tdict_box_has_fixed_elements(tdict_leaf_box(leaf));
+    }
+  }
+  tdict_cursor_reset(&cursor);
+  source->is_suitable &= has_bytes;
+  if (has_memory) return TDICT_OK;
+  tdict_source_reset(source);
+  return tdict_fail(err, TDICT_ENOMEM, "to_devices: no host memory to read the tree");
+}
+
+void tdict_source_reset(tdict_source *source) {
+  free(source->leaves);
+  source->leaves = NULL;
+}
+
+static tdict_status describe(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                             tdict_error *err) {
+  (void)map, (void)entry, (void)err;
+  tdict_made_of(from, made);
+  made->fresh = true;
+  return TDICT_OK;
+}
+
+/* Leaves the elements uninitialized: the transfers write them. */
+static tdict_status leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                tdict_error *err) {
+  (void)map, (void)entry, (void)from, (void)made, (void)err;
+  return TDICT_OK;
+}
+
+tdict_status tdict_set_all_devices(tdict_tree *tree, tdict_device device, tdict_error *err) {
+  tdict_cursor cursor;
+  bool has_memory = true;
+  tree->has_device = true;
+  tree->device = device;
+  tdict_cursor_init(&cursor, tree, false);
+  for (tdict_leaf leaf; has_memory && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    if (!child) continue;
+    child->has_device = true;
+    child->device = device;
+    has_memory = tdict_cursor_enter(&cursor, child);
+  }
+  tdict_cursor_reset(&cursor);
+  return has_memory ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "to_devices: no host memory to read the tree");
+}
+
+tdict_status tdict_replica_create(tdict_replica *replica, const char *what, const tdict_tree *tree,
+                                  tdict_memory *memory, tdict_error *err) {
+  const tdict_map map = {.what = what,
+                         .memory = memory,
+                         .describe = describe,
+                         .fill = leave_unset,
+                         .describes_shapes = true,
+                         .way = TDICT_OBJECT_SHARE};
+  *replica = (tdict_replica){0};
+  tdict_source own = {0};
+  tdict_status status = tdict_map_run(&map, tree, &replica->tree, err);
+  if (status == TDICT_OK) status = tdict_set_all_devices(replica->tree, memory->device, err);
+  if (status == TDICT_OK) status = tdict_source_read(&own, replica->tree, err);
+  replica->leaves = own.leaves;
+  if (status == TDICT_OK) replica->storage = own.leaves[0]->storage;
+  if (status != TDICT_OK) tdict_replica_reset(replica);
+  return status;
+}
+
+void tdict_replica_reset(tdict_replica *replica) {
+  if (replica->tree) tdict_release(replica->tree);
+  free(replica->leaves);
+  *replica = (tdict_replica){0};
+}
+
+size_t tdict_replica_offset(const tdict_replica *replica, uint32_t leaf) {
+  return (size_t)((uintptr_t)replica->leaves[leaf]->data - (uintptr_t)replica->storage->data);
+}
+
+tdict_status tdict_bytes_view(tdict_storage *storage, const void *data, size_t bytes, tdict_tensor **out,
+                              tdict_error *err) {
+  const int64_t shape[1] = {(int64_t)bytes};
+  const tdict_tensor_desc view = {.data = (void *)(uintptr_t)data, .dtype = TDICT_U8, .ndim = 1, .shape = shape};
+  return tdict_tensor_over(storage, &view, out, err);
+}

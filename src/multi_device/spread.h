@@ -1,0 +1,29 @@
+/* Declares how a tree is spread over several devices. The public call owns the struct. Thread rule: only the thread of
+ * the public call uses the struct. */
+#ifndef TDICT_MULTI_DEVICE_SPREAD_H
+#define TDICT_MULTI_DEVICE_SPREAD_H
+
+#include "tdict/devices.h"
+#include "transfer/promise.h"
+
+/* The state of one tdict_to_devices() call. */
+typedef struct tdict_spreading {
+  const char *what;
+  tdict_context *context;
+  const tdict_tree *src;
+  const tdict_device *devices;
+  size_t num_devices;
+  tdict_transfer_options options; /* all fields are set */
+  tdict_future *promise;
+} tdict_spreading;
+
+/* The most parts that tdict_replicate_start() starts for each device. */
+enum { TDICT_REPLICATE_MAX_PARTS = 32 };
+
+/* Starts the transfer of a whole tree to the device at `position`, as a part of the promise. Returns the errors of
+ * tdict_to_device_async(). */
+tdict_status tdict_spread_one(tdict_spreading *s, const tdict_tree *src, size_t position, tdict_error *err);
+/* Starts the parts of a replication to all devices. Returns the errors of tdict_to_device_async(). */
+tdict_status tdict_replicate_start(tdict_spreading *s, tdict_error *err);
+
+#endif

@@ -1,0 +1,16 @@
+/* Declares pairs of a tensor and an address, from which and to which a transfer copies. The caller of the transfer owns the pairs.
+ * Thread rule: no thread may change the tensors during a call. */
+#ifndef TDICT_TRANSFER_PLAN_PAIR_H
+#define TDICT_TRANSFER_PLAN_PAIR_H
+
+#include "tensor/tensor.h"
+
+/* A tensor, and the address to which the transfer copies its elements in C order. */
+typedef struct tdict_copy_pair {
+  tdict_tensor *src; /* borrowed */
+  char *dst;
+  uint32_t leaf; /* number of the leaf in the tree in which paths of errors are looked up; UINT32_MAX: errors have no
+                  * path */
+} tdict_copy_pair;
+
+#endif

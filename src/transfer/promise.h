@@ -1,0 +1,28 @@
+/* Declares promises. A promise is a future without copies of its own. Its owner ends the promise, or the promise ends
+ * when its parts have ended. A part is a transfer that the owner starts for the promise. The first error of a part is
+ * the error of the promise, and stops the other parts. Cancelling the promise cancels its parts.
+ *
+ * The owner is the code that creates the promise. The owner holds one handle, which the owner passes to the program.
+ * Thread rule: only the owner calls these functions. */
+#ifndef TDICT_TRANSFER_PROMISE_H
+#define TDICT_TRANSFER_PROMISE_H
+
+#include "transfer/start.h"
+
+/* Creates a promise with space for `max_parts` parts. *out has one reference, which is a handle of the program. The
+ * context waits for the end of the promise before the context is destroyed. Returns TDICT_EFORKED and TDICT_ENOMEM. */
+tdict_status tdict_promise_create(tdict_context *context, const char *what, size_t max_parts, tdict_future **out,
+                                  tdict_error *err);
+/* Starts a transfer as a part of the promise. Sets the fields `promise` and `position` of `start`. `position` is the
+ * number of a tree of the result. If the part fails, the path of the promise's error begins with this number. Returns
+ * the errors of tdict_start_transfer(). In this case, the owner still calls tdict_promise_close(). */
+tdict_status tdict_promise_start(tdict_future *promise, tdict_context *context, tdict_start *start, size_t position,
+                                 tdict_error *err);
+/* Returns the part that was started last, borrowed from the promise. */
+tdict_future *tdict_promise_last_part(const tdict_future *promise);
+/* Says that no more parts follow. The promise ends when all parts have ended, or in this call. Takes over the reference
+ * to `result`. If `result` is NULL and the promise has parts, the result is a tree. For each position, the tree holds the
+ * result of one part with this position, at the key that is the number of the position. If `error` is not NULL, the promise fails with this error. Do not use the context after this call. */
+void tdict_promise_close(tdict_future *promise, tdict_tree *result, const tdict_error *error);
+
+#endif

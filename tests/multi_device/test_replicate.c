@@ -1,0 +1,198 @@
+/* REPLICATE: every device receives every byte, over links between devices where there are links. */
+#include "several.h"
+
+/* Replicates one tree in every mode, with every number of threads, by both calls. */
+static void check_ways(const several *s, const tdict_tree *src, int step) {
+  for (int i = 0; i < NUM_WAYS; i += step) {
+    const way v = way_at(i);
+    tdict_tree *trees[MOST_DEVICES];
+    spread_tree(s, src, NULL, &v, trees);
+    check_replicas(s, src, trees);
+    for (size_t j = 0; j < s->count; j++) spoil_tree(&s->at[j], trees[j]);
+    release_all(s, trees);
+  }
+}
+static void check_kinds(size_t count, int32_t peers) {
+  several s = several_open(count, peers);
+  for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
+    tdict_tree *src = make_tree(&s.at[0], (tree_kind)kind);
+    check_ways(&s, src, 3 * WAYS_STEP);
+    tdict_release(src);
+  }
+  several_close(&s);
+}
+GPU_CASE(replicate_every_kind_of_tree_on_two_devices) { check_kinds(2, TDICT_SIM_PEERS_ALL); }
+SIM_CASE(replicate_every_kind_of_tree_on_four_devices) { check_kinds(4, TDICT_SIM_PEERS_ALL); }
+SIM_CASE(replicate_every_kind_of_tree_on_pairs) { check_kinds(4, TDICT_SIM_PEERS_PAIRS); }
+SIM_CASE(replicate_every_kind_of_tree_without_peers) { check_kinds(3, TDICT_SIM_PEERS_NONE); }
+
+/* A leaf that needs several rounds, between small leaves and a strided leaf at the end of a part. */
+static tdict_tree *large_tree(const several *s, bool pinned) {
+  tdict_memory *memory = pinned ? s->at[0].pinned : NULL;
+  const int turn[] = {1, 0};
+  tdict_tree *td = new_tree();
+  give(td, "first", random_tensor(TDICT_U8, SHAPE(1000), memory));
+  give(td, "a.large", random_tensor(TDICT_F32, SHAPE(3 << 20), memory)); /* 12 MiB */
+  give(td, "a.turned", permuted(random_tensor(TDICT_F64, SHAPE(700, 701), memory), turn));
+  give(td, "none", random_tensor(TDICT_F64, SHAPE(0, 3), memory));
+  give(td, "b", random_tensor(TDICT_I16, SHAPE(777, 1001), memory));
+  return td;
+}
+GPU_CASE(replicate_large_trees_in_rounds) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  for (int pinned = 0; pinned < 2; pinned++) {
+    tdict_tree *src = large_tree(&s, pinned);
+    check_ways(&s, src, 7 * WAYS_STEP);
+    tdict_release(src);
+  }
+  several_close(&s);
+}
+
+static tdict_transfer_stats stats_of(const several *s, const tdict_tree *src, const tdict_spread *spread) {
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  way v = way_at(0);
+  v.o.stats = &stats;
+  v.o.num_threads = -1;
+  tdict_tree *trees[MOST_DEVICES];
+  spread_tree(s, src, spread, &v, trees);
+  release_all(s, trees);
+  return stats;
+}
+/* How often the host's bytes were read, and how often devices copied them, for a small and for a large tree. */
+static void check_reads(size_t count, int32_t peers, size_t host_reads) {
+  several s = several_open(count, peers);
+  for (int64_t rows = 16; rows <= 1600; rows *= 100) {
+    tdict_tree *src = rows_tree(rows, NULL);
+    const size_t bytes = tdict_bytes(src), slack = (size_t)256 * 8 * count;
+    const tdict_transfer_stats stats = stats_of(&s, src, NULL);
+    assert_int_equal(stats.staged_bytes, host_reads * bytes);
+    assert_in_range(stats.peer_bytes, (count - host_reads) * bytes, (count - host_reads) * bytes + slack);
+    assert_int_equal(stats.total_bytes, stats.staged_bytes + stats.peer_bytes);
+    assert_true(stats.total_seconds > 0);
+    tdict_release(src);
+  }
+  several_close(&s);
+}
+GPU_CASE(replicate_reads_host_memory_once) { check_reads(2, TDICT_SIM_PEERS_ALL, 1); }
+SIM_CASE(replicate_reads_host_memory_once_for_four) { check_reads(4, TDICT_SIM_PEERS_ALL, 1); }
+SIM_CASE(replicate_reads_host_memory_once_for_each_pair) { check_reads(4, TDICT_SIM_PEERS_PAIRS, 2); }
+SIM_CASE(replicate_without_peers_reads_for_each_device) { check_reads(3, TDICT_SIM_PEERS_NONE, 3); }
+
+GPU_CASE(replicate_keeps_locks_and_batch_sizes) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  for (int64_t rows = 16; rows <= 1600; rows *= 100) {
+    tdict_tree *src = rows_tree(rows, NULL), *trees[2];
+    const way v = way_at(0);
+    tdict_lock(src);
+    spread_tree(&s, src, NULL, &v, trees);
+    check_replicas(&s, src, trees);
+    for (int i = 0; i < 2; i++) {
+      assert_true(tdict_is_locked(trees[i]));
+      assert_int_equal(tdict_batch_ndim(trees[i]), 1);
+      assert_int_equal(tdict_batch_size(trees[i])[0], rows);
+    }
+    release_all(&s, trees);
+    tdict_release(src);
+  }
+  several_close(&s);
+}
+
+/* A source on a device goes from there to the others; the result on its device is the source itself. */
+GPU_CASE(replicate_from_a_device) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  tdict_tree *host = rows_tree(100, NULL), *src = to_device(&s.at[1], host, s.devices[1]), *trees[2];
+  const way v = way_at(0);
+  spread_tree(&s, src, NULL, &v, trees);
+  check_replicas(&s, host, trees);
+  assert_ptr_equal(trees[1], src);
+  release_all(&s, trees);
+  tdict_release(src);
+  tdict_release(host);
+  several_close(&s);
+}
+
+/* Options that the exchange of parts does not serve, an object of the program, and the host among the devices. */
+GPU_CASE(replicate_with_conversions_goes_to_each_device) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  tdict_tree *src = rows_tree(200, NULL), *trees[2];
+  tdict_conversion c = tdict_conversion_default();
+  way v = way_at(0);
+  c.pattern = "obs.state";
+  c.dtype = TDICT_F64;
+  v.o.conversions = &c;
+  v.o.num_conversions = 1;
+  spread_tree(&s, src, NULL, &v, trees);
+  for (int i = 0; i < 2; i++) {
+    double *got = (double *)(void *)read_elements(&s.at[i], leaf_of(trees[i], "obs.state"));
+    const float *want = tdict_tensor_const_data(leaf_of(src, "obs.state"));
+    for (int k = 0; k < 200 * 17; k++) assert_true(got[k] == (double)want[k] || got[k] != got[k]);
+    free(got);
+  }
+  release_all(&s, trees);
+  tdict_release(src);
+  several_close(&s);
+}
+GPU_CASE(replicate_on_the_host_too) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  tdict_tree *src = rows_tree(200, NULL), *trees[3];
+  const tdict_device devices[3] = {s.devices[0], tdict_cpu(), s.devices[1]};
+  td_ok(tdict_to_devices(s.c, src, devices, 3, NULL, NULL, trees, err));
+  check_tree(&s.at[0], src, trees[0]);
+  check_tree(&s.at[0], src, trees[1]);
+  check_tree(&s.at[1], src, trees[2]);
+  for (int i = 0; i < 3; i++) tdict_release(trees[i]);
+  tdict_release(src);
+  several_close(&s);
+}
+GPU_CASE(replicate_of_trees_without_bytes) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  tdict_tree *src = new_tree(), *trees[2];
+  const way v = way_at(0);
+  spread_tree(&s, src, NULL, &v, trees);
+  check_replicas(&s, src, trees);
+  release_all(&s, trees);
+  give(src, "none", random_tensor(TDICT_F32, SHAPE(0, 4), NULL));
+  spread_tree(&s, src, NULL, &v, trees);
+  check_replicas(&s, src, trees);
+  release_all(&s, trees);
+  tdict_release(src);
+  several_close(&s);
+}
+
+CASE(to_devices_names_what_is_wrong) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.num_devices = 2;
+  o.sim = &sim;
+  o.device = tdict_sim(0);
+  tdict_context *c = NULL;
+  td_ok(tdict_context_create(&o, &c, err));
+  tdict_tree *src = new_tree(), *trees[TDICT_MAX_DEVICES + 1];
+  tdict_device devices[TDICT_MAX_DEVICES + 1] = {tdict_sim(0), tdict_sim(1)};
+  tdict_future *f = NULL;
+  tdict_spread spread = tdict_spread_default();
+  tdict_transfer_options t = tdict_transfer_options_default();
+  td_fails(TDICT_EINVAL, "trees is NULL", tdict_to_devices(c, src, devices, 2, NULL, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_to_devices_async(c, src, devices, 2, NULL, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_to_devices(NULL, src, devices, 2, NULL, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_to_devices(c, NULL, devices, 2, NULL, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "devices is NULL", tdict_to_devices(c, src, NULL, 2, NULL, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "num_devices is 0, wanted 1 to 64",
+           tdict_to_devices(c, src, devices, 0, NULL, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "num_devices is 65",
+           tdict_to_devices(c, src, devices, TDICT_MAX_DEVICES + 1, NULL, NULL, trees, err));
+  devices[1] = (tdict_device){TDICT_DEVICE_AUTO, 0};
+  td_fails(TDICT_EINVAL, "devices 0 and 1 are both sim:0",
+           tdict_to_devices(c, src, devices, 2, NULL, NULL, trees, err));
+  devices[1] = tdict_sim(2);
+  td_fails(TDICT_ENODEVICE, "", tdict_to_devices_async(c, src, devices, 2, NULL, NULL, &f, err));
+  devices[1] = tdict_sim(1);
+  spread.kind = 7;
+  td_fails(TDICT_EINVAL, "kind is 7", tdict_to_devices(c, src, devices, 2, &spread, NULL, trees, err));
+  spread.kind = TDICT_SPLIT;
+  td_fails(TDICT_EINVAL, "dim", tdict_to_devices(c, src, devices, 2, &spread, NULL, trees, err));
+  t.memory = tdict_device_memory(c, devices[0]);
+  td_fails(TDICT_EINVAL, "memory is set", tdict_to_devices(c, src, devices, 2, NULL, &t, trees, err));
+  tdict_release(src);
+  tdict_context_destroy(c);
+}

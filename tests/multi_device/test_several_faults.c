@@ -1,0 +1,146 @@
+/* Sweeps over faults of the driver and of host memory: in transfers to and from several simulated devices, the first,
+ * second, ... call fails, until a run meets no fault. After each fault, the status says what happened, nothing was
+ * written to the caller's variables, and the next transfer is right. */
+#include "several.h"
+
+enum { MOST_FAULTS = 4000, NUM_JOBS = 4 };
+
+static tdict_context *open_over(tdict_driver *driver) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *c = NULL;
+  o.device = tdict_sim(0);
+  o.num_threads = 2;
+  o.staging_bytes = (size_t)2 << 20;
+  td_ok(tdict_context_create_over(&o, driver, &c, err));
+  return c;
+}
+
+/* One transfer that a fault is let into: 0 and 1 replicate and split `src`, 2 and 3 do so by a future and gather. */
+static tdict_status run_job(const several *s, int job, const tdict_tree *src, tdict_tree **trees, tdict_tree **whole,
+                            tdict_error *why) {
+  const tdict_spread spread = job % 2 ? split_along(0, NULL) : tdict_spread_default();
+  if (job < 2) return tdict_to_devices(s->c, src, s->devices, s->count, &spread, NULL, trees, why);
+  tdict_future *f;
+  tdict_tree *all = NULL;
+  tdict_status status = tdict_to_devices_async(s->c, src, s->devices, s->count, &spread, NULL, &f, why);
+  if (status != TDICT_OK) return status;
+  status = tdict_future_wait(f, &all, why);
+  tdict_future_release(f);
+  if (status != TDICT_OK) return status;
+  tdict_tree *got[MOST_DEVICES];
+  for (size_t i = 0; i < s->count; i++) {
+    tdict_entry entry;
+    if (tdict_get_entry_at(all, i, &entry, NULL) == TDICT_OK) got[i] = tdict_retain(entry.tree);
+  }
+  tdict_release(all);
+  status = tdict_gather(s->c, (const tdict_tree *const *)got, s->count, 0, s->devices[s->count - 1], NULL, whole, why);
+  for (size_t i = 0; i < s->count; i++)
+    if (status == TDICT_OK)
+      trees[i] = got[i];
+    else
+      tdict_release(got[i]);
+  return status;
+}
+/* Checks the results of a job that went well, and releases them. */
+static void check_job(const several *s, int job, const tdict_tree *src, tdict_tree **trees, tdict_tree **whole) {
+  if (job % 2 == 0) check_replicas(s, src, trees);
+  for (size_t i = 0; i < s->count; i++) tdict_release(trees[i]);
+  for (size_t i = 0; i < s->count; i++) trees[i] = NULL;
+  if (*whole && job == 3) check_tree(&s->at[s->count - 1], src, *whole);
+  if (*whole && job == 2) assert_int_equal(tdict_batch_size(*whole)[0], (int64_t)s->count * tdict_batch_size(src)[0]);
+  if (*whole) tdict_release(*whole);
+  *whole = NULL;
+}
+static void check_failed(const several *s, tdict_tree *const *trees, const tdict_tree *whole) {
+  for (size_t i = 0; i < s->count; i++) assert_null(trees[i]);
+  assert_null(whole);
+}
+
+/* Lets each kind of call fail, one call at a time. */
+static void sweep(size_t count, int32_t peers, int64_t rows, int step) {
+  several s = several_open_failing(count, peers, open_over);
+  tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
+  int64_t met = 0, failed = 0;
+  for (int job = 0; job < NUM_JOBS; job++) {
+    bool fired = true;
+    for (int64_t n = 1; fired && n < MOST_FAULTS; n += step) {
+      const tdict_fault fault = {.kinds = TDICT_FAULT_ALL, .n = n, .code = TDICT_CU_UNKNOWN};
+      tdict_error why = {0};
+      tdict_driver_fault_arm(s.fault, &fault);
+      const tdict_status status = run_job(&s, job, src, trees, &whole, &why);
+      fired = tdict_driver_fault_fired(s.fault);
+      tdict_driver_fault_arm(s.fault, NULL);
+      if (status != TDICT_OK) {
+        if (!fired || (status != TDICT_EDEVICE && status != TDICT_ENODEVICE))
+          fail_msg("job %d, call %lld: %s: %s", job, (long long)n, tdict_status_name(status), why.message);
+        check_failed(&s, trees, whole);
+      } else {
+        check_job(&s, job, src, trees, &whole);
+      }
+      met += fired;
+      failed += status != TDICT_OK;
+      assert_non_null(tdict_tensor_data(leaf_of(src, "obs.state"))); /* no transfer reads the source any more */
+    }
+    assert_false(fired);
+  }
+  assert_true(failed > 4 && met > failed);
+  tdict_release(src);
+  several_close(&s);
+}
+SIM_CASE(several_faults_of_small_trees) { sweep(2, TDICT_SIM_PEERS_ALL, 16, 1); }
+SIM_CASE(several_faults_on_two_devices) { sweep(2, TDICT_SIM_PEERS_ALL, 400, 3); }
+SIM_CASE(several_faults_on_four_devices) { sweep(4, TDICT_SIM_PEERS_ALL, 400, 7); }
+SIM_CASE(several_faults_without_peers) { sweep(2, TDICT_SIM_PEERS_NONE, 100, 3); }
+
+/* A copy from device to device that fails names the device that should have received the bytes; the other copies stop. */
+SIM_CASE(several_errors_name_the_device) {
+  several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_over);
+  tdict_tree *src = rows_tree(16, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
+  tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_WITHIN), .n = 1, .code = TDICT_CU_UNKNOWN};
+  tdict_driver_fault_arm(s.fault, &fault);
+  td_fails(TDICT_EDEVICE, "", run_job(&s, 0, src, trees, &whole, err));
+  assert_string_equal(td_last_error.path, "1");
+  fault.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_IN);
+  tdict_driver_fault_arm(s.fault, &fault);
+  td_fails(TDICT_EDEVICE, "", run_job(&s, 0, src, trees, &whole, err));
+  assert_string_equal(td_last_error.path, "0.obs.pixels");
+  fault.n = 2; /* the copy to the second device */
+  tdict_driver_fault_arm(s.fault, &fault);
+  td_fails(TDICT_EDEVICE, "", run_job(&s, 1, src, trees, &whole, err));
+  tdict_driver_fault_arm(s.fault, NULL);
+  assert_memory_equal(td_last_error.path + 1, ".obs.pixels", sizeof ".obs.pixels");
+  check_failed(&s, trees, whole);
+  td_ok(run_job(&s, 0, src, trees, &whole, err));
+  check_job(&s, 0, src, trees, &whole);
+  tdict_release(src);
+  several_close(&s);
+}
+
+/* Host memory that is exhausted in the calling thread. */
+SIM_CASE(several_survive_enomem) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  for (int64_t rows = 16; rows <= 400; rows += 384)
+    for (int job = 0; job < NUM_JOBS; job++) {
+      tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
+      int num_failed = 0;
+      bool fired = true;
+      for (int64_t n = 0; fired; n++) {
+        tdict_error why = {0};
+        td_fail_alloc(n, false);
+        const tdict_status status = run_job(&s, job, src, trees, &whole, &why);
+        fired = td_fail_alloc_stop();
+        num_failed += status != TDICT_OK;
+        if (status == TDICT_OK) { /* some memory is only for speed */
+          check_job(&s, job, src, trees, &whole);
+          continue;
+        }
+        assert_true(fired);
+        assert_int_equal(status, TDICT_ENOMEM);
+        assert_int_equal(why.status, TDICT_ENOMEM);
+        check_failed(&s, trees, whole);
+      }
+      assert_true(num_failed > 20);
+      tdict_release(src);
+    }
+  several_close(&s);
+}

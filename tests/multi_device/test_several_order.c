@@ -1,0 +1,188 @@
+/* Order and life of transfers to several devices: earlier writers, later writers, streams, cancel, and the errors of one
+ * device. The simulated devices are held where a case needs a state that lasts. */
+#include "several.h"
+#include "tdict/sim.h"
+
+static const tdict_tree *const *readonly(tdict_tree *const *trees) { return (const tdict_tree *const *)trees; }
+
+static tdict_future *start(const several *s, const tdict_tree *src, const tdict_spread *spread,
+                           const tdict_transfer_options *o) {
+  tdict_future *f = NULL;
+  td_ok(tdict_to_devices_async(s->c, src, s->devices, s->count, spread, o, &f, err));
+  return f;
+}
+/* Ends the future; its trees, to be released. */
+static void finish(const several *s, tdict_future *f, tdict_tree **trees) {
+  tdict_tree *all = NULL;
+  td_ok(tdict_future_wait(f, &all, err));
+  for (size_t i = 0; i < s->count; i++) {
+    tdict_entry entry;
+    td_ok(tdict_get_entry_at(all, i, &entry, err));
+    trees[i] = tdict_retain(entry.tree);
+  }
+  tdict_release(all);
+  tdict_future_release(f);
+}
+static void check_pending(tdict_future *f) {
+  td_rest();
+  td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 1000000, NULL, err));
+}
+static tdict_tree *host_copy(const several *s, const tdict_tree *td) {
+  (void)s;
+  tdict_tree *out = NULL;
+  td_ok(tdict_clone_deep(td, NULL, &out, err));
+  return out;
+}
+
+/* An earlier transfer into the source comes first, and a later one last, with one, two and many rounds. */
+static void check_neighbours(size_t count, int64_t rows) {
+  several s = several_open(count, TDICT_SIM_PEERS_ALL);
+  tdict_tree *first = rows_tree(rows, NULL), *second = rows_tree(rows, NULL), *src = rows_tree(rows, s.at[0].pinned);
+  tdict_tree *one = to_device(&s.at[0], first, s.devices[0]), *two = to_device(&s.at[1], second, s.devices[1]);
+  tdict_tree *trees[MOST_DEVICES];
+  tdict_future *before = NULL, *after = NULL;
+  td_ok(tdict_sim_hold(s.c, err));
+  td_ok(tdict_transfer_into_async(s.c, src, one, NULL, &before, err));
+  tdict_future *f = start(&s, src, NULL, NULL);
+  td_ok(tdict_transfer_into_async(s.c, src, two, NULL, &after, err));
+  check_pending(f);
+  td_ok(tdict_sim_resume(s.c, err));
+  finish(&s, f, trees);
+  check_replicas(&s, first, trees);
+  td_ok(tdict_future_wait(after, NULL, err));
+  check_tree(&s.at[0], second, src);
+  tdict_future_release(before);
+  tdict_future_release(after);
+  release_all(&s, trees);
+  tdict_release(first);
+  tdict_release(second);
+  tdict_release(src);
+  tdict_release(one);
+  tdict_release(two);
+  several_close(&s);
+}
+SIM_CASE(replicate_keeps_the_order_of_small_trees) { check_neighbours(2, 16); }
+SIM_CASE(replicate_keeps_the_order_on_two_devices) { check_neighbours(2, 2500); }
+SIM_CASE(replicate_keeps_the_order_on_four_devices) { check_neighbours(4, 2500); }
+
+/* The driver runs one operation at a time, in random portions; the source was released at once. */
+static void check_steps(size_t count, int32_t peers, const tdict_spread *spread) {
+  several s = several_open(count, peers);
+  for (int round = 0; round < 6; round++) {
+    tdict_tree *src = rows_tree(round % 2 ? 20 : 1200, round % 3 ? s.at[0].pinned : NULL);
+    tdict_tree *want = host_copy(&s, src), *trees[MOST_DEVICES], *whole = NULL;
+    td_ok(tdict_sim_hold(s.c, err));
+    tdict_future *f = start(&s, src, spread, NULL);
+    tdict_release(src);
+    for (uint64_t i = 0; !tdict_future_is_ready(f); i++) {
+      unsigned char portion;
+      td_fill_random(&portion, 1, i + 1);
+      td_ok(tdict_sim_step(s.c, 1 + portion % 5, err));
+    }
+    td_ok(tdict_sim_resume(s.c, err));
+    finish(&s, f, trees);
+    if (!spread) {
+      check_replicas(&s, want, trees);
+    } else {
+      td_ok(tdict_gather(s.c, readonly(trees), count, 0, tdict_cpu(), NULL, &whole, err));
+      check_tree(&s.at[0], want, whole);
+      tdict_release(whole);
+    }
+    release_all(&s, trees);
+    tdict_release(want);
+  }
+  several_close(&s);
+}
+SIM_CASE(replicate_in_single_steps_on_two_devices) { check_steps(2, TDICT_SIM_PEERS_ALL, NULL); }
+SIM_CASE(replicate_in_single_steps_on_four_devices) { check_steps(4, TDICT_SIM_PEERS_ALL, NULL); }
+SIM_CASE(replicate_in_single_steps_without_peers) { check_steps(2, TDICT_SIM_PEERS_NONE, NULL); }
+SIM_CASE(split_in_single_steps) {
+  const tdict_spread spread = split_along(0, NULL);
+  check_steps(4, TDICT_SIM_PEERS_PAIRS, &spread);
+}
+
+/* What a kernel on the stream of a device reads of a tensor. */
+typedef struct reader {
+  tdict_stream stream;
+  const void *address;
+  size_t bytes;
+  unsigned char *seen;
+  atomic_bool done;
+} reader;
+static void read_now(void *user) {
+  reader *r = user;
+  memcpy(r->seen, tdict_sim_host_pointer(r->stream, r->address), r->bytes);
+  atomic_store(&r->done, true);
+}
+/* The stream of the last device waits for everything; a kernel on it reads the last device's tree. */
+SIM_CASE(replicate_is_awaited_by_a_stream) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  for (int64_t rows = 16; rows <= 1600; rows *= 100) {
+    tdict_tree *src = rows_tree(rows, NULL), *all = NULL;
+    reader r = {0};
+    td_ok(tdict_stream_create(s.c, s.devices[1], &r.stream, err));
+    tdict_future *f = start(&s, src, NULL, NULL);
+    td_ok(tdict_future_wait_on_stream(f, r.stream, &all, err));
+    const tdict_tensor *got = leaf_of(all, "1.obs.pixels"), *want = leaf_of(src, "obs.pixels");
+    r.address = got->data;
+    r.bytes = tdict_tensor_bytes(got);
+    r.seen = malloc(r.bytes);
+    assert_non_null(r.seen);
+    td_ok(tdict_sim_launch(r.stream, read_now, &r, err));
+    td_ok(tdict_record_stream(all, r.stream, err));
+    td_ok(tdict_future_wait(f, NULL, err));
+    tdict_release(all);
+    while (!atomic_load(&r.done)) usleep(100);
+    tdict_stream_destroy(s.c, r.stream);
+    assert_memory_equal(r.seen, tdict_tensor_const_data(want), r.bytes);
+    free(r.seen);
+    tdict_future_release(f);
+    tdict_release(src);
+  }
+  several_close(&s);
+}
+SIM_CASE(replicate_waits_for_the_stream_after) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  tdict_tree *src = rows_tree(100, NULL), *trees[MOST_DEVICES];
+  held_stream h;
+  hold_stream(&s.at[1], &h);
+  const tdict_transfer_options o = behind(&h);
+  tdict_future *f = start(&s, src, NULL, &o);
+  check_pending(f);
+  atomic_store(&h.open, true);
+  finish(&s, f, trees);
+  check_replicas(&s, src, trees);
+  release_all(&s, trees);
+  tdict_stream_destroy(s.c, h.s);
+  tdict_release(src);
+  several_close(&s);
+}
+
+SIM_CASE(replicate_can_be_cancelled) {
+  several s = several_open(4, TDICT_SIM_PEERS_ALL);
+  for (int64_t rows = 16; rows <= 1600; rows *= 100) {
+    tdict_tree *src = rows_tree(rows, NULL), *out = NULL;
+    td_ok(tdict_sim_hold(s.c, err));
+    tdict_future *f = start(&s, src, NULL, NULL);
+    check_pending(f);
+    tdict_future_cancel(f);
+    td_ok(tdict_sim_resume(s.c, err));
+    td_fails(TDICT_ECANCELLED, "", tdict_future_wait(f, &out, err));
+    assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
+    assert_null(out);
+    assert_non_null(tdict_tensor_data(leaf_of(src, "obs.pixels"))); /* no longer read */
+    tdict_future_release(f);
+    tdict_release(src);
+  }
+  several_close(&s);
+}
+/* The program drops the future while the copies run. */
+SIM_CASE(replicate_without_a_future_ends_all_the_same) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  tdict_tree *src = rows_tree(1600, NULL);
+  td_ok(tdict_sim_hold(s.c, err));
+  tdict_future_release(start(&s, src, NULL, NULL));
+  tdict_release(src);
+  td_ok(tdict_sim_resume(s.c, err));
+  several_close(&s);
+}
