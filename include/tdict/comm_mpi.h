@@ -72,9 +72,9 @@ static inline tdict_mpi_options tdict_mpi_options_default(void) {
  *  @p comm. By default, this handler ends the job.
  *  @param[in]  comm  Points to the MPI_Comm. NULL means MPI_COMM_WORLD. Borrowed for the call.
  *  @param[in]  options  NULL for the defaults. Borrowed for the call.
- *  @param[out] out  The table. Written only on success. `out->destroy` frees the duplicate, unless `out->abort` was
+ *  @param[out] out  The table. The caller sets `out->struct_size` to sizeof(tdict_comm_table). Written only on success. `out->destroy` frees the duplicate, unless `out->abort` was
  *              called before. MPI then keeps the duplicate until MPI_Finalize().
- *  @return #TDICT_OK; #TDICT_EINVAL an option is invalid, or @p out is NULL; #TDICT_EINVAL MPI is not initialized or
+ *  @return #TDICT_OK; #TDICT_EINVAL an option or out->struct_size is invalid, or @p out is NULL; #TDICT_EINVAL MPI is not initialized or
  *          already finalized, or its thread level forbids calls on this thread; #TDICT_EINVAL @p comm is MPI_COMM_NULL
  *          or an inter-communicator; #TDICT_EINVAL another rank failed; #TDICT_ENOMEM; #TDICT_EIO MPI returned an
  *          error. */

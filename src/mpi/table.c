@@ -67,7 +67,8 @@ static tdict_status make_state(const tdict_mpi_options *given, const tdict_comm_
                                tdict_error *err) {
   if (!out) return tdict_fail(err, TDICT_EINVAL, "mpi: out is NULL");
   tdict_mpi_options options = tdict_mpi_options_default();
-  tdict_status status = tdict_options_read(&options, sizeof options, given, "tdict_mpi_options", err);
+  tdict_status status = tdict_options_check_size(out, sizeof *out, "comm_table", err);
+  if (status == TDICT_OK) status = tdict_options_read(&options, sizeof options, given, "mpi options", err);
   if (status != TDICT_OK) return status;
   if (options.max_message_bytes < LEAST_BYTES || options.max_message_bytes > most_bytes)
     return tdict_fail(err, TDICT_EINVAL, "mpi: max_message_bytes is %zu, wanted %d to %zu", options.max_message_bytes,
@@ -158,8 +159,8 @@ tdict_status tdict_mpi_table(const MPI_Comm *comm, const tdict_mpi_options *opti
   const tdict_status made = make_state(options, out, &mpi, err);
   status = agree(mpi, copy, err);
   if (made == TDICT_OK && status == TDICT_OK) {
-    *out = table_of(mpi);
-    return TDICT_OK;
+    const tdict_comm_table table = table_of(mpi);
+    return tdict_options_write(out, &table, sizeof table, "comm_table", err);
   }
   if (mpi) {
     tdict_mpi_ops_free(&mpi->ops);

@@ -136,7 +136,7 @@ MPI_CASE(mpi_table_refuses_wrong_calls) {
 
 /* Allocations of the table fail on all ranks; MPI's own do not. */
 MPI_CASE(mpi_table_survives_enomem) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0), out = {0};
+  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0), out = {.struct_size = sizeof out};
   TD_WITHOUT_MEMORY(tdict_mpi_table(NULL, NULL, &out, err));
   drop_table(&out);
   char a[100] = {0}, b[400] = {0};

@@ -26,7 +26,7 @@ MPI_CASE(mpi_table_describes_itself) {
 }
 
 MPI_CASE(mpi_table_needs_initialized_mpi) {
-  tdict_comm_table t = {0};
+  tdict_comm_table t = {.struct_size = sizeof t};
   assert_false(tdict_mpi_supports_async());
   td_fails(TDICT_EINVAL, "not initialized", tdict_mpi_table(NULL, NULL, &t, err));
   t = start_job(MPI_THREAD_SERIALIZED, 0);
@@ -43,7 +43,7 @@ MPI_CASE(mpi_table_duplicates_the_communicator) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, t.rank % 2, -t.rank, &half);
-  tdict_comm_table of_half = {0};
+  tdict_comm_table of_half = {.struct_size = sizeof of_half};
   td_ok(tdict_mpi_table(&half, NULL, &of_half, err));
   int rank = -1, world = -1;
   MPI_Comm_rank(half, &rank);
@@ -75,12 +75,13 @@ MPI_CASE(mpi_table_duplicates_the_communicator) {
 MPI_CASE(mpi_table_checks_options_on_all_ranks) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
   const size_t wrong[] = {0, 63, ((size_t)1 << 30) + 1};
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 5; i++)
     for (int odd = 0; odd < t.world; odd++) {
       tdict_mpi_options options = tdict_mpi_options_default();
-      tdict_comm_table out = {0};
+      tdict_comm_table out = {.struct_size = sizeof out};
       if (odd == t.rank && i < 3) options.max_message_bytes = wrong[i];
       if (odd == t.rank && i == 3) options.struct_size = 1;
+      if (odd == t.rank && i == 4) out.struct_size = 0;
       const char *text = odd != t.rank ? "another rank" : i < 3 ? "max_message_bytes" : "struct_size";
       td_fails(TDICT_EINVAL, text, tdict_mpi_table(NULL, &options, &out, err));
       assert_null(out.self);
@@ -98,7 +99,7 @@ MPI_CASE(mpi_table_uses_the_smallest_limit) {
     tdict_mpi_options options = tdict_mpi_options_default();
     if (i == 0 && t.rank == t.world - 1) options.max_message_bytes = 200;
     if (i == 1) options.max_message_bytes = 64 + (size_t)t.rank;
-    tdict_comm_table mixed = {0};
+    tdict_comm_table mixed = {.struct_size = sizeof mixed};
     td_ok(tdict_mpi_table(NULL, &options, &mixed, err));
     const size_t bytes = 1000;
     unsigned char *buffer = make_bytes(bytes, 5, t.rank), *all = malloc(bytes * (size_t)t.world);
@@ -114,7 +115,7 @@ MPI_CASE(mpi_table_uses_the_smallest_limit) {
 }
 
 MPI_CASE(mpi_table_refuses_communicators) {
-  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0), out = {0};
+  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0), out = {.struct_size = sizeof out};
   MPI_Comm none = MPI_COMM_NULL, half = MPI_COMM_NULL, between = MPI_COMM_NULL;
   td_fails(TDICT_EINVAL, "MPI_COMM_NULL", tdict_mpi_table(&none, NULL, &out, err));
   if (t.world > 1) {
@@ -136,7 +137,7 @@ typedef struct attempt {
 
 static void *try_on_thread(void *user) {
   attempt *a = user;
-  tdict_comm_table *t = a->table, other = {0};
+  tdict_comm_table *t = a->table, other = {.struct_size = sizeof other};
   int32_t ranks[8];
   a->exchanged = t->exchange(t->self, &t->rank, ranks, sizeof *ranks, LONG_NS, &a->exchange_error);
   a->made = tdict_mpi_table(NULL, NULL, &other, &a->make_error);
