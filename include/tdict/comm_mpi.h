@@ -31,8 +31,8 @@
  * at the end. If one of the elements is NaN, the floating-point minimum and maximum are NaN. The minimum of -0 and 0 is
  * -0, and the maximum is 0.
  *
- * Thread rule: under MPI_THREAD_MULTIPLE, any thread may call any function. Under MPI_THREAD_SERIALIZED, one thread at a
- * time may call a function of this header or of MPI. Below this level, only the main thread may. */
+ * Thread rule: under MPI_THREAD_MULTIPLE, any thread may call any function. Under MPI_THREAD_SERIALIZED, one thread at
+ * a time may call a function of this header or of MPI. Below this level, only the main thread may call functions. */
 #ifndef TDICT_COMM_MPI_H
 #define TDICT_COMM_MPI_H
 
@@ -68,16 +68,16 @@ static inline tdict_mpi_options tdict_mpi_options_default(void) {
  *  Collective: all ranks of @p comm call the function. If the call fails on one rank, the call fails on all ranks. The
  *  two exceptions are errors that a rank detects before it can call MPI: MPI is not initialized, or @p comm is
  *  MPI_COMM_NULL.
- *  Errors of the table's operations are returned to the caller. Errors of MPI_Comm_dup() go to the error handler of
- *  @p comm. By default, this handler ends the job.
+ *  Errors of MPI_Comm_dup() go to the error handler of @p comm. By default, this handler ends the job.
  *  @param[in]  comm  Points to the MPI_Comm. NULL means MPI_COMM_WORLD. Borrowed for the call.
  *  @param[in]  options  NULL for the defaults. Borrowed for the call.
- *  @param[out] out  The table. The caller sets `out->struct_size` to sizeof(tdict_comm_table). Written only on success. `out->destroy` frees the duplicate, unless `out->abort` was
- *              called before. MPI then keeps the duplicate until MPI_Finalize().
- *  @return #TDICT_OK; #TDICT_EINVAL an option or out->struct_size is invalid, or @p out is NULL; #TDICT_EINVAL MPI is not initialized or
- *          already finalized, or its thread level forbids calls on this thread; #TDICT_EINVAL @p comm is MPI_COMM_NULL
- *          or an inter-communicator; #TDICT_EINVAL another rank failed; #TDICT_ENOMEM; #TDICT_EIO MPI returned an
- *          error. */
+ *  @param[in,out] out  The table. The caller sets `out->struct_size` to sizeof(tdict_comm_table). Written only on
+ *              success. `out->destroy` frees the duplicate, unless `out->abort` was called before. MPI then keeps the
+ *              duplicate until MPI_Finalize().
+ *  @return #TDICT_OK; #TDICT_EINVAL an option or out->struct_size is invalid, or @p out is NULL; #TDICT_EINVAL MPI is
+ *          not initialized or already finalized, or its thread level forbids calls on this thread; #TDICT_EINVAL
+ *          @p comm is MPI_COMM_NULL or an inter-communicator; #TDICT_EINVAL another rank failed; #TDICT_ENOTSUP an
+ *          unknown option is not zero; #TDICT_ENOMEM; #TDICT_EIO MPI returned an error. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_mpi_table(const tdict_mpi_comm *comm, const tdict_mpi_options *options,
                                                        tdict_comm_table *out, tdict_error *err);
 

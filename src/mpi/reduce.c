@@ -17,16 +17,23 @@ bool tdict_mpi_can_reduce(void *self, tdict_dtype dtype, tdict_reduce_op op) {
   return tdict_mpi_ops_find(NULL, reduced_as(dtype), op, &type, NULL) && (op != TDICT_REDUCE_MEAN || is_float(dtype));
 }
 
-/* Reduces one message, in place. The elements are of `type`. */
-static tdict_status reduce_piece(tdict_mpi *mpi, void *buffer, int count, MPI_Datatype type, MPI_Op mpi_op,
-                                 tdict_reduce_op op, tdict_error *err) {
-  int code = MPI_Allreduce(MPI_IN_PLACE, buffer, count, type, mpi_op, mpi->comm);
+/* How MPI reduces the elements. */
+typedef struct reduction {
+  MPI_Datatype type;
+  MPI_Op op;
+  bool is_mean;
+} reduction;
+
+/* Reduces one message, in place. */
+static tdict_status reduce_piece(const tdict_mpi *mpi, const reduction *r, void *buffer, size_t count,
+                                 tdict_error *err) {
+  int code = MPI_Allreduce(MPI_IN_PLACE, buffer, (int)count, r->type, r->op, mpi->comm);
   if (code != MPI_SUCCESS) return tdict_mpi_status(code, "all_reduce", err);
-  if (op != TDICT_REDUCE_MEAN) return TDICT_OK;
-  if (type == MPI_FLOAT) {
-    for (int i = 0; i < count; i++) ((float *)buffer)[i] /= (float)mpi->world;
+  if (!r->is_mean) return TDICT_OK;
+  if (r->type == MPI_FLOAT) {
+    for (size_t i = 0; i < count; i++) ((float *)buffer)[i] /= (float)mpi->world;
   } else {
-    for (int i = 0; i < count; i++) ((double *)buffer)[i] /= (double)mpi->world;
+    for (size_t i = 0; i < count; i++) ((double *)buffer)[i] /= (double)mpi->world;
   }
   return TDICT_OK;
 }
@@ -34,26 +41,25 @@ static tdict_status reduce_piece(tdict_mpi *mpi, void *buffer, int count, MPI_Da
 tdict_status tdict_mpi_all_reduce(void *self, void *buffer, size_t num_elements, tdict_dtype dtype, tdict_reduce_op op,
                                   void *stream, int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
-  tdict_mpi *mpi = self;
+  const tdict_mpi *mpi = self;
+  reduction r = {.is_mean = op == TDICT_REDUCE_MEAN};
   tdict_status status = tdict_mpi_enter(mpi, "all_reduce", err);
   if (status != TDICT_OK) return status;
-  if (!tdict_mpi_can_reduce(mpi, dtype, op))
+  if (!tdict_mpi_can_reduce(self, dtype, op) || !tdict_mpi_ops_find(&mpi->ops, reduced_as(dtype), op, &r.type, &r.op))
     return tdict_fail(err, TDICT_ENOTSUP, "mpi: all_reduce: operation %d is not supported for %s", (int)op,
                       tdict_dtype_name(dtype));
   const tdict_stream_kind kind = tdict_stream_best();
-  MPI_Datatype type;
-  MPI_Op mpi_op;
-  if (!tdict_mpi_ops_find(&mpi->ops, reduced_as(dtype), op, &type, &mpi_op)) return TDICT_OK; /* checked above */
-  const size_t bytes = tdict_dtype_bytes(dtype), most = is_small(dtype) ? mpi->scratch_count : mpi->piece_bytes / bytes;
+  const size_t bytes = tdict_dtype_bytes(dtype);
+  const size_t most = is_small(dtype) ? mpi->scratch_count : mpi->piece_bytes / bytes;
   for (size_t done = 0; done < num_elements && status == TDICT_OK;) {
     const size_t count = num_elements - done < most ? num_elements - done : most;
     char *at = (char *)buffer + done * bytes;
     if (is_small(dtype)) {
       tdict_convert_vector(kind, TDICT_F32, mpi->scratch, dtype, at, count);
-      status = reduce_piece(mpi, mpi->scratch, (int)count, type, mpi_op, op, err);
+      status = reduce_piece(mpi, &r, mpi->scratch, count, err);
       if (status == TDICT_OK) tdict_convert_vector(kind, dtype, at, TDICT_F32, mpi->scratch, count);
     } else {
-      status = reduce_piece(mpi, at, (int)count, type, mpi_op, op, err);
+      status = reduce_piece(mpi, &r, at, count, err);
     }
     done += count;
   }
