@@ -1,5 +1,7 @@
 /* Whole trees through MPI: each call of tdict/comm.h with random trees, compared element by element. Every process makes
  * the trees of all ranks, so that it can check its result alone. */
+#include <signal.h>
+
 #include "mpi/job.h"
 
 #include "comm/trees.h"
@@ -193,8 +195,13 @@ MPI_CASE(mpi_trees_arrive_in_pieces) {
   end_trees(&j);
 }
 
+/* With the options --kill-rank and --kill-round, one process ends by a signal, see scripts/test-mpi. */
 MPI_CASE(mpi_trees_survive_500_rounds) {
   tree_job j = start_trees(MPI_THREAD_SINGLE, 0);
-  for (int i = 0; i < 500; i++) operations[pick(&j.random, 0, NUM_OPERATIONS - 1)](&j);
+  const int64_t rank = td_number("--kill-rank", -1), round = td_number("--kill-round", -1);
+  for (int i = 0; i < 500; i++) {
+    if (j.rank == rank && i == round) raise(SIGKILL);
+    operations[pick(&j.random, 0, NUM_OPERATIONS - 1)](&j);
+  }
   end_trees(&j);
 }
