@@ -1,36 +1,11 @@
-/* Moves bytes in messages of at most tdict_mpi.piece_bytes bytes. The counts of MPI are ints. See bytes.h. */
+/* Moves bytes at once, or adds the operation to the group that has begun. See bytes.h. */
 #include "mpi/bytes.h"
 
 #include <string.h>
 
 #include "mpi/group.h"
+#include "mpi/pieces.h"
 #include "mpi/state.h"
-
-static tdict_status send_pieces(tdict_mpi *mpi, const void *src, size_t num_bytes, int peer, int tag,
-                                tdict_error *err) {
-  const char *bytes = src;
-  for (size_t done = 0; done < num_bytes;) {
-    int piece = tdict_mpi_piece(mpi, num_bytes - done);
-    int code = MPI_Send(bytes + done, piece, MPI_BYTE, peer, tag, mpi->comm);
-    if (code != MPI_SUCCESS) return tdict_mpi_status(code, "send", err);
-    done += (size_t)piece;
-  }
-  return TDICT_OK;
-}
-
-static tdict_status receive_pieces(tdict_mpi *mpi, void *dst, size_t num_bytes, int peer, int tag, tdict_error *err) {
-  char *bytes = dst;
-  for (size_t done = 0; done < num_bytes;) {
-    MPI_Status received;
-    int piece = tdict_mpi_piece(mpi, num_bytes - done);
-    int code = MPI_Recv(bytes + done, piece, MPI_BYTE, peer, tag, mpi->comm, &received);
-    if (code != MPI_SUCCESS) return tdict_mpi_status(code, "receive", err);
-    tdict_status status = tdict_mpi_check_length(&received, piece, err);
-    if (status != TDICT_OK) return status;
-    done += (size_t)piece;
-  }
-  return TDICT_OK;
-}
 
 /* Sends a block to the next rank and receives a block of the same size from the previous rank. */
 static tdict_status shift_block(tdict_mpi *mpi, const char *src, char *dst, size_t num_bytes, tdict_error *err) {
@@ -97,14 +72,14 @@ tdict_status tdict_mpi_send_host(void *self, const void *src, size_t num_bytes, 
                                  tdict_error *err) {
   (void)timeout_ns;
   tdict_status status = enter_peer(self, "send_host", peer, err);
-  return status == TDICT_OK ? send_pieces(self, src, num_bytes, peer, TDICT_MPI_HOST_TAG, err) : status;
+  return status == TDICT_OK ? tdict_mpi_send_pieces(self, src, num_bytes, peer, TDICT_MPI_HOST_TAG, err) : status;
 }
 
 tdict_status tdict_mpi_receive_host(void *self, void *dst, size_t num_bytes, int32_t peer, int64_t timeout_ns,
                                     tdict_error *err) {
   (void)timeout_ns;
   tdict_status status = enter_peer(self, "receive_host", peer, err);
-  return status == TDICT_OK ? receive_pieces(self, dst, num_bytes, peer, TDICT_MPI_HOST_TAG, err) : status;
+  return status == TDICT_OK ? tdict_mpi_receive_pieces(self, dst, num_bytes, peer, TDICT_MPI_HOST_TAG, err) : status;
 }
 
 tdict_status tdict_mpi_send(void *self, const void *src, size_t num_bytes, int32_t peer, void *stream,
@@ -113,7 +88,7 @@ tdict_status tdict_mpi_send(void *self, const void *src, size_t num_bytes, int32
   tdict_mpi *mpi = self;
   tdict_status status = enter_peer(mpi, "send", peer, err);
   if (status != TDICT_OK || num_bytes == 0) return status;
-  if (!mpi->in_group) return send_pieces(mpi, src, num_bytes, peer, TDICT_MPI_DATA_TAG, err);
+  if (!mpi->in_group) return tdict_mpi_send_pieces(mpi, src, num_bytes, peer, TDICT_MPI_DATA_TAG, err);
   tdict_mpi_work work = {TDICT_MPI_SEND, NULL, num_bytes, peer};
   memcpy(&work.buffer, &src, sizeof src); /* drops const without a warning */
   return tdict_mpi_group_add(mpi, work, err);
@@ -125,7 +100,7 @@ tdict_status tdict_mpi_receive(void *self, void *dst, size_t num_bytes, int32_t 
   tdict_mpi *mpi = self;
   tdict_status status = enter_peer(mpi, "receive", peer, err);
   if (status != TDICT_OK || num_bytes == 0) return status;
-  if (!mpi->in_group) return receive_pieces(mpi, dst, num_bytes, peer, TDICT_MPI_DATA_TAG, err);
+  if (!mpi->in_group) return tdict_mpi_receive_pieces(mpi, dst, num_bytes, peer, TDICT_MPI_DATA_TAG, err);
   return tdict_mpi_group_add(mpi, (tdict_mpi_work){TDICT_MPI_RECEIVE, dst, num_bytes, peer}, err);
 }
 
@@ -137,12 +112,5 @@ tdict_status tdict_mpi_broadcast(void *self, void *buffer, size_t num_bytes, int
   if (status != TDICT_OK || num_bytes == 0) return status;
   if (mpi->in_group)
     return tdict_mpi_group_add(mpi, (tdict_mpi_work){TDICT_MPI_BROADCAST, buffer, num_bytes, root}, err);
-  char *bytes = buffer;
-  for (size_t done = 0; done < num_bytes;) {
-    int piece = tdict_mpi_piece(mpi, num_bytes - done);
-    int code = MPI_Bcast(bytes + done, piece, MPI_BYTE, root, mpi->comm);
-    if (code != MPI_SUCCESS) return tdict_mpi_status(code, "broadcast", err);
-    done += (size_t)piece;
-  }
-  return TDICT_OK;
+  return tdict_mpi_broadcast_pieces(mpi, buffer, num_bytes, root, err);
 }

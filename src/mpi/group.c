@@ -1,17 +1,10 @@
-/* Starts the operations of a group together. All ranks add broadcasts in the same order, as MPI wants. See group.h. */
+/* Collects the operations of a group, and runs them at its end. See group.h. */
 #include "mpi/group.h"
 
 #include <stdlib.h>
 
 #include "base/error.h"
-
-tdict_status tdict_mpi_check_length(const MPI_Status *status, int wanted, tdict_error *err) {
-  int found = 0;
-  int code = MPI_Get_count(status, MPI_BYTE, &found);
-  if (code != MPI_SUCCESS) return tdict_mpi_status(code, "receive", err);
-  if (found == wanted) return TDICT_OK;
-  return tdict_fail(err, TDICT_EIO, "mpi: receive: found a message of %d bytes, wanted %d", found, wanted);
-}
+#include "mpi/pieces.h"
 
 tdict_status tdict_mpi_group_add(tdict_mpi *mpi, tdict_mpi_work work, tdict_error *err) {
   if (mpi->num_work == mpi->work_capacity) {
@@ -46,15 +39,14 @@ static int start_piece(tdict_mpi *mpi, const tdict_mpi_work *work, size_t offset
   char *at = (char *)work->buffer + offset;
   if (work->kind == TDICT_MPI_SEND)
     return MPI_Isend(at, piece, MPI_BYTE, work->peer, TDICT_MPI_DATA_TAG, mpi->comm, request);
-  if (work->kind == TDICT_MPI_RECEIVE)
-    return MPI_Irecv(at, piece, MPI_BYTE, work->peer, TDICT_MPI_DATA_TAG, mpi->comm, request);
-  return MPI_Ibcast(at, piece, MPI_BYTE, work->peer, mpi->comm, request);
+  return MPI_Irecv(at, piece, MPI_BYTE, work->peer, TDICT_MPI_DATA_TAG, mpi->comm, request);
 }
 
+/* Starts all sends and receives. */
 static int start_all(tdict_mpi *mpi, requests *r) {
   for (size_t i = 0; i < mpi->num_work; i++) {
     const tdict_mpi_work *work = &mpi->work[i];
-    for (size_t done = 0; done < work->num_bytes;) {
+    for (size_t done = 0; work->kind != TDICT_MPI_BROADCAST && done < work->num_bytes;) {
       int piece = tdict_mpi_piece(mpi, work->num_bytes - done);
       int code = start_piece(mpi, work, done, piece, &r->request[r->count]);
       if (code != MPI_SUCCESS) return code;
@@ -65,8 +57,8 @@ static int start_all(tdict_mpi *mpi, requests *r) {
   return MPI_SUCCESS;
 }
 
-/* Takes back the receives from number `first` on, so that MPI does not write to the program's memory later. MPI cannot
- * take back other requests. */
+/* Takes back the receives from number `first` on, so that MPI does not write to the program's memory later. Sends cannot
+ * be taken back. */
 static void cancel_receives(requests *r, int first) {
   for (int i = first; i < r->count; i++)
     if (r->wanted[i] >= 0 && MPI_Cancel(&r->request[i]) == MPI_SUCCESS) MPI_Wait(&r->request[i], MPI_STATUS_IGNORE);
@@ -85,11 +77,22 @@ static tdict_status wait_all(requests *r, tdict_error *err) {
   return TDICT_OK;
 }
 
-static tdict_status run_group(tdict_mpi *mpi, requests *r, tdict_error *err) {
-  int code = start_all(mpi, r);
-  if (code == MPI_SUCCESS) return wait_all(r, err);
-  cancel_receives(r, 0);
-  return tdict_mpi_status(code, "group_end", err);
+static tdict_status send_and_receive(tdict_mpi *mpi, size_t num_requests, tdict_error *err) {
+  if (num_requests == 0) return TDICT_OK;
+  if (num_requests > INT32_MAX)
+    return tdict_fail(err, TDICT_ENOTSUP, "mpi: group_end: found %zu messages", num_requests);
+  requests r = {malloc(num_requests * sizeof *r.request), malloc(num_requests * sizeof *r.wanted), 0};
+  tdict_status status;
+  if (!r.request || !r.wanted) {
+    status = tdict_fail(err, TDICT_ENOMEM, "mpi: group_end: no memory for %zu requests", num_requests);
+  } else {
+    int code = start_all(mpi, &r);
+    if (code != MPI_SUCCESS) cancel_receives(&r, 0);
+    status = code == MPI_SUCCESS ? wait_all(&r, err) : tdict_mpi_status(code, "group_end", err);
+  }
+  free(r.request);
+  free(r.wanted);
+  return status;
 }
 
 tdict_status tdict_mpi_group_end(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
@@ -99,17 +102,15 @@ tdict_status tdict_mpi_group_end(void *self, void *stream, int64_t timeout_ns, t
   if (status != TDICT_OK) return status;
   if (!mpi->in_group) return tdict_fail(err, TDICT_EINVAL, "mpi: group_end: found no group");
   mpi->in_group = false;
-  size_t count = 0;
+  size_t num_requests = 0;
   for (size_t i = 0; i < mpi->num_work; i++)
-    count += mpi->work[i].num_bytes / mpi->piece_bytes + (mpi->work[i].num_bytes % mpi->piece_bytes != 0);
-  if (count == 0) return TDICT_OK;
-  if (count > INT32_MAX) return tdict_fail(err, TDICT_ENOTSUP, "mpi: group_end: found %zu messages", count);
-  requests r = {malloc(count * sizeof *r.request), malloc(count * sizeof *r.wanted), 0};
-  if (r.request && r.wanted)
-    status = run_group(mpi, &r, err);
-  else
-    status = tdict_fail(err, TDICT_ENOMEM, "mpi: group_end: no memory for %zu requests", count);
-  free(r.request);
-  free(r.wanted);
+    if (mpi->work[i].kind != TDICT_MPI_BROADCAST)
+      num_requests += mpi->work[i].num_bytes / mpi->piece_bytes + (mpi->work[i].num_bytes % mpi->piece_bytes != 0);
+  status = send_and_receive(mpi, num_requests, err);
+  for (size_t i = 0; i < mpi->num_work && status == TDICT_OK; i++) {
+    const tdict_mpi_work *work = &mpi->work[i];
+    if (work->kind == TDICT_MPI_BROADCAST)
+      status = tdict_mpi_broadcast_pieces(mpi, work->buffer, work->num_bytes, work->peer, err);
+  }
   return status;
 }

@@ -29,7 +29,3 @@ tdict_status tdict_mpi_status(int code, const char *what, tdict_error *err) {
     if (*c == '\n') *c = ' ';
   return tdict_fail_native(err, class == MPI_ERR_NO_MEM ? TDICT_ENOMEM : TDICT_EIO, code, "mpi: %s: %s", what, text);
 }
-
-int tdict_mpi_piece(const tdict_mpi *mpi, size_t left) {
-  return (int)(left < mpi->piece_bytes ? left : mpi->piece_bytes);
-}

@@ -47,7 +47,5 @@ tdict_status tdict_mpi_check_peer(const tdict_mpi *mpi, const char *what, int32_
 /* Returns TDICT_OK for MPI_SUCCESS. Otherwise fills *err with the text of MPI and its code. `what` names the operation.
  * Returns TDICT_ENOMEM for MPI_ERR_NO_MEM, and TDICT_EIO for all other codes. */
 tdict_status tdict_mpi_status(int code, const char *what, tdict_error *err);
-/* Returns the size of the next message of a buffer of which `left` bytes are left. */
-int tdict_mpi_piece(const tdict_mpi *mpi, size_t left);
 
 #endif

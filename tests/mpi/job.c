@@ -82,9 +82,6 @@ int MPI_Irecv(void *buffer, int count, MPI_Datatype type, int peer, int tag, MPI
 int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
   return fails_now() ? MPI_ERR_OTHER : PMPI_Bcast(buffer, count, type, root, comm);
 }
-int MPI_Ibcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *request) {
-  return fails_now() ? MPI_ERR_OTHER : PMPI_Ibcast(buffer, count, type, root, comm, request);
-}
 int MPI_Allgather(const void *sent, int sent_count, MPI_Datatype sent_type, void *received, int received_count,
                   MPI_Datatype received_type, MPI_Comm comm) {
   if (fails_now()) return MPI_ERR_NO_MEM;
