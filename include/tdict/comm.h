@@ -18,22 +18,29 @@
  * leaves. The tensors of a source tree may be on any device of the context. The tensors of a tree that a call writes in
  * place must be on the device of the communicator. A new tree is on the device of the communicator, is not locked, and
  * has no device of its own (tdict_get_device()). Sources are not changed.
- * **Order.** Before a call reads or writes the elements of a tree, the call waits for all earlier transfers that use
- * these elements, and for the work that is queued on the option `after`. All elements are sent and received when the
- * call returns. The calls on one communicator run one after another, in the order in which the program makes the calls.
+ * **Order.** A call first waits for all earlier transfers that use the elements of its trees. The call also waits for
+ * the work that is queued on the option `after`. All elements are sent and received when the call returns. The calls on
+ * one communicator run one after another, in the order in which the program makes the calls.
  * **Failure.** If a rank fails after the headers agree, or another rank does not answer within the time limit, the call
  * aborts the communicator, as tdict_comm_abort() does. The other ranks then return an error too, at the latest after
  * their own time limits. An abort does not free the communicator. Later calls on an aborted communicator return the
  * status of the first error. If a failed call may have written a part of a tree in place, the elements of this tree are
  * lost (tdict/transfer.h).
- * **Errors of all calls that send trees.** #TDICT_EINVAL a NULL pointer, an invalid option, a rank that does not exist,
- * or a tensor with lost bytes; #TDICT_EINVAL also if the ranks disagree on the call; #TDICT_ESHAPE the trees of the
- * ranks differ; #TDICT_ENOTSUP a tree has an object, and err->path names the object; #TDICT_EWRONGDEVICE a tensor,
- * memory or stream is on a device that the call cannot use; #TDICT_EREADONLY a tensor to write is read-only;
- * #TDICT_ETIMEDOUT another rank did not answer within the time limit; #TDICT_ELOST another rank has ended or failed;
- * #TDICT_ECANCELLED tdict_comm_abort() was called; #TDICT_EFORKED this process is a fork of the process that created
- * the context; #TDICT_EFORMAT another rank sent malformed data or uses another version of the protocol; #TDICT_ENOMEM;
- * #TDICT_EDEVICE; errors of the table; errors of tdict_tree_schema_export().
+ *
+ * **Errors of all calls that send trees.**
+ * - #TDICT_EINVAL: a pointer is NULL, an option is invalid, a rank does not exist, or a tensor has lost bytes.
+ * - #TDICT_EINVAL also: the ranks call different functions, or pass different arguments.
+ * - #TDICT_ESHAPE: the trees of the ranks differ.
+ * - #TDICT_ENOTSUP: a tree has an object, and err->path names the object.
+ * - #TDICT_EWRONGDEVICE: a tensor, memory or stream is on a device that the call cannot use.
+ * - #TDICT_EREADONLY: a tensor to write is read-only.
+ * - #TDICT_ETIMEDOUT: another rank did not answer within the time limit.
+ * - #TDICT_ELOST: another rank has ended or failed, or the device is lost.
+ * - #TDICT_ECANCELLED: tdict_comm_abort() was called.
+ * - #TDICT_EFORMAT: another rank sent malformed data, or uses another version of the protocol.
+ * - #TDICT_EFORKED: this process is a fork of the process that created the context.
+ * - #TDICT_ENOMEM, #TDICT_EDEVICE, errors of the table, and errors of tdict_tree_schema_export().
+ *
  * **Asynchronous calls.** Each call that sends trees has a form with the suffix `_async`. This form returns a future
  * before the elements are sent. Keys and shapes of the trees are read before the _async call returns. The future ends
  * with the result or the error of the blocking call. Until then, the program must not write the elements of a source,
@@ -91,7 +98,7 @@ TDICT_API int32_t tdict_comm_world(const tdict_comm *comm);
 /** @brief Returns the device on which the communicator sends and receives. */
 TDICT_API tdict_device tdict_comm_device(const tdict_comm *comm);
 
-/** Options of the calls that send trees. Ranks may pass different options. */
+/** Options of the calls that send trees. Ranks may pass different options, except `dim`. */
 typedef struct tdict_comm_options {
   size_t struct_size;
   /** How long the call waits for other ranks at each step, in nanoseconds. 0 (default): the limit of the communicator.
@@ -102,6 +109,13 @@ typedef struct tdict_comm_options {
   const tdict_stream *after;
   tdict_memory *memory; /**< allocates the result; must be of the device of the communicator. NULL (default): the
                              context's memory of this device */
+  /** The batch dimension along which tdict_scatter() cuts, and tdict_gather_to() and tdict_all_gather() join. Negative
+   *  values count from the end. All ranks must pass the same number. Default 0. */
+  int32_t dim;
+  /** For tdict_scatter() on the root: the size of each rank's part along `dim`, one number for each rank. A part may be
+   *  empty. NULL (default): the sizes differ by at most 1, and lower ranks have the larger parts. Borrowed for the
+   *  call. */
+  const int64_t *counts;
 } tdict_comm_options;
 static inline tdict_comm_options tdict_comm_options_default(void) {
   tdict_comm_options o;
@@ -129,35 +143,33 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_broadcast_into(tdict_comm *comm, td
                                                             const tdict_comm_options *options, tdict_error *err);
 /** @brief Cuts the tree of rank @p root along a batch dimension, and sends one part to each rank. Collective.
  *  @param[in]  src  On @p root: the tree, borrowed. On other ranks: must be NULL.
- *  @param[in]  dim  A batch dimension. Negative values count from the end. All ranks must pass the same number.
- *  @param[in]  counts  On @p root: the size of each rank's part along @p dim, one number for each rank; borrowed. A
- *                      part may be empty. NULL: the sizes differ by at most 1, and lower ranks have the larger parts.
- *                      Ignored on other ranks.
+ *  @param[in]  options  `dim` and `counts` say how the tree is cut. NULL for the defaults.
  *  @param[out] out  The part of this rank, a new tree with one reference. Written on success only.
- *  @return #TDICT_OK, and the errors that the top of this header lists; #TDICT_EINVAL also if @p dim does not exist or
- *          a count is negative; #TDICT_ESHAPE also if the sum of @p counts is not the size of the dimension. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_scatter(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim,
-                                                     const int64_t *counts, const tdict_comm_options *options,
-                                                     tdict_tree **out, tdict_error *err);
+ *  @return #TDICT_OK, and the errors that the top of this header lists; #TDICT_EINVAL also if `dim` does not exist or
+ *          a count is negative; #TDICT_ESHAPE also if the sum of `counts` is not the size of the dimension. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_scatter(tdict_comm *comm, const tdict_tree *src, int32_t root,
+                                                     const tdict_comm_options *options, tdict_tree **out,
+                                                     tdict_error *err);
 /** @brief Joins the trees of all ranks along a batch dimension, in the order of the ranks, on rank @p root. Collective.
  *
  *  The schemas of the trees may differ only in the size of this dimension. A part may be empty.
  *  @param[in]  src  The part of this rank, borrowed.
- *  @param[in]  dim  A batch dimension. Negative values count from the end. All ranks must pass the same number.
  *  @param[out] out  On @p root: a new tree with one reference. On other ranks: NULL. Written on success only.
- *  @return #TDICT_OK, and the errors that the top of this header lists; #TDICT_EINVAL also if @p dim does not exist;
+ *  @return #TDICT_OK, and the errors that the top of this header lists; #TDICT_EINVAL also if `dim` does not exist;
  *          #TDICT_EOVERFLOW the sum of the sizes is too large. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_gather_to(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim,
+TDICT_API TDICT_NODISCARD tdict_status tdict_gather_to(tdict_comm *comm, const tdict_tree *src, int32_t root,
                                                        const tdict_comm_options *options, tdict_tree **out,
                                                        tdict_error *err);
-/** @brief Joins the trees of all ranks along a batch dimension, like tdict_gather_to(), on every rank. Collective. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather(tdict_comm *comm, const tdict_tree *src, int dim,
+/** @brief Joins the trees of all ranks along a batch dimension, like tdict_gather_to(), on every rank. Collective.
+ *  @return Errors of tdict_gather_to(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather(tdict_comm *comm, const tdict_tree *src,
                                                         const tdict_comm_options *options, tdict_tree **out,
                                                         tdict_error *err);
-/** @brief Joins the trees of all ranks along a new first batch dimension, whose size is the number of ranks. Collective.
+/** @brief Joins the trees of all ranks along a new first batch dimension. Collective.
  *
- *  The trees must have equal schemas. The tensors of the result share one storage. They are strided: the elements of
- *  one rank are contiguous, and the elements of two ranks are far apart. tdict_contiguous() makes contiguous tensors.
+ *  The size of the new dimension is the number of ranks. The trees must have equal schemas. The tensors of the result
+ *  share one storage, and are usually strided: the elements of one rank are contiguous, and the elements of two ranks
+ *  are far apart. tdict_contiguous() makes contiguous tensors.
  *  @param[in]  src  The tree of this rank, borrowed.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return #TDICT_OK, and the errors that the top of this header lists; #TDICT_EINVAL also if a tensor or tree of the
@@ -186,8 +198,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_all_reduce(tdict_comm *comm, tdict_
  *  @return #TDICT_OK, and the errors that the top of this header lists. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_send(tdict_comm *comm, const tdict_tree *src, int32_t peer,
                                                   const tdict_comm_options *options, tdict_error *err);
-/** @brief Receives a tree from rank @p peer, which must call tdict_send(). If the sending call fails before the elements
- *  are sent, tdict_receive() returns the error of that call.
+/** @brief Receives a tree from rank @p peer, which must call tdict_send().
+ *
+ *  If the sending call fails before the elements are sent, tdict_receive() returns the error of that call.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return #TDICT_OK, and the errors that the top of this header lists. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_receive(tdict_comm *comm, int32_t peer, const tdict_comm_options *options,
@@ -203,43 +216,42 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_broadcast_async(tdict_comm *comm, c
                                                              const tdict_comm_options *options, tdict_future **out,
                                                              tdict_error *err);
 /** @brief Starts tdict_broadcast_into(). The result of the future is @p tree.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_broadcast_into_async(tdict_comm *comm, tdict_tree *tree, int32_t root,
                                                                   const tdict_comm_options *options, tdict_future **out,
                                                                   tdict_error *err);
 /** @brief Starts tdict_scatter(). The result of the future is the part of this rank. The counts are copied.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_scatter_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
-                                                           int dim, const int64_t *counts,
                                                            const tdict_comm_options *options, tdict_future **out,
                                                            tdict_error *err);
 /** @brief Starts tdict_gather_to(). The result of the future is the joined tree on @p root, and NULL on other ranks.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_gather_to_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
-                                                             int dim, const tdict_comm_options *options,
-                                                             tdict_future **out, tdict_error *err);
+                                                             const tdict_comm_options *options, tdict_future **out,
+                                                             tdict_error *err);
 /** @brief Starts tdict_all_gather(). The result of the future is the joined tree.
- *  @return As tdict_broadcast_async(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather_async(tdict_comm *comm, const tdict_tree *src, int dim,
+ *  @return Errors of tdict_broadcast_async(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather_async(tdict_comm *comm, const tdict_tree *src,
                                                               const tdict_comm_options *options, tdict_future **out,
                                                               tdict_error *err);
 /** @brief Starts tdict_all_gather_stack(). The result of the future is the stacked tree.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_all_gather_stack_async(tdict_comm *comm, const tdict_tree *src,
                                                                     const tdict_comm_options *options,
                                                                     tdict_future **out, tdict_error *err);
 /** @brief Starts tdict_all_reduce(). The result of the future is @p tree.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_all_reduce_async(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op,
                                                               const tdict_comm_options *options, tdict_future **out,
                                                               tdict_error *err);
 /** @brief Starts tdict_send(). The result of the future is @p src.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_send_async(tdict_comm *comm, const tdict_tree *src, int32_t peer,
                                                         const tdict_comm_options *options, tdict_future **out,
                                                         tdict_error *err);
 /** @brief Starts tdict_receive(). The result of the future is the new tree.
- *  @return As tdict_broadcast_async(). */
+ *  @return Errors of tdict_broadcast_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_receive_async(tdict_comm *comm, int32_t peer,
                                                            const tdict_comm_options *options, tdict_future **out,
                                                            tdict_error *err);

@@ -9,7 +9,7 @@
 void tdict_comm_write_header(const tdict_comm_call *call, const tdict_comm_offer *offer, tdict_comm_header *out) {
   *out = (tdict_comm_header){.magic = TDICT_COMM_MAGIC,
                              .version = TDICT_COMM_VERSION,
-                             .op = call->op,
+                             .op = (int32_t)call->op,
                              .root = call->has_root ? call->root : 0,
                              .dim = call->dim,
                              .reduce = call->reduce,
@@ -36,23 +36,38 @@ tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_
   return status;
 }
 
-/* Compares what rank `r` calls with what rank 0 calls. */
-static tdict_status compare_calls(const tdict_comm_call *call, int32_t r, tdict_error *err) {
+/* Checks that rank `r` calls the same function as rank 0. */
+static tdict_status compare_functions(const tdict_comm_call *call, int32_t r, tdict_error *err) {
   const tdict_comm_header *first = &call->comm->headers[0], *h = &call->comm->headers[r];
   const char *what = tdict_comm_what(call);
   if (h->magic != TDICT_COMM_MAGIC || h->version != TDICT_COMM_VERSION)
     return tdict_fail(err, TDICT_EFORMAT, "%s: rank %d uses version %d of the protocol, wanted %d", what, (int)r,
                       (int)(h->magic == TDICT_COMM_MAGIC ? h->version : -1), TDICT_COMM_VERSION);
-  if (h->op != first->op)
-    return tdict_fail(err, TDICT_EINVAL, "%s: rank %d calls %s, but rank 0 calls %s", what, (int)r,
-                      tdict_comm_op_name(h->op), tdict_comm_op_name(first->op));
-  const int32_t found[] = {h->root, h->dim, h->reduce}, wanted[] = {first->root, first->dim, first->reduce};
+  if (h->op == first->op) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "%s: rank %d calls %s, but rank 0 calls %s", what, (int)r,
+                    tdict_comm_op_name(h->op), tdict_comm_op_name(first->op));
+}
+
+/* Checks that rank `r` passes the same arguments as rank 0. */
+static tdict_status compare_arguments(const tdict_comm_call *call, int32_t r, tdict_error *err) {
   static const char *const names[] = {"root", "dim", "op"};
+  const tdict_comm_header *first = &call->comm->headers[0], *h = &call->comm->headers[r];
+  const int32_t found[] = {h->root, h->dim, h->reduce}, wanted[] = {first->root, first->dim, first->reduce};
   for (int i = 0; i < 3; i++)
     if (found[i] != wanted[i])
-      return tdict_fail(err, TDICT_EINVAL, "%s: rank %d has %s %d, but rank 0 has %d", what, (int)r, names[i],
-                        (int)found[i], (int)wanted[i]);
+      return tdict_fail(err, TDICT_EINVAL, "%s: rank %d has %s %d, but rank 0 has %d", tdict_comm_what(call), (int)r,
+                        names[i], (int)found[i], (int)wanted[i]);
   return TDICT_OK;
+}
+
+/* Checks all ranks with `compare`. All ranks find the same difference, so the communicator stays usable. */
+static tdict_status compare_all(tdict_comm_call *call,
+                                tdict_status (*compare)(const tdict_comm_call *, int32_t, tdict_error *),
+                                tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (int32_t r = 0; r < call->comm->table.world && status == TDICT_OK; r++) status = compare(call, r, err);
+  call->keeps_comm = status != TDICT_OK;
+  return status;
 }
 
 /* Returns the error of rank `r` on all ranks. */
@@ -126,13 +141,12 @@ tdict_status tdict_comm_agree(tdict_comm_call *call, const tdict_comm_offer *off
   tdict_comm_write_header(call, offer, &mine);
   tdict_status status = tdict_table_exchange(call, &mine, c->headers, sizeof mine, err);
   if (status != TDICT_OK) return status;
-  for (int32_t r = 0; r < c->table.world; r++) {
-    status = compare_calls(call, r, err);
-    call->keeps_comm = status != TDICT_OK;
-    if (status != TDICT_OK) return status;
-  }
+  status = compare_all(call, compare_functions, err);
+  if (status != TDICT_OK) return status;
   for (int32_t r = 0; r < c->table.world; r++)
     if (c->headers[r].status != TDICT_OK) return share_error(call, r, err);
+  status = compare_all(call, compare_arguments, err);
+  if (status != TDICT_OK) return status;
   const int32_t first = call->has_root ? call->root : 0;
   for (int32_t r = 0; r < c->table.world && must_match; r++)
     if (!schemas_match(&c->headers[r], &c->headers[first])) return explain(call, offer->schema, first, r, err);

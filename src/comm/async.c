@@ -131,7 +131,7 @@ static tdict_status copy_arguments(queued_call *q, tdict_error *err) {
     if (call->src) q->call.src = q->copy;
     q->call.given = q->given;
   }
-  if (!call->counts || call->comm->table.rank != call->root) return TDICT_OK;
+  if (!call->counts || call->op != TDICT_COMM_SCATTER || call->comm->table.rank != call->root) return TDICT_OK;
   q->counts = malloc(bytes);
   if (!q->counts) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the counts", tdict_comm_what(call));
   memcpy(q->counts, call->counts, bytes);

@@ -43,6 +43,8 @@ static tdict_status read_options(tdict_comm_call *call, const tdict_comm_options
   tdict_comm_options o = tdict_comm_options_default();
   tdict_status status = tdict_options_read(&o, sizeof o, options, "comm options", err);
   if (status != TDICT_OK) return status;
+  if (call->has_dim) call->dim = o.dim;
+  call->counts = o.counts;
   if (o.timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "%s: timeout_ns is %lld, wanted 0 or more", tdict_comm_what(call),
                       (long long)o.timeout_ns);

@@ -17,12 +17,13 @@ struct tdict_comm_call {
   const tdict_tree *given; /* the source as the program passed it; NULL: `src` is this tree */
   const tdict_tree *src;   /* the source, or NULL */
   tdict_tree *tree;        /* the tree to write in place, or NULL */
-  bool has_root;
-  int32_t root;          /* or the other rank of a send or receive */
-  int32_t dim, reduce;   /* 0 if the call has none */
-  const int64_t *counts; /* of a scatter; may be NULL */
+  bool has_root, has_dim;
+  int32_t root;   /* or the other rank of a send or receive */
+  int32_t reduce; /* a tdict_reduce_op; 0 if the call has none */
 
   /* Set by tdict_comm_prepare() */
+  int32_t dim;           /* as the program passed it; 0 if the call has none */
+  const int64_t *counts; /* may be NULL */
   int64_t timeout_ns;
   tdict_memory *memory;
   tdict_fence *after; /* retained; the work of the option `after`; NULL: none */
@@ -32,7 +33,7 @@ struct tdict_comm_call {
 };
 
 /* Returns the name of the public function, for messages. */
-static inline const char *tdict_comm_what(const tdict_comm_call *call) { return tdict_comm_op_name(call->op); }
+static inline const char *tdict_comm_what(const tdict_comm_call *call) { return tdict_comm_op_name((int32_t)call->op); }
 /* Stores an error of this rank's own checks. The other ranks will learn the error. Does nothing if `status` is
  * TDICT_OK, or if there is an earlier error. */
 void tdict_comm_note(tdict_comm_call *call, tdict_status status, const tdict_error *err);

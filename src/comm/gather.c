@@ -12,9 +12,9 @@
 static tdict_status gather_equal(tdict_comm_call *call, tdict_block_message *found, const tdict_rank_blocks *blocks,
                                  tdict_error *err) {
   const int32_t rank = call->comm->table.rank;
-  const char *from = blocks->data + blocks->offsets[rank];
   tdict_status status = TDICT_OK;
   if (blocks->bytes[rank] == 0) return TDICT_OK;
+  const char *from = blocks->data + blocks->offsets[rank];
   if (found->packed && found->has_padding) {
     status = tdict_message_fill(call->comm, found, false, err);
     from = found->data;
@@ -168,43 +168,44 @@ static tdict_status run_all_gather_stack(tdict_comm_call *call, tdict_tree **out
   return status;
 }
 
-static tdict_comm_call all_gather_call(tdict_comm *comm, const tdict_tree *src, int dim) {
-  return (tdict_comm_call){.comm = comm, .op = TDICT_COMM_ALL_GATHER, .run = run_all_gather, .src = src, .dim = dim};
+static tdict_comm_call all_gather_call(tdict_comm *comm, const tdict_tree *src) {
+  return (tdict_comm_call){
+      .comm = comm, .op = TDICT_COMM_ALL_GATHER, .run = run_all_gather, .src = src, .has_dim = true};
 }
-static tdict_comm_call gather_to_call(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim) {
+static tdict_comm_call gather_to_call(tdict_comm *comm, const tdict_tree *src, int32_t root) {
   return (tdict_comm_call){.comm = comm,
                            .op = TDICT_COMM_GATHER_TO,
                            .run = run_gather_to,
                            .src = src,
                            .has_root = true,
                            .root = root,
-                           .dim = dim};
+                           .has_dim = true};
 }
 static tdict_comm_call stack_call(tdict_comm *comm, const tdict_tree *src) {
   return (tdict_comm_call){.comm = comm, .op = TDICT_COMM_ALL_GATHER_STACK, .run = run_all_gather_stack, .src = src};
 }
 
-tdict_status tdict_all_gather(tdict_comm *comm, const tdict_tree *src, int dim, const tdict_comm_options *options,
+tdict_status tdict_all_gather(tdict_comm *comm, const tdict_tree *src, const tdict_comm_options *options,
                               tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = all_gather_call(comm, src, dim);
+  tdict_comm_call call = all_gather_call(comm, src);
   return tdict_comm_make(&call, options, out, out, err);
 }
 
-tdict_status tdict_all_gather_async(tdict_comm *comm, const tdict_tree *src, int dim, const tdict_comm_options *options,
+tdict_status tdict_all_gather_async(tdict_comm *comm, const tdict_tree *src, const tdict_comm_options *options,
                                     tdict_future **out, tdict_error *err) {
-  const tdict_comm_call call = all_gather_call(comm, src, dim);
+  const tdict_comm_call call = all_gather_call(comm, src);
   return tdict_comm_start(&call, options, out, err);
 }
 
-tdict_status tdict_gather_to(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim,
-                             const tdict_comm_options *options, tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = gather_to_call(comm, src, root, dim);
+tdict_status tdict_gather_to(tdict_comm *comm, const tdict_tree *src, int32_t root, const tdict_comm_options *options,
+                             tdict_tree **out, tdict_error *err) {
+  tdict_comm_call call = gather_to_call(comm, src, root);
   return tdict_comm_make(&call, options, out, out, err);
 }
 
-tdict_status tdict_gather_to_async(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim,
+tdict_status tdict_gather_to_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
                                    const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
-  const tdict_comm_call call = gather_to_call(comm, src, root, dim);
+  const tdict_comm_call call = gather_to_call(comm, src, root);
   return tdict_comm_start(&call, options, out, err);
 }
 

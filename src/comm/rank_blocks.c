@@ -70,7 +70,7 @@ static tdict_status schema_of(const tdict_comm_call *call, const tdict_tree_sche
 
 /* Computes the size and the place of the block of a rank. */
 static tdict_status measure_block(const tdict_comm_call *call, const tdict_tree_schema *schema, int dim, int32_t r,
-                                  size_t *total, tdict_rank_blocks *b, tdict_error *err) {
+                                  tdict_rank_blocks *b, tdict_error *err) {
   tdict_tree_schema *own;
   size_t padded = 0;
   tdict_status status = schema_of(call, schema, dim, b->rows[r], &own, err);
@@ -78,9 +78,9 @@ static tdict_status measure_block(const tdict_comm_call *call, const tdict_tree_
   status = tdict_schema_measure(own, &padded, err);
   if (status == TDICT_OK) status = tdict_comm_block_bytes(own, &b->bytes[r], err);
   tdict_tree_schema_release(own);
-  b->offsets[r] = *total;
+  b->offsets[r] = b->total;
   b->step = padded;
-  if (status == TDICT_OK && (!tdict_add_size(*total, padded, total) || *total > INT64_MAX))
+  if (status == TDICT_OK && (!tdict_add_size(b->total, padded, &b->total) || b->total > INT64_MAX))
     status = tdict_fail(err, TDICT_EOVERFLOW, "%s: the trees of all ranks need more than 2^63 - 1 bytes",
                         tdict_comm_what(call));
   return status;
@@ -88,15 +88,14 @@ static tdict_status measure_block(const tdict_comm_call *call, const tdict_tree_
 
 tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict_tree_schema *schema, int dim,
                                         tdict_memory *memory, tdict_rank_blocks *out, tdict_error *err) {
-  size_t total = 0;
   tdict_status status = TDICT_OK;
   out->are_equal = true;
   for (int32_t r = 0; r < out->world && status == TDICT_OK; r++) {
     out->are_equal = out->are_equal && out->rows[r] == out->rows[0];
-    status = measure_block(call, schema, dim, r, &total, out, err);
+    status = measure_block(call, schema, dim, r, out, err);
   }
   if (!memory) memory = tdict_comm_memory(call->comm);
-  if (status == TDICT_OK) status = tdict_storage_create(memory, total, false, &out->storage, err);
+  if (status == TDICT_OK) status = tdict_storage_create(memory, out->total, false, &out->storage, err);
   if (status != TDICT_OK) return status;
   out->data = out->storage->data;
   for (int32_t r = 0; r < out->world && status == TDICT_OK; r++) {

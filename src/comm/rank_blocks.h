@@ -15,6 +15,7 @@ typedef struct tdict_rank_blocks {
   size_t *offsets;        /* of each block; multiples of 256 */
   size_t *bytes;          /* of each block, without padding at the end */
   tdict_tree **trees;     /* retained */
+  size_t total;           /* bytes of all blocks */
   size_t step;            /* distance between two blocks if all blocks have one size */
   bool are_equal;         /* true: all ranks have the same number of rows */
 } tdict_rank_blocks;

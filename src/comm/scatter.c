@@ -132,26 +132,24 @@ static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_e
   return status;
 }
 
-static tdict_comm_call scatter_call(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim,
-                                    const int64_t *counts) {
+static tdict_comm_call scatter_call(tdict_comm *comm, const tdict_tree *src, int32_t root) {
   return (tdict_comm_call){.comm = comm,
                            .op = TDICT_COMM_SCATTER,
                            .run = run_scatter,
                            .src = src,
                            .has_root = true,
                            .root = root,
-                           .dim = dim,
-                           .counts = counts};
+                           .has_dim = true};
 }
 
-tdict_status tdict_scatter(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim, const int64_t *counts,
-                           const tdict_comm_options *options, tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = scatter_call(comm, src, root, dim, counts);
+tdict_status tdict_scatter(tdict_comm *comm, const tdict_tree *src, int32_t root, const tdict_comm_options *options,
+                           tdict_tree **out, tdict_error *err) {
+  tdict_comm_call call = scatter_call(comm, src, root);
   return tdict_comm_make(&call, options, out, out, err);
 }
 
-tdict_status tdict_scatter_async(tdict_comm *comm, const tdict_tree *src, int32_t root, int dim, const int64_t *counts,
+tdict_status tdict_scatter_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
                                  const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
-  const tdict_comm_call call = scatter_call(comm, src, root, dim, counts);
+  const tdict_comm_call call = scatter_call(comm, src, root);
   return tdict_comm_start(&call, options, out, err);
 }

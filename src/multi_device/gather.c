@@ -32,8 +32,7 @@ static tdict_status check_pointers(const gathering *g, tdict_error *err) {
   if (!g->context || !g->trees)
     return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", g->what, g->context ? "trees" : "context");
   if (g->num_trees < 1 || g->num_trees > TDICT_MAX_DEVICES)
-    return tdict_fail(err, TDICT_EINVAL, "%s: num_trees is %zu, wanted 1 to %d", g->what, g->num_trees,
-                      TDICT_MAX_DEVICES);
+    return tdict_fail(err, TDICT_EINVAL, "%s: count is %zu, wanted 1 to %d", g->what, g->num_trees, TDICT_MAX_DEVICES);
   for (size_t i = 0; i < g->num_trees; i++)
     if (!g->trees[i]) return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu is NULL", g->what, i);
   if (g->options.num_keep || g->options.num_conversions)
@@ -183,11 +182,16 @@ static tdict_status start_transfer(const gathering *g, tdict_tree *result, bool 
   return status;
 }
 
-static tdict_status start_gather(gathering *g, const tdict_transfer_options *options, bool waits, tdict_future **out,
+static tdict_status start_gather(gathering *g, const tdict_gather_options *options, bool waits, tdict_future **out,
                                  tdict_error *err) {
+  tdict_gather_options own = tdict_gather_options_default();
   tdict_tree *result;
   g->options = tdict_transfer_options_default();
-  tdict_status status = tdict_options_read(&g->options, sizeof g->options, options, "transfer options", err);
+  tdict_status status = tdict_options_read(&own, sizeof own, options, "gather options", err);
+  if (status == TDICT_OK)
+    status = tdict_options_read(&g->options, sizeof g->options, own.transfer, "transfer options", err);
+  g->dim = own.dim;
+  g->device = own.device;
   if (status == TDICT_OK) status = check_pointers(g, err);
   if (status == TDICT_OK) status = plan_batch_size(g, err);
   if (status == TDICT_OK) status = choose_memory(g, err);
@@ -199,20 +203,18 @@ static tdict_status start_gather(gathering *g, const tdict_transfer_options *opt
   return status;
 }
 
-tdict_status tdict_gather(tdict_context *context, const tdict_tree *const *trees, size_t num_trees, int dim,
-                          tdict_device device, const tdict_transfer_options *options, tdict_tree **out,
-                          tdict_error *err) {
-  gathering g = {"gather", context, trees, num_trees, dim, device, .memory = NULL};
+tdict_status tdict_gather(tdict_context *context, const tdict_tree *const *trees, size_t count,
+                          const tdict_gather_options *options, tdict_tree **out, tdict_error *err) {
+  gathering g = {.what = "gather", .context = context, .trees = trees, .num_trees = count};
   tdict_future *future;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", g.what);
   tdict_status status = start_gather(&g, options, true, &future, err);
   return status == TDICT_OK ? tdict_start_wait(future, g.options.stats, out, err) : status;
 }
 
-tdict_status tdict_gather_async(tdict_context *context, const tdict_tree *const *trees, size_t num_trees, int dim,
-                                tdict_device device, const tdict_transfer_options *options, tdict_future **out,
-                                tdict_error *err) {
-  gathering g = {"gather_async", context, trees, num_trees, dim, device, .memory = NULL};
+tdict_status tdict_gather_async(tdict_context *context, const tdict_tree *const *trees, size_t count,
+                                const tdict_gather_options *options, tdict_future **out, tdict_error *err) {
+  gathering g = {.what = "gather_async", .context = context, .trees = trees, .num_trees = count};
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", g.what);
   return start_gather(&g, options, false, out, err);
 }

@@ -26,6 +26,12 @@ typedef struct group {
   tdict_copy_pair *pairs; /* room for the pairs of one transfer */
 } group;
 
+/* The parts that a new part waits for. */
+typedef struct awaited {
+  tdict_future *const *parts;
+  size_t count;
+} awaited;
+
 /* The bytes [begin, end) of all storages of the group, and the leaves in them. A leaf that is not contiguous is never
  * divided. */
 typedef struct part {
@@ -44,8 +50,7 @@ static tdict_status create_replica(group *g, size_t i, tdict_error *err) {
 }
 
 /* Starts a transfer of pairs to device i of the group. */
-static tdict_status start_pairs(group *g, size_t i, size_t num_pairs, tdict_future *const *awaits, size_t num_awaits,
-                                tdict_error *err) {
+static tdict_status start_pairs(group *g, size_t i, size_t num_pairs, const awaited *awaits, tdict_error *err) {
   tdict_spreading *s = g->spreading;
   const tdict_replica *r = &g->replicas[i];
   tdict_start start = {.what = s->what,
@@ -57,14 +62,14 @@ static tdict_status start_pairs(group *g, size_t i, size_t num_pairs, tdict_futu
                        .num_pairs = num_pairs,
                        .named = r->tree,
                        .result = r->tree,
-                       .awaits = awaits,
-                       .num_awaits = num_awaits};
+                       .awaits = awaits->parts,
+                       .num_awaits = awaits->count};
   return tdict_promise_start(s->promise, s->context, &start, g->positions[i], err);
 }
 
 /* Copies the bytes of part j of device j into the same bytes of device i, for the first `count` devices j. */
-static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t count, tdict_future *const *awaits,
-                                   size_t num_awaits, tdict_error *err) {
+static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t count, const awaited *awaits,
+                                   tdict_error *err) {
   tdict_tensor *views[TDICT_MAX_DEVICES];
   size_t num_views = 0;
   tdict_status status = TDICT_OK;
@@ -78,7 +83,7 @@ static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t
     g->pairs[num_views] = (tdict_copy_pair){views[num_views], to, UINT32_MAX};
     num_views++;
   }
-  if (status == TDICT_OK && num_views) status = start_pairs(g, i, num_views, awaits, num_awaits, err);
+  if (status == TDICT_OK && num_views) status = start_pairs(g, i, num_views, awaits, err);
   for (size_t j = 0; j < num_views; j++) tdict_tensor_release(views[j]);
   return status;
 }
@@ -90,13 +95,14 @@ static tdict_status replicate_small(group *g, tdict_error *err) {
   const tdict_replica *first = &g->replicas[0];
   for (uint32_t i = 0; i < source->num_leaves; i++)
     g->pairs[i] = (tdict_copy_pair){source->leaves[i], first->leaves[i]->data, i};
-  tdict_status status = start_pairs(g, 0, source->num_leaves, NULL, 0, err);
+  tdict_status status = start_pairs(g, 0, source->num_leaves, &(awaited){0}, err);
   if (status != TDICT_OK) return status;
-  tdict_future *awaited = tdict_promise_last_part(g->spreading->promise);
+  tdict_future *last = tdict_promise_last_part(g->spreading->promise);
+  const awaited first_copy = {&last, 1};
   const part whole = {.end = first->storage->bytes};
   for (size_t i = 1; i < g->count && status == TDICT_OK; i++) {
     status = create_replica(g, i, err);
-    if (status == TDICT_OK) status = start_exchange(g, i, &whole, 1, &awaited, 1, err);
+    if (status == TDICT_OK) status = start_exchange(g, i, &whole, 1, &first_copy, err);
   }
   return status;
 }
@@ -121,8 +127,7 @@ static size_t find_end(const group *g, size_t wanted, uint32_t *leaf) {
 }
 
 /* Copies the leaves of a part from the host to device i. `parts` of leaves at the ends of the part are copied by views. */
-static tdict_status start_part(group *g, size_t i, const part *p, tdict_future *const *awaits, size_t num_awaits,
-                               tdict_error *err) {
+static tdict_status start_part(group *g, size_t i, const part *p, const awaited *awaits, tdict_error *err) {
   const tdict_replica *r = &g->replicas[i];
   tdict_tensor *views[2];
   size_t num_views = 0, num_pairs = 0;
@@ -139,7 +144,7 @@ static tdict_status start_part(group *g, size_t i, const part *p, tdict_future *
     }
     g->pairs[num_pairs++] = (tdict_copy_pair){src, (char *)r->leaves[n]->data + from, n};
   }
-  if (status == TDICT_OK) status = start_pairs(g, i, num_pairs, awaits, num_awaits, err);
+  if (status == TDICT_OK) status = start_pairs(g, i, num_pairs, awaits, err);
   for (size_t j = 0; j < num_views; j++) tdict_tensor_release(views[j]);
   return status;
 }
@@ -165,11 +170,12 @@ static tdict_status replicate_large(group *g, tdict_error *err) {
       parts[i] = (part){.begin = end, .first_leaf = leaf};
       parts[i].end = end = find_end(g, wanted, &leaf);
       parts[i].end_leaf = leaf < g->source->num_leaves ? leaf + 1 : leaf;
-      status = start_part(g, i, &parts[i], &before[i], round >= 2, err);
+      status = start_part(g, i, &parts[i], &(awaited){&before[i], round >= 2}, err);
       if (status == TDICT_OK) now[i] = tdict_promise_last_part(g->spreading->promise);
     }
+    const awaited arrived = {now, g->count};
     for (size_t i = 0; i < g->count && status == TDICT_OK; i++)
-      status = start_exchange(g, i, parts, g->count, now, g->count, err);
+      status = start_exchange(g, i, parts, g->count, &arrived, err);
   }
   return status;
 }

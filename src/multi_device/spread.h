@@ -11,7 +11,7 @@ typedef struct tdict_spreading {
   const char *what;
   tdict_context *context;
   const tdict_tree *src;
-  const tdict_device *devices;
+  tdict_device devices[TDICT_MAX_DEVICES]; /* different devices */
   size_t num_devices;
   tdict_transfer_options options; /* all fields are set */
   tdict_future *promise;

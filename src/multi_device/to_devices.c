@@ -32,21 +32,22 @@ static tdict_status split(tdict_spreading *s, const tdict_spread *spread, tdict_
   return status;
 }
 
-/* Replaces TDICT_DEVICE_AUTO, and checks that the devices differ. */
-static tdict_status check_devices(const tdict_spreading *s, tdict_device *devices, tdict_error *err) {
+/* Copies the devices of the request, replaces TDICT_DEVICE_AUTO, and checks that the devices differ. */
+static tdict_status read_devices(tdict_spreading *s, const tdict_spread *spread, tdict_error *err) {
   char name[32];
-  if (!s->devices) return tdict_fail(err, TDICT_EINVAL, "%s: devices is NULL", s->what);
-  if (s->num_devices < 1 || s->num_devices > TDICT_MAX_DEVICES)
-    return tdict_fail(err, TDICT_EINVAL, "%s: num_devices is %zu, wanted 1 to %d", s->what, s->num_devices,
+  if (!spread->devices) return tdict_fail(err, TDICT_EINVAL, "%s: devices is NULL", s->what);
+  if (spread->num_devices < 1 || spread->num_devices > TDICT_MAX_DEVICES)
+    return tdict_fail(err, TDICT_EINVAL, "%s: num_devices is %zu, wanted 1 to %d", s->what, spread->num_devices,
                       TDICT_MAX_DEVICES);
+  s->num_devices = spread->num_devices;
   for (size_t i = 0; i < s->num_devices; i++) {
-    devices[i] = s->devices[i];
-    if (devices[i].type == TDICT_DEVICE_AUTO)
-      devices[i] = tdict_devices_default(tdict_context_devices(s->context), NULL);
+    s->devices[i] = spread->devices[i];
+    if (s->devices[i].type == TDICT_DEVICE_AUTO)
+      s->devices[i] = tdict_devices_default(tdict_context_devices(s->context), NULL);
     for (size_t j = 0; j < i; j++)
-      if (tdict_device_equal(devices[i], devices[j]))
+      if (tdict_device_equal(s->devices[i], s->devices[j]))
         return tdict_fail(err, TDICT_EINVAL, "%s: devices %zu and %zu are both %s, wanted different devices", s->what,
-                          j, i, tdict_device_format(devices[i], name, sizeof name));
+                          j, i, tdict_device_format(s->devices[i], name, sizeof name));
   }
   return TDICT_OK;
 }
@@ -56,7 +57,7 @@ static tdict_status check_request(const tdict_spreading *s, const tdict_spread *
     return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", s->what, s->context ? "src" : "context");
   if (spread->kind != TDICT_REPLICATE && spread->kind != TDICT_SPLIT)
     return tdict_fail(err, TDICT_EINVAL, "%s: kind is %d, wanted a tdict_spread_kind", s->what, (int)spread->kind);
-  if (s->options.memory && s->num_devices > 1)
+  if (s->options.memory && spread->num_devices > 1)
     return tdict_fail(err, TDICT_EINVAL, "%s: memory is set, wanted NULL for several devices", s->what);
   return TDICT_OK;
 }
@@ -83,14 +84,13 @@ static tdict_status start_parts(tdict_spreading *s, const tdict_spread *spread, 
 /* Reads the request and starts all parts. */
 static tdict_status start_call(tdict_spreading *s, const tdict_spread *spread, const tdict_transfer_options *options,
                                tdict_future **out, tdict_error *err) {
-  tdict_spread own = tdict_spread_default();
-  tdict_device devices[TDICT_MAX_DEVICES];
+  tdict_spread own = tdict_replicate_on(NULL, 0);
   s->options = tdict_transfer_options_default();
+  if (!spread) return tdict_fail(err, TDICT_EINVAL, "%s: spread is NULL", s->what);
   tdict_status status = tdict_options_read(&own, sizeof own, spread, "spread", err);
   if (status == TDICT_OK) status = tdict_options_read(&s->options, sizeof s->options, options, "transfer options", err);
   if (status == TDICT_OK) status = check_request(s, &own, err);
-  if (status == TDICT_OK) status = check_devices(s, devices, err);
-  s->devices = devices;
+  if (status == TDICT_OK) status = read_devices(s, &own, err);
   return status == TDICT_OK ? start_parts(s, &own, out, err) : status;
 }
 
@@ -102,10 +102,9 @@ static void take_trees(const tdict_tree *result, size_t count, tdict_tree **tree
   }
 }
 
-tdict_status tdict_to_devices(tdict_context *context, const tdict_tree *src, const tdict_device *devices,
-                              size_t num_devices, const tdict_spread *spread, const tdict_transfer_options *options,
-                              tdict_tree **trees, tdict_error *err) {
-  tdict_spreading s = {"to_devices", context, src, devices, num_devices, .promise = NULL};
+tdict_status tdict_to_devices(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
+                              const tdict_transfer_options *options, tdict_tree **trees, tdict_error *err) {
+  tdict_spreading s = {.what = "to_devices", .context = context, .src = src};
   tdict_future *future;
   tdict_tree *result;
   if (!trees) return tdict_fail(err, TDICT_EINVAL, "%s: trees is NULL", s.what);
@@ -117,15 +116,14 @@ tdict_status tdict_to_devices(tdict_context *context, const tdict_tree *src, con
   if (status == TDICT_OK) status = start_call(&s, spread, &own, &future, err);
   if (status == TDICT_OK) status = tdict_start_wait(future, stats, &result, err);
   if (status != TDICT_OK) return status;
-  take_trees(result, num_devices, trees);
+  take_trees(result, s.num_devices, trees);
   tdict_release(result);
   return TDICT_OK;
 }
 
-tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src, const tdict_device *devices,
-                                    size_t num_devices, const tdict_spread *spread,
+tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
                                     const tdict_transfer_options *options, tdict_future **out, tdict_error *err) {
-  tdict_spreading s = {"to_devices_async", context, src, devices, num_devices, .promise = NULL};
+  tdict_spreading s = {.what = "to_devices_async", .context = context, .src = src};
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", s.what);
   return start_call(&s, spread, options, out, err);
 }

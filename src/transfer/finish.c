@@ -225,9 +225,8 @@ static void release_all(tdict_future *t) {
 
 /* Reports the end of a part to its promise. The last part ends the promise. */
 static void end_part(tdict_future *part) {
-  tdict_future *promise = part->part_of;
+  tdict_future *promise = atomic_exchange_explicit(&part->part_of, NULL, memory_order_acq_rel);
   if (!promise) return;
-  part->part_of = NULL;
   if (tdict_parts_report(promise, part)) tdict_transfer_finish(promise);
   tdict_transfer_release(promise);
 }

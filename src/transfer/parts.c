@@ -66,15 +66,14 @@ void tdict_parts_attach(tdict_future *promise, tdict_future *part, size_t positi
   pthread_mutex_lock(&promise->parts->lock);
   promise->parts->num_open++;
   pthread_mutex_unlock(&promise->parts->lock);
-  part->part_of = promise;
+  atomic_store_explicit(&part->part_of, promise, memory_order_release);
   part->group = promise;
   part->position = position;
 }
 
 void tdict_parts_detach(tdict_future *part) {
-  tdict_future *promise = part->part_of;
+  tdict_future *promise = atomic_exchange_explicit(&part->part_of, NULL, memory_order_acq_rel);
   if (!promise) return;
-  part->part_of = NULL;
   (void)tdict_parts_count_down(promise); /* the owner has not closed the promise, so this part is not the last */
   tdict_transfer_release(promise);
 }

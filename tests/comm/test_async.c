@@ -24,13 +24,15 @@ static void start_all(rig_rank *r) {
   int n = 0;
   rig_ok(r, tdict_broadcast_async(r->comm, src, 0, NULL, &f[n++], err));
   rig_ok(r, tdict_all_reduce_async(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, &f[n++], err));
-  rig_ok(r, tdict_all_gather_async(r->comm, part, 0, NULL, &f[n++], err));
+  rig_ok(r, tdict_all_gather_async(r->comm, part, NULL, &f[n++], err));
   int64_t counts[THREAD_MOST_RANKS];
   memcpy(counts, c->counts, sizeof counts);
-  rig_ok(r, tdict_scatter_async(r->comm, src, 0, 0, r->rank ? NULL : counts, NULL, &f[n++], err));
+  tdict_comm_options o = tdict_comm_options_default();
+  if (r->rank == 0) o.counts = counts;
+  rig_ok(r, tdict_scatter_async(r->comm, src, 0, &o, &f[n++], err));
   memset(counts, 0, sizeof counts); /* the call has a copy */
   rig_ok(r, tdict_all_reduce_async(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, &f[n++], err));
-  rig_ok(r, tdict_gather_to_async(r->comm, part, world - 1, 0, NULL, &f[n++], err));
+  rig_ok(r, tdict_gather_to_async(r->comm, part, world - 1, NULL, &f[n++], err));
   rig_ok(r, tdict_all_gather_stack_async(r->comm, c->sum[r->rank], NULL, &f[n++], err));
   rig_ok(r, tdict_broadcast_into_async(r->comm, c->sum[r->rank], 0, NULL, &f[n++], err));
   if (r->rank == 0) rig_ok(r, tdict_send_async(r->comm, part, next, NULL, &f[n++], err));
@@ -112,7 +114,7 @@ CASE(comm_async_calls_keep_their_arguments) {
 static void start_wrong(rig_rank *r) {
   tdict_future *future = NULL;
   tdict_tree **trees = r->rig->user;
-  rig_ok(r, tdict_all_gather_async(r->comm, trees[r->rank], 0, NULL, &future, err));
+  rig_ok(r, tdict_all_gather_async(r->comm, trees[r->rank], NULL, &future, err));
   rig_keep(r, tdict_future_wait(future, NULL, err));
   tdict_future_release(future);
 }

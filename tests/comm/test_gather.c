@@ -8,9 +8,15 @@ typedef struct gather_case {
   const int64_t *counts;
 } gather_case;
 
+static tdict_comm_options options_of(const gather_case *c) {
+  tdict_comm_options o = tdict_comm_options_default();
+  o.dim = c->dim;
+  return o;
+}
 static void all_gather(rig_rank *r) {
   const gather_case *c = r->rig->user;
-  rig_ok(r, tdict_all_gather(r->comm, c->part[r->rank], c->dim, NULL, &r->got, err));
+  const tdict_comm_options o = options_of(c);
+  rig_ok(r, tdict_all_gather(r->comm, c->part[r->rank], &o, &r->got, err));
 }
 static void all_gather_stack(rig_rank *r) {
   const gather_case *c = r->rig->user;
@@ -18,14 +24,16 @@ static void all_gather_stack(rig_rank *r) {
 }
 static void gather_to(rig_rank *r) {
   const gather_case *c = r->rig->user;
+  const tdict_comm_options o = options_of(c);
   r->got = (tdict_tree *)(uintptr_t)c; /* must be overwritten */
-  rig_ok(r, tdict_gather_to(r->comm, c->part[r->rank], c->root, c->dim, NULL, &r->got, err));
+  rig_ok(r, tdict_gather_to(r->comm, c->part[r->rank], c->root, &o, &r->got, err));
 }
 static void scatter(rig_rank *r) {
   const gather_case *c = r->rig->user;
   const bool is_root = r->rank == c->root;
-  rig_ok(r, tdict_scatter(r->comm, is_root ? c->src : NULL, c->root, c->dim, is_root ? c->counts : NULL, NULL, &r->got,
-                          err));
+  tdict_comm_options o = options_of(c);
+  if (is_root) o.counts = c->counts;
+  rig_ok(r, tdict_scatter(r->comm, is_root ? c->src : NULL, c->root, &o, &r->got, err));
 }
 
 /* Makes a part for each rank. If `rows` is negative, the parts differ in the size of dimension `dim`. */

@@ -60,6 +60,8 @@ static tdict_tree *make_tree(tdict_memory *memory) {
 }
 
 #include "client_arrow.h"
+#include "client_comm.h"
+#include "client_devices.h"
 #include "client_io.h"
 #include "client_lazy.h"
 #include "client_more.h"
@@ -445,7 +447,7 @@ int main(void) {
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
   if (context) use_device_operations(context);
-  if (context) use_lazy_stack(context), use_share(context);
+  if (context) use_comm(context), use_devices(context), use_lazy_stack(context), use_share(context);
   if (context) use_trace(context);
   if (context) use_arrow(context);
   tdict_context_destroy(context);

@@ -80,23 +80,37 @@ static inline several several_open_failing(size_t count, int32_t peers, tdict_co
 }
 
 static inline tdict_spread split_along(int32_t dim, const int64_t *counts) {
-  tdict_spread spread = tdict_spread_default();
-  spread.kind = TDICT_SPLIT;
-  spread.dim = dim;
+  tdict_spread spread = tdict_split_over(NULL, 0, dim);
   spread.counts = counts;
   return spread;
 }
 
+/* The request for all devices. `spread` says what they receive, NULL: the whole tree. */
+static inline tdict_spread on_all(const several *s, const tdict_spread *spread) {
+  tdict_spread how = spread ? *spread : tdict_replicate_on(NULL, 0);
+  how.devices = s->devices;
+  how.num_devices = s->count;
+  return how;
+}
+/* Joins trees of all devices. */
+static inline tdict_status gather(const several *s, tdict_tree *const *trees, int32_t dim, tdict_device device,
+                                  tdict_tree **out, tdict_error *err) {
+  tdict_gather_options o = tdict_gather_options_default();
+  o.dim = dim;
+  o.device = device;
+  return tdict_gather(s->c, (const tdict_tree *const *)trees, s->count, &o, out, err);
+}
 /* Moves a tree to all devices, by the blocking call or by the future. */
 static inline void spread_tree(const several *s, const tdict_tree *src, const tdict_spread *spread, const way *v,
                                tdict_tree **trees) {
+  const tdict_spread how = on_all(s, spread);
   if (!v->async) {
-    td_ok(tdict_to_devices(s->c, src, s->devices, s->count, spread, &v->o, trees, err));
+    td_ok(tdict_to_devices(s->c, src, &how, &v->o, trees, err));
     return;
   }
   tdict_future *f = NULL;
   tdict_tree *all = NULL;
-  td_ok(tdict_to_devices_async(s->c, src, s->devices, s->count, spread, &v->o, &f, err));
+  td_ok(tdict_to_devices_async(s->c, src, &how, &v->o, &f, err));
   td_ok(tdict_future_wait(f, &all, err));
   assert_int_equal(tdict_num_keys(all), s->count);
   for (size_t i = 0; i < s->count; i++) {

@@ -18,11 +18,11 @@ static tdict_context *open_over(tdict_driver *driver) {
 /* One transfer that a fault is let into: 0 and 1 replicate and split `src`, 2 and 3 do so by a future and gather. */
 static tdict_status run_job(const several *s, int job, const tdict_tree *src, tdict_tree **trees, tdict_tree **whole,
                             tdict_error *why) {
-  const tdict_spread spread = job % 2 ? split_along(0, NULL) : tdict_spread_default();
-  if (job < 2) return tdict_to_devices(s->c, src, s->devices, s->count, &spread, NULL, trees, why);
+  const tdict_spread part = split_along(0, NULL), how = on_all(s, job % 2 ? &part : NULL);
+  if (job < 2) return tdict_to_devices(s->c, src, &how, NULL, trees, why);
   tdict_future *f;
   tdict_tree *all = NULL;
-  tdict_status status = tdict_to_devices_async(s->c, src, s->devices, s->count, &spread, NULL, &f, why);
+  tdict_status status = tdict_to_devices_async(s->c, src, &how, NULL, &f, why);
   if (status != TDICT_OK) return status;
   status = tdict_future_wait(f, &all, why);
   tdict_future_release(f);
@@ -33,7 +33,7 @@ static tdict_status run_job(const several *s, int job, const tdict_tree *src, td
     if (tdict_get_entry_at(all, i, &entry, NULL) == TDICT_OK) got[i] = tdict_retain(entry.tree);
   }
   tdict_release(all);
-  status = tdict_gather(s->c, (const tdict_tree *const *)got, s->count, 0, s->devices[s->count - 1], NULL, whole, why);
+  status = gather(s, got, 0, s->devices[s->count - 1], whole, why);
   for (size_t i = 0; i < s->count; i++)
     if (status == TDICT_OK)
       trees[i] = got[i];

@@ -3,12 +3,11 @@
 #include "several.h"
 #include "tdict/sim.h"
 
-static const tdict_tree *const *readonly(tdict_tree *const *trees) { return (const tdict_tree *const *)trees; }
-
 static tdict_future *start(const several *s, const tdict_tree *src, const tdict_spread *spread,
                            const tdict_transfer_options *o) {
   tdict_future *f = NULL;
-  td_ok(tdict_to_devices_async(s->c, src, s->devices, s->count, spread, o, &f, err));
+  const tdict_spread how = on_all(s, spread);
+  td_ok(tdict_to_devices_async(s->c, src, &how, o, &f, err));
   return f;
 }
 /* Ends the future; its trees, to be released. */
@@ -84,7 +83,7 @@ static void check_steps(size_t count, int32_t peers, const tdict_spread *spread)
     if (!spread) {
       check_replicas(&s, want, trees);
     } else {
-      td_ok(tdict_gather(s.c, readonly(trees), count, 0, tdict_cpu(), NULL, &whole, err));
+      td_ok(gather(&s, trees, 0, tdict_cpu(), &whole, err));
       check_tree(&s.at[0], want, whole);
       tdict_release(whole);
     }
@@ -99,6 +98,31 @@ SIM_CASE(replicate_in_single_steps_without_peers) { check_steps(2, TDICT_SIM_PEE
 SIM_CASE(split_in_single_steps) {
   const tdict_spread spread = split_along(0, NULL);
   check_steps(4, TDICT_SIM_PEERS_PAIRS, &spread);
+}
+
+static tdict_driver_sim_count driver_counts(const several *s) {
+  tdict_gpu *gpu;
+  tdict_driver_sim_count count;
+  td_ok(tdict_devices_gpu(tdict_context_devices(s->c), s->devices[0], &gpu, err));
+  tdict_driver_sim_counts(gpu->driver, 0, &count);
+  return count;
+}
+/* While the copies of the second round are held, the devices can exchange the parts of the first round: parts of one
+ * promise do not wait for all earlier parts. Counts the operations that run before the first copy between devices. */
+SIM_CASE(replicate_large_parts_arrive_side_by_side) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
+  td_ok(tdict_sim_hold(s.c, err));
+  tdict_future *f = start(&s, src, NULL, NULL);
+  td_rest();
+  const int64_t queued = driver_counts(&s).num_pending;
+  td_ok(tdict_sim_resume(s.c, err));
+  finish(&s, f, trees);
+  check_replicas(&s, src, trees);
+  assert_true(queued >= 4); /* each device has copies of two rounds in its queue */
+  release_all(&s, trees);
+  tdict_release(src);
+  several_close(&s);
 }
 
 /* What a kernel on the stream of a device reads of a tensor. */
@@ -174,6 +198,25 @@ SIM_CASE(replicate_can_be_cancelled) {
     tdict_future_release(f);
     tdict_release(src);
   }
+  several_close(&s);
+}
+/* Cancelling stops all parts: the copies of later rounds never run. */
+SIM_CASE(replicate_cancels_all_parts) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
+  const int64_t before = driver_counts(&s).num_finished;
+  finish(&s, start(&s, src, NULL, NULL), trees);
+  release_all(&s, trees);
+  const int64_t whole = driver_counts(&s).num_finished - before;
+  td_ok(tdict_sim_hold(s.c, err));
+  tdict_future *f = start(&s, src, NULL, NULL);
+  check_pending(f);
+  tdict_future_cancel(f);
+  td_ok(tdict_sim_resume(s.c, err));
+  td_fails(TDICT_ECANCELLED, "", tdict_future_wait(f, NULL, err));
+  tdict_future_release(f);
+  assert_true(driver_counts(&s).num_finished - before - whole <= whole / 2);
+  tdict_release(src);
   several_close(&s);
 }
 /* The program drops the future while the copies run. */

@@ -41,19 +41,23 @@ static void check_ways(const several *s, const tdict_tree *src, int dim, const i
     spread_tree(s, src, &spread, &v, trees);
     check_parts(s, src, dim, counts, trees);
     const tdict_device to = i % 3 ? tdict_cpu() : s->devices[s->count - 1];
-    tdict_transfer_options o = v.o;
-    o.pinned_result = i % 3 == 1;
+    tdict_transfer_options t = v.o;
+    tdict_gather_options o = tdict_gather_options_default();
+    t.pinned_result = i % 3 == 1;
+    o.transfer = &t;
+    o.dim = spread.dim;
+    o.device = to;
     if (v.async) {
       tdict_future *f = NULL;
-      td_ok(tdict_gather_async(s->c, (const tdict_tree *const *)trees, s->count, spread.dim, to, &o, &f, err));
+      td_ok(tdict_gather_async(s->c, (const tdict_tree *const *)trees, s->count, &o, &f, err));
       td_ok(tdict_future_wait(f, &whole, err));
       tdict_future_release(f);
     } else {
-      td_ok(tdict_gather(s->c, (const tdict_tree *const *)trees, s->count, spread.dim, to, &o, &whole, err));
+      td_ok(tdict_gather(s->c, (const tdict_tree *const *)trees, s->count, &o, &whole, err));
     }
     check_tree(&s->at[s->count - 1], src, whole);
     check_device(whole, to);
-    if (o.pinned_result) assert_true(tdict_is_pinned(whole));
+    if (t.pinned_result) assert_true(tdict_is_pinned(whole));
     tdict_release(whole);
     release_all(s, trees);
   }
@@ -86,12 +90,13 @@ SIM_CASE(split_and_gather_on_four_devices) {
 GPU_CASE(split_refuses_wrong_counts) {
   several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(10, NULL), *trees[2] = {NULL, NULL};
-  tdict_spread spread = split_along(0, (const int64_t[]){5, 4});
-  td_fails(TDICT_ESHAPE, "sizes sum to 9", tdict_to_devices(s.c, src, s.devices, 2, &spread, NULL, trees, err));
+  tdict_spread part = split_along(0, (const int64_t[]){5, 4}), spread = on_all(&s, &part);
+  td_fails(TDICT_ESHAPE, "sizes sum to 9", tdict_to_devices(s.c, src, &spread, NULL, trees, err));
   spread.counts = (const int64_t[]){11, -1};
-  td_fails(TDICT_EINVAL, "size 1 is -1", tdict_to_devices(s.c, src, s.devices, 2, &spread, NULL, trees, err));
-  spread = split_along(1, NULL);
-  td_fails(TDICT_EINVAL, "dimension", tdict_to_devices(s.c, src, s.devices, 2, &spread, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "size 1 is -1", tdict_to_devices(s.c, src, &spread, NULL, trees, err));
+  spread.counts = NULL;
+  spread.dim = 1;
+  td_fails(TDICT_EINVAL, "dimension", tdict_to_devices(s.c, src, &spread, NULL, trees, err));
   assert_null(trees[0]);
   tdict_release(src);
   several_close(&s);
@@ -108,7 +113,7 @@ GPU_CASE(gather_joins_by_key) {
   give(two, "b", random_tensor(TDICT_I64, SHAPE(7), NULL));
   give(two, "a", random_tensor(TDICT_F32, SHAPE(7, 3), NULL));
   tdict_tree *moved[2] = {to_device(&s.at[0], one, s.devices[0]), to_device(&s.at[1], two, s.devices[1])};
-  td_ok(tdict_gather(s.c, (const tdict_tree *const *)moved, 2, 0, tdict_cpu(), NULL, &whole, err));
+  td_ok(gather(&s, moved, 0, tdict_cpu(), &whole, err));
   tdict_tree *first = rows_of(whole, 0, 0, 4), *second = rows_of(whole, 0, 4, 7);
   check_tree(&s.at[0], one, first);
   check_tensor(&s.at[0], leaf_of(two, "a"), leaf_of(second, "a"), "a");
@@ -129,8 +134,8 @@ static tdict_status gather_changed(const several *s, int change, tdict_error *wh
   if (change == 1) give(two, "more", random_tensor(TDICT_F32, SHAPE(4), NULL));
   if (change == 2) give(two, "obs.state", random_tensor(TDICT_F64, SHAPE(4, 17), NULL));
   if (change == 3) give(two, "obs.state", random_tensor(TDICT_F32, SHAPE(4, 16), NULL));
-  const tdict_tree *trees[2] = {one, two};
-  tdict_status status = tdict_gather(s->c, trees, 2, 0, s->devices[1], NULL, &out, why);
+  tdict_tree *trees[2] = {one, two};
+  tdict_status status = gather(s, trees, 0, s->devices[1], &out, why);
   assert_null(out);
   tdict_release(one);
   tdict_release(two);
@@ -148,16 +153,18 @@ GPU_CASE(gather_names_the_tree_and_the_leaf) {
   assert_string_equal(td_last_error.path, "1.obs.state");
   tdict_tree *src = rows_tree(4, NULL), *flat = new_tree(), *out = NULL;
   const tdict_tree *trees[2] = {src, NULL};
-  td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_gather(s.c, trees, 2, 0, tdict_cpu(), NULL, &out, err));
-  td_fails(TDICT_EINVAL, "num_trees is 0", tdict_gather(s.c, trees, 0, 0, tdict_cpu(), NULL, &out, err));
-  td_fails(TDICT_EINVAL, "trees is NULL", tdict_gather(s.c, NULL, 1, 0, tdict_cpu(), NULL, &out, err));
-  td_fails(TDICT_EINVAL, "context is NULL", tdict_gather(NULL, trees, 1, 0, tdict_cpu(), NULL, &out, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_gather(s.c, trees, 1, 0, tdict_cpu(), NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "dimension", tdict_gather(s.c, trees, 1, 1, tdict_cpu(), NULL, &out, err));
+  tdict_gather_options o = tdict_gather_options_default();
+  o.dim = 1;
+  td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_gather(s.c, trees, 2, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "count is 0", tdict_gather(s.c, trees, 0, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "trees is NULL", tdict_gather(s.c, NULL, 1, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_gather(NULL, trees, 1, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_gather(s.c, trees, 1, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "dimension", tdict_gather(s.c, trees, 1, &o, &out, err));
   trees[1] = flat;
-  td_fails(TDICT_ESHAPE, "tree 1 has 0 batch dimensions", tdict_gather(s.c, trees, 2, 0, tdict_cpu(), NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "tree 1 has 0 batch dimensions", tdict_gather(s.c, trees, 2, NULL, &out, err));
   td_ok(tdict_set_text(src, "name", "text", err));
-  td_fails(TDICT_ENOTSUP, "an object", tdict_gather(s.c, trees, 1, 0, tdict_cpu(), NULL, &out, err));
+  td_fails(TDICT_ENOTSUP, "an object", tdict_gather(s.c, trees, 1, NULL, &out, err));
   assert_string_equal(td_last_error.path, "0.name");
   tdict_release(src);
   tdict_release(flat);

@@ -20,6 +20,7 @@ typedef struct post {
   int32_t root;
   tdict_dtype dtype;
   tdict_reduce_op op;
+  size_t reads, writes; /* bytes of `src` and `dst` that are copied from and to a device */
 } post;
 typedef struct mail {
   struct mail *next;
@@ -160,32 +161,30 @@ static void post_mail(rank_state *r, const void *src, size_t bytes, int32_t peer
   pthread_cond_broadcast(&r->world->changed);
 }
 
-static tdict_status take_mail(rank_state *r, void *dst, size_t bytes, int32_t peer, bool host, int64_t timeout_ns,
-                              tdict_error *err) {
+static tdict_status take_mail(rank_state *r, const post *p, int64_t timeout_ns, tdict_error *err) {
   const int64_t deadline = tdict_deadline_ns(timeout_ns);
   for (;;) {
     for (mail **at = &r->world->mails; *at; at = &(*at)->next) {
       mail *m = *at;
-      if (m->from != peer || m->to != r->rank || m->host != host) continue;
-      const bool fits = m->bytes == bytes;
+      if (m->from != p->root || m->to != r->rank || m->host != (p->kind == THREAD_RECEIVE_HOST)) continue;
+      const bool fits = m->bytes == p->bytes;
       *at = m->next;
-      if (fits && bytes) memcpy(dst, m->data, bytes);
+      if (fits && p->bytes) memcpy(p->dst, m->data, p->bytes);
       free(m);
       return fits ? TDICT_OK : tdict_fail(err, TDICT_EFORMAT, "threads: a message has another size");
     }
-    tdict_status status = await_change(r, peer, deadline, err);
+    tdict_status status = await_change(r, p->root, deadline, err);
     if (status != TDICT_OK) return status;
   }
 }
 
-/* Copies between the device and the host, after the work on the stream. */
-static tdict_status copy_device(thread_world *w, void *stream, void *dst, const void *src, size_t bytes, bool out,
+/* Copies `bytes` bytes between the device and the host, after the work on the stream. */
+static tdict_status copy_device(thread_world *w, void *stream, const tdict_rect *rect, tdict_direction direction,
                                 tdict_error *err) {
   tdict_memory *m = tdict_device_memory(w->context, w->device);
-  const tdict_rect rect = {dst, src, (int64_t)bytes, (int64_t)bytes, bytes, 1};
-  if (bytes == 0) return TDICT_OK;
+  if (rect->width == 0) return TDICT_OK;
   tdict_status status = tdict_stream_synchronize(w->context, (tdict_stream){w->device, stream}, err);
-  return status == TDICT_OK ? m->ops->copy(m, &rect, out ? TDICT_COPY_OUT : TDICT_COPY_IN, err) : status;
+  return status == TDICT_OK ? m->ops->copy(m, rect, direction, err) : status;
 }
 
 /* Runs one operation on host buffers. Called under the lock. */
@@ -196,8 +195,7 @@ static tdict_status run_on_host(rank_state *r, const post *p, int64_t timeout_ns
     post_mail(r, p->src, p->bytes, p->root, p->kind == THREAD_SEND_HOST);
     return TDICT_OK;
   }
-  if (p->kind == THREAD_RECEIVE || p->kind == THREAD_RECEIVE_HOST)
-    return take_mail(r, p->dst, p->bytes, p->root, p->kind == THREAD_RECEIVE_HOST, timeout_ns, err);
+  if (p->kind == THREAD_RECEIVE || p->kind == THREAD_RECEIVE_HOST) return take_mail(r, p, timeout_ns, err);
   return meet(r, p, timeout_ns, err);
 }
 
@@ -208,19 +206,18 @@ static tdict_status run(rank_state *r, post p, int64_t timeout_ns, tdict_error *
   return status;
 }
 
-/* Runs an operation on buffers of the device of the world. `reads` and `writes`: the bytes of each buffer. */
-static tdict_status run_data(rank_state *r, post p, size_t reads, size_t writes, void *stream, int64_t timeout_ns,
-                             tdict_error *err) {
+/* Runs an operation on buffers of the device of the world. */
+static tdict_status run_data(rank_state *r, post p, void *stream, int64_t timeout_ns, tdict_error *err) {
   if (!r->world->context || r->world->device.type == TDICT_DEVICE_CPU) return run(r, p, timeout_ns, err);
-  char *in = calloc(1, reads + 1), *out = calloc(1, writes + 1);
-  void *dst = p.dst;
+  char *in = calloc(1, p.reads + 1), *out = calloc(1, p.writes + 1);
   if (!in || !out) abort();
-  tdict_status status = copy_device(r->world, stream, in, p.src, reads, true, err);
-  if (status == TDICT_OK && p.kind == THREAD_ALL_REDUCE) memcpy(out, in, writes);
+  const tdict_rect get = {in, p.src, 0, 0, p.reads, 1}, put = {p.dst, out, 0, 0, p.writes, 1};
+  tdict_status status = copy_device(r->world, stream, &get, TDICT_COPY_OUT, err);
+  if (status == TDICT_OK && p.kind == THREAD_ALL_REDUCE) memcpy(out, in, p.writes);
   p.src = in;
   p.dst = out;
   if (status == TDICT_OK) status = run(r, p, timeout_ns, err);
-  if (status == TDICT_OK) status = copy_device(r->world, stream, dst, out, writes, false, err);
+  if (status == TDICT_OK) status = copy_device(r->world, stream, &put, TDICT_COPY_IN, err);
   free(in);
   free(out);
   return status;
@@ -234,8 +231,9 @@ static tdict_status add_or_run(rank_state *r, post p, void *stream, int64_t time
     return TDICT_OK;
   }
   const bool is_root = p.kind == THREAD_BROADCAST && p.root == r->rank;
-  const bool reads = p.kind == THREAD_SEND || is_root, writes = !reads;
-  return run_data(r, p, reads ? p.bytes : 0, writes || is_root ? p.bytes : 0, stream, timeout_ns, err);
+  p.reads = p.kind == THREAD_SEND || is_root ? p.bytes : 0;
+  p.writes = p.kind == THREAD_SEND ? 0 : p.bytes;
+  return run_data(r, p, stream, timeout_ns, err);
 }
 
 static tdict_status op_exchange(void *self, const void *src, void *dst, size_t bytes, int64_t timeout_ns,
@@ -258,8 +256,13 @@ static tdict_status op_broadcast(void *self, void *buffer, size_t bytes, int32_t
 static tdict_status op_all_gather(void *self, const void *src, void *dst, size_t bytes, void *stream,
                                   int64_t timeout_ns, tdict_error *err) {
   rank_state *r = self;
-  const post p = {.kind = THREAD_ALL_GATHER, .src = src, .dst = dst, .bytes = bytes};
-  return run_data(r, p, bytes, bytes * (size_t)r->world->world, stream, timeout_ns, err);
+  const post p = {.kind = THREAD_ALL_GATHER,
+                  .src = src,
+                  .dst = dst,
+                  .bytes = bytes,
+                  .reads = bytes,
+                  .writes = bytes * (size_t)r->world->world};
+  return run_data(r, p, stream, timeout_ns, err);
 }
 static bool op_can_reduce(void *self, tdict_dtype dtype, tdict_reduce_op op) {
   (void)self;
@@ -268,8 +271,15 @@ static bool op_can_reduce(void *self, tdict_dtype dtype, tdict_reduce_op op) {
 static tdict_status op_all_reduce(void *self, void *buffer, size_t count, tdict_dtype dtype, tdict_reduce_op op,
                                   void *stream, int64_t timeout_ns, tdict_error *err) {
   const size_t bytes = count * tdict_dtype_bytes(dtype);
-  const post p = {.kind = THREAD_ALL_REDUCE, .src = buffer, .dst = buffer, .bytes = bytes, .dtype = dtype, .op = op};
-  return run_data(self, p, bytes, bytes, stream, timeout_ns, err);
+  const post p = {.kind = THREAD_ALL_REDUCE,
+                  .src = buffer,
+                  .dst = buffer,
+                  .bytes = bytes,
+                  .dtype = dtype,
+                  .op = op,
+                  .reads = bytes,
+                  .writes = bytes};
+  return run_data(self, p, stream, timeout_ns, err);
 }
 static tdict_status op_send(void *self, const void *src, size_t bytes, int32_t peer, void *stream, int64_t timeout_ns,
                             tdict_error *err) {

@@ -3,7 +3,7 @@
 #ifndef TDICT_TESTS_TRANSFER_PAIR_H
 #define TDICT_TESTS_TRANSFER_PAIR_H
 
-#include "promise.h"
+#include "promises.h"
 
 #include "tdict/hook.h"
 

@@ -1,5 +1,5 @@
 /* check_sources: a source that is changed while it is being read is noticed, and its leaf is named. */
-#include "promise.h"
+#include "promises.h"
 
 enum { SLOW = 20 << 20 };
 

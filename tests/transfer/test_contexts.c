@@ -2,7 +2,7 @@
  * device, devices that are no place. */
 #include <stdatomic.h>
 
-#include "promise.h"
+#include "promises.h"
 
 enum { OTHER_BYTES = 512 };
 

@@ -1,6 +1,6 @@
 /* Trees of very many levels: every call takes time for each level, not for each pair of levels. A transfer that looks at
  * all levels above each leaf needs minutes here, and CTest ends the case. */
-#include "promise.h"
+#include "promises.h"
 #include "tdict/object.h"
 
 enum { LEVELS = 200000 };

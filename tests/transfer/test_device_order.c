@@ -1,7 +1,7 @@
 /* The library's own calls on device trees come after the transfers that have started on their bytes, and after what
  * tdict_record_stream() noted. A fence notes what the bytes are when a call waits for it, so that no test waits for nothing
  * to happen. */
-#include "promise.h"
+#include "promises.h"
 
 enum { ROWS = 4 };
 static const tdict_field fields[] = {{"x", TDICT_F32, 1, {6}}, {"n.y", TDICT_U8, 2, {5, 7}}};

@@ -1,6 +1,6 @@
 /* Bytes that never came are told apart where leaves share a storage: what is lost are the leaves that a transfer was to
  * write, and what is there again are the leaves that were written since. */
-#include "promise.h"
+#include "promises.h"
 
 static const tdict_field fields[] = {
     {"a", TDICT_U8, 2, {30, 8}}, {"n.b", TDICT_F32, 1, {77}}, {"c", TDICT_I16, 1, {5}}};

@@ -1,5 +1,5 @@
 /* Order: transfers among themselves, behind a program's stream, before a program's stream; and streams that are captured. */
-#include "promise.h"
+#include "promises.h"
 
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
 /* What a transfer costs the host's processors, and transfers of a process that may use only one of them. */
-#include "promise.h"
+#include "promises.h"
 
 #include <sched.h>
 #include <time.h>

@@ -5,7 +5,7 @@
 #define TDICT_TESTS_INTEROP_STREAMS_H
 
 #include "rig.h"
-#include "transfer/promise.h"
+#include "transfer/promises.h"
 
 static inline tdict_dlpack_export_options consumer_on(const tdict_stream *s) {
   tdict_dlpack_export_options o = tdict_dlpack_export_options_default();

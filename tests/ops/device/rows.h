@@ -6,7 +6,7 @@
 #include "tree/help.h"
 
 /* after help.h, which has a variable `place` */
-#include "transfer/promise.h"
+#include "transfer/promises.h"
 
 static inline tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t number) {
   tdict_tensor *t = new_tensor(TDICT_I32, 2, (const int64_t[]){rows, 6}, w->memory);

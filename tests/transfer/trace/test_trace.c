@@ -1,5 +1,5 @@
 /* The timeline: python's json reads the file, and what stands in it is held against what was moved. */
-#include "transfer/promise.h"
+#include "transfer/promises.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>

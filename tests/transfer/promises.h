@@ -1,8 +1,8 @@
 /* What the tests of a transfer's promises share: a place to work in, trees whose bytes follow from a number, gates that hold
  * a function until the test says so, kernels of the simulated device, and a shim over the driver's table.
  * What is made here is released by the test that asked for it. Thread rule: the main thread, but where it says otherwise. */
-#ifndef TDICT_TESTS_TRANSFER_PROMISE_H
-#define TDICT_TESTS_TRANSFER_PROMISE_H
+#ifndef TDICT_TESTS_TRANSFER_PROMISES_H
+#define TDICT_TESTS_TRANSFER_PROMISES_H
 
 #include <pthread.h>
 #include <stdatomic.h>

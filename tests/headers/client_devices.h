@@ -1,0 +1,29 @@
+/* The part of client.c that uses tdict/devices.h. */
+static void use_devices(tdict_context *context) {
+  static const int64_t rows[] = {4}, counts[] = {3, 1};
+  const tdict_device devices[2] = {{TDICT_DEVICE_SIM, 0}, {TDICT_DEVICE_CPU, 0}};
+  tdict_spread spread = tdict_replicate_on(devices, 2);
+  tdict_gather_options options = tdict_gather_options_default();
+  tdict_tree *td = NULL, *trees[2], *joined = NULL, *result = NULL;
+  tdict_future *future = NULL;
+  OK(tdict_create(1, rows, &td, &last_error));
+  TRUE(spread.kind == TDICT_REPLICATE && TDICT_MAX_DEVICES >= 2);
+  OK(tdict_to_devices(context, td, &spread, NULL, trees, &last_error));
+  OK(tdict_gather(context, (const tdict_tree *const *)trees, 2, &options, &joined, &last_error));
+  TRUE(tdict_batch_size(joined)[0] == 8);
+  spread = tdict_split_over(devices, 2, 0);
+  TRUE(spread.kind == TDICT_SPLIT);
+  spread.counts = counts;
+  OK(tdict_to_devices_async(context, td, &spread, NULL, &future, &last_error));
+  OK(tdict_future_wait(future, &result, &last_error));
+  TRUE(tdict_num_keys(result) == 2);
+  tdict_future_release(future);
+  OK(tdict_gather_async(context, (const tdict_tree *const *)trees, 2, NULL, &future, &last_error));
+  OK(tdict_future_wait(future, NULL, &last_error));
+  tdict_future_release(future);
+  tdict_release(result);
+  tdict_release(joined);
+  tdict_release(trees[0]);
+  tdict_release(trees[1]);
+  tdict_release(td);
+}
