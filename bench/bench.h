@@ -1,6 +1,7 @@
 /* Functions that all scenarios of tdict-bench use: the list of scenarios, exit codes, samples, messages and JSON
  * records.
- * Thread rule: call from the main thread only. */
+ * Thread rule: bench_now(), the functions of samples, bench_print_error() and bench_print_status() may be called by any
+ * thread, and all other functions by one thread only. */
 #ifndef TDICT_BENCH_BENCH_H
 #define TDICT_BENCH_BENCH_H
 

@@ -175,7 +175,7 @@ static void print_row(const run *r, const comm_work *work, const bench_samples s
   char bytes[32];
   const double size = (double)comm_trees_bytes(&r->trees), seconds = bench_samples_median(&samples[WAY_TREE]);
   const double buffer = bench_samples_median(&samples[WAY_BUFFER]), leaves = bench_samples_median(&samples[WAY_LEAVES]);
-  printf("| %-16s | %10s | %9.3f | %7.2f | %13.2f | %15.3f |\n", work->name,
+  printf("| %-16s | %12s | %9.3f | %7.2f | %13.2f | %15.3f |\n", work->name,
          bench_format_bytes(size, bytes, sizeof bytes), seconds * 1e3, size / seconds / 1e9, buffer / seconds,
          leaves * 1e3);
   fflush(stdout);
@@ -212,8 +212,8 @@ static int measure_size(run *r, int64_t leaf_bytes) {
   }
   if (rank->rows)
     printf("\n%" PRId64 " leaves of %" PRId64 " bytes%s\n\n"
-           "| work             |      bytes |        ms |    GB/s | of one buffer | leaf by leaf ms |\n"
-           "|------------------|-----------:|----------:|--------:|--------------:|----------------:|\n",
+           "| work             |        bytes |        ms |    GB/s | of one buffer | leaf by leaf ms |\n"
+           "|------------------|-------------:|----------:|--------:|--------------:|----------------:|\n",
            leaves, elements * (int64_t)sizeof(float), size.is_separate ? ", each in its own allocation" : "");
   const bool good = comm_trees_make(&r->trees, rank->context, rank->table.device, rank->table.rank, world, &size) &&
                     comm_trees_make(&r->buffer, rank->context, rank->table.device, rank->table.rank, world, &one);

@@ -1,5 +1,5 @@
 /* Implements clocks, samples, messages and number formats for all scenarios, see bench.h. Owns no data. Thread rule:
- * main thread only. */
+ * as in bench.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -131,14 +131,15 @@ void bench_progress_end(void) {
   if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
 }
 
+/* Writes the line with one call, since ranks may print errors at the same time. */
 void bench_print_error(const char *format, ...) {
+  char text[2048];
   va_list list;
   va_start(list, format);
-  bench_progress_end();
-  fputs("tdict-bench: ", stderr);
-  vfprintf(stderr, format, list);
-  fputc('\n', stderr);
+  vsnprintf(text, sizeof text, format, list);
   va_end(list);
+  bench_progress_end();
+  fprintf(stderr, "tdict-bench: %s\n", text);
 }
 
 void bench_print_status(const char *what, const tdict_error *err) {
