@@ -97,11 +97,11 @@ static uint64_t mix(uint64_t x) {
 /* Adds a rank's numbers of a range of a leaf of `whole`. Four elements share the 64 bits of a random word. */
 static void add_numbers(float *to, int64_t count, uint64_t salt, int rank, int64_t leaf, int64_t first) {
   const uint64_t base = mix(mix(salt * 1024 + (uint64_t)rank + 1) + (uint64_t)leaf);
-  uint64_t word = 0;
-  for (int64_t k = 0; k < count; k++) {
+  for (int64_t k = 0; k < count;) {
     const uint64_t element = (uint64_t)(first + k);
-    if (k == 0 || element % 4 == 0) word = mix(base + element / 4);
-    to[k] += (float)((int)(word >> element % 4 * 16 & 0xFFFF) - 0x8000) / 256;
+    const uint64_t word = mix(base + element / 4);
+    for (uint64_t j = element % 4; j < 4 && k < count; j++, k++)
+      to[k] += (float)((int)(word >> 16 * j & 0xFFFF) - 0x8000) / 256;
   }
 }
 
