@@ -4,7 +4,7 @@ find_package(Threads REQUIRED)
 include(CheckSymbolExists)
 check_symbol_exists(dlopen dlfcn.h TDICT_LIBC_HAS_DLOPEN)
 set(tdict_dl_library)
-if(TDICT_CUDA AND NOT TDICT_LIBC_HAS_DLOPEN)
+if(NOT TDICT_LIBC_HAS_DLOPEN)
   set(tdict_dl_library ${CMAKE_DL_LIBS})
 endif()
 

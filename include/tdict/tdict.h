@@ -6,6 +6,8 @@
 #include "tdict/arrow.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
+#include "tdict/comm.h"
+#include "tdict/comm_nccl.h"
 #include "tdict/convert.h"
 #include "tdict/debug.h"
 #include "tdict/devices.h"

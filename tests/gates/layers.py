@@ -23,6 +23,8 @@ HEADERS = {
     "unbatched.h": "types",
     "ragged.h": "types",
     "arrow.h": "interop",
+    "comm_nccl.h": "comm",
+    "comm_table.h": "comm",
     "clone.h": "ops",
     "combine.h": "ops",
     "convert.h": "ops",
@@ -33,6 +35,8 @@ HEADERS = {
     "write.h": "ops",
     "schema.h": "schema",
     "share.h": "share",
+    "comm.h": "comm",
+    "comm_table.h": "comm",
     "lazy_stack.h": "stack",
     "debug.h": "debug",
     "dlpack.h": "interop",
@@ -70,10 +74,11 @@ BELOW = {
     "interop": ["ops", "transfer"],
     "loader": ["ops", "transfer"],
     "share": ["ops", "schema", "transfer"],
+    "comm": ["ops", "schema", "transfer"],
     "debug": ["ops"],
     "io": ["ops", "schema", "transfer", "stack"],
     # src/context.c, the one file that sees all, and its header
-    "context": ["debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
+    "context": ["comm", "debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
 

@@ -60,10 +60,12 @@ static tdict_tree *make_tree(tdict_memory *memory) {
 }
 
 #include "client_arrow.h"
+#include "client_comm.h"
 #include "client_devices.h"
 #include "client_io.h"
 #include "client_lazy.h"
 #include "client_more.h"
+#include "client_nccl.h"
 #include "client_ragged.h"
 #include "client_replay.h"
 #include "client_schema.h"
@@ -444,7 +446,8 @@ int main(void) {
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
   if (context) use_device_operations(context);
-  if (context) use_devices(context), use_lazy_stack(context), use_share(context);
+  if (context) use_comm(context), use_devices(context), use_lazy_stack(context), use_share(context);
+  if (context) use_nccl(context);
   if (context) use_trace(context);
   if (context) use_arrow(context);
   tdict_context_destroy(context);

@@ -1,0 +1,20 @@
+/* Declares the checks that a rank makes of its own tree before the headers are exchanged. Errors are noted in the call.
+ * Thread rule: one thread at a time. */
+#ifndef TDICT_COMM_SOURCE_H
+#define TDICT_COMM_SOURCE_H
+
+#include "comm/call.h"
+#include "comm/message.h"
+
+/* Checks a tree and makes its schema. `use` is as in tdict_comm_check_tree(). *out is a new schema, or NULL if there is
+ * an error. */
+void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use, tdict_tree_schema **out);
+/* Makes the message of a tree that was checked. Does nothing after an error. */
+void tdict_comm_prepare_message(tdict_comm_call *call, const tdict_tree *tree, const tdict_tree_schema *schema,
+                                tdict_block_message *out);
+/* Replaces the size of batch dimension `dim` of the root. *out is a new schema. Returns TDICT_ENOMEM, and TDICT_EINVAL
+ * if the dimension does not exist. */
+tdict_status tdict_comm_set_rows(const tdict_tree_schema *schema, const char *what, int dim, int64_t rows,
+                                 tdict_tree_schema **out, tdict_error *err);
+
+#endif

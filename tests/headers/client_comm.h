@@ -1,0 +1,123 @@
+/* The part of client.c that uses tdict/comm.h, with a table of one rank. */
+static tdict_status one_exchange(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
+                                 tdict_error *err) {
+  (void)self, (void)timeout_ns, (void)err;
+  memcpy(dst, src, num_bytes);
+  return TDICT_OK;
+}
+static tdict_status one_send_host(void *self, const void *src, size_t num_bytes, int32_t peer, int64_t timeout_ns,
+                                  tdict_error *err) {
+  (void)self, (void)src, (void)num_bytes, (void)peer, (void)timeout_ns, (void)err;
+  return TDICT_ELOST;
+}
+static tdict_status one_receive_host(void *self, void *dst, size_t num_bytes, int32_t peer, int64_t timeout_ns,
+                                     tdict_error *err) {
+  (void)self, (void)dst, (void)num_bytes, (void)peer, (void)timeout_ns, (void)err;
+  return TDICT_ELOST;
+}
+static tdict_status one_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, void *stream,
+                                  int64_t timeout_ns, tdict_error *err) {
+  (void)self, (void)buffer, (void)num_bytes, (void)root, (void)stream, (void)timeout_ns, (void)err;
+  return TDICT_OK;
+}
+static tdict_status one_all_gather(void *self, const void *src, void *dst, size_t num_bytes, void *stream,
+                                   int64_t timeout_ns, tdict_error *err) {
+  (void)self, (void)stream, (void)timeout_ns, (void)err;
+  memmove(dst, src, num_bytes);
+  return TDICT_OK;
+}
+static bool one_can_reduce(void *self, tdict_dtype dtype, tdict_reduce_op op) {
+  (void)self, (void)dtype, (void)op;
+  return true;
+}
+static tdict_status one_all_reduce(void *self, void *buffer, size_t num_elements, tdict_dtype dtype, tdict_reduce_op op,
+                                   void *stream, int64_t timeout_ns, tdict_error *err) {
+  (void)self, (void)buffer, (void)num_elements, (void)dtype, (void)op, (void)stream, (void)timeout_ns, (void)err;
+  return TDICT_OK;
+}
+static tdict_status one_send(void *self, const void *src, size_t num_bytes, int32_t peer, void *stream,
+                             int64_t timeout_ns, tdict_error *err) {
+  (void)stream;
+  return one_send_host(self, src, num_bytes, peer, timeout_ns, err);
+}
+static tdict_status one_receive(void *self, void *dst, size_t num_bytes, int32_t peer, void *stream, int64_t timeout_ns,
+                                tdict_error *err) {
+  (void)stream;
+  return one_receive_host(self, dst, num_bytes, peer, timeout_ns, err);
+}
+static tdict_status one_group_begin(void *self, tdict_error *err) {
+  (void)self, (void)err;
+  return TDICT_OK;
+}
+static tdict_status one_finish(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
+  (void)self, (void)stream, (void)timeout_ns, (void)err;
+  return TDICT_OK;
+}
+static void one_end(void *self) { (void)self; }
+
+static tdict_comm_table table_of_one(void) {
+  tdict_comm_table t;
+  memset(&t, 0, sizeof t);
+  t.struct_size = sizeof t;
+  t.name = "one";
+  t.world = 1;
+  t.device = tdict_cpu();
+  t.exchange = one_exchange, t.send_host = one_send_host, t.receive_host = one_receive_host;
+  t.broadcast = one_broadcast, t.all_gather = one_all_gather;
+  t.can_reduce = one_can_reduce, t.all_reduce = one_all_reduce;
+  t.send = one_send, t.receive = one_receive;
+  t.group_begin = one_group_begin, t.group_end = one_finish, t.finish = one_finish;
+  t.abort = one_end, t.destroy = one_end;
+  return t;
+}
+
+static void wait_for_comm(tdict_future *future) {
+  OK(tdict_future_wait(future, NULL, &last_error));
+  tdict_future_release(future);
+}
+
+static void start_comm(tdict_comm *comm, tdict_tree *td) {
+  tdict_future *future = NULL;
+  OK(tdict_broadcast_async(comm, td, 0, NULL, &future, &last_error)), wait_for_comm(future);
+  OK(tdict_broadcast_into_async(comm, td, 0, NULL, &future, &last_error)), wait_for_comm(future);
+  OK(tdict_scatter_async(comm, td, 0, NULL, &future, &last_error)), wait_for_comm(future);
+  OK(tdict_gather_to_async(comm, td, 0, NULL, &future, &last_error)), wait_for_comm(future);
+  OK(tdict_all_gather_async(comm, td, NULL, &future, &last_error)), wait_for_comm(future);
+  OK(tdict_all_gather_stack_async(comm, td, NULL, &future, &last_error)), wait_for_comm(future);
+  OK(tdict_all_reduce_async(comm, td, TDICT_REDUCE_MEAN, NULL, &future, &last_error)), wait_for_comm(future);
+  OK(tdict_send_async(comm, td, 0, NULL, &future, &last_error));
+  TRUE(tdict_future_wait(future, NULL, &last_error) == TDICT_EINVAL); /* there is no other rank */
+  tdict_future_release(future);
+  OK(tdict_receive_async(comm, 0, NULL, &future, &last_error));
+  TRUE(tdict_future_wait(future, NULL, &last_error) == TDICT_EINVAL);
+  tdict_future_release(future);
+}
+
+static void use_comm(tdict_context *context) {
+  static const int64_t rows[] = {4};
+  const tdict_comm_table table = table_of_one();
+  tdict_comm_create_options create = tdict_comm_create_options_default();
+  tdict_comm_options options = tdict_comm_options_default();
+  tdict_comm *comm = NULL;
+  tdict_tree *td = NULL, *result = NULL;
+  OK(tdict_create(1, rows, &td, &last_error));
+  OK(tdict_comm_create(context, &table, &create, &comm, &last_error));
+  TRUE(tdict_comm_rank(comm) == 0 && tdict_comm_world(comm) == 1);
+  TRUE(tdict_device_equal(tdict_comm_device(comm), tdict_cpu()));
+  OK(tdict_broadcast(comm, td, 0, &options, &result, &last_error)), tdict_release(result);
+  OK(tdict_broadcast_into(comm, td, 0, NULL, &last_error));
+  OK(tdict_scatter(comm, td, 0, NULL, &result, &last_error)), tdict_release(result);
+  OK(tdict_gather_to(comm, td, 0, NULL, &result, &last_error)), tdict_release(result);
+  OK(tdict_all_gather(comm, td, NULL, &result, &last_error)), tdict_release(result);
+  OK(tdict_all_gather_stack(comm, td, NULL, &result, &last_error));
+  TRUE(tdict_batch_ndim(result) == 2);
+  tdict_release(result);
+  OK(tdict_all_reduce(comm, td, TDICT_REDUCE_SUM, NULL, &last_error));
+  TRUE(TDICT_REDUCE_MIN != TDICT_REDUCE_MAX);
+  TRUE(tdict_send(comm, td, 0, NULL, &last_error) == TDICT_EINVAL);
+  TRUE(tdict_receive(comm, 0, NULL, &result, &last_error) == TDICT_EINVAL);
+  start_comm(comm, td);
+  tdict_comm_abort(comm);
+  tdict_comm_destroy(comm);
+  tdict_release(td);
+}
