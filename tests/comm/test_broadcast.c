@@ -101,6 +101,40 @@ DEVICE_CASE(comm_broadcast_into_writes_tied_tensors) {
   rig_end();
 }
 
+/* Two views of one storage, with gaps between them, or in another order than in a block. Other bytes stay. */
+DEVICE_CASE(comm_broadcast_into_keeps_the_bytes_between_tensors) {
+  enum { COUNT = 200 };
+  rig *g = rig_create(3);
+  for (int variant = 0; variant < 3; variant++) {
+    broadcast_case c = {.root = 2};
+    tdict_tensor *all[3];
+    const int64_t at[2] = {variant ? 64 : 0, variant ? 0 : 64}, count = variant == 2 ? 64 : 3;
+    for (int r = 0; r < 3; r++) {
+      tdict_tensor *host = NULL, *view = NULL;
+      td_ok(tdict_tensor_arange(TDICT_F32, 1000 * r, 1, COUNT, &host, err));
+      td_ok(tdict_tensor_clone(host, tdict_device_memory(rig_context(), td_device()), &all[r], err));
+      tdict_tensor_release(host);
+      c.into[r] = help_tree_without_batch();
+      for (int i = 0; i < 2; i++) {
+        td_ok(tdict_tensor_slice(all[r], &(tdict_tensor_range){0, at[i], count, 1}, &view, err));
+        help_put(c.into[r], i ? "b" : "a", view);
+      }
+    }
+    rig_run(g, broadcast_into, &c);
+    for (int r = 0; r < 3; r++) {
+      tdict_tensor *host = NULL;
+      td_ok(tdict_tensor_clone(all[r], NULL, &host, err));
+      const float *found = tdict_tensor_const_data(host);
+      for (int i = 0; i < COUNT; i++) assert_true(found[i] == (float)(1000 * (i % 64 < count && i < 128 ? 2 : r) + i));
+      tdict_tensor_release(host);
+      tdict_tensor_release(all[r]);
+      tdict_release(c.into[r]);
+    }
+  }
+  rig_destroy(g);
+  rig_end();
+}
+
 static void broadcast_five(rig_rank *r) {
   for (int i = 0; i < 5; i++) {
     broadcast(r);

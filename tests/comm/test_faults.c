@@ -51,7 +51,7 @@ static void die_everywhere(bool silent) {
   tdict_comm_options o = tdict_comm_options_default();
   tdict_tree *good = op_good_tree();
   o.timeout_ns = silent ? RIG_SECOND / 20 : 20 * RIG_SECOND;
-  int deaths = 0, losses = 0;
+  int deaths = 0, losses[NUM_OPS] = {0};
   for (int op = 0; op < NUM_OPS; op++)
     for (int dead = 0; dead < WORLD; dead++) {
       const bool separate = (op + dead) % 2;
@@ -73,7 +73,7 @@ static void die_everywhere(bool silent) {
           assert_int_equal(thread_world_aborts(g->threads, r), rank->status != TDICT_OK);
           if (rank->status != TDICT_OK) assert_null(rank->got);
           const bool lost = is_lost(c.of[r].tree), writes = op == OP_BROADCAST_INTO || op == OP_REDUCE;
-          losses += lost;
+          losses[op] += lost;
           assert_true(!lost || (writes && rank->status != TDICT_OK));
           if (!lost && rank->status != TDICT_OK) tree_check_equal(c.of[r].tree, good);
         }
@@ -81,7 +81,7 @@ static void die_everywhere(bool silent) {
         rig_destroy(g);
       }
     }
-  assert_true(deaths >= NUM_OPS * WORLD && losses > 0);
+  assert_true(deaths >= NUM_OPS * WORLD && losses[OP_BROADCAST_INTO] > 0 && losses[OP_REDUCE] > 0);
   tdict_release(good);
   rig_end();
 }
