@@ -57,6 +57,12 @@ static void check_joined(tree_job *j, tdict_tree **parts, int dim, const tdict_t
   assert_int_equal(tdict_batch_size(got)[dim], from);
 }
 
+static tdict_comm_options options_of(int dim) {
+  tdict_comm_options o = tdict_comm_options_default();
+  o.dim = dim;
+  return o;
+}
+
 static void do_broadcast(tree_job *j) {
   const tree_plan plan = random_plan(j);
   const int root = (int)pick(&j->random, 0, j->world - 1);
@@ -91,7 +97,9 @@ static void do_scatter(tree_job *j) {
   plan.batch_size[dim] = rows;
   tdict_tree *src = tree_make(&plan), *got = NULL;
   const bool is_root = j->rank == root;
-  td_ok(tdict_scatter(j->comm, is_root ? src : NULL, root, dim, is_root && !even ? counts : NULL, NULL, &got, err));
+  tdict_comm_options o = options_of(dim);
+  if (is_root && !even) o.counts = counts;
+  td_ok(tdict_scatter(j->comm, is_root ? src : NULL, root, &o, &got, err));
   assert_int_equal(tdict_batch_size(got)[dim], counts[j->rank]);
   tree_check_part(src, got, false, dim, from);
   tdict_release(got);
@@ -102,7 +110,8 @@ static void do_gather_to(tree_job *j) {
   tdict_tree *parts[MPI_RANKS], *got = NULL;
   const int root = (int)pick(&j->random, 0, j->world - 1), dim = (int)pick(&j->random, 0, 1);
   make_parts(j, parts, pick(&j->random, 0, 2) ? dim : -1);
-  td_ok(tdict_gather_to(j->comm, parts[j->rank], root, dim, NULL, &got, err));
+  const tdict_comm_options o = options_of(dim);
+  td_ok(tdict_gather_to(j->comm, parts[j->rank], root, &o, &got, err));
   assert_true((got != NULL) == (j->rank == root));
   if (got) check_joined(j, parts, dim, got);
   tdict_release(got);
@@ -113,7 +122,8 @@ static void do_all_gather(tree_job *j) {
   tdict_tree *parts[MPI_RANKS], *got = NULL;
   const int dim = (int)pick(&j->random, 0, 1);
   make_parts(j, parts, pick(&j->random, 0, 2) ? dim : -1);
-  td_ok(tdict_all_gather(j->comm, parts[j->rank], dim, NULL, &got, err));
+  const tdict_comm_options o = options_of(dim);
+  td_ok(tdict_all_gather(j->comm, parts[j->rank], &o, &got, err));
   check_joined(j, parts, dim, got);
   tdict_release(got);
   release_parts(j, parts);

@@ -123,7 +123,8 @@ static void complete(thread_world *w) {
     const post *p = &w->ranks[to].posted;
     if (p->kind == THREAD_BROADCAST || p->kind == THREAD_ALL_REDUCE) {
       const post *root = &w->ranks[p->kind == THREAD_BROADCAST ? p->root : 0].posted;
-      memmove(p->dst, p->kind == THREAD_BROADCAST ? root->src : root->dst, p->bytes);
+      const void *from = p->kind == THREAD_BROADCAST ? root->src : root->dst;
+      if (p->dst != from) memmove(p->dst, from, p->bytes); /* the memory of the root may be read-only */
       continue;
     }
     for (int from = 0; from < w->world; from++)
