@@ -16,6 +16,7 @@ endif()
 if(NOT TDICT_IO)
   list(FILTER tdict_sources EXCLUDE REGEX "/src/io/")
 endif()
+list(FILTER tdict_sources EXCLUDE REGEX "/src/mpi/") # libraries of their own, see tdict_mpi.cmake
 
 # NVTX ranges need a header, but no library at run time.
 set(tdict_nvtx OFF)

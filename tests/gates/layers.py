@@ -37,6 +37,7 @@ HEADERS = {
     "share.h": "share",
     "comm.h": "comm",
     "comm_table.h": "comm",
+    "comm_mpi.h": "mpi",
     "lazy_stack.h": "stack",
     "debug.h": "debug",
     "dlpack.h": "interop",
@@ -75,6 +76,7 @@ BELOW = {
     "loader": ["ops", "transfer"],
     "share": ["ops", "schema", "transfer"],
     "comm": ["ops", "schema", "transfer"],
+    "mpi": ["comm"],
     "debug": ["ops"],
     "io": ["ops", "schema", "transfer", "stack"],
     # src/context.c, the one file that sees all, and its header

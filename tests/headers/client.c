@@ -65,6 +65,7 @@ static tdict_tree *make_tree(tdict_memory *memory) {
 #include "client_io.h"
 #include "client_lazy.h"
 #include "client_more.h"
+#include "client_mpi.h"
 #include "client_nccl.h"
 #include "client_ragged.h"
 #include "client_replay.h"
@@ -434,6 +435,7 @@ int main(void) {
   options.sim = &sim;
   options.num_threads = 2;
   options.log = ignore_log;
+  use_mpi();
   use_status();
   use_values();
   use_tensor_makers();
