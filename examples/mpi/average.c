@@ -34,7 +34,7 @@ int main(int argc, char **argv) {
 
   TDICT_TRY(tdict_create_from(&row_schema, 1, (const int64_t[]){1}, NULL, &row, &err));
   TDICT_TRY(tdict_fill(row, NULL, 10 * rank, &err));
-  TDICT_TRY(tdict_gather_to(comm, row, 0, 0, NULL, &rows, &err));
+  TDICT_TRY(tdict_gather_to(comm, row, 0, NULL, &rows, &err));
   if (rows) {
     TDICT_TRY(tdict_describe(gradients, stdout, &err));
     TDICT_TRY(tdict_describe(rows, stdout, &err));

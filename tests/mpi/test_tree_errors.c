@@ -30,14 +30,14 @@ static tdict_status broadcast(tdict_comm *comm, int odd, const tdict_tree *tree,
   return tdict_broadcast(comm, tdict_comm_rank(comm) == odd ? tree : NULL, odd, NULL, out, err);
 }
 static tdict_status scatter(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
-  return tdict_scatter(comm, tdict_comm_rank(comm) == odd ? tree : NULL, odd, 0, NULL, NULL, out, err);
+  return tdict_scatter(comm, tdict_comm_rank(comm) == odd ? tree : NULL, odd, NULL, out, err);
 }
 static tdict_status gather_to(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
-  return tdict_gather_to(comm, tree, (odd + 1) % tdict_comm_world(comm), 0, NULL, out, err);
+  return tdict_gather_to(comm, tree, (odd + 1) % tdict_comm_world(comm), NULL, out, err);
 }
 static tdict_status all_gather(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
   (void)odd;
-  return tdict_all_gather(comm, tree, 0, NULL, out, err);
+  return tdict_all_gather(comm, tree, NULL, out, err);
 }
 static tdict_status stack(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
   (void)odd;
@@ -107,7 +107,7 @@ MPI_CASE(mpi_trees_arrive_asynchronously) {
     tdict_tree *parts[8], *got[3];
     tdict_future *futures[3];
     for (int r = 0; r < world; r++) parts[r] = part_of(r, round);
-    td_ok(tdict_all_gather_async(comm, parts[rank], 0, NULL, &futures[0], err));
+    td_ok(tdict_all_gather_async(comm, parts[rank], NULL, &futures[0], err));
     td_ok(tdict_broadcast_async(comm, rank == world - 1 ? parts[rank] : NULL, world - 1, NULL, &futures[1], err));
     td_ok(tdict_all_gather_stack_async(comm, parts[rank], NULL, &futures[2], err));
     for (int i = 0; i < 3; i++) got[i] = wait_for(futures[i]);
@@ -127,12 +127,12 @@ MPI_CASE(mpi_trees_refuse_asynchronous_calls_below_serialized) {
   tdict_comm *comm = start_comm(MPI_THREAD_FUNNELED);
   tdict_tree *part = part_of(tdict_comm_rank(comm), 7), *got = NULL;
   tdict_future *future = NULL;
-  td_ok(tdict_all_gather(comm, part, 0, NULL, &got, err));
+  td_ok(tdict_all_gather(comm, part, NULL, &got, err));
   tdict_release(got);
-  td_ok(tdict_all_gather_async(comm, part, 0, NULL, &future, err));
+  td_ok(tdict_all_gather_async(comm, part, NULL, &future, err));
   td_fails(TDICT_EINVAL, "MPI_THREAD_SERIALIZED", tdict_future_wait(future, &got, err));
   tdict_future_release(future);
-  td_fails(TDICT_EINVAL, "aborted", tdict_all_gather(comm, part, 0, NULL, &got, err));
+  td_fails(TDICT_EINVAL, "aborted", tdict_all_gather(comm, part, NULL, &got, err));
   tdict_release(part);
   end_comm(comm);
 }
@@ -142,9 +142,9 @@ MPI_CASE(mpi_trees_report_errors_of_mpi) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
   tdict_tree *part = part_of(tdict_comm_rank(comm), 7), *got = NULL;
   fail_mpi_call(0);
-  td_fails(TDICT_ENOMEM, "mpi: exchange", tdict_all_gather(comm, part, 0, NULL, &got, err));
+  td_fails(TDICT_ENOMEM, "mpi: exchange", tdict_all_gather(comm, part, NULL, &got, err));
   assert_true(stop_failing());
-  td_fails(TDICT_ENOMEM, "aborted", tdict_all_gather(comm, part, 0, NULL, &got, err));
+  td_fails(TDICT_ENOMEM, "aborted", tdict_all_gather(comm, part, NULL, &got, err));
   assert_null(got);
   tdict_release(part);
   end_comm(comm);

@@ -78,6 +78,12 @@ static void do_broadcast_into(tree_job *j) {
   release_parts(j, parts);
 }
 
+static tdict_comm_options along(int dim) {
+  tdict_comm_options o = tdict_comm_options_default();
+  o.dim = dim;
+  return o;
+}
+
 static void do_scatter(tree_job *j) {
   const int root = (int)pick(&j->random, 0, j->world - 1), dim = (int)pick(&j->random, 0, 1);
   const bool even = pick(&j->random, 0, 1);
@@ -91,7 +97,9 @@ static void do_scatter(tree_job *j) {
   plan.batch_size[dim] = rows;
   tdict_tree *src = tree_make(&plan), *got = NULL;
   const bool is_root = j->rank == root;
-  td_ok(tdict_scatter(j->comm, is_root ? src : NULL, root, dim, is_root && !even ? counts : NULL, NULL, &got, err));
+  tdict_comm_options o = along(dim);
+  o.counts = is_root && !even ? counts : NULL;
+  td_ok(tdict_scatter(j->comm, is_root ? src : NULL, root, &o, &got, err));
   assert_int_equal(tdict_batch_size(got)[dim], counts[j->rank]);
   tree_check_part(src, got, false, dim, from);
   tdict_release(got);
@@ -102,7 +110,7 @@ static void do_gather_to(tree_job *j) {
   tdict_tree *parts[MPI_RANKS], *got = NULL;
   const int root = (int)pick(&j->random, 0, j->world - 1), dim = (int)pick(&j->random, 0, 1);
   make_parts(j, parts, pick(&j->random, 0, 2) ? dim : -1);
-  td_ok(tdict_gather_to(j->comm, parts[j->rank], root, dim, NULL, &got, err));
+  td_ok(tdict_gather_to(j->comm, parts[j->rank], root, (const tdict_comm_options[]){along(dim)}, &got, err));
   assert_true((got != NULL) == (j->rank == root));
   if (got) check_joined(j, parts, dim, got);
   tdict_release(got);
@@ -113,7 +121,7 @@ static void do_all_gather(tree_job *j) {
   tdict_tree *parts[MPI_RANKS], *got = NULL;
   const int dim = (int)pick(&j->random, 0, 1);
   make_parts(j, parts, pick(&j->random, 0, 2) ? dim : -1);
-  td_ok(tdict_all_gather(j->comm, parts[j->rank], dim, NULL, &got, err));
+  td_ok(tdict_all_gather(j->comm, parts[j->rank], (const tdict_comm_options[]){along(dim)}, &got, err));
   check_joined(j, parts, dim, got);
   tdict_release(got);
   release_parts(j, parts);
