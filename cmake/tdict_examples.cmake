@@ -65,7 +65,7 @@ endforeach()
 
 # The trainer has a folder of its own. If nvcc exists, its model runs on a GPU, see below.
 set(trainer examples/train_lm)
-tdict_add_example(train_lm ${trainer}/main.c ${trainer}/text.c ${trainer}/model_cpu.c)
+tdict_add_example(train_lm ${trainer}/main.c ${trainer}/parallel.c ${trainer}/text.c ${trainer}/model_cpu.c)
 tdict_compile(example_train_lm)
 target_compile_definitions(example_train_lm PRIVATE TRAIN_LM_TEXT="${PROJECT_SOURCE_DIR}/${trainer}/text.txt")
 target_link_libraries(example_train_lm PRIVATE m)
