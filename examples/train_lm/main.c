@@ -1,14 +1,16 @@
 /* train_lm: trains a small language model from a text or a shard of tokens, with batches from a tdict_loader.
  *
  *   train_lm [--device auto|cpu|sim|cuda:N] [--text FILE | --shard FILE] [--steps N] [--rows N] [--window N]
- *            [--workers N] [--compare] [--expect LOSS] [--like-c X]      (--help says more)
+ *            [--workers N] [--compare] [--expect LOSS] [--like-c X] [--times]
+ *            [--comm mpi | --comm nccl --rank N --world N --id-file FILE] [--like-one X]      (--help says more)
  *
  * On a GPU the model computes there, if nvcc built it in; on the simulated device a function queued on its stream does
  * in plain C what a kernel would; on the cpu it is called. --compare trains once more with the ordinary loop - read,
  * copy, wait - and once on a batch that is already there, and says how much of the time each loop lost to waiting for
  * data. A shard is one of llm.c's, such as `tdict-bench loader --shard FILE` writes; its tokens come as 64-bit numbers.
- * The exit status is 0, or 1 when something failed, the last loss is not below --expect, or that of the same training
- * in plain C on the cpu is further from it than --like-c allows; 77 when --device names a device that is not there. */
+ * With --comm, several processes train one model, see parallel.h.
+ * The exit status is 0, or 1 when something failed, the last loss is not below --expect, or another training is further
+ * from it than --like-c or --like-one allows; 77 when --device names a device that is not there. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +18,17 @@
 #include <time.h>
 
 #include "model.h"
+#include "parallel.h"
 #include "text.h"
 
 enum { CHOOSE = -1, NO_SUCH_DEVICE = 77 }; /* 77: ctest takes the run for skipped */
 
 typedef struct trainer {
   const char *device, *text, *shard;
-  int64_t steps, rows, window, workers;
-  double expect, like_c; /* like_c: negative: not asked */
-  bool compare;
+  int64_t steps, rows, window, workers; /* rows: of this process */
+  double expect, like_c, like_one;      /* negative: not asked */
+  bool compare, times;
+  parallel part;
   tdict_context *context;
   tdict_device place;
   tdict_stream stream;
@@ -36,8 +40,9 @@ typedef struct trainer {
 
 /* What one way of training took. */
 typedef struct result {
-  double seconds, waiting; /* in all; in getting batches */
-  float first, last;       /* mean losses of the first and last tenth */
+  double seconds, waiting, computing, reducing; /* in all; in getting batches; in steps; in averaging gradients */
+  float first, last;                            /* mean losses of the first and last tenth */
+  float *losses;                                /* of all steps, or NULL */
 } result;
 
 static tdict_error err;
@@ -86,6 +91,8 @@ static tdict_loader_options loader_options(const trainer *t) {
   o.seed = 1;
   o.drop_last = true;
   o.endless = true;
+  o.rank = (int32_t)t->part.rank;
+  o.world_size = (int32_t)t->part.world;
   return o;
 }
 
@@ -99,8 +106,10 @@ static void run_queued(void *user) {
   lm_batch b = q->batch;
   b.tokens = tdict_sim_host_pointer(q->t->stream, b.tokens);
   b.targets = tdict_sim_host_pointer(q->t->stream, b.targets);
-  if (!b.tokens || !b.targets || !q->t->maker->step(q->t->model, &b, NULL)) q->t->failed = true;
+  if (!b.tokens || !b.targets || !q->t->maker->back(q->t->model, &b, NULL)) q->t->failed = true;
 }
+
+static const tdict_stream *stream_of(const trainer *t) { return t->place.type == TDICT_DEVICE_CPU ? NULL : &t->stream; }
 
 static const void *address(const tdict_tree *batch, const char *path) {
   tdict_tensor *tensor;
@@ -110,36 +119,55 @@ static const void *address(const tdict_tree *batch, const char *path) {
   return view.data;
 }
 
-/* One step on a batch, and its loss. */
-static bool train_on(trainer *t, const tdict_tree *batch, float *loss) {
+/* Queues the gradients of a batch. On the simulated device, waits for them. */
+static bool compute(trainer *t, const tdict_tree *batch) {
   queued q = {t, {address(batch, "tokens"), address(batch, "targets"), t->rows, t->window}};
   if (!q.batch.tokens || !q.batch.targets) return false;
-  if (t->place.type != TDICT_DEVICE_SIM)
-    return t->maker->step(t->model, &q.batch, t->stream.handle) && t->maker->finish(t->model, t->stream.handle, loss);
-  if (!ok(tdict_sim_launch(t->stream, run_queued, &q, &err), "a launch") ||
-      !ok(tdict_stream_synchronize(t->context, t->stream, &err), "a step"))
-    return false;
-  return !t->failed && t->maker->finish(t->model, NULL, loss);
+  if (t->place.type != TDICT_DEVICE_SIM) return t->maker->back(t->model, &q.batch, t->stream.handle);
+  return ok(tdict_sim_launch(t->stream, run_queued, &q, &err), "a launch") &&
+         ok(tdict_stream_synchronize(t->context, t->stream, &err), "a step") && !t->failed;
 }
 
+/* One step on a batch, and its loss. */
+static bool train_on(trainer *t, const tdict_tree *batch, float *loss, result *r) {
+  const double begin = now();
+  if (!compute(t, batch)) return false;
+  /* Without this wait, the time of the average would contain the work that is queued. */
+  if (t->times && !t->maker->finish(t->model, t->stream.handle, loss)) return false;
+  const double computed = now();
+  if (t->part.comm && !ok(parallel_average(&t->part, stream_of(t), &err), "the mean gradients")) return false;
+  const double averaged = now();
+  if (!t->maker->update(t->model, t->stream.handle) || !t->maker->finish(t->model, t->stream.handle, loss))
+    return false;
+  r->reducing += averaged - computed;
+  r->computing += now() - begin - (averaged - computed);
+  return true;
+}
+
+/* With several processes, only rank 0 makes weights, and the other ranks receive them. */
 static bool new_model(trainer *t) {
-  float parameters[LM_PARAMETERS];
-  first_parameters(parameters);
+  float parameters[LM_PARAMETERS] = {0};
+  if (t->part.rank == 0) first_parameters(parameters);
+  parallel_disconnect(&t->part);
   t->maker->destroy(t->model);
   t->model = t->maker->create(t->rows * t->window, parameters);
   if (!t->model) fprintf(stderr, "train_lm: no memory for the model\n");
-  return t->model != NULL;
+  if (!t->model || !t->part.kind) return t->model != NULL;
+  const tdict_device device = t->maker == &lm_cpu ? tdict_cpu() : t->place;
+  return ok(parallel_connect(&t->part, t->context, device, t->maker->arrays(t->model), &err), "--comm");
 }
 
 static void note(const trainer *t, int64_t step, float loss, result *r) {
   int64_t tenth = t->steps < 10 ? 1 : t->steps / 10;
   if (step < tenth) r->first += loss / (float)tenth;
   if (step >= t->steps - tenth) r->last += loss / (float)tenth;
+  if (r->losses) r->losses[step] = loss;
 }
 
 static bool has_batch(const trainer *t, int64_t samples) {
-  if (samples >= t->rows) return true;
-  fprintf(stderr, "train_lm: a batch of %lld windows, and the %s has %lld\n", (long long)t->rows,
+  const int64_t rows = t->rows * t->part.world;
+  if (samples >= rows) return true;
+  fprintf(stderr, "train_lm: a batch of %lld windows, and the %s has %lld\n", (long long)rows,
           t->shard ? "shard" : "text", (long long)samples);
   return false;
 }
@@ -148,7 +176,6 @@ static bool with_loader(trainer *t, bool talk, result *r) {
   tdict_dataset data;
   tdict_loader *loader = NULL;
   tdict_loader_options o = loader_options(t);
-  const tdict_stream *stream = t->place.type == TDICT_DEVICE_CPU ? NULL : &t->stream;
   if (!new_model(t) || !open_data(t, &data)) return false;
   o.device = t->place;
   if (!has_batch(t, data.length(data.self)) ||
@@ -162,10 +189,10 @@ static bool with_loader(trainer *t, bool talk, result *r) {
     tdict_tree *batch;
     float loss = 0;
     double asked = now();
-    good = ok(tdict_loader_next(loader, stream, &batch, &err), "a batch");
+    good = ok(tdict_loader_next(loader, stream_of(t), &batch, &err), "a batch");
     r->waiting += now() - asked;
     if (!good) break;
-    good = train_on(t, batch, &loss);
+    good = train_on(t, batch, &loss, r);
     tdict_release(batch);
     note(t, step, loss, r);
     if (talk && (step % (t->steps < 10 ? 1 : t->steps / 10) == 0 || step + 1 == t->steps))
@@ -206,7 +233,7 @@ static bool naive_steps(naive *n, result *r) {
     good = read_batch(n, step) &&
            ok(tdict_to_device(n->t.context, n->host, n->t.place, &blocking, &batch, &err), "a copy");
     r->waiting += now() - asked;
-    good = good && train_on(&n->t, batch, &loss);
+    good = good && train_on(&n->t, batch, &loss, r);
     tdict_release(batch);
     note(&n->t, step, loss, r);
   }
@@ -248,9 +275,9 @@ static bool without_data(trainer *t, result *r) {
     tdict_dataset_reset(&data);
     return false;
   }
-  bool good = ok(tdict_loader_next(loader, NULL, &batch, &err), "a batch") && train_on(t, batch, &loss);
+  bool good = ok(tdict_loader_next(loader, NULL, &batch, &err), "a batch") && train_on(t, batch, &loss, r);
   double begin = now();
-  for (int64_t step = 0; step < t->steps && good; step++) good = train_on(t, batch, &loss);
+  for (int64_t step = 0; step < t->steps && good; step++) good = train_on(t, batch, &loss, r);
   r->seconds = now() - begin;
   tdict_release(batch);
   tdict_loader_destroy(loader);
@@ -258,11 +285,18 @@ static bool without_data(trainer *t, result *r) {
 }
 
 static void report(const trainer *t, const char *how, const result *r, const result *alone) {
-  double tokens = (double)(t->steps * t->rows * t->window);
+  double tokens = (double)(t->steps * t->rows * t->part.world * t->window);
   printf("%-14s %8.3f s  %10.0f tokens/s  last loss %.4f  in calls for batches %5.2f %%", how, r->seconds,
          tokens / r->seconds, (double)r->last, 100 * r->waiting / r->seconds);
   if (alone) printf("  lost to data %5.2f %%", 100 * (r->seconds - alone->seconds) / r->seconds);
   putchar('\n');
+}
+
+static void report_times(const trainer *t, const result *r) {
+  const double ms = 1e3 / (double)t->steps;
+  if (t->times)
+    printf("a step of %lld process%s %.3f ms: load %.3f, compute %.3f, all-reduce %.3f\n", (long long)t->part.world,
+           t->part.world == 1 ? "  " : "es", r->seconds * ms, r->waiting * ms, r->computing * ms, r->reducing * ms);
 }
 
 /* Conclusive when steps are short and the ordinary loop does wait. */
@@ -297,10 +331,44 @@ static bool is_like_c(const trainer *given, const result *r) {
   return false;
 }
 
+/* Rank 0 trains once more alone, with the whole batches: the losses of each step must be near each other. */
+static bool is_like_one(const trainer *given, const result *r) {
+  trainer t = *given;
+  result alone = {.losses = calloc((size_t)t.steps, sizeof *alone.losses)};
+  double most = 0;
+  t.rows *= t.part.world;
+  t.part = (parallel){.world = 1};
+  t.model = NULL;
+  bool good = alone.losses && with_loader(&t, false, &alone);
+  t.maker->destroy(t.model);
+  for (int64_t i = 0; good && i < t.steps; i++) most = fmax(most, fabs((double)r->losses[i] - (double)alone.losses[i]));
+  free(alone.losses);
+  if (!good) return false;
+  report_times(&t, &alone);
+  printf("last loss of %lld processes %.7f, of one process %.7f; losses of a step at most %.2g apart\n",
+         (long long)given->part.world, (double)r->last, (double)alone.last, most);
+  if (most <= t.like_one) return true;
+  fprintf(stderr, "train_lm: losses of a step are %.2g apart, wanted at most %.2g\n", most, t.like_one);
+  return false;
+}
+
+/* The rows of a batch that this process trains on. */
+static bool divide_rows(trainer *t) {
+  const int64_t world = t->part.world;
+  if (t->rows % world == 0) {
+    t->rows /= world;
+    return true;
+  }
+  fprintf(stderr, "train_lm: %lld rows cannot be divided equally among %lld processes\n", (long long)t->rows,
+          (long long)world);
+  return false;
+}
+
 static bool open_place(trainer *t) {
   tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   if (!ok(tdict_device_parse(t->device, &o.device, &err), "--device")) return false;
+  if (t->part.kind && strcmp(t->device, "cuda") == 0) o.device.index = (int32_t)t->part.local;
   if (o.device.type == TDICT_DEVICE_SIM || o.device.type == TDICT_DEVICE_AUTO) o.sim = &sim;
   tdict_status status = tdict_context_create(&o, &t->context, &err);
   t->skipped = status == TDICT_ENODEVICE;
@@ -315,8 +383,12 @@ static bool open_place(trainer *t) {
   if (t->place.type != TDICT_DEVICE_CPU && !ok(tdict_stream_create(t->context, t->place, &t->stream, &err), "a stream"))
     return false;
   char name[32];
-  printf("train_lm: %lld steps of %lld x %lld tokens, data to %s, the model in %s\n", (long long)t->steps,
-         (long long)t->rows, (long long)t->window, tdict_device_format(t->place, name, sizeof name), t->maker->name);
+  if (t->part.rank > 0) return true;
+  printf("train_lm: %lld steps of %lld x %lld tokens, data to %s, the model in %s", (long long)t->steps,
+         (long long)(t->rows * t->part.world), (long long)t->window, tdict_device_format(t->place, name, sizeof name),
+         t->maker->name);
+  if (t->part.kind) printf(", %lld processes", (long long)t->part.world);
+  putchar('\n');
   return true;
 }
 
@@ -324,7 +396,8 @@ static int usage(FILE *where) {
   fprintf(
       where,
       "usage: train_lm [--device auto|cpu|sim|cuda:N] [--text FILE | --shard FILE] [--steps N] [--rows N]\n"
-      "                [--window N] [--workers N] [--compare] [--expect LOSS] [--like-c X]\n"
+      "                [--window N] [--workers N] [--compare] [--expect LOSS] [--like-c X] [--times]\n"
+      "                [--comm mpi | --comm nccl --rank N --world N --id-file FILE] [--like-one X]\n"
       "  --device D     where batches go, and the model if it can: auto (default: cuda:0, or the simulated device where\n"
       "                 there is none), cpu, sim, cuda:N\n"
       "  --text FILE    what is learned, a byte a token (the text.txt that comes with the program)\n"
@@ -336,7 +409,13 @@ static int usage(FILE *where) {
       "  --compare      then the same with the ordinary loop, and on one batch that is there: what each loop\n"
       "                 loses to data; conclusive with steps of at most 3 ms and an ordinary loop that loses 20 %%\n"
       "  --expect LOSS  exit with 1 unless the last loss is below it\n"
-      "  --like-c X     then the same in plain C on the cpu; exit with 1 unless its last loss is at most X away\n");
+      "  --like-c X     then the same in plain C on the cpu; exit with 1 unless its last loss is at most X away\n"
+      "  --times        prints the parts of a step: waiting for data, computing, and averaging gradients, which includes\n"
+      "                 waiting for other processes\n"
+      "  --comm KIND    several processes, each with an equal part of the rows of a batch. mpi: start with mpirun the\n"
+      "                 program that is built for this MPI. nccl: start each process with its --rank, the number of\n"
+      "                 processes --world, and a new --id-file. --device cuda is then another GPU for each process\n"
+      "  --like-one X   then the same in one process; exit with 1 unless the losses of each step are at most X apart\n");
   return where == stdout ? 0 : 2;
 }
 
@@ -344,12 +423,14 @@ static bool read_arguments(trainer *t, int argc, char **argv) {
   struct {
     const char *name, **text;
     int64_t *number;
-  } known[] = {{"--device", &t->device, NULL},  {"--text", &t->text, NULL}, {"--shard", &t->shard, NULL},
-               {"--steps", NULL, &t->steps},    {"--rows", NULL, &t->rows}, {"--window", NULL, &t->window},
-               {"--workers", NULL, &t->workers}};
+  } known[] = {
+      {"--device", &t->device, NULL},   {"--text", &t->text, NULL},       {"--shard", &t->shard, NULL},
+      {"--steps", NULL, &t->steps},     {"--rows", NULL, &t->rows},       {"--window", NULL, &t->window},
+      {"--workers", NULL, &t->workers}, {"--comm", &t->part.kind, NULL},  {"--id-file", &t->part.id_file, NULL},
+      {"--rank", NULL, &t->part.rank},  {"--world", NULL, &t->part.world}};
   for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], "--compare") == 0) {
-      t->compare = true;
+    if (strcmp(argv[i], "--compare") == 0 || strcmp(argv[i], "--times") == 0) {
+      *(argv[i][2] == 'c' ? &t->compare : &t->times) = true;
       continue;
     }
     if (i == 1 && argv[i][0] != '-') { /* a device alone, as the other examples take it */
@@ -368,6 +449,8 @@ static bool read_arguments(trainer *t, int argc, char **argv) {
       t->expect = atof(value);
     else if (strcmp(argv[i - 1], "--like-c") == 0)
       t->like_c = atof(value);
+    else if (strcmp(argv[i - 1], "--like-one") == 0)
+      t->like_one = atof(value);
     else
       return false;
   }
@@ -375,24 +458,48 @@ static bool read_arguments(trainer *t, int argc, char **argv) {
   if (t->rows == 0) t->rows = small ? 8 : 256;
   if (t->window == 0) t->window = small ? 64 : 1024;
   if (t->workers == CHOOSE) t->workers = small ? 2 : 4;
+  if (t->part.kind ? t->compare || t->like_c >= 0 : t->like_one >= 0) return false; /* the others are for one process */
   return t->steps > 0 && t->rows > 0 && t->window > 0 && t->workers >= 0;
 }
 
+/* All that the options ask for. */
+static bool train(trainer *t, result *r) {
+  const bool talks = t->part.rank == 0;
+  bool good = with_loader(t, talks, r);
+  if (!good) tdict_comm_abort(t->part.comm); /* other ranks may wait for this one */
+  parallel_disconnect(&t->part);
+  if (!good || !talks) return good;
+  report(t, "with loader", r, NULL);
+  report_times(t, r);
+  if (t->compare) good = compare(t, r);
+  if (good && t->like_c >= 0) good = is_like_c(t, r);
+  if (good && t->like_one >= 0) good = is_like_one(t, r);
+  if (good && t->expect > 0 && !((double)r->last < t->expect)) {
+    fprintf(stderr, "train_lm: the last loss is %.4f, wanted below %.4f\n", (double)r->last, t->expect);
+    good = false;
+  }
+  return good;
+}
+
 int main(int argc, char **argv) {
-  trainer t = {.device = "auto", .text = TRAIN_LM_TEXT, .steps = 200, .workers = CHOOSE, .like_c = -1};
+  trainer t = {.device = "auto",
+               .text = TRAIN_LM_TEXT,
+               .steps = 200,
+               .workers = CHOOSE,
+               .like_c = -1,
+               .like_one = -1,
+               .part = {.world = 1}};
   result r = {0};
   if (argc == 2 && strcmp(argv[1], "--help") == 0) return usage(stdout);
   if (!read_arguments(&t, argc, argv)) return usage(stderr);
-  bool good = open_place(&t) && with_loader(&t, true, &r);
-  if (good) report(&t, "with loader", &r, NULL);
-  if (good && t.compare) good = compare(&t, &r);
-  if (good && t.like_c >= 0) good = is_like_c(&t, &r);
-  if (good && t.expect > 0 && !((double)r.last < t.expect)) {
-    fprintf(stderr, "train_lm: the last loss is %.4f, wanted below %.4f\n", (double)r.last, t.expect);
-    good = false;
-  }
+  bool good = parallel_begin(&t.part, &argc, &argv) && divide_rows(&t) && open_place(&t);
+  if (good && t.like_one >= 0) good = (r.losses = calloc((size_t)t.steps, sizeof *r.losses)) != NULL;
+  good = good && train(&t, &r);
+  free(r.losses);
   if (t.maker) t.maker->destroy(t.model);
   if (t.context && t.stream.handle) tdict_stream_destroy(t.context, t.stream);
   tdict_context_destroy(t.context);
-  return good ? 0 : t.skipped ? NO_SUCH_DEVICE : 1;
+  const int status = good ? 0 : t.skipped ? NO_SUCH_DEVICE : 1;
+  parallel_end(&t.part, status);
+  return status;
 }

@@ -28,19 +28,22 @@ enum {
   LM_PARAMETERS = LM_B3 + LM_VOCAB
 };
 
-/* One piece of memory where the model computes: parameters, their gradients, Adam's moments; then for each position its
- * input, two hidden layers, what the loss says of each, and p: logits, then probabilities, then gradients. */
+/* One piece of memory where the model computes: parameters, their gradients, the loss, Adam's moments; then for each
+ * position its input, two hidden layers, what the loss says of each, and p: logits, then probabilities, then gradients.
+ * The loss lies directly behind the gradients, so that one message can carry both (parallel.h). */
+enum { LM_LOSS_ROOM = 64 }; /* keeps the arrays behind the loss aligned */
 typedef struct lm_arrays {
-  float *parameters, *gradients, *first, *second, *x, *dx, *h1, *h2, *d1, *d2, *p;
+  float *parameters, *gradients, *loss, *first, *second, *x, *dx, *h1, *h2, *d1, *d2, *p;
 } lm_arrays;
 static inline size_t lm_room(int64_t positions) {
-  return 4 * (size_t)LM_PARAMETERS + (size_t)positions * (2 * LM_INPUT + 4 * LM_HIDDEN + LM_VOCAB);
+  return LM_LOSS_ROOM + 4 * (size_t)LM_PARAMETERS + (size_t)positions * (2 * LM_INPUT + 4 * LM_HIDDEN + LM_VOCAB);
 }
 static inline lm_arrays lm_lay_out(float *memory, int64_t positions) {
   lm_arrays a;
   a.parameters = memory;
   a.gradients = a.parameters + LM_PARAMETERS;
-  a.first = a.gradients + LM_PARAMETERS;
+  a.loss = a.gradients + LM_PARAMETERS;
+  a.first = a.loss + LM_LOSS_ROOM;
   a.second = a.first + LM_PARAMETERS;
   a.x = a.second + LM_PARAMETERS;
   a.dx = a.x + positions * LM_INPUT;
@@ -63,8 +66,10 @@ typedef struct lm_model lm_model;
 typedef struct lm_maker {
   const char *name;
   lm_model *(*create)(int64_t most_positions, const float *parameters); /* copied; NULL: no memory */
-  bool (*step)(lm_model *model, const lm_batch *batch, void *stream);   /* queues one step of Adam */
-  bool (*finish)(lm_model *model, void *stream, float *loss);           /* waits; the mean loss of the last step */
+  bool (*back)(lm_model *model, const lm_batch *batch, void *stream);   /* queues the loss and its gradients */
+  bool (*update)(lm_model *model, void *stream);                        /* queues one step of Adam with them */
+  bool (*finish)(lm_model *model, void *stream, float *loss);           /* waits; the loss that is there then */
+  const lm_arrays *(*arrays)(const lm_model *model);                    /* the model's own */
   void (*destroy)(lm_model *model);
 } lm_maker;
 extern const lm_maker lm_cpu;

@@ -8,7 +8,6 @@
 struct lm_model {
   int64_t most; /* positions that the arrays have room for */
   int64_t steps;
-  float loss;
   lm_arrays a;
 };
 
@@ -101,7 +100,8 @@ static float softmax_loss(float *p, const lm_batch *b) {
   return (float)(loss / (double)n);
 }
 
-static void adam(lm_model *m) {
+static bool update(lm_model *m, void *stream) {
+  (void)stream;
   m->steps++;
   float c1 = 1 - powf(LM_BETA1, (float)m->steps), c2 = 1 - powf(LM_BETA2, (float)m->steps);
   for (int i = 0; i < LM_PARAMETERS; i++) {
@@ -110,9 +110,10 @@ static void adam(lm_model *m) {
     m->a.second[i] = LM_BETA2 * m->a.second[i] + (1 - LM_BETA2) * g * g;
     m->a.parameters[i] -= LM_RATE * (m->a.first[i] / c1) / (sqrtf(m->a.second[i] / c2) + LM_EPSILON);
   }
+  return true;
 }
 
-static bool step(lm_model *m, const lm_batch *b, void *stream) {
+static bool back(lm_model *m, const lm_batch *b, void *stream) {
   const float *w = m->a.parameters;
   float *g = m->a.gradients;
   int64_t n = b->rows * b->window;
@@ -124,7 +125,7 @@ static bool step(lm_model *m, const lm_batch *b, void *stream) {
   layer(m->a.h2, m->a.h1, w + LM_W2, (shape){n, LM_HIDDEN, LM_HIDDEN});
   squash(m->a.h2, n * LM_HIDDEN);
   layer(m->a.p, m->a.h2, w + LM_W3, (shape){n, LM_HIDDEN, LM_VOCAB});
-  m->loss = softmax_loss(m->a.p, b);
+  *m->a.loss = softmax_loss(m->a.p, b);
   memset(g, 0, LM_PARAMETERS * sizeof *g);
   layer_back(m->a.p, m->a.h2, w + LM_W3, g + LM_W3, m->a.d2, (shape){n, LM_HIDDEN, LM_VOCAB});
   squash_back(m->a.d2, m->a.h2, n * LM_HIDDEN);
@@ -132,15 +133,16 @@ static bool step(lm_model *m, const lm_batch *b, void *stream) {
   squash_back(m->a.d1, m->a.h1, n * LM_HIDDEN);
   layer_back(m->a.d1, m->a.x, w + LM_W1, g + LM_W1, m->a.dx, (shape){n, LM_INPUT, LM_HIDDEN});
   embed_back(m, b);
-  adam(m);
   return true;
 }
 
 static bool finish(lm_model *m, void *stream, float *loss) {
   (void)stream;
-  *loss = m->loss;
+  *loss = *m->a.loss;
   return true;
 }
+
+static const lm_arrays *arrays(const lm_model *m) { return &m->a; }
 
 static void destroy(lm_model *m) {
   if (!m) return;
@@ -162,4 +164,4 @@ static lm_model *create(int64_t most, const float *parameters) {
   return m;
 }
 
-const lm_maker lm_cpu = {"plain C", create, step, finish, destroy};
+const lm_maker lm_cpu = {"plain C", create, back, update, finish, arrays, destroy};

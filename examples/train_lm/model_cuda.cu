@@ -11,7 +11,6 @@ enum { TILE = 64, STEP = 16, THREADS = 256, WARPS = THREADS / 32, SPLIT = 256 };
 struct lm_model {
   int64_t most, steps;
   lm_arrays a;
-  float *loss; /* behind them */
 };
 
 static bool good(cudaError_t code, const char *what) {
@@ -157,33 +156,40 @@ static void backward(const float *dout, const float *in, const float *w, float *
                                                                inputs);
 }
 
-static bool step(lm_model *m, const lm_batch *b, void *stream) {
+static bool back(lm_model *m, const lm_batch *b, void *stream) {
   cudaStream_t s = (cudaStream_t)stream;
   const lm_arrays *a = &m->a;
   float *w = a->parameters, *g = a->gradients;
   int n = (int)(b->rows * b->window), window = (int)b->window;
   if (b->rows * b->window > m->most) return false;
-  m->steps++;
   cudaMemsetAsync(g, 0, LM_PARAMETERS * sizeof *g, s);
-  cudaMemsetAsync(m->loss, 0, sizeof *m->loss, s);
+  cudaMemsetAsync(a->loss, 0, sizeof *a->loss, s);
   embed<<<blocks((int64_t)n * LM_INPUT), THREADS, 0, s>>>(a->x, w + LM_TABLE, b->tokens, window, n);
   forward(a->h1, a->x, w + LM_W1, n, LM_INPUT, LM_HIDDEN, true, s);
   forward(a->h2, a->h1, w + LM_W2, n, LM_HIDDEN, LM_HIDDEN, true, s);
   forward(a->p, a->h2, w + LM_W3, n, LM_HIDDEN, LM_VOCAB, false, s);
-  softmax_loss<<<blocks((int64_t)n * 32), THREADS, 0, s>>>(a->p, b->targets, n, m->loss);
+  softmax_loss<<<blocks((int64_t)n * 32), THREADS, 0, s>>>(a->p, b->targets, n, a->loss);
   backward(a->p, a->h2, w + LM_W3, g + LM_W3, a->d2, n, LM_HIDDEN, LM_VOCAB, true, s);
   backward(a->d2, a->h1, w + LM_W2, g + LM_W2, a->d1, n, LM_HIDDEN, LM_HIDDEN, true, s);
   backward(a->d1, a->x, w + LM_W1, g + LM_W1, a->dx, n, LM_INPUT, LM_HIDDEN, false, s);
   embed_back<<<1024, THREADS, 0, s>>>(g + LM_TABLE, a->dx, b->tokens, window, n);
+  return good(cudaGetLastError(), "the gradients");
+}
+
+static bool update(lm_model *m, void *stream) {
+  const lm_arrays *a = &m->a;
+  m->steps++;
   float c1 = 1 - powf(LM_BETA1, (float)m->steps), c2 = 1 - powf(LM_BETA2, (float)m->steps);
-  adam<<<blocks(LM_PARAMETERS), THREADS, 0, s>>>(w, g, a->first, a->second, c1, c2);
+  adam<<<blocks(LM_PARAMETERS), THREADS, 0, (cudaStream_t)stream>>>(a->parameters, a->gradients, a->first, a->second, c1, c2);
   return good(cudaGetLastError(), "a step");
 }
 
 static bool finish(lm_model *m, void *stream, float *loss) {
-  return good(cudaMemcpyAsync(loss, m->loss, sizeof *loss, cudaMemcpyDeviceToHost, (cudaStream_t)stream), "the loss") &&
+  return good(cudaMemcpyAsync(loss, m->a.loss, sizeof *loss, cudaMemcpyDeviceToHost, (cudaStream_t)stream), "the loss") &&
          good(cudaStreamSynchronize((cudaStream_t)stream), "the step");
 }
+
+static const lm_arrays *arrays(const lm_model *m) { return &m->a; }
 
 static void destroy(lm_model *m) {
   if (!m) return;
@@ -193,7 +199,7 @@ static void destroy(lm_model *m) {
 
 static lm_model *create(int64_t most, const float *parameters) {
   float *memory = NULL;
-  size_t room = lm_room(most), bytes = (room + 1) * sizeof *memory;
+  size_t bytes = lm_room(most) * sizeof *memory;
   lm_model *m = (lm_model *)calloc(1, sizeof *m);
   if (!m) return NULL;
   if (!good(cudaMalloc((void **)&memory, bytes), "device memory") || !good(cudaMemset(memory, 0, bytes), "device memory") ||
@@ -204,8 +210,7 @@ static lm_model *create(int64_t most, const float *parameters) {
   }
   m->most = most;
   m->a = lm_lay_out(memory, most);
-  m->loss = memory + room;
   return m;
 }
 
-const lm_maker lm_cuda = {"CUDA", create, step, finish, destroy};
+const lm_maker lm_cuda = {"CUDA", create, back, update, finish, arrays, destroy};

@@ -1,0 +1,186 @@
+/* Data-parallel training with the communicators of the library. See parallel.h. */
+#ifdef TRAIN_LM_MPI
+#include <mpi.h> /* before tdict/comm_mpi.h, so that the compiler checks the type of the communicator */
+
+#include <tdict/comm_mpi.h>
+#endif
+
+#include "parallel.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <tdict/comm_nccl.h>
+
+/* The parameters of the model as leaves. Each size is a multiple of 256 bytes, which is the alignment of leaves in a
+ * message. The library therefore sends the model's own memory, without a copy. */
+static const struct leaf {
+  const char *name;
+  int64_t offset, shape[2];
+} leaves[] = {
+    {"table", LM_TABLE, {LM_VOCAB, LM_EMBED}},
+    {"w1", LM_W1, {LM_INPUT, LM_HIDDEN}},
+    {"b1", LM_B1, {1, LM_HIDDEN}},
+    {"w2", LM_W2, {LM_HIDDEN, LM_HIDDEN}},
+    {"b2", LM_B2, {1, LM_HIDDEN}},
+    {"w3", LM_W3, {LM_HIDDEN, LM_VOCAB}},
+    {"b3", LM_B3, {1, LM_VOCAB}},
+    {"loss", LM_PARAMETERS, {1, 1}},
+};
+enum { NUM_LEAVES = sizeof leaves / sizeof leaves[0], NUM_WEIGHTS = NUM_LEAVES - 1 };
+
+/* Makes a tree of the first `count` leaves over the memory of the model. */
+static tdict_status make_tree(float *memory, tdict_device device, int count, tdict_tree **out, tdict_error *err) {
+  const int64_t room = LM_PARAMETERS + (count == NUM_LEAVES);
+  tdict_tensor_desc whole = tdict_tensor_desc_default();
+  tdict_tensor *array = NULL;
+  tdict_tree *tree = NULL;
+  whole.data = memory;
+  whole.device = device;
+  whole.dtype = TDICT_F32;
+  whole.ndim = 1;
+  whole.shape = &room;
+  tdict_status status = tdict_tensor_from_data(&whole, NULL, NULL, &array, err);
+  if (status == TDICT_OK) status = tdict_create(0, NULL, &tree, err);
+  for (int i = 0; status == TDICT_OK && i < count; i++) {
+    tdict_tensor_desc layout = tdict_tensor_desc_default();
+    tdict_tensor *view = NULL;
+    layout.ndim = 2;
+    layout.shape = leaves[i].shape;
+    status = tdict_tensor_as_strided(array, &layout, leaves[i].offset, &view, err);
+    if (status == TDICT_OK) status = tdict_set(tree, leaves[i].name, view, err);
+    tdict_tensor_release(view);
+  }
+  tdict_tensor_release(array);
+  if (status == TDICT_OK)
+    *out = tree;
+  else
+    tdict_release(tree);
+  return status;
+}
+
+/* Averages the tree over all ranks, or copies the tree of rank 0 to all ranks. MPI works in host memory. A tree on a
+ * device is therefore copied to pinned host memory, and the result is copied back. */
+static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, const tdict_stream *stream,
+                             tdict_error *err) {
+  const bool is_near = tdict_device_equal(p->device, tdict_comm_device(p->comm));
+  tdict_comm_options options = tdict_comm_options_default();
+  tdict_transfer_options copy = tdict_transfer_options_default();
+  tdict_tree *at = tree;
+  tdict_status status = TDICT_OK;
+  options.after = copy.after = stream;
+  if (!is_near) {
+    copy.pinned_result = true;
+    status = tdict_to_device(p->context, tree, tdict_comm_device(p->comm), &copy, &at, err);
+    copy.pinned_result = false;
+  }
+  if (status != TDICT_OK) return status;
+  status = average ? tdict_all_reduce(p->comm, at, TDICT_REDUCE_MEAN, &options, err)
+                   : tdict_broadcast_into(p->comm, at, 0, &options, err);
+  if (is_near) return status;
+  if (status == TDICT_OK) status = tdict_transfer_into(p->context, tree, at, &copy, err);
+  tdict_release(at);
+  return status;
+}
+
+/* Rank 0 writes the id to the file, and the other ranks wait for the file. */
+static tdict_status share_id(const parallel *p, int64_t timeout_ns, tdict_nccl_id *id, tdict_error *err) {
+  if (p->rank > 0) return tdict_nccl_read_id_file(p->id_file, timeout_ns, id, err);
+  tdict_status status = tdict_nccl_create_id(NULL, id, err);
+  return status == TDICT_OK ? tdict_nccl_write_id_file(p->id_file, id, err) : status;
+}
+
+static tdict_status nccl_table(const parallel *p, tdict_context *context, tdict_device device, tdict_comm_table *out,
+                               tdict_error *err) {
+  tdict_nccl_options o = tdict_nccl_options_default();
+  o.rank = (int32_t)p->rank;
+  o.world = (int32_t)p->world;
+  o.device = device;
+  tdict_status status = share_id(p, o.timeout_ns, &o.id, err);
+  if (status == TDICT_OK) status = tdict_nccl_table(context, &o, out, err);
+  if (p->rank == 0) remove(p->id_file); /* all ranks have read the file, and a later run must not find it */
+  return status;
+}
+
+static tdict_status make_table(const parallel *p, tdict_context *context, tdict_device device, tdict_comm_table *out,
+                               tdict_error *err) {
+#ifdef TRAIN_LM_MPI
+  if (strcmp(p->kind, "mpi") == 0) return tdict_mpi_table(NULL, NULL, out, err);
+#endif
+  return nccl_table(p, context, device, out, err);
+}
+
+tdict_status parallel_connect(parallel *p, tdict_context *context, tdict_device device, const lm_arrays *arrays,
+                              tdict_error *err) {
+  tdict_comm_table table = {.struct_size = sizeof table};
+  p->context = context;
+  p->device = device;
+  tdict_status status = make_table(p, context, device, &table, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_comm_create(context, &table, NULL, &p->comm, err);
+  if (status != TDICT_OK) {
+    table.destroy(table.self);
+    return status;
+  }
+  status = make_tree(arrays->parameters, device, NUM_WEIGHTS, &p->weights, err);
+  if (status == TDICT_OK) status = make_tree(arrays->gradients, device, NUM_LEAVES, &p->gradients, err);
+  return status == TDICT_OK ? exchange(p, p->weights, false, NULL, err) : status;
+}
+
+tdict_status parallel_average(parallel *p, const tdict_stream *stream, tdict_error *err) {
+  return exchange(p, p->gradients, true, stream, err);
+}
+
+void parallel_disconnect(parallel *p) {
+  tdict_release(p->weights);
+  tdict_release(p->gradients);
+  tdict_comm_destroy(p->comm);
+  p->weights = p->gradients = NULL;
+  p->comm = NULL;
+}
+
+#ifdef TRAIN_LM_MPI
+static bool begin_mpi(parallel *p, int *argc, char ***argv) {
+  int rank, world, local;
+  MPI_Comm host;
+  if (MPI_Init(argc, argv) != MPI_SUCCESS) return false;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &world);
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host);
+  MPI_Comm_rank(host, &local);
+  MPI_Comm_free(&host);
+  p->rank = rank;
+  p->world = world;
+  p->local = local;
+  return true;
+}
+
+void parallel_end(parallel *p, int status) {
+  if (!p->kind || strcmp(p->kind, "mpi") != 0) return;
+  if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
+  MPI_Finalize();
+}
+#else
+static bool begin_mpi(parallel *p, int *argc, char ***argv) {
+  (void)p;
+  (void)argc;
+  (void)argv;
+  fprintf(stderr, "train_lm: this program has no MPI, start train_lm_openmpi or train_lm_mpich\n");
+  return false;
+}
+
+void parallel_end(parallel *p, int status) {
+  (void)p;
+  (void)status;
+}
+#endif
+
+bool parallel_begin(parallel *p, int *argc, char ***argv) {
+  if (!p->kind) return true;
+  if (strcmp(p->kind, "mpi") == 0) return begin_mpi(p, argc, argv);
+  if (strcmp(p->kind, "nccl") != 0 || !p->id_file || p->world < 1 || p->rank < 0 || p->rank >= p->world) {
+    fprintf(stderr, "train_lm: --comm is mpi or nccl; nccl needs --rank, --world and --id-file\n");
+    return false;
+  }
+  p->local = p->rank;
+  return true;
+}

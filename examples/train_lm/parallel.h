@@ -1,0 +1,41 @@
+/* Data-parallel training. Several processes, called ranks, train one model. Each rank reads its own part of every
+ * batch. After each step, all ranks average their gradients, so that the weights of all ranks stay equal.
+ *
+ * The result is that of one process with the whole batch, except for rounding. One process adds the gradients of all
+ * positions in one sum. With n ranks, each rank adds the gradients of its own positions, and the all-reduce adds the n
+ * sums. The order of an all-reduce depends on its algorithm. Floating-point sums in another order differ in their last
+ * bits.
+ *
+ * Gradients and loss travel in one message: the tree `gradients` has a leaf for each parameter, and the leaf "loss".
+ *
+ * Thread rule: one thread. */
+#ifndef TRAIN_LM_PARALLEL_H
+#define TRAIN_LM_PARALLEL_H
+
+#include <tdict/tdict.h>
+
+#include "model.h"
+
+typedef struct parallel {
+  const char *kind;           /* "mpi", "nccl", or NULL for one process */
+  const char *id_file;        /* nccl: the file by which rank 0 gives its id to the other ranks */
+  int64_t rank, world, local; /* rank and world: given for nccl, written for mpi; local: the rank on this host */
+  tdict_context *context;
+  tdict_device device; /* of the model */
+  tdict_comm *comm;
+  tdict_tree *weights, *gradients; /* views of the model's arrays */
+} parallel;
+
+/* Checks the options, and initializes MPI. Returns false after a message. */
+bool parallel_begin(parallel *p, int *argc, char ***argv);
+/* Connects all ranks, and copies the weights of rank 0 to all ranks. The arrays are on `device`, and must stay valid
+ * until parallel_disconnect(). */
+tdict_status parallel_connect(parallel *p, tdict_context *context, tdict_device device, const lm_arrays *arrays,
+                              tdict_error *err);
+/* Replaces gradients and loss by their means over all ranks, after the work that is queued on `stream`. */
+tdict_status parallel_average(parallel *p, const tdict_stream *stream, tdict_error *err);
+void parallel_disconnect(parallel *p);
+/* Ends MPI. If `status` is not 0, ends the processes of all ranks, because they may wait for this rank. */
+void parallel_end(parallel *p, int status);
+
+#endif
