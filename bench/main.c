@@ -24,6 +24,7 @@ static const struct {
              {"loader", "measures batches per second from a loader", loader_main},
              {"doctor", "shows hardware, driver and settings that transfers use here", doctor_main},
              {"advise", "recommends mode and num_threads for a tree", advise_main},
+             {"devices", "measures one tree to several devices, whole and in parts", devices_main},
              {"narrow", "measures the option narrow for ranges of values and numbers of threads", narrow_main},
              {"tune", "measures this machine and writes a tuning file", tune_main},
              {"pinning", "measures pinning a block while another thread copies", pinning_main},

@@ -122,6 +122,7 @@ int demo_main(int argc, char **argv);                                 /* tdict-b
 int tune_main(int argc, char **argv);                                 /* tdict-bench tune */
 int advise_main(int argc, char **argv);                               /* tdict-bench advise */
 int narrow_main(int argc, char **argv);                               /* tdict-bench narrow */
+int devices_main(int argc, char **argv);                              /* tdict-bench devices */
 int stress_main(int argc, char **argv);                               /* tdict-bench stress */
 int loader_main(int argc, char **argv);                               /* tdict-bench loader */
 int pinning_main(int argc, char **argv);                              /* tdict-bench pinning */

@@ -47,6 +47,22 @@ target_sources(example_safety PRIVATE examples/raw/device.c)
 target_include_directories(example_safety PRIVATE examples)
 target_link_libraries(example_safety PRIVATE ${CMAKE_DL_LIBS})
 
+# examples/mpi/*.c are built for each MPI, and run as jobs of 1 to 4 processes.
+foreach(kind ${tdict_mpi_kinds})
+  string(TOUPPER TDICT_${kind} found)
+  set(run ${${found}_RUN})
+  add_executable(example_average_${kind} examples/mpi/average.c)
+  set_target_properties(example_average_${kind} PROPERTIES OUTPUT_NAME average_${kind} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
+  tdict_compile(example_average_${kind})
+  target_link_libraries(example_average_${kind} PRIVATE tdict::tdict tdict::tdict_${kind} PkgConfig::${found})
+  target_link_options(example_average_${kind} PRIVATE LINKER:--as-needed)
+  if(TDICT_BUILD_TESTS AND run)
+    add_test(NAME example_average@${kind} COMMAND ${PROJECT_SOURCE_DIR}/tests/mpi/run_sizes ${kind} ${run} $<TARGET_FILE:example_average_${kind}>)
+    set_tests_properties(example_average@${kind} PROPERTIES LABELS "example;host" TIMEOUT 300 PROCESSORS 2)
+    tdict_test_environment(example_average@${kind})
+  endif()
+endforeach()
+
 # The trainer has a folder of its own. If nvcc exists, its model runs on a GPU, see below.
 set(trainer examples/train_lm)
 tdict_add_example(train_lm ${trainer}/main.c ${trainer}/text.c ${trainer}/model_cpu.c)

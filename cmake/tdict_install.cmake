@@ -10,9 +10,14 @@ if(NOT TDICT_IO)
     list(APPEND tdict_left_out PATTERN ${header} EXCLUDE)
   endforeach()
 endif()
+if(NOT tdict_mpi_libraries)
+  foreach(header ${tdict_mpi_headers})
+    list(APPEND tdict_left_out PATTERN ${header} EXCLUDE)
+  endforeach()
+endif()
 install(DIRECTORY include/tdict DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" ${tdict_left_out})
 install(
-  TARGETS ${tdict_asked}
+  TARGETS ${tdict_asked} ${tdict_mpi_libraries}
   EXPORT tdict-targets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tdict-targets NAMESPACE tdict:: DESTINATION ${tdict_package_dir})
@@ -60,3 +65,7 @@ if(TDICT_IO)
 endif()
 configure_file(tdict.pc.in ${PROJECT_BINARY_DIR}/tdict.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tdict.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(pc_kind ${tdict_mpi_kinds})
+  configure_file(tdict-mpi.pc.in ${PROJECT_BINARY_DIR}/tdict-${pc_kind}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/tdict-${pc_kind}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

@@ -4,7 +4,7 @@ find_package(Threads REQUIRED)
 include(CheckSymbolExists)
 check_symbol_exists(dlopen dlfcn.h TDICT_LIBC_HAS_DLOPEN)
 set(tdict_dl_library)
-if(TDICT_CUDA AND NOT TDICT_LIBC_HAS_DLOPEN)
+if(NOT TDICT_LIBC_HAS_DLOPEN)
   set(tdict_dl_library ${CMAKE_DL_LIBS})
 endif()
 
@@ -16,6 +16,7 @@ endif()
 if(NOT TDICT_IO)
   list(FILTER tdict_sources EXCLUDE REGEX "/src/io/")
 endif()
+list(FILTER tdict_sources EXCLUDE REGEX "/src/mpi/") # libraries of their own, see tdict_mpi.cmake
 
 # NVTX ranges need a header, but no library at run time.
 set(tdict_nvtx OFF)

@@ -199,7 +199,7 @@ def find_examples(root):
     """For each public function, the shortest compiled function that calls it: of docs/listings, else of examples/,
     else an excerpt of a long one, at last of tests/headers."""
     best = {}
-    sources = [(0, sorted((root / "docs/listings").glob("*.c"))), (1, sorted((root / "examples").glob("*.c"))),
+    sources = [(0, sorted((root / "docs/listings").glob("*.c"))), (1, sorted([*(root / "examples").glob("*.c"), *(root / "examples/mpi").glob("*.c")])),
                (4, sorted((root / "tests/headers").glob("client*")))]
     for rank, files in sources:
         for file in files:

@@ -1,5 +1,5 @@
-/* Declares the table of operations behind a communicator. tdict_comm_create_nccl() and tdict_comm_create_mpi() fill in a
- * table; a program may supply its own table to tdict_comm_create().
+/* Declares the table of operations of a communicator. tdict_nccl_table() (tdict/comm_nccl.h) and tdict_mpi_table()
+ * (tdict/comm_mpi.h) fill in a table. A program may pass its own table to tdict_comm_create().
  *
  * A table moves bytes. The library makes trees of the bytes. Each operation is collective, except `send`, `receive`,
  * `send_host` and `receive_host`: every rank calls the operation, with the same sizes and in the same order.

@@ -7,6 +7,7 @@
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/comm.h"
+#include "tdict/comm_nccl.h"
 #include "tdict/convert.h"
 #include "tdict/debug.h"
 #include "tdict/devices.h"

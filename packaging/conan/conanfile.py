@@ -59,6 +59,7 @@ class TdictConan(ConanFile):
             toolchain.cache_variables[f"TDICT_BUILD_{name}"] = False
         toolchain.cache_variables["TDICT_IO"] = bool(self.options.with_io)
         toolchain.cache_variables["TDICT_NVTX"] = "OFF"
+        toolchain.cache_variables["TDICT_MPI"] = "OFF"
         toolchain.generate()
         CMakeDeps(self).generate()
         PkgConfigDeps(self).generate()

@@ -88,21 +88,35 @@ static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t
   return status;
 }
 
-/* Moves a small tree to the first device as a whole. The other devices copy the tree from the first device. The results
- * of the other devices are created while the first copies run. */
+/* Returns true if the leaves of both trees have the same offsets in their storages. If leaves of the source have the
+ * same bytes, the first result has these bytes once, and other results have them several times. */
+static bool has_layout(const tdict_replica *r, const tdict_replica *first, const tdict_source *source) {
+  bool is_equal = r->storage->bytes >= first->storage->bytes;
+  for (uint32_t i = 0; i < source->num_leaves && is_equal; i++)
+    is_equal = source->leaves[i]->numel == 0 || (first->leaves[i]->storage == first->storage &&
+                                                 tdict_replica_offset(r, i) == tdict_replica_offset(first, i));
+  return is_equal;
+}
+
+/* Moves a small tree to the first device as a whole. While the copies run, creates the other results with the layout of
+ * the first result. The other devices copy the storage of the first device. */
 static tdict_status replicate_small(group *g, tdict_error *err) {
-  const tdict_source *source = g->source;
-  const tdict_replica *first = &g->replicas[0];
-  for (uint32_t i = 0; i < source->num_leaves; i++)
-    g->pairs[i] = (tdict_copy_pair){source->leaves[i], first->leaves[i]->data, i};
-  tdict_status status = start_pairs(g, 0, source->num_leaves, &(awaited){0}, err);
+  tdict_spreading *s = g->spreading;
+  tdict_status status = tdict_spread_one(s, s->src, g->positions[0], err);
   if (status != TDICT_OK) return status;
-  tdict_future *last = tdict_promise_last_part(g->spreading->promise);
-  const awaited first_copy = {&last, 1};
-  const part whole = {.end = first->storage->bytes};
+  tdict_future *arrival = tdict_promise_last_part(s->promise);
+  const awaited first_copy = {&arrival, 1};
+  tdict_tree *result = tdict_promise_part_result(arrival);
+  if (!result) return TDICT_OK; /* the part has failed, and so will the promise */
+  status = tdict_replica_of(&g->replicas[0], result, err);
+  const part whole = {.end = status == TDICT_OK ? g->replicas[0].storage->bytes : 0};
   for (size_t i = 1; i < g->count && status == TDICT_OK; i++) {
     status = create_replica(g, i, err);
-    if (status == TDICT_OK) status = start_exchange(g, i, &whole, 1, &first_copy, err);
+    if (status != TDICT_OK) break;
+    if (has_layout(&g->replicas[i], &g->replicas[0], g->source))
+      status = start_exchange(g, i, &whole, 1, &first_copy, err);
+    else
+      status = tdict_spread_one(s, s->src, g->positions[i], err);
   }
   return status;
 }
@@ -183,14 +197,13 @@ static tdict_status replicate_large(group *g, tdict_error *err) {
 /* Replicates the source on the devices of a group. */
 static tdict_status replicate_group(group *g, tdict_error *err) {
   const size_t most_pairs = g->source->num_leaves + (size_t)TDICT_MAX_DEVICES;
+  tdict_status status = TDICT_OK;
   g->pairs = malloc(most_pairs * sizeof *g->pairs);
   if (!g->pairs) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its parts", g->spreading->what);
-  tdict_status status = create_replica(g, 0, err);
-  const tdict_storage *storage = g->replicas[0].storage;
-  if (status == TDICT_OK && storage->bytes <= staging_bytes(g) / SMALL_PART) {
+  if (g->source->bytes <= staging_bytes(g) / SMALL_PART) {
     status = replicate_small(g, err);
-  } else if (status == TDICT_OK) {
-    for (size_t i = 1; i < g->count && status == TDICT_OK; i++) status = create_replica(g, i, err);
+  } else {
+    for (size_t i = 0; i < g->count && status == TDICT_OK; i++) status = create_replica(g, i, err);
     if (status == TDICT_OK) status = replicate_large(g, err);
   }
   for (size_t i = 0; i < g->count; i++) tdict_replica_reset(&g->replicas[i]);

@@ -20,7 +20,7 @@ static bool add_leaf(tdict_source *s, tdict_tensor *t) {
 
 tdict_status tdict_source_read(tdict_source *source, const tdict_tree *tree, tdict_error *err) {
   tdict_cursor cursor;
-  bool has_memory = true, has_bytes = false;
+  bool has_memory = true;
   *source = (tdict_source){.is_suitable = true};
   tdict_cursor_init(&cursor, tree, false);
   for (tdict_leaf leaf; has_memory && (leaf = tdict_cursor_next(&cursor)) != 0;) {
@@ -29,7 +29,7 @@ tdict_status tdict_source_read(tdict_source *source, const tdict_tree *tree, tdi
     if (t) {
       source->is_suitable &= t->storage->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_unloaded(t->storage);
       has_memory = add_leaf(source, t);
-      has_bytes |= t->numel > 0;
+      source->bytes += tdict_tensor_nbytes(t);
     } else if (child) {
       has_memory = tdict_cursor_enter(&cursor, child);
     } else {
@@ -37,7 +37,7 @@ tdict_status tdict_source_read(tdict_source *source, const tdict_tree *tree, tdi
     }
   }
   tdict_cursor_reset(&cursor);
-  source->is_suitable &= has_bytes;
+  source->is_suitable &= source->bytes > 0;
   if (has_memory) return TDICT_OK;
   tdict_source_reset(source);
   return tdict_fail(err, TDICT_ENOMEM, "to_devices: no host memory to read the tree");
@@ -88,15 +88,24 @@ tdict_status tdict_replica_create(tdict_replica *replica, const char *what, cons
                          .fill = leave_unset,
                          .describes_shapes = true,
                          .way = TDICT_OBJECT_SHARE};
+  tdict_tree *made;
   *replica = (tdict_replica){0};
-  tdict_source own = {0};
-  tdict_status status = tdict_map_run(&map, tree, &replica->tree, err);
-  if (status == TDICT_OK) status = tdict_set_all_devices(replica->tree, memory->device, err);
-  if (status == TDICT_OK) status = tdict_source_read(&own, replica->tree, err);
-  replica->leaves = own.leaves;
-  if (status == TDICT_OK) replica->storage = own.leaves[0]->storage;
-  if (status != TDICT_OK) tdict_replica_reset(replica);
+  tdict_status status = tdict_map_run(&map, tree, &made, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_set_all_devices(made, memory->device, err);
+  if (status == TDICT_OK) status = tdict_replica_of(replica, made, err);
+  tdict_release(made);
   return status;
+}
+
+tdict_status tdict_replica_of(tdict_replica *replica, tdict_tree *tree, tdict_error *err) {
+  tdict_source leaves;
+  tdict_status status = tdict_source_read(&leaves, tree, err);
+  if (status != TDICT_OK) return status;
+  *replica = (tdict_replica){.tree = tdict_retain(tree), .leaves = leaves.leaves};
+  for (uint32_t i = 0; i < leaves.num_leaves && !replica->storage; i++)
+    if (leaves.leaves[i]->numel) replica->storage = leaves.leaves[i]->storage;
+  return TDICT_OK;
 }
 
 void tdict_replica_reset(tdict_replica *replica) {

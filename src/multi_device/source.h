@@ -11,6 +11,7 @@
 typedef struct tdict_source {
   tdict_tensor **leaves; /* in tree order */
   uint32_t num_leaves, cap_leaves;
+  size_t bytes; /* of all leaves, without padding */
   bool
       is_suitable; /* true: some leaf is not empty, all leaves are in host memory, and the tree has no objects that must
                      * be moved */
@@ -34,6 +35,8 @@ typedef struct tdict_replica {
  * one source have the same layout. Returns TDICT_ENOMEM, TDICT_EOVERFLOW, and the errors of device memory. */
 tdict_status tdict_replica_create(tdict_replica *replica, const char *what, const tdict_tree *tree,
                                   tdict_memory *memory, tdict_error *err);
+/* Describes an existing result, in which some leaf is not empty. Retains the tree. Returns TDICT_ENOMEM. */
+tdict_status tdict_replica_of(tdict_replica *replica, tdict_tree *tree, tdict_error *err);
 void tdict_replica_reset(tdict_replica *replica);
 /* Returns the offset of a leaf in the storage. */
 size_t tdict_replica_offset(const tdict_replica *replica, uint32_t leaf);

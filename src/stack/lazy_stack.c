@@ -125,7 +125,7 @@ tdict_status tdict_lazy_stack_get_item(const tdict_lazy_stack *stack, int64_t i,
 static tdict_status select_items(const char *what, const tdict_lazy_stack *stack, const tdict_index_plan *plan,
                                  tdict_lazy_stack **out, tdict_error *err) {
   const int64_t count = plan->shape[0];
-  const tdict_gather *list = plan->num_gathers ? &plan->gathers[0] : NULL;
+  const tdict_index_gather *list = plan->num_gathers ? &plan->gathers[0] : NULL;
   if (count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the index selects no item, wanted at least one", what);
   tdict_lazy_stack *made;
   tdict_status status = create_empty(what, stack->items[0], (size_t)count, &made, err);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "transfer/finish.h"
+#include "transfer/late_result.h"
 #include "transfer/order.h"
 #include "transfer/parts.h"
 
@@ -50,6 +51,12 @@ tdict_status tdict_promise_start(tdict_future *promise, tdict_context *context, 
 
 tdict_future *tdict_promise_last_part(const tdict_future *promise) {
   return promise->parts->list[promise->parts->num_parts - 1];
+}
+
+tdict_tree *tdict_promise_part_result(tdict_future *part) {
+  tdict_late_result_run(part);
+  if (part->plans) (void)tdict_transfer_wait(part, &part->queued, INT64_MAX); /* another thread may build the tree */
+  return tdict_transfer_has_failed(part) ? NULL : part->result;
 }
 
 void tdict_promise_close(tdict_future *promise, tdict_tree *result, const tdict_error *error) {

@@ -7,8 +7,9 @@ import shutil
 import sys
 
 NOT_NAMES = re.compile(r"TDICT_(\w+_H|API|PRINTF|NODISCARD|BEGIN_DECLS|END_DECLS)$")
-CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE)\(([a-z0-9_]+)\)", re.M)
-DEVICES = {"DEVICE_CASE": ["host", "sim", "cuda"], "GPU_CASE": ["sim", "cuda"], "SIM_CASE": ["sim"], "CUDA_CASE": ["cuda"]}
+CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE|MPI_CASE)\(([a-z0-9_]+)\)", re.M)
+DEVICES = {"DEVICE_CASE": ["host", "sim", "cuda"], "GPU_CASE": ["sim", "cuda"], "SIM_CASE": ["sim"], "CUDA_CASE": ["cuda"],
+           "MPI_CASE": ["openmpi", "mpich"]}
 Function = collections.namedtuple("Function", "name begin end")
 
 

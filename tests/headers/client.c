@@ -65,6 +65,8 @@ static tdict_tree *make_tree(tdict_memory *memory) {
 #include "client_io.h"
 #include "client_lazy.h"
 #include "client_more.h"
+#include "client_mpi.h"
+#include "client_nccl.h"
 #include "client_ragged.h"
 #include "client_replay.h"
 #include "client_schema.h"
@@ -433,6 +435,7 @@ int main(void) {
   options.sim = &sim;
   options.num_threads = 2;
   options.log = ignore_log;
+  use_mpi();
   use_status();
   use_values();
   use_tensor_makers();
@@ -446,6 +449,7 @@ int main(void) {
   if (context) use_transfers(context);
   if (context) use_device_operations(context);
   if (context) use_comm(context), use_devices(context), use_lazy_stack(context), use_share(context);
+  if (context) use_nccl(context);
   if (context) use_trace(context);
   if (context) use_arrow(context);
   tdict_context_destroy(context);

@@ -6,6 +6,7 @@
  *   GPU_CASE(name)     runs on sim and cuda
  *   SIM_CASE(name)     runs on sim
  *   CUDA_CASE(name)    runs on cuda
+ *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/mpi only
  * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`, and answers 0, 77 (skipped, the reason printed) or a
  * failure.
  * Asserts (cmocka's) work on the main thread only: other threads count their failures and the main thread looks. */
@@ -36,6 +37,7 @@ void td_register(const char *name, void (*run)(void));
 #define GPU_CASE(name) TD_CASE(name)
 #define SIM_CASE(name) TD_CASE(name)
 #define CUDA_CASE(name) TD_CASE(name)
+#define MPI_CASE(name) TD_CASE(name)
 
 /* Ends the case as skipped. */
 void td_skip(const char *reason) __attribute__((noreturn));

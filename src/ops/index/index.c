@@ -111,7 +111,7 @@ static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *
 static bool find_pick(const tdict_index_plan *plan, const int64_t *shape, tdict_pick *pick) {
   if (!tdict_pick_of(&plan->affine, shape, pick)) return false;
   if (plan->num_gathers == 0) return true;
-  const tdict_gather *g = &plan->gathers[0];
+  const tdict_index_gather *g = &plan->gathers[0];
   if (plan->num_gathers > 1 || g->axis != 0 || g->dims != 1 || pick->selects) return false;
   pick->selects = true;
   pick->count = g->count;

@@ -17,7 +17,7 @@ enum { LARGE_POSITION = 64 << 10, PIECE_BYTES = 4096, PARTS_PER_THREAD = 4 };
  * dimension changes the numbers of later dimensions. */
 static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int64_t i, size_t item) {
   for (int n = plan->num_gathers - 1; n >= 0; n--) {
-    const tdict_gather *g = &plan->gathers[n];
+    const tdict_index_gather *g = &plan->gathers[n];
     const int64_t *at = g->positions + (g->count == 1 ? 0 : i) * g->dims;
     for (int d = g->dims - 1; d >= 0; d--) tdict_made_select(made, g->axis + d, at[d], item);
   }
@@ -84,7 +84,7 @@ static void find_offsets(const gathering *g, int64_t first, int64_t count, int64
     other_side[i] = wrapping_multiply(first + i, g->step);
   }
   for (int n = 0; n < g->plan->num_gathers; n++) {
-    const tdict_gather *list = &g->plan->gathers[n];
+    const tdict_index_gather *list = &g->plan->gathers[n];
     const int64_t next = list->count == 1 ? 0 : list->dims;
     for (int d = 0; d < list->dims; d++) {
       const int64_t *at = list->positions + first * next + d,
@@ -256,7 +256,7 @@ static tdict_status prepare_listed(tdict_index_plan *plan, const tdict_tensor *t
 static bool needs_positions(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other) {
   bool needed = plan->lists.count > TDICT_KERNEL_MAX_LISTS || tdict_storage_has_lost(t->storage);
   for (int n = 0; n < plan->num_gathers; n++) {
-    const tdict_gather *g = &plan->gathers[n];
+    const tdict_index_gather *g = &plan->gathers[n];
     needed = needed || (!g->positions && !tdict_moves_reach_list(t, other, g->tensor));
   }
   return needed;
@@ -314,7 +314,7 @@ static tdict_status add_listed(tdict_index_plan *plan, const tdict_tensor *t, co
     for (int d = 0; d < plan->gathers[n].dims && plan->gathers[n].count != 1; d++)
       strides[num_lists++] = view.strides[plan->gathers[n].axis + d];
   for (int n = plan->num_gathers - 1; n >= 0; n--) {
-    const tdict_gather *g = &plan->gathers[n];
+    const tdict_index_gather *g = &plan->gathers[n];
     for (int d = g->dims - 1; d >= 0; d--)
       tdict_made_select(&view, g->axis + d, g->count == 1 ? g->positions[d] : 0, tdict_dtype_bytes(t->dtype));
   }

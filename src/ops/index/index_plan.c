@@ -101,7 +101,7 @@ static tdict_status add_range(index_reader *r, const tdict_index *item, tdict_er
 }
 
 /* Allocates the array of positions of a list or mask. */
-static tdict_status allocate_positions(const char *what, tdict_gather *g, tdict_error *err) {
+static tdict_status allocate_positions(const char *what, tdict_index_gather *g, tdict_error *err) {
   size_t numbers, bytes;
   if (!tdict_mul_size((size_t)g->count, (size_t)g->dims, &numbers) ||
       !tdict_mul_size(numbers, sizeof *g->positions, &bytes))
@@ -115,9 +115,11 @@ static tdict_status allocate_positions(const char *what, tdict_gather *g, tdict_
  * array of positions. Checks that `count` fits the counts of the other lists and masks. */
 static tdict_status add_gather(index_reader *r, int dims, int64_t count, const tdict_tensor *tensor, tdict_error *err) {
   tdict_index_plan *p = r->plan;
-  tdict_gather *g = &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so the array is long
+  tdict_index_gather *g =
+      &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so the array is long
                                                   * enough */
-  *g = (tdict_gather){.axis = p->affine.ndim_out, .dims = dims, .count = count, .tensor = tensor, .dim = r->next_dim};
+  *g = (tdict_index_gather){
+      .axis = p->affine.ndim_out, .dims = dims, .count = count, .tensor = tensor, .dim = r->next_dim};
   g->size = r->shape[r->next_dim];
   tdict_status status = tensor ? TDICT_OK : allocate_positions(p->what, g, err);
   if (status != TDICT_OK) return status;
@@ -142,7 +144,8 @@ static tdict_status add_list(index_reader *r, const tdict_index *item, tdict_err
 }
 
 /* Reads the positions of a list in host memory. */
-static tdict_status read_positions(const char *what, tdict_gather *g, const tdict_tensor *list, tdict_error *err) {
+static tdict_status read_positions(const char *what, tdict_index_gather *g, const tdict_tensor *list,
+                                   tdict_error *err) {
   const int64_t *at = list->data, step = list->ndim ? tdict_tensor_dims_strides(list)[0] : 0;
   for (int64_t i = 0; i < g->count; i++) {
     const int64_t found = at[i * step] < 0 ? at[i * step] + g->size : at[i * step];
@@ -179,7 +182,7 @@ static tdict_status check_device_list(const tdict_moves *moves, const tdict_tens
 tdict_status tdict_index_plan_check_lists(const tdict_index_plan *plan, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (int n = 0; n < plan->num_gathers && status == TDICT_OK; n++) {
-    const tdict_gather *g = &plan->gathers[n];
+    const tdict_index_gather *g = &plan->gathers[n];
     if (g->is_unchecked && !g->positions) status = check_device_list(plan->moves, g->tensor, g->dim, g->size, err);
   }
   return status;
@@ -289,7 +292,7 @@ static tdict_status add_host_mask(index_reader *r, const tdict_tensor *mask, tdi
   /* Count the positions first, to allocate an array of the exact size. */
   tdict_status status = add_gather(r, mask->ndim, scan_mask(mask, NULL), NULL, err);
   if (status != TDICT_OK) return status;
-  tdict_gather *g = &r->plan->gathers[r->plan->num_gathers - 1];
+  tdict_index_gather *g = &r->plan->gathers[r->plan->num_gathers - 1];
   scan_mask(mask, g->positions);
   g->is_distinct = true;
   return add_whole_dims(r, mask->ndim, err);
@@ -382,7 +385,7 @@ static void find_move_lists(tdict_index_plan *p) {
   p->lists.count = 0;
   p->lists.num_positions = p->gather_count;
   for (int n = 0; n < p->num_gathers; n++) {
-    const tdict_gather *g = &p->gathers[n];
+    const tdict_index_gather *g = &p->gathers[n];
     for (int d = 0; d < g->dims && g->count != 1; d++)
       p->lists.list[p->lists.count++] =
           (tdict_move_list){g->positions ? g->positions + d : NULL, g->dims, g->tensor, g->size, g->is_unchecked};
@@ -392,7 +395,7 @@ static void find_move_lists(tdict_index_plan *p) {
 tdict_status tdict_index_plan_read_lists(tdict_index_plan *plan, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (int n = 0; n < plan->num_gathers && status == TDICT_OK; n++) {
-    tdict_gather *g = &plan->gathers[n];
+    tdict_index_gather *g = &plan->gathers[n];
     tdict_tensor *copy;
     if (g->positions) continue;
     status = tdict_tensor_clone(g->tensor, NULL, &copy, err);
@@ -439,7 +442,7 @@ tdict_status tdict_index_plan_init(tdict_index_plan *plan, tdict_moves *moves, i
 
 /* Marks a list as distinct if no position is repeated. Uses one bit for each number from the lowest to the highest
  * position. If the positions do not ascend and are far apart, leaves the list unmarked. */
-static tdict_status find_distinct_list(const char *what, tdict_gather *g, tdict_error *err) {
+static tdict_status find_distinct_list(const char *what, tdict_index_gather *g, tdict_error *err) {
   int64_t low = g->positions[0], high = low;
   bool is_ascending = true;
   for (int64_t i = 1; i < g->count; i++) {
@@ -467,7 +470,7 @@ static tdict_status find_distinct_list(const char *what, tdict_gather *g, tdict_
 tdict_status tdict_index_plan_find_distinct(tdict_index_plan *plan, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (int n = 0; n < plan->num_gathers && status == TDICT_OK; n++) {
-    tdict_gather *g = &plan->gathers[n];
+    tdict_index_gather *g = &plan->gathers[n];
     if (g->positions && g->count == plan->gather_count && g->count > 1 && !g->is_distinct)
       status = find_distinct_list(plan->what, g, err);
     if (g->is_distinct && g->count == plan->gather_count) break; /* one distinct list is enough */

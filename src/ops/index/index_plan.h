@@ -8,7 +8,7 @@
 #include "tdict/index.h"
 
 /* A list or mask: selects `count` positions in the dimensions [axis, axis + dims) of the affine result. */
-typedef struct tdict_gather {
+typedef struct tdict_index_gather {
   int axis, dims;
   int64_t count, *positions;  /* `dims` numbers per position; NULL if the positions are only in `tensor` */
   const tdict_tensor *tensor; /* the positions on a device; NULL: none. Borrowed */
@@ -17,7 +17,7 @@ typedef struct tdict_gather {
   int64_t size;               /* size of this dimension */
   /* true: no position is repeated. Set for masks, and for lists by tdict_index_plan_find_distinct() */
   bool is_distinct;
-} tdict_gather;
+} tdict_index_gather;
 /* The last move that the plan has added. A copy between tensors of the same layouts and memories differs from this
  * move in its addresses only. */
 typedef struct tdict_index_move {
@@ -36,7 +36,7 @@ typedef struct tdict_index_plan {
    * the number of this dimension is gather_at. A list of one position is repeated. */
   int num_gathers, gather_at;
   int64_t gather_count;
-  tdict_gather gathers[TDICT_MAX_INDEX];
+  tdict_index_gather gathers[TDICT_MAX_INDEX];
   /* The positions of the lists and masks. A mask has one list for each of its dimensions. Lists and masks of one
    * position are left out, because one position only changes the address of the first element. */
   tdict_move_lists lists;

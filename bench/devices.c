@@ -1,0 +1,312 @@
+/* tdict-bench devices: replicates and splits a tree over 1 to n devices, beside one transfer for each device and beside
+ * plain copies. Prints a table of rates. The job owns the context and the sources. Thread rule: one thread. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices_plain.h"
+#include "options.h"
+#include "rows.h"
+
+enum { MOST_DEVICES = 8, LEAVES = 1000, SMALL_LEAF_BYTES = 4000 };
+
+typedef struct devices_job {
+  common_options common;
+  int64_t num_devices, megabytes;
+  bench_sink sink;
+  tdict_context *context;
+  tdict_device devices[MOST_DEVICES];
+  check_place places[MOST_DEVICES]; /* for verification */
+  check_source source;
+  bool is_gpu;
+  int count; /* devices of the current row */
+} devices_job;
+
+/* A way to bring the source to the devices, or back. Writes the trees. */
+typedef tdict_status way(devices_job *job, tdict_tree **trees, tdict_error *err);
+
+static tdict_status replicate(devices_job *job, tdict_tree **trees, tdict_error *err) {
+  const tdict_spread spread = tdict_replicate_on(job->devices, (size_t)job->count);
+  return tdict_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
+}
+
+/* Waits for all futures, and releases them. */
+static tdict_status wait_all(tdict_future **futures, int count, tdict_status status, tdict_tree **trees,
+                             tdict_error *err) {
+  for (int i = 0; i < count; i++) {
+    if (status == TDICT_OK) status = tdict_future_wait(futures[i], &trees[i], err);
+    tdict_future_release(futures[i]);
+  }
+  return status;
+}
+
+static tdict_status move_to_each(devices_job *job, tdict_tree **trees, tdict_error *err) {
+  tdict_future *futures[MOST_DEVICES] = {NULL};
+  tdict_status status = TDICT_OK;
+  for (int i = 0; i < job->count && status == TDICT_OK; i++)
+    status = tdict_to_device_async(job->context, job->source.tree, job->devices[i], NULL, &futures[i], err);
+  return wait_all(futures, job->count, status, trees, err);
+}
+
+static tdict_status split(devices_job *job, tdict_tree **trees, tdict_error *err) {
+  const tdict_spread spread = tdict_split_over(job->devices, (size_t)job->count, 0);
+  return tdict_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
+}
+
+static tdict_status split_and_move_each(devices_job *job, tdict_tree **trees, tdict_error *err) {
+  tdict_future *futures[MOST_DEVICES] = {NULL};
+  tdict_tree *parts[MOST_DEVICES];
+  size_t count = (size_t)job->count;
+  tdict_status status = tdict_chunks(job->source.tree, 0, parts, &count, err);
+  for (size_t i = 0; i < count && status == TDICT_OK; i++)
+    status = tdict_to_device_async(job->context, parts[i], job->devices[i], NULL, &futures[i], err);
+  for (size_t i = 0; i < count; i++) tdict_release(parts[i]);
+  return wait_all(futures, job->count, status, trees, err);
+}
+
+/* A row of the table. */
+typedef struct devices_row {
+  const char *name;
+  bool pinned, is_split, is_small;
+  way *run, *plain;
+} devices_row;
+static const devices_row rows[] = {
+    {"replicate, pinned", true, false, false, replicate, move_to_each},
+    {"replicate, ordinary", false, false, false, replicate, move_to_each},
+    {"split, pinned", true, true, false, split, split_and_move_each},
+    {"split, ordinary", false, true, false, split, split_and_move_each},
+    {"replicate 1000 x 4000 B", false, false, true, replicate, move_to_each},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static void release_trees(const devices_job *job, tdict_tree **trees) {
+  for (int i = 0; i < job->count; i++) {
+    tdict_release(trees[i]);
+    trees[i] = NULL;
+  }
+}
+
+/* Runs a way once. Writes its seconds. */
+static bool run_way(devices_job *job, way *run, tdict_tree **trees, double *seconds) {
+  tdict_error err;
+  const double begin = bench_now();
+  if (run(job, trees, &err) == TDICT_OK) {
+    *seconds = bench_now() - begin;
+    return true;
+  }
+  bench_print_status("devices", &err);
+  return false;
+}
+
+/* Runs a way and compares every byte on every device. Parts are joined on the first device before. */
+static int verify(devices_job *job, const devices_row *row, way *run) {
+  tdict_tree *trees[MOST_DEVICES] = {NULL}, *joined = NULL;
+  tdict_gather_options o = tdict_gather_options_default();
+  check_poison poison = {0, 0};
+  size_t poisoned = 0;
+  double seconds;
+  tdict_error err;
+  int answer = run_way(job, run, trees, &seconds) ? BENCH_OK : BENCH_FAILED;
+  o.device = job->devices[0];
+  if (answer == BENCH_OK && row->is_split &&
+      tdict_gather(job->context, (const tdict_tree *const *)trees, (size_t)job->count, &o, &joined, &err) != TDICT_OK) {
+    bench_print_status("devices: gather", &err);
+    answer = BENCH_FAILED;
+  }
+  if (joined) answer = check_result(&job->places[0], &job->source, joined, &poison, &poisoned);
+  for (int i = 0; i < job->count && answer == BENCH_OK && !row->is_split; i++)
+    answer = check_result(&job->places[i], &job->source, trees[i], &poison, &poisoned);
+  tdict_release(joined);
+  release_trees(job, trees);
+  return answer;
+}
+
+/* Measures both ways in turn. Writes their median seconds. */
+static bool measure(devices_job *job, const devices_row *row, double medians[2]) {
+  bench_samples samples[2];
+  const int repeats = (int)job->common.repeats * (row->is_small ? 20 : 1);
+  way *const ways[2] = {row->run, row->plain};
+  bool good = true;
+  for (int w = 0; w < 2; w++) good &= bench_samples_reserve(&samples[w], repeats);
+  for (int i = -2; i < repeats && good; i++)
+    for (int w = 0; w < 2 && good; w++) {
+      tdict_tree *trees[MOST_DEVICES] = {NULL};
+      double seconds;
+      good = run_way(job, ways[w], trees, &seconds);
+      release_trees(job, trees);
+      if (i >= 0 && good) bench_samples_add(&samples[w], seconds);
+    }
+  for (int w = 0; w < 2; w++) {
+    medians[w] = bench_samples_median(&samples[w]);
+    bench_samples_free(&samples[w]);
+  }
+  return good;
+}
+
+/* Gives the source a batch dimension, so that the tree can be split. */
+static bool make_source(devices_job *job, const devices_row *row) {
+  const size_t bytes = row->is_small ? SMALL_LEAF_BYTES : (size_t)job->megabytes * 1000000 / LEAVES / 256 * 256;
+  const check_group group = {LEAVES, bytes};
+  const int64_t batch[1] = {(int64_t)bytes / 4};
+  tdict_error err;
+  if (!check_source_make(&job->source, &group, 1, row->pinned ? tdict_pinned_memory(job->context) : NULL)) return false;
+  check_source_seed(&job->source, 3);
+  if (row->is_small || tdict_set_batch_size(job->source.tree, 1, batch, &err) == TDICT_OK) return true;
+  bench_print_status("devices", &err);
+  return false;
+}
+
+/* Measures a row for one number of devices, and prints a line. */
+static int measure_row(devices_job *job, const devices_row *row, double one_device, double *seconds, json_t *list) {
+  double medians[2];
+  int answer = verify(job, row, row->run);
+  if (answer == BENCH_OK) answer = verify(job, row, row->plain);
+  if (answer == BENCH_OK && !measure(job, row, medians)) answer = BENCH_FAILED;
+  if (answer != BENCH_OK) return answer;
+  const double delivered = (double)job->source.total_bytes * (row->is_split ? 1 : job->count);
+  printf("| %s | %d | %.3f | %.1f | %.2f | %.2f |\n", row->name, job->count, medians[0] * 1e3,
+         delivered / medians[0] / 1e9, medians[1] / medians[0], one_device > 0 ? medians[0] / one_device : 1);
+  fflush(stdout);
+  *seconds = medians[0];
+  json_array_append_new(list,
+                        json_pack("{s:s, s:i, s:f, s:f, s:f}", "work", row->name, "devices", job->count, "seconds",
+                                  medians[0], "plain_seconds", medians[1], "delivered_bytes", delivered));
+  return BENCH_OK;
+}
+
+static int measure_table(devices_job *job, json_t *list) {
+  int answer = BENCH_OK;
+  printf("GB/s: bytes of all results per second. gain: time of one transfer for each device / time. growth: time / "
+         "time\nto one device. Medians of %d.\n\n| work | devices | ms | GB/s | gain | growth |\n"
+         "|---|---:|---:|---:|---:|---:|\n",
+         (int)job->common.repeats);
+  for (int r = 0; r < ROWS && answer == BENCH_OK; r++) {
+    double one = 0, seconds = 0;
+    if (!make_source(job, &rows[r])) return BENCH_FAILED;
+    for (job->count = 1; job->count <= job->num_devices && answer == BENCH_OK; job->count++) {
+      bench_progress("%s, %d devices", rows[r].name, job->count);
+      answer = measure_row(job, &rows[r], one, &seconds, list);
+      if (job->count == 1) one = seconds;
+    }
+    check_source_free(&job->source);
+  }
+  bench_progress_end();
+  return answer;
+}
+
+/* Measures the plain copies: the median of several tries. */
+static bool measure_plain(devices_job *job, json_t *record) {
+  enum { TRIES = 5 };
+  for (int count = 1; count <= job->num_devices; count++) {
+    bench_samples lines, staging;
+    const size_t bytes = (size_t)job->megabytes * 1000000;
+    bool good = bench_samples_reserve(&lines, TRIES) && bench_samples_reserve(&staging, TRIES);
+    for (int i = 0; i < TRIES && good; i++) {
+      double line = 0, wall = 0;
+      bench_progress("plain copies, %d devices", count);
+      good = plain_lines(count, (size_t)512 << 20, &line) && plain_staging(count, bytes, &wall);
+      bench_samples_add(&lines, line);
+      bench_samples_add(&staging, wall);
+    }
+    bench_progress_end();
+    if (good)
+      printf("plain copies to %d devices: %.1f GB/s from pinned memory, %.1f GB/s through a staging loop\n", count,
+             bench_samples_median(&lines) / 1e9, bench_samples_median(&staging) / 1e9);
+    char key[32];
+    snprintf(key, sizeof key, "plain_%d", count);
+    json_object_set_new(
+        record, key,
+        json_pack("{s:f, s:f}", "lines", bench_samples_median(&lines), "staging", bench_samples_median(&staging)));
+    bench_samples_free(&lines);
+    bench_samples_free(&staging);
+    if (!good) return false;
+  }
+  printf("\n");
+  return true;
+}
+
+/* Opens the context, and the means to verify each device. */
+static bool open_devices(devices_job *job) {
+  tdict_error err;
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options o = tdict_context_options_default();
+  sim.num_devices = (int32_t)(job->num_devices ? job->num_devices : 2);
+  sim.peers = TDICT_SIM_PEERS_ALL;
+  options_place(job->common.device, &sim, &o);
+  if (tdict_context_create(&o, &job->context, &err) != TDICT_OK) {
+    bench_print_status("no context", &err);
+    return false;
+  }
+  const tdict_device first = tdict_context_device(job->context, NULL);
+  job->is_gpu = first.type == TDICT_DEVICE_CUDA;
+  if (first.type == TDICT_DEVICE_CPU) {
+    bench_print_error("this machine has no GPU; --device sim simulates several");
+    return false;
+  }
+  for (int i = 0; i < MOST_DEVICES && (!job->num_devices || i < job->num_devices); i++) {
+    check_place *p = &job->places[i];
+    char why[256];
+    job->devices[i] = (tdict_device){first.type, i};
+    *p = (check_place){.context = job->context, .device = job->devices[i], .bounce_bytes = (size_t)16 << 20};
+    if (job->is_gpu) {
+      p->raw = raw_open(i, why, sizeof why);
+      if (!p->raw && job->num_devices) bench_print_error("GPU %d: %s", i, why);
+      if (!p->raw) return i > 0 && !job->num_devices ? (job->num_devices = i, true) : false;
+      if (!raw_host_alloc(p->raw, p->bounce_bytes, &p->bounce)) return false;
+    } else if (i >= sim.num_devices) {
+      break;
+    } else {
+      p->bounce = malloc(p->bounce_bytes);
+      if (!p->bounce || tdict_stream_create(job->context, p->device, &p->stream, &err) != TDICT_OK) return false;
+    }
+  }
+  if (!job->num_devices) job->num_devices = job->is_gpu ? MOST_DEVICES : sim.num_devices;
+  return true;
+}
+
+static void close_devices(devices_job *job) {
+  for (int i = MOST_DEVICES - 1; i >= 0; i--) { /* raw_close() pops the context that raw_open() pushed */
+    check_place *p = &job->places[i];
+    if (p->stream.handle) tdict_stream_destroy(job->context, p->stream);
+    if (p->raw && p->bounce) (void)raw_host_free(p->raw, p->bounce);
+    if (!p->raw) free(p->bounce);
+    if (p->raw) raw_close(p->raw);
+  }
+  if (job->context) tdict_context_destroy(job->context);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  devices_job *job = state->input;
+  if (key == 'n') options_number(state, "--devices", arg, 1, MOST_DEVICES, &job->num_devices);
+  if (key == 'm') options_number(state, "--megabytes", arg, 1, 100000, &job->megabytes);
+  return key == 'n' || key == 'm' ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+int devices_main(int argc, char **argv) {
+  static const struct argp_option table[] = {
+      {"devices", 'n', "N", 0, "measure 1 to N devices (default: all GPUs; 2 simulated devices)", 0},
+      {"megabytes", 'm', "N", 0, "size of the tree in 10^6 bytes (default 4000 on a GPU, 8 elsewhere)", 0},
+      {0}};
+  static const char doc[] = "Replicates and splits a tree of 1000 leaves over several devices, beside one transfer for "
+                            "each device and beside plain copies. Verifies every byte on every device."
+                            "\vExample:\n  tdict-bench devices --devices 2\n\n"
+                            "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
+  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+  devices_job job;
+  memset(&job, 0, sizeof job);
+  job.common = (common_options){"auto", false, false, NULL, 5};
+  if (options_parse(argc, argv, OPTIONS_RECORD, &job.common, &argp, &job) != BENCH_OK) return BENCH_USAGE;
+  int answer = BENCH_FAILED;
+  if (bench_sink_open(&job.sink, job.common.json) && open_devices(&job)) {
+    json_t *record = bench_record("devices", argc, argv), *list = json_array();
+    if (!job.megabytes) job.megabytes = job.is_gpu ? 4000 : 8;
+    if (!job.is_gpu) printf("SIMULATED devices: no figure here is a GPU's\n");
+    if (!job.is_gpu || measure_plain(&job, record)) answer = measure_table(&job, list);
+    json_object_set_new(record, "rows", list);
+    if (answer == BENCH_OK && !bench_sink_write(&job.sink, record)) answer = BENCH_FAILED;
+    json_decref(record);
+  }
+  close_devices(&job);
+  return answer;
+}

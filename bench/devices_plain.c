@@ -1,0 +1,128 @@
+/* Implements the plain copies of devices_plain.h. Each thread opens the driver for its GPU and owns its buffers. */
+#include "devices_plain.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "raw.h"
+
+enum { MOST_THREADS = 64, PIECE_BYTES = 2 << 20, THREADS_PER_CPU_SHARE = 2 };
+
+/* One thread that copies to one GPU. */
+typedef struct copier {
+  pthread_t thread;
+  pthread_barrier_t *begin, *end;
+  int ordinal;
+  const unsigned char *ordinary; /* the ordinary memory of all threads of the GPU; NULL: copies from the buffer only */
+  size_t bytes;                  /* of all threads of the GPU */
+  _Atomic(size_t) *next;         /* relaxed: the offset of the next piece of the GPU */
+  bool good;
+} copier;
+
+/* Copies pieces through two buffers in turn. */
+static bool copy_pieces(copier *c, raw_driver *raw, void *buffers[2], raw_address to) {
+  bool good = true;
+  for (int turn = 0; good; turn = !turn) {
+    const size_t at = atomic_fetch_add_explicit(c->next, PIECE_BYTES, memory_order_relaxed);
+    if (at >= c->bytes) break;
+    const size_t bytes = c->bytes - at < PIECE_BYTES ? c->bytes - at : PIECE_BYTES;
+    memcpy(buffers[turn], c->ordinary + at, bytes);
+    good = raw_finish_own(raw) && raw_copy_in_async(raw, to, buffers[turn], bytes);
+  }
+  return raw_finish_own(raw) && good;
+}
+
+static void *run_copier(void *user) {
+  copier *c = user;
+  char why[256];
+  raw_driver *raw = raw_open(c->ordinal, why, sizeof why);
+  const size_t room = c->ordinary ? PIECE_BYTES : c->bytes;
+  void *buffers[2] = {NULL, NULL};
+  raw_address to = 0;
+  bool good = raw && raw_alloc(raw, room, &to) && raw_host_alloc(raw, room, &buffers[0]);
+  if (good && c->ordinary) good = raw_host_alloc(raw, room, &buffers[1]);
+  if (good) memset(buffers[0], 1, room);
+  pthread_barrier_wait(c->begin);
+  if (good && c->ordinary)
+    good = copy_pieces(c, raw, buffers, to);
+  else if (good)
+    good = raw_copy_in_async(raw, to, buffers[0], c->bytes) && raw_finish_own(raw);
+  pthread_barrier_wait(c->end);
+  c->good = good;
+  if (raw && to) (void)raw_free(raw, to);
+  for (int i = 0; i < 2; i++)
+    if (buffers[i]) (void)raw_host_free(raw, buffers[i]);
+  if (raw) raw_close(raw);
+  return NULL;
+}
+
+/* Runs the threads, and writes the seconds from the first to the last copy. */
+static bool run_all(copier *all, int count, double *seconds) {
+  pthread_barrier_t begin, end;
+  bool good = true;
+  int started = 0;
+  pthread_barrier_init(&begin, NULL, (unsigned)count + 1);
+  pthread_barrier_init(&end, NULL, (unsigned)count + 1);
+  for (; started < count; started++) {
+    all[started].begin = &begin;
+    all[started].end = &end;
+    if (pthread_create(&all[started].thread, NULL, run_copier, &all[started]) != 0) {
+      bench_print_error("cannot start a thread");
+      exit(BENCH_FAILED); /* the other threads wait at the barrier */
+    }
+  }
+  pthread_barrier_wait(&begin);
+  const double start = bench_now();
+  pthread_barrier_wait(&end);
+  *seconds = bench_now() - start;
+  for (int i = 0; i < count; i++) {
+    pthread_join(all[i].thread, NULL);
+    good &= all[i].good;
+  }
+  pthread_barrier_destroy(&begin);
+  pthread_barrier_destroy(&end);
+  if (!good) bench_print_error("a plain copy failed");
+  return good;
+}
+
+bool plain_lines(int count, size_t bytes, double *bytes_per_second) {
+  copier all[MOST_THREADS];
+  double seconds;
+  memset(all, 0, sizeof all);
+  for (int i = 0; i < count; i++) {
+    all[i].ordinal = i;
+    all[i].bytes = bytes;
+  }
+  if (!run_all(all, count, &seconds)) return false;
+  *bytes_per_second = (double)bytes * count / seconds;
+  return true;
+}
+
+bool plain_staging(int count, size_t bytes, double *bytes_per_second) {
+  copier all[MOST_THREADS];
+  _Atomic(size_t) next[MOST_THREADS];
+  double seconds;
+  unsigned char *ordinary = malloc(bytes);
+  int each = bench_cpu_count() / (THREADS_PER_CPU_SHARE * count);
+  if (!ordinary) {
+    bench_print_error("no memory for %zu bytes", bytes);
+    return false;
+  }
+  memset(ordinary, 7, bytes);
+  memset(all, 0, sizeof all);
+  each = each < 1 ? 1 : each > MOST_THREADS / count ? MOST_THREADS / count : each;
+  for (int i = 0; i < count * each; i++) {
+    const int gpu = i % count;
+    atomic_init(&next[gpu], 0);
+    all[i].ordinal = gpu;
+    all[i].next = &next[gpu];
+    all[i].bytes = bytes / (size_t)count;
+    all[i].ordinary = ordinary + all[i].bytes * (size_t)gpu;
+  }
+  const bool good = run_all(all, count * each, &seconds);
+  if (good) *bytes_per_second = (double)(bytes / (size_t)count * (size_t)count) / seconds;
+  free(ordinary);
+  return good;
+}

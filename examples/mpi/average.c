@@ -1,0 +1,51 @@
+/* average: each process has gradients of its own part of the data, and all processes average them with MPI. Then the
+ * first process gathers a row of each process.
+ *
+ *   mpirun -np 3 average */
+#include <mpi.h>
+#include <stdio.h>
+
+#include <tdict/comm_mpi.h>
+#include <tdict/tdict.h>
+#include <tdict/try.h>
+
+static const tdict_field weights[] = {TDICT_FIELD("layer.weight", TDICT_F32, 4, 3),
+                                      TDICT_FIELD("layer.bias", TDICT_F32, 4)};
+static const tdict_schema gradient_schema = {weights, 2};
+static const tdict_field fields[] = {TDICT_FIELD("loss", TDICT_F32)};
+static const tdict_schema row_schema = {fields, 1};
+
+int main(int argc, char **argv) {
+  tdict_comm_table table = {0};
+  tdict_context *context = NULL;
+  tdict_comm *comm = NULL;
+  tdict_tree *gradients = NULL, *row = NULL, *rows = NULL;
+  tdict_error err = {0};
+  MPI_Init(&argc, &argv); /* MPI_THREAD_SINGLE suffices: this program makes no asynchronous call */
+  table.struct_size = sizeof table;
+  TDICT_TRY(tdict_context_create(NULL, &context, &err));
+  TDICT_TRY(tdict_mpi_table(NULL, NULL, &table, &err));
+  TDICT_TRY(tdict_comm_create(context, &table, NULL, &comm, &err));
+  const double rank = tdict_comm_rank(comm);
+
+  TDICT_TRY(tdict_create_from(&gradient_schema, 0, NULL, NULL, &gradients, &err));
+  TDICT_TRY(tdict_fill(gradients, NULL, rank, &err));
+  TDICT_TRY(tdict_all_reduce(comm, gradients, TDICT_REDUCE_MEAN, NULL, &err)); /* one message for all tensors */
+
+  TDICT_TRY(tdict_create_from(&row_schema, 1, (const int64_t[]){1}, NULL, &row, &err));
+  TDICT_TRY(tdict_fill(row, NULL, 10 * rank, &err));
+  TDICT_TRY(tdict_gather_to(comm, row, 0, NULL, &rows, &err));
+  if (rows) {
+    TDICT_TRY(tdict_describe(gradients, stdout, &err));
+    TDICT_TRY(tdict_describe(rows, stdout, &err));
+  }
+done:
+  tdict_release(rows);
+  tdict_release(row);
+  tdict_release(gradients);
+  tdict_comm_destroy(comm); /* after the last call on all processes */
+  tdict_context_destroy(context);
+  if (err.status != TDICT_OK) MPI_Abort(MPI_COMM_WORLD, 1); /* the other processes may wait for this one */
+  MPI_Finalize();
+  return 0;
+}

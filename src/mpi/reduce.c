@@ -1,0 +1,67 @@
+/* Reduces elements in messages of at most tdict_mpi.piece_bytes bytes. See reduce.h. */
+#include "mpi/reduce.h"
+
+#include "base/error.h"
+#include "mpi/ops.h"
+#include "mpi/state.h"
+#include "tensor/convert_vector.h"
+
+static bool is_small(tdict_dtype dtype) { return dtype == TDICT_F16 || dtype == TDICT_BF16; }
+static bool is_float(tdict_dtype dtype) { return is_small(dtype) || dtype == TDICT_F32 || dtype == TDICT_F64; }
+/* Returns the dtype that MPI reduces. MPI has no small floats. */
+static tdict_dtype reduced_as(tdict_dtype dtype) { return is_small(dtype) ? TDICT_F32 : dtype; }
+
+bool tdict_mpi_can_reduce(void *self, tdict_dtype dtype, tdict_reduce_op op) {
+  (void)self;
+  MPI_Datatype type;
+  return tdict_mpi_ops_find(NULL, reduced_as(dtype), op, &type, NULL) && (op != TDICT_REDUCE_MEAN || is_float(dtype));
+}
+
+/* How MPI reduces the elements. */
+typedef struct reduction {
+  MPI_Datatype type;
+  MPI_Op op;
+  bool is_mean;
+} reduction;
+
+/* Reduces one message, in place. */
+static tdict_status reduce_piece(const tdict_mpi *mpi, const reduction *r, void *buffer, size_t count,
+                                 tdict_error *err) {
+  int code = MPI_Allreduce(MPI_IN_PLACE, buffer, (int)count, r->type, r->op, mpi->comm);
+  if (code != MPI_SUCCESS) return tdict_mpi_status(code, "all_reduce", err);
+  if (!r->is_mean) return TDICT_OK;
+  if (r->type == MPI_FLOAT) {
+    for (size_t i = 0; i < count; i++) ((float *)buffer)[i] /= (float)mpi->world;
+  } else {
+    for (size_t i = 0; i < count; i++) ((double *)buffer)[i] /= (double)mpi->world;
+  }
+  return TDICT_OK;
+}
+
+tdict_status tdict_mpi_all_reduce(void *self, void *buffer, size_t num_elements, tdict_dtype dtype, tdict_reduce_op op,
+                                  void *stream, int64_t timeout_ns, tdict_error *err) {
+  (void)stream, (void)timeout_ns;
+  const tdict_mpi *mpi = self;
+  reduction r = {.is_mean = op == TDICT_REDUCE_MEAN};
+  tdict_status status = tdict_mpi_enter(mpi, "all_reduce", err);
+  if (status != TDICT_OK) return status;
+  if (!tdict_mpi_can_reduce(self, dtype, op) || !tdict_mpi_ops_find(&mpi->ops, reduced_as(dtype), op, &r.type, &r.op))
+    return tdict_fail(err, TDICT_ENOTSUP, "mpi: all_reduce: operation %d is not supported for %s", (int)op,
+                      tdict_dtype_name(dtype));
+  const tdict_stream_kind kind = tdict_stream_best();
+  const size_t bytes = tdict_dtype_bytes(dtype);
+  const size_t most = is_small(dtype) ? mpi->scratch_count : mpi->piece_bytes / bytes;
+  for (size_t done = 0; done < num_elements && status == TDICT_OK;) {
+    const size_t count = num_elements - done < most ? num_elements - done : most;
+    char *at = (char *)buffer + done * bytes;
+    if (is_small(dtype)) {
+      tdict_convert_vector(kind, TDICT_F32, mpi->scratch, dtype, at, count);
+      status = reduce_piece(mpi, &r, mpi->scratch, count, err);
+      if (status == TDICT_OK) tdict_convert_vector(kind, dtype, at, TDICT_F32, mpi->scratch, count);
+    } else {
+      status = reduce_piece(mpi, &r, at, count, err);
+    }
+    done += count;
+  }
+  return status;
+}

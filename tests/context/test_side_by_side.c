@@ -1,0 +1,95 @@
+/* Two contexts of one process use one device at the same time. Each thread has a context of its own, and moves random
+ * trees there and back. The program's option --seconds N makes the case longer. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "support/test.h"
+
+enum { NUM_CONTEXTS = 2, NUM_LEAVES = 5, MOST_BYTES = 1 << 20 };
+
+typedef struct mover {
+  pthread_t thread;
+  tdict_context *context;
+  int64_t until_ns;
+  uint64_t seed;
+  int64_t rounds;
+  _Atomic(int) failures; /* asserts work on the main thread only, so the main thread reads this number at the end */
+} mover;
+
+/* Makes a tree of random leaves, some of them pinned. */
+static tdict_tree *make_tree(mover *m) {
+  tdict_tree *tree = NULL;
+  tdict_error err;
+  m->failures += tdict_create(0, NULL, &tree, &err) != TDICT_OK;
+  for (int i = 0; i < NUM_LEAVES && !m->failures; i++) {
+    char key[16];
+    uint32_t number;
+    tdict_tensor *leaf = NULL;
+    td_fill_random(&number, sizeof number, ++m->seed);
+    const int64_t bytes = 1 + number % (number & 1 ? MOST_BYTES : 5000);
+    tdict_memory *memory = number & 2 ? tdict_pinned_memory(m->context) : NULL;
+    snprintf(key, sizeof key, "%d", i);
+    m->failures += tdict_tensor_empty(TDICT_U8, 1, &bytes, memory, &leaf, &err) != TDICT_OK;
+    if (m->failures) break;
+    td_fill_random(tdict_tensor_data(leaf), (size_t)bytes, ++m->seed);
+    m->failures += tdict_set(tree, key, leaf, &err) != TDICT_OK;
+    tdict_tensor_release(leaf);
+  }
+  return tree;
+}
+
+static int count_differences(const tdict_tree *want, const tdict_tree *got) {
+  int wrong = 0;
+  for (int i = 0; i < NUM_LEAVES; i++) {
+    tdict_entry a, b;
+    tdict_error err;
+    if (tdict_get_entry_at(want, (size_t)i, &a, &err) != TDICT_OK ||
+        tdict_get_entry_at(got, (size_t)i, &b, &err) != TDICT_OK)
+      return 1;
+    wrong +=
+        memcmp(tdict_tensor_const_data(a.tensor), tdict_tensor_const_data(b.tensor), tdict_tensor_bytes(a.tensor)) != 0;
+  }
+  return wrong;
+}
+
+static void *move_trees(void *user) {
+  mover *m = user;
+  const tdict_device device = td_device();
+  while (!m->failures && tdict_now_ns() < m->until_ns) {
+    tdict_tree *src = make_tree(m), *there = NULL, *back = NULL;
+    tdict_future *f = NULL;
+    tdict_error err;
+    bool good = tdict_to_device_async(m->context, src, device, NULL, &f, &err) == TDICT_OK &&
+                tdict_future_wait(f, &there, &err) == TDICT_OK &&
+                tdict_to_device(m->context, there, tdict_cpu(), NULL, &back, &err) == TDICT_OK;
+    m->failures += !good;
+    if (good) m->failures += count_differences(src, back);
+    tdict_future_release(f);
+    tdict_release(back);
+    tdict_release(there);
+    tdict_release(src);
+    m->rounds++;
+  }
+  return NULL;
+}
+
+GPU_CASE(contexts_side_by_side) {
+  mover movers[NUM_CONTEXTS];
+  const int64_t until_ns = tdict_now_ns() + td_number("--seconds", 1) * 1000000000;
+  memset(movers, 0, sizeof movers);
+  for (int i = 0; i < NUM_CONTEXTS; i++) {
+    movers[i].context = td_context(NULL);
+    movers[i].seed = (uint64_t)i << 32;
+    movers[i].until_ns = until_ns;
+  }
+  for (int i = 0; i < NUM_CONTEXTS; i++)
+    assert_int_equal(pthread_create(&movers[i].thread, NULL, move_trees, &movers[i]), 0);
+  for (int i = 0; i < NUM_CONTEXTS; i++) {
+    pthread_join(movers[i].thread, NULL);
+    assert_int_equal(movers[i].failures, 0);
+    assert_true(movers[i].rounds > 0);
+    printf("context %d: %d round trips\n", i, (int)movers[i].rounds);
+    tdict_context_destroy(movers[i].context);
+  }
+}
