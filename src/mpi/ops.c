@@ -15,6 +15,7 @@
       second[i] = (expression);                                                 \
     }                                                                           \
   }
+/* NOLINTBEGIN(readability-non-const-parameter): MPI fixes the type of these functions */
 /* Integers. A signed sum wraps around, so it is the unsigned sum. */
 #define DEFINE_INTEGER(bits)                                  \
   DEFINE(sum_##bits, uint##bits##_t, (uint##bits##_t)(a + b)) \
@@ -32,6 +33,7 @@ DEFINE_INTEGER(64)
   DEFINE(max_##type, type, a != a || b != b ? (type)NAN : a > b || (a == b && !signbit(a)) ? a : b)
 DEFINE_FLOAT(float)
 DEFINE_FLOAT(double)
+/* NOLINTEND(readability-non-const-parameter) */
 
 /* A row without `sum` uses MPI_SUM. */
 static const struct row {
