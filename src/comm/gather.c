@@ -6,6 +6,7 @@
 #include "comm/table.h"
 #include "ops/shape.h"
 #include "tdict/combine.h"
+#include "tdict/devices.h"
 
 /* Gathers blocks of one size. Sends the block of the source itself if possible, else a copy in the block of this
  * rank. */
@@ -52,12 +53,25 @@ static tdict_status allocate_blocks(const tdict_comm_call *call, joined *j, tdic
   return tdict_rank_blocks_allocate(call, j->schema, j->dim, NULL, &j->blocks, err);
 }
 
+/* Joins with the threads of the context. */
+static tdict_status join_on_host(const tdict_comm_call *call, const joined *j, tdict_tree **out, tdict_error *err) {
+  tdict_gather_options o = tdict_gather_options_default();
+  tdict_transfer_options transfer = tdict_transfer_options_default();
+  o.dim = j->dim;
+  o.transfer = &transfer;
+  transfer.memory = call->memory;
+  tdict_status status = tdict_gather(call->comm->context, (const tdict_tree *const *)j->blocks.trees,
+                                     (size_t)j->blocks.world, &o, out, err);
+  return status == TDICT_OK ? tdict_set_device(*out, NULL, err) : status; /* cannot fail for a new tree */
+}
+
 /* Joins the trees of the blocks. All ranks are done with the table, so an error does not affect them. */
 static tdict_status join(tdict_comm_call *call, const joined *j, tdict_tree **out, tdict_error *err) {
   tdict_join_options o = tdict_join_options_default();
   o.dim = j->dim;
   o.memory = call->memory;
   call->keeps_comm = true;
+  if (!call->comm->gpu && j->blocks.world <= TDICT_MAX_DEVICES) return join_on_host(call, j, out, err);
   return tdict_cat((const tdict_tree *const *)j->blocks.trees, (size_t)j->blocks.world, &o, out, err);
 }
 

@@ -182,16 +182,21 @@ tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_tree *tre
   return status;
 }
 
+/* Copies within a device with one launch, and other trees with the threads of the context. */
+static tdict_status copy_tree(const tdict_comm *comm, tdict_tree *dst, const tdict_tree *src, bool is_near,
+                              tdict_error *err) {
+  return is_near && comm->gpu ? tdict_copy(dst, src, err) : tdict_transfer_into(comm->context, dst, src, NULL, err);
+}
+
 tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdict_tree *src, tdict_error *err) {
   block b = {.comm = comm, .is_near = true};
   tdict_status status = for_leaves(src, "message", add_to_block, &b, err);
-  if (status != TDICT_OK) return status;
-  return b.is_near ? tdict_copy(dst, src, err) : tdict_transfer_into(comm->context, dst, src, NULL, err);
+  return status == TDICT_OK ? copy_tree(comm, dst, src, b.is_near, err) : status;
 }
 
 tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, bool writes, tdict_error *err) {
-  if (message->needs_transfer) return tdict_transfer_into(comm->context, message->packed, message->tree, NULL, err);
-  if (message->is_copy) return tdict_copy(message->packed, message->tree, err);
+  if (message->needs_transfer || message->is_copy)
+    return copy_tree(comm, message->packed, message->tree, !message->needs_transfer, err);
   if (message->storage) tdict_storage_wait(message->storage, writes);
   return TDICT_OK;
 }

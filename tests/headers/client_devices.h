@@ -2,12 +2,14 @@
 static void use_devices(tdict_context *context) {
   static const int64_t rows[] = {4}, counts[] = {3, 1};
   const tdict_device devices[2] = {{TDICT_DEVICE_SIM, 0}, {TDICT_DEVICE_CPU, 0}};
+  static const tdict_sim_peers peers[] = {TDICT_SIM_PEERS_PAIRS, TDICT_SIM_PEERS_ALL, TDICT_SIM_PEERS_NONE};
+  const tdict_spread_kind kind = TDICT_REPLICATE;
   tdict_spread spread = tdict_replicate_on(devices, 2);
   tdict_gather_options options = tdict_gather_options_default();
   tdict_tree *td = NULL, *trees[2], *joined = NULL, *result = NULL;
   tdict_future *future = NULL;
   OK(tdict_create(1, rows, &td, &last_error));
-  TRUE(spread.kind == TDICT_REPLICATE && TDICT_MAX_DEVICES >= 2);
+  TRUE(peers[0] != peers[1] && peers[1] != peers[2] && (int)kind == spread.kind && TDICT_MAX_DEVICES >= 2);
   OK(tdict_to_devices(context, td, &spread, NULL, trees, &last_error));
   OK(tdict_gather(context, (const tdict_tree *const *)trees, 2, &options, &joined, &last_error));
   TRUE(tdict_batch_size(joined)[0] == 8);
