@@ -227,12 +227,13 @@ TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);
 /** @brief Returns the number of objects in the tree. An object at several paths counts once per path. */
 TDICT_API size_t tdict_num_objects(const tdict_tree *tree);
 /** @brief Returns the number of bytes of the elements of all tensors, plus the results of the `bytes` hooks of objects.
- *  A tensor or object at several paths counts once per path. */
+ *  An object of a type without this hook counts as 0 bytes. A tensor or object at several paths counts once per path. */
 TDICT_API size_t tdict_bytes(const tdict_tree *tree);
 /** @brief Writes to @p out the number of bytes of all storages of tensors in the tree, plus the results of the `bytes`
  *  hooks of objects.
  *
- *  Each storage counts once, with its full size. Each object counts once.
+ *  Each storage counts once, with its full size. Each object counts once, and as 0 bytes if its type has no `bytes`
+ *  hook.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err);
 
@@ -280,11 +281,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, c
 /** @brief Writes a text that describes the tree to @p buffer, cut to @p bytes and ended by 0.
  *
  *  The first line describes the tree. Each key has one line. The last line has the numbers of tensors, objects and
- *  bytes. The line of a tensor shows its dtype, shape and device. No elements of tensors are shown. Pinned tensors are
- *  marked `pinned`. A tensor is marked `shared` if its range of bytes overlaps the range of a tensor at another path.
- *  The line of an object shows the type and up to 255 bytes of text from the `print` hook. The line of a single value
- *  (tdict/nontensor.h) shows at most 40 bytes of the value's text. The text shows at most 100 keys, and then the number
- *  of keys that were left out.
+ *  bytes, as tdict_bytes() counts them. The line of a tensor shows its dtype, shape and device. No elements of tensors
+ *  are shown. Pinned tensors are marked `pinned`. A tensor is marked `shared` if its range of bytes overlaps the range
+ *  of a tensor at another path. The line of an object shows the type and up to 255 bytes of text from the `print` hook.
+ *  The line of a single value (tdict/nontensor.h) shows at most 40 bytes of the value's text. The text shows at most
+ *  100 keys, and then the number of keys that were left out.
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return the length of the full text without the 0, as snprintf does.
  *  @note Cost: O(keys), with at most 100 comparisons per tensor, and the hooks of the objects. Memory is allocated only
