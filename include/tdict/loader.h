@@ -1,16 +1,16 @@
 /* Declares the loader. Worker threads of the loader prepare batches before the program needs them. The function
  * tdict_loader_next() delivers the batches in order.
  *
- * A worker fetches the samples of a batch. If batches are delivered on a device other than the cpu, the worker makes
- * the batch in pinned memory, and queues the copy to the device when the batch is complete. Batches are delivered in
- * the order of the sampler, even if workers finish in another order. The samples of a batch do not depend on the number
- * of workers. Near the end of an epoch, the workers begin batches of the next epoch. If the dataset is a stream, or if
- * its `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
+ * Workers. A worker fetches the samples of a batch. If batches are delivered on a device other than the cpu, the worker
+ * makes the batch in pinned memory, and queues the copy to the device when the batch is complete. Batches are delivered
+ * in the order of the sampler, even if workers finish in another order. The samples of a batch do not depend on the
+ * number of workers. Near the end of an epoch, the workers begin batches of the next epoch. If the dataset is a stream,
+ * or if its `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
  *
- * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released and the
- * work that tdict_record_stream() has recorded is done. At most four batches are copied to the device at the same time.
- * The loader may keep the memory of up to four batches that the program has released. When the loader queues the copies
- * of later batches, the loader drops this memory.
+ * Batches. Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is
+ * released and the work that tdict_record_stream() has recorded is done. At most four batches are copied to the device
+ * at the same time. The loader may keep the memory of up to four batches that the program has released. When the loader
+ * queues the copies of later batches, the loader drops this memory.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time, but no call may run during or

@@ -266,14 +266,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
  *  tensors of @p dst overlap only in part, the call may fail to detect the overlap, and the common bytes are then
  *  unspecified. The call can miss an overlap if the strides of the tensors differ, or if more than 16 other tensors
  *  begin between the two tensors. If tensors of @p dst and @p src share bytes, these bytes are unspecified.
+ *
+ *  The call compares both trees before it copies. If they differ, nothing is written, and err->path names the leaf.
  *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
- *  @return Errors of tdict_to_device(). The call also returns the following errors. For each of these errors, nothing
- *          is written, and err->path names the leaf: #TDICT_ENOTFOUND a key is missing in one of the trees;
- *          #TDICT_ETYPE; #TDICT_ESHAPE; #TDICT_EDTYPE; #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no
- *          `flatten`; #TDICT_EINVAL two tensors of @p dst are the same or share bytes, but have different sources
- *          (err->path names the second tensor).
- *  @note If the transfer fails after these checks, the bytes of @p dst are lost until a later call writes these bytes.
- *        Transfers that read lost bytes fail, including transfers that were started before the failure. */
+ *  @return Errors of tdict_to_device(); #TDICT_ENOTFOUND a key is missing in one of the trees; #TDICT_ETYPE one path
+ *          names entries of different kinds or objects of different types; #TDICT_ESHAPE two shapes differ;
+ *          #TDICT_EDTYPE two dtypes differ; #TDICT_EREADONLY a tensor of @p dst must not be written; #TDICT_ENOTSUP an
+ *          object's type has no `flatten`; #TDICT_EINVAL two tensors of @p dst are the same or share bytes, but have
+ *          different sources (err->path names the second tensor).
+ *  @note If the transfer fails after the comparison, the bytes of @p dst are lost until a later call writes these
+ *        bytes. Transfers that read lost bytes fail, including transfers that were started before the failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
                                                            const tdict_tree *src, const tdict_transfer_options *options,
                                                            tdict_error *err);

@@ -5,25 +5,26 @@
  * children. The shape of every tensor below a tree begins with the batch size of the tree. A program can break this
  * rule by changing a child.
  *
- * The program can change a child through a borrowed handle, and several trees can share a child. A change to a child
- * must match the batch size and the device of this child. The library does not compare the change with the parents of
- * the child. After the change, the shape of a tensor in the child may no longer begin with the batch size of a parent.
- * In this case, functions that use the parent's batch size return TDICT_ESHAPE and change nothing; err->path names the
- * tensor. Examples are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h, tdict_flatten_keys(),
- * tdict_dataset_from_tree() and tdict_tree_schema_export(). Functions that do not use the parent's batch size still
- * work. If only the batch size of a child differs, and the shapes of all its tensors begin with the parent's batch
- * size, every function accepts the child. In results, the batch size of such a child begins with the batch size of the
- * parent.
+ * Changes to a child. The program can change a child through a borrowed handle, and several trees can share a child. A
+ * change to a child must match the batch size and the device of this child. The library does not compare the change
+ * with the parents of the child. After the change, the shape of a tensor in the child may no longer begin with the
+ * batch size of a parent. In this case, functions that use the parent's batch size return TDICT_ESHAPE and change
+ * nothing; err->path names the tensor. Examples are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h,
+ * tdict_flatten_keys(), tdict_dataset_from_tree() and tdict_tree_schema_export(). Functions that do not use the
+ * parent's batch size still work. If only the batch size of a child differs, and the shapes of all its tensors begin
+ * with the parent's batch size, every function accepts the child. In results, the batch size of such a child begins
+ * with the batch size of the parent.
  *
- * A path such as "next.obs.pixels" names nested keys. If a key contains a dot or a backslash, write a backslash before
- * this character. In C source, "h\\.0" is the single key `h.0`. A key may contain all bytes except 0. A path is invalid
- * if one of its keys is empty, or if it ends with a backslash that escapes nothing.
+ * Paths. A path such as "next.obs.pixels" names nested keys. If a key contains a dot or a backslash, write a backslash
+ * before this character. In C source, "h\\.0" is the single key `h.0`. A key may contain all bytes except 0. A path is
+ * invalid if one of its keys is empty, or if it ends with a backslash that escapes nothing.
  *
- * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops a
- * reference. Thread rule: many threads may read a tree at the same time. While a thread changes a tree, no other thread
- * may use this tree. For the elements of its tensors, the thread rule of tdict/tensor.h applies. tdict_retain() and
- * tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, with the differences that docs/container.md
- * lists. */
+ * Ownership. Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops
+ * a reference.
+ * TensorDict. Trees behave as in TensorDict 0.14, with the differences that docs/container.md lists.
+ * Thread rule: many threads may read a tree at the same time. While a thread changes a tree, no other thread may use
+ * this tree. For the elements of its tensors, the thread rule of tdict/tensor.h applies. tdict_retain() and
+ * tdict_release() are thread-safe. */
 #ifndef TDICT_TREE_H
 #define TDICT_TREE_H
 
@@ -227,7 +228,8 @@ TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);
 /** @brief Returns the number of objects in the tree. An object at several paths counts once per path. */
 TDICT_API size_t tdict_num_objects(const tdict_tree *tree);
 /** @brief Returns the number of bytes of the elements of all tensors, plus the results of the `bytes` hooks of objects.
- *  An object of a type without this hook counts as 0 bytes. A tensor or object at several paths counts once per path. */
+ *  An object of a type without this hook counts as 0 bytes. A tensor or object at several paths counts once per
+ *  path. */
 TDICT_API size_t tdict_bytes(const tdict_tree *tree);
 /** @brief Writes to @p out the number of bytes of all storages of tensors in the tree, plus the results of the `bytes`
  *  hooks of objects.
