@@ -198,7 +198,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_restart(tdict_loader *loader
  *  are 0. */
 typedef struct tdict_batch_info {
   size_t struct_size;
-  int64_t epoch, batch; /**< the epoch, and the number of the batch in the epoch */
+  int64_t epoch, batch; /**< the epoch, and the number of the batch in the epoch; both count from 0 */
   int64_t num_samples;
   int64_t num_tokens; /**< packed or padded batches: the sum of the lengths of the samples; else 0 */
   int64_t max_seqlen; /**< packed or padded batches: the largest length; else 0 */
@@ -217,10 +217,18 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_batch_info(const tdict_l
                                                                    tdict_error *err);
 
 /** The position of a loader, and the settings that determine the order of samples. All fields are numbers, so a program
- *  may save the struct in any format. The rank is not part of the state, so all ranks may use one state. */
+ *  may save the struct in any format. The rank is not part of the state, so all ranks may use one state.
+ *
+ *  If a state is read after the last batch of an epoch, and before tdict_loader_next() returns NULL, the first call
+ *  after tdict_loader_set_state() returns NULL.
+ *
+ *  A program may save the bytes of the struct. The bytes are valid in all processes with the same byte order and the
+ *  same version of the library. A later version may append fields, and then refuses the shorter struct of an earlier
+ *  version. To resume with any version, save the numbers `epoch` and `batch`. Write these numbers into a state that
+ *  tdict_loader_get_state() returned for the new loader. The settings of the two loaders are then not compared. */
 typedef struct tdict_loader_state {
   size_t struct_size;
-  int64_t epoch, batch;   /**< the epoch, and how many batches of this epoch were delivered or failed */
+  int64_t epoch, batch;   /**< the epoch, from 0, and how many batches of this epoch were delivered or failed */
   int64_t dataset_length; /**< samples in the dataset; -1: a stream */
   int64_t batch_size;
   int64_t num_indices;   /**< the number of indices of the sampler; -1: a stream */
