@@ -34,9 +34,8 @@ TITLES = {
 # Declarations whose names begin so are on these pages, although their header has another home.
 PREFIXES = {"tdict_future": "futures", "tdict_record_stream": "futures"}
 DTYPES = """A dtype is one number, so dtypes can be compared with ``==`` and used in a switch. :c:func:`tdict_dtype_name`
-returns the name in PyTorch without ``torch.``. C11 has no type for float16, bfloat16 and the types of 8 bits. For these
-dtypes, the table names an integer of the same size, which holds the bits. :c:func:`tdict_tensor_to_dtype` converts
-elements."""
+returns a name such as ``float32``. C11 has no type for float16, bfloat16 and the dtypes of 8 bits. For these dtypes, the
+table names an integer of the same size, which holds the bits. :c:func:`tdict_tensor_to_dtype` converts elements."""
 
 
 class Task:
@@ -99,6 +98,7 @@ class Page:
         if f.errors or f.common_errors:
             out.append("   .. rubric:: Returns\n")
             for status, text in f.errors:
+                text += "." if re.search(r"\.\s", text) else ""
                 out.append("   * " + (f":c:enumerator:`{status}`" + (": " if text else "") if status else "") + rst.text(text, names))
             if f.common_errors:
                 out.append(f"   * the errors of all functions of :ref:`tdict/{f.header} <{label(f.header)}>`")
@@ -159,8 +159,8 @@ class Page:
             kind, torch = text.split("; ")
             rows.append([f"`{name}`", str(int(value.split(",")[1]) // 8), f"`{kind}`", f"`{torch}`"])
         self.out += [".. _dtypes:\n", *rst.heading("Dtypes", "-"), DTYPES + "\n"]
-        self.out += [".. c:macro:: " + "\n             ".join(name for name, _, _ in found) + "\n",
-                     rst.indented(rst.table(rows, rst.Names.none()), 3) + "\n"]
+        table = rst.table(rows, rst.Names.none())
+        self.out += [re.sub(r"``(TDICT_\w+)``", r".. c:macro:: \1\n          :nocontentsentry:\n", table), ""]
 
     def write_header(self, header):
         functions = [f for f in self.task.functions if f.header == header]

@@ -6,8 +6,9 @@ import re
 import headers
 
 # "Lifetime." at the beginning of a line that begins a sentence, or "Thread rule:" at the beginning of any sentence.
-TOPIC = re.compile(r"(?:^|(?<=[.:]\s))(Thread rule|Ownership|Cost[\w ]*):(?=\s)|(?:^|(?<=[.:]\n))([A-Z][\w,-]*(?: [\w,-]+){0,4})\.(?=\s)")
-SENTENCE = re.compile(r"(Declares|Converts|Joins|Each|A|All|An|No|The|Shapes|Trees of|TDICT_|DLManaged)\b")
+TOPIC = re.compile(r"(?:^|(?<=[.:]\s))(Thread rule|Ownership|Cost[\w ]*):(?=\s)|(?:^|(?<=[.:]\n))([A-Za-z][\w,'-]*(?: [\w,'-]+){0,6})\.(?=\s)")
+# Beginnings of short sentences that are no topics.
+SENTENCE = re.compile(r"(Declares|Converts|Joins|Exchanges|Indexes|Each|All?|An|No|The|Shapes|Trees of|Ownership of|TDICT_|DLManaged|and)\b")
 WIDTH = 115  # of the text of a comment
 TOKEN = re.compile(r"`[^`]+`|\*\*[^*]+\*\*|\bdocs/[\w/]+\.md\b|\btdict/\w+\.h\b|\btdict_\w+(?:\(\))?|\bTDICT_\w+\b(?:\(\))?")
 
@@ -124,16 +125,16 @@ def capital(words):
 
 
 def topics(part):
-    """Divides a paragraph at its topic words, such as "Lifetime.": [(topic or "", text)]."""
-    found, at, topic = [], 0, ""
+    """Divides a paragraph at its topic words, such as "Lifetime.": [(topic or "", text, column where the text begins)]."""
+    found, at, topic, column = [], 0, "", 0
     for match in TOPIC.finditer(part):
         name = match.group(1) or match.group(2)
         if not match.group(1) and SENTENCE.match(name):
             continue
-        found.append((topic, part[at:match.start()]))
-        topic, at = name, match.end()
-    found.append((topic, part[at:]))
-    return [(topic, words.strip("\n")) for topic, words in found if topic or words.strip()]
+        found.append((topic, part[at:match.start()].strip(), column))
+        topic, at, column = name, match.end(), match.end() - part.rfind("\n", 0, match.end())
+    found.append((topic, part[at:].strip(), column))
+    return [one for one in found if one[0] or one[1]]
 
 
 def comment(parts, names, line):
@@ -143,9 +144,9 @@ def comment(parts, names, line):
         if is_code(part):
             out += ["::\n", part, ""]
             continue
-        for topic, words in topics(part):
+        for topic, words, column in topics(part):
             out += heading(topic, line) if topic else []
-            out += [paragraph(capital(words.strip()) if topic else words, names), ""]
+            out += [paragraph(capital(words) if topic else words, names, column), ""]
     return out
 
 
@@ -153,20 +154,19 @@ def is_code(part):
     return all(line.startswith("    ") for line in part.split("\n") if line)
 
 
-def paragraph(part, names):
-    """A paragraph of a header's comment: text or a list."""
+def paragraph(part, names, column):
+    """A paragraph of a header's comment, whose first line began at `column`: text or a list."""
     items = re.split(r"^- ", part, flags=re.M)
-    head = [line for words in broken(items[0]) for line in (text(headers.clean(words), names), "")]
+    head = [line for words in broken(items[0], column) for line in (text(headers.clean(words), names), "")]
     return "\n".join(head + bullet_list(map(headers.clean, items[1:]), names))
 
 
-def broken(part):
+def broken(part, column):
     """Divides a paragraph where a line ends early, although the next word would fit."""
-    found = []
+    found, end, length = [], ".", WIDTH
     for line in part.strip().split("\n"):
-        early = found and found[-1][-1].endswith((".", ":")) and len(found[-1][-1]) + 1 + len(line.split()[0]) <= WIDTH
-        if not found or early:
-            found.append([line])
-        else:
-            found[-1].append(line)
+        if not found or (end in ".:" and length + 1 + len(line.split()[0]) <= WIDTH):
+            found.append([])
+        found[-1].append(line)
+        end, length, column = line[-1:], column + len(line), 0
     return ["\n".join(lines) for lines in found if any(line.strip() for line in lines)]
