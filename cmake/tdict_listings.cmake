@@ -3,7 +3,7 @@
 
 file(GLOB listing_files CONFIGURE_DEPENDS docs/listings/*.c)
 if(NOT TDICT_IO)
-  list(FILTER listing_files EXCLUDE REGEX "/files\\.c$")
+  list(FILTER listing_files EXCLUDE REGEX "/(checkpoint|files)\\.c$")
 endif()
 foreach(file ${listing_files})
   cmake_path(GET file STEM name)

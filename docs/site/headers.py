@@ -69,6 +69,7 @@ def has_lines(node):
 def clean(text):
     text = re.sub(r"\s+", " ", text).strip()
     text = re.sub(r"\*`(\w+)`", r"`*\1`", text)
+    text = re.sub(r"`(\w+)`(\[\w+\])", r"`\1\2`", text)
     return text.replace("``", "`")
 
 
@@ -105,12 +106,15 @@ def parameters_of(node):
 
 
 def split_errors(result):
-    """Divides the text of @return at semicolons: (status or "", meaning)."""
+    """Divides the text of @return at semicolons, and before "Also TDICT_E": (status or "", meaning)."""
     found = []
-    for part in re.split(r";\s+", result):
-        match = re.match(r"(TDICT_OK|TDICT_E[A-Z]+)[,:]?\s*(.*)$", part, re.S)
-        if match and not match.group(2).startswith(("and TDICT_", "or TDICT_")):
-            found.append((match.group(1), match.group(2).rstrip(".") or USUAL.get(match.group(1), "")))
+    for part in re.split(r";\s+|(?<=\.)\s+Also (?=TDICT_E)", result):
+        match = re.match(r"(TDICT_OK|TDICT_E[A-Z]+)([,:.]?)\s*(.*)$", part, re.S)
+        if match and not match.group(3).startswith(("and TDICT_", "or TDICT_")):
+            status, mark, meaning = match.groups()
+            usual = USUAL.get(status, "")
+            meaning = f"{usual}. {meaning}" if mark == "." and meaning and usual else meaning or usual
+            found.append((status, meaning.rstrip(".")))
         else:
             found.append(("", part.rstrip(".")))
     return found
@@ -132,7 +136,8 @@ def prototype_of(member):
 
 def first_comment(path):
     """The paragraphs of the comment at the top of a header."""
-    comment = re.match(r"/\*(.*?)\*/", path.read_text(), re.S).group(1)
+    comment = re.match(r"/\*(.*?)\*/", path.read_text(), re.S).group(1).replace("#TDICT_", "TDICT_")
+    comment = re.sub(r"@p (\w+)", r"`\1`", comment)
     lines = [re.sub(r"^ \* ?", "", line) for line in comment.split("\n")]
     parts = []
     for part in re.split(r"\n\s*\n", "\n".join(lines).strip()):
@@ -144,7 +149,7 @@ def first_comment(path):
 
 
 def sentences(text):
-    return re.split(r"(?<=[.:])\s+(?=[A-Z#`])", clean(text.replace("#TDICT", "TDICT")))
+    return re.split(r"(?<=[.:])\s+(?=[A-Z`])", clean(text))
 
 
 def thread_rule(paragraphs):
@@ -154,7 +159,7 @@ def thread_rule(paragraphs):
         rule = sentences(match.group(1))
         more = [i for i, s in enumerate(rule) if i > 0 and not re.search(r"thread|no call|call on", s)]
         rule = " ".join(rule[:more[0]] if more else rule)
-        return rule[:1].upper() + rule[1:]
+        return rule if rule.startswith("tdict_") else rule[:1].upper() + rule[1:]
     found = [s for s in sentences(text) if re.search(r"thread-safe|thread rules?\b", s, re.I)]
     return " ".join(found)
 
@@ -243,7 +248,7 @@ class Headers:
             elif kind == "define" and name.startswith("TDICT_") and not name.endswith("_H"):
                 params = [p.findtext("defname") for p in member.findall("param")]
                 shown = f"{name}({', '.join(params)})" if params else name
-                self.macros[name] = (header, shown, comment_of(member))
+                self.macros[name] = (header, shown, comment_of(member), "".join(member.find("initializer").itertext()) if member.find("initializer") is not None else "")
             elif kind == "typedef":
                 self.types[name] = (header, typedef_of(member), comment_of(member))
 
@@ -285,6 +290,11 @@ def typedef_of(member):
 def comment_of(node):
     text = [b for tag in ("briefdescription", "detaileddescription") if node.find(tag) is not None for b in blocks_of(node.find(tag))]
     return " ".join(b.text or "; ".join(map(str, b.items)) for b in text)
+
+
+def is_dtype(value):
+    """True if `value`, what a macro expands to, is a dtype."""
+    return value.startswith("TDICT_DTYPE(")
 
 
 def have_doxygen():

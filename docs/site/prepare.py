@@ -12,12 +12,18 @@ import figures
 import headers
 import man
 import reference
+import rst
 
 PROJECT_PAGES = {"CONTRIBUTING.md": "project/contributing.md", "CHANGELOG.md": "project/changelog.md"}
 
 
-def adapt(root, page, target, text):
-    """Links to pages of the project lead to their copies. Links to other files of the repository become their names."""
+def program(shown, name):
+    return f"{{download}}`{shown} </{name.removeprefix('docs/')}>`"
+
+
+def adapt(root, page, target, text, labels):
+    """Links to pages of the project lead to their copies, and have the titles of these pages. Links to headers lead to
+    the reference, and links to programs to copies. Links to other files of the repository become their names."""
 
     def link(match):
         shown, to, anchor = match.group(1), match.group(2), match.group(3) or ""
@@ -28,25 +34,40 @@ def adapt(root, page, target, text):
         up = "../" * (len(target.parts) - 1)
         if name in PROJECT_PAGES:
             return f"[{shown}]({up}{PROJECT_PAGES[name]}{anchor})"
-        if name.startswith("docs/"):
+        if name.startswith("docs/") and name.endswith(".md"):
+            shown = rst.title_of(file) if shown.strip("`").endswith(".md") and file.exists() else shown
             return f"[{shown}]({up}{name[5:]}{anchor})"
-        if re.match(r"include/tdict/\w+\.h$", name):
-            return f"[{shown}]({up}reference/index.rst)" if up else f"[{shown}](reference/index.rst)"
+        if re.match(r"include/tdict/\w+\.h$", name) and name[8:] in labels:
+            return f"{{ref}}`{shown.strip('`')} <{labels[name[8:]]}>`"
+        if re.match(r"(docs/listings|examples)/[\w/]+\.\w+$", name) and file.exists():
+            return program(shown.strip("`"), name)
         return shown if shown.startswith("`") else f"{shown} (`{name}`)" if shown not in (name, to) else f"`{name}`"
 
+    def page_link(match):
+        up = "../" * (len(target.parts) - 1)
+        return f"[{rst.title_of(root / match.group(0))}]({up}{match.group(1)})" if (root / match.group(0)).exists() else match.group(0)
+
     text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s]*)(#[^)]*)?\)", link, text)
-    return text
+    return re.sub(r"(?<![\w`/(\[])docs/([\w/]+\.md)\b", page_link, text)
 
 
-def link_functions(text, names):
-    """Names of public functions in backticks lead to the reference. Blocks of code and links stay as they are."""
+def link_names(text, names):
+    """Names of functions, types and macros in backticks lead to the reference, and names of programs to copies. Blocks
+    of code and links stay as they are."""
 
     def name(match):
-        known = match.group(1) in names
-        return "{c:func}`" + match.group(1) + "`" if known else match.group(0)
+        known = names.roles.get(match.group(1))
+        return f"{{c:{known}}}`{match.group(1)}`" if known and (known == "func" or not match.group(2)) else match.group(0)
+
+    def file(match):
+        return program(match.group(1), match.group(1)) if (names.docs.parent / match.group(1)).is_file() else match.group(0)
+
+    def link(part):
+        part = re.sub(r"(?<![\[{}`\w])`((?:tdict|TDICT)_\w+)(\(\))?`", name, part)
+        return re.sub(r"(?<![\[{}`\w])`((?:docs/listings|examples)/[\w/]+\.\w+)`", file, part)
 
     parts = re.split(r"(^```.*?^```$)", text, flags=re.S | re.M)
-    return "".join(part if part.startswith("```") else re.sub(r"(?<![\[{}`\w])`(tdict_\w+)(?:\(\))?`", name, part) for part in parts)
+    return "".join(part if part.startswith("```") else link(part) for part in parts)
 
 
 def main():
@@ -55,23 +76,25 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
     source.mkdir(parents=True)
     all_headers = headers.Headers(root)
+    labels = reference.labels_of(reference.read_tasks(root, all_headers), all_headers)
+    names = rst.Names(all_headers, labels)
     for page in sorted((root / "docs").rglob("*")):
         target = page.relative_to(root / "docs")
         if page.is_dir() or target.parts[0] in ("site", "listings"):
             continue
         (source / target).parent.mkdir(parents=True, exist_ok=True)
         if page.suffix == ".md":
-            (source / target).write_text(link_functions(adapt(root, page, target, page.read_text()), all_headers.functions))
+            (source / target).write_text(link_names(adapt(root, page, target, page.read_text(), labels), names))
         else:
             shutil.copy(page, source / target)
     for name, target in PROJECT_PAGES.items():
         (source / target).parent.mkdir(exist_ok=True)
-        (source / target).write_text(adapt(root, root / name, pathlib.Path(target), (root / name).read_text()))
+        (source / target).write_text(adapt(root, root / name, pathlib.Path(target), (root / name).read_text(), labels))
     (source / "listings").symlink_to(root / "docs/listings")
     (source / "examples").symlink_to(root / "examples")
     figures.write_charts(root, source / "figures")
     with (source / "reference/cpp.md").open("a") as page:
-        page.write("\n" + link_functions(classes.markdown(root), all_headers.functions))
+        page.write("\n" + link_names(classes.markdown(root), names))
     reference.write_reference(root, source / "reference", all_headers)
     man.write_pages(root, pages, all_headers)
 

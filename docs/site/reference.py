@@ -7,13 +7,14 @@ import re
 import sys
 
 import headers
+import rst
 
 # The title of each row's page, by the first function or class that the row names.
 TITLES = {
-    "tdict_context_create": ("context", "Contexts and pinned memory"),
+    "tdict_context_create": ("context", "Contexts and memory"),
     "tdict_create_from": ("trees", "Trees"),
     "tdict_tensor_empty": ("tensors", "Tensors and dtypes"),
-    "tdict_to_device": ("transfers", "Transfers"),
+    "tdict_to_device": ("transfers", "Transfers and pinning"),
     "tdict_to_devices": ("devices", "Several devices and processes"),
     "tdict_future_wait_on_stream": ("futures", "Futures and streams"),
     "tdict_set_text": ("objects", "Text, numbers and objects"),
@@ -30,7 +31,11 @@ TITLES = {
     "tdict::tree": ("cpp", "C++"),
     "TDICT_TRY": ("errors", "Errors and summaries"),
 }
-PREFIXES = {"tdict_future_": "futures", "tdict_record_stream": "futures"}
+# Declarations whose names begin so are on these pages, although their header has another home.
+PREFIXES = {"tdict_future": "futures", "tdict_record_stream": "futures"}
+DTYPES = """A dtype is one number, so dtypes can be compared with ``==`` and used in a switch. :c:func:`tdict_dtype_name`
+returns a name such as ``float32``. C11 has no type for float16, bfloat16 and the dtypes of 8 bits. For these dtypes, the
+table names an integer of the same size, which holds the bits. :c:func:`tdict_tensor_to_dtype` converts elements."""
 
 
 class Task:
@@ -39,8 +44,8 @@ class Task:
 
 
 def read_tasks(root, all_headers):
-    """The rows of README's table with their functions. A function belongs to the row that names it, else to the first
-    row that names its header."""
+    """The rows of README's table with their functions. A function belongs to the row that names it, else to the home of
+    its header."""
     table = re.search(r"^## Functions by task\n(.*?)^## ", (root / "README.md").read_text(), re.S | re.M).group(1)
     tasks, owner = [], {}
     for row in re.findall(r"^\| (.*?) \|$", table, re.M)[1:]:
@@ -50,166 +55,164 @@ def read_tasks(root, all_headers):
         tasks.append(Task(slug, title, text, re.findall(r"include/tdict/([\w./]+)", files)))
         owner.update({name: tasks[-1] for name in names})
     for name, function in all_headers.functions.items():
-        task = owner.get(name) or next((t for p, slug in PREFIXES.items() for t in tasks if name.startswith(p) and t.slug == slug), None)
-        task = task or next((t for t in tasks if function.header in t.headers), None)
+        task = by_prefix(tasks, name) or owner.get(name) or home_of(tasks, function.header)
         if task:
             task.functions.append(function)
     return tasks
 
 
-def rst(text):
-    def token(match):
-        word = match.group(0)
-        if word.startswith("`"):
-            made = f"``{word[1:-1].strip() or ' '}``"
-        elif word.startswith("**"):
-            return word
-        elif word.endswith("()") and word.startswith("tdict"):
-            made = f":c:func:`{word[:-2]}`"
-        else:
-            made = f"``{word}``"
-        before, after = match.string[match.start() - 1:match.start()], match.string[match.end():match.end() + 1]
-        return ("\\ " if before and (before.isalnum() or before in "_*") else "") + made + ("\\ " if after and (after.isalnum() or after in "_*") else "")
-
-    pieces, at = [], 0
-    for match in re.finditer(r"`[^`]+`|\*\*[^*]+\*\*|\btdict_\w+\(\)|\bTDICT_\w+\b(?:\(\))?", text):
-        pieces += [re.sub(r"([\\*|_])", r"\\\1", text[at:match.start()]), token(match)]
-        at = match.end()
-    return "".join(pieces) + re.sub(r"([\\*|_`])", r"\\\1", text[at:])
+def by_prefix(tasks, name):
+    return next((t for prefix, slug in PREFIXES.items() for t in tasks if name.startswith(prefix) and t.slug == slug), None)
 
 
-def indented(text, by):
-    return "\n".join(" " * by + line if line.strip() else "" for line in text.split("\n"))
+def home_of(tasks, header):
+    """The row that has the header as its first header, else the first row with the header."""
+    rows = [t for t in tasks if header in t.headers]
+    return next((t for t in rows if t.headers[0] == header), rows[0] if rows else None)
 
 
-def write_blocks(out, blocks, by):
-    for block in blocks:
-        if block.kind == "text":
-            out.append(indented(rst(block.text), by) + "\n")
-        elif block.kind == "note":
-            out.append(indented(rst(block.text), by) + "\n")
-        elif block.kind == "list":
-            out += [indented("* " + rst(item), by) for item in block.items] + [""]
-        elif block.kind == "code":
-            out.append(indented(".. code-block:: c\n\n" + indented(block.text, 3), by) + "\n")
-        elif block.kind == "table":
-            out.append(indented(list_table(block.items), by) + "\n")
+def label(header):
+    return f"header-{header[:-2]}"
 
 
-def list_table(rows, head=1):
-    lines = [".. list-table::", f"   :header-rows: {head}", ""]
-    for row in rows:
-        for i, cell in enumerate(row):
-            lines.append(("   * - " if i == 0 else "     - ") + rst(cell))
-    return "\n".join(lines)
+class Page:
+    """One page of the reference."""
 
+    def __init__(self, task, tasks, all_headers, names):
+        self.task, self.tasks, self.all, self.names = task, tasks, all_headers, names
+        self.out, self.examples = [], {}
 
-def write_function(out, f):
-    out.append(f".. c:function:: {f.prototype}\n")
-    write_blocks(out, f.brief + f.blocks, 3)
-    for name, direction, text in f.parameters:
-        out.append(f"   :param {name}: {rst((f'({direction}) ' if direction and direction != 'in' else '') + text)}")
-    if f.result and not f.errors:
-        out.append(f"   :returns: {rst(f.result)}")
-    out.append("")
-    if f.errors:
-        out.append("   .. rubric:: Returns\n")
-        out += ["   * " + (f":c:enumerator:`{status}`" + (": " if text else "") if status else "") + rst(text) for status, text in f.errors] + [""]
-    if f.common_errors:
-        out.append(f"   .. rubric:: Errors of all functions of {f.header}\n\n   {rst(f.common_errors)}\n")
-    if f.thread:
-        out.append(f"   .. rubric:: Threads\n\n   {rst(f.thread)}\n")
-    if f.example:
+    def is_mine(self, header, name):
+        return (by_prefix(self.tasks, name) or home_of(self.tasks, header)) is self.task
+
+    def write_function(self, f):
+        out, names = self.out, self.names
+        out.append(f".. c:function:: {f.prototype}\n")
+        out += [rst.indented(block, 3) for block in rst.blocks(f.brief + f.blocks, names)]
+        for name, direction, text in f.parameters:
+            shown = f"({direction}) " if direction and direction != "in" else ""
+            out.append(f"   :param {name}: {rst.text(shown + text, names)}")
+        if f.result and not f.errors:
+            out.append(f"   :returns: {rst.text(f.result, names)}")
+        out.append("")
+        if f.errors or f.common_errors:
+            out.append("   .. rubric:: Returns\n")
+            for status, text in f.errors:
+                text += "." if re.search(r"\.\s", text) else ""
+                out.append("   * " + (f":c:enumerator:`{status}`" + (": " if text else "") if status else "") + rst.text(text, names))
+            if f.common_errors:
+                out.append(f"   * the errors of all functions of :ref:`tdict/{f.header} <{label(f.header)}>`")
+            out.append("")
+        if f.thread:
+            out.append(f"   .. rubric:: Threads\n\n   {rst.text(f.thread, names)}\n")
+        if f.example:
+            self.write_example(f)
+
+    def write_example(self, f):
+        """Each example is printed once on a page. Other functions of the example link to it."""
+        first = self.examples.setdefault(f.example, f.name)
+        self.out.append("   .. rubric:: Example\n")
+        if first != f.name:
+            self.out.append(f"   See the example of :c:func:`{first}`.\n")
+            return
         file, text = f.example
-        out.append(f"   .. rubric:: Example\n\n   .. code-block:: c\n      :caption: {file}\n\n{indented(text, 6)}\n")
+        self.out += [f"   From {rst.download(file)}:\n", f"   .. code-block:: c\n\n{rst.indented(text, 6)}\n"]
 
+    def types(self):
+        """The types and macros of the page: [(name, lines)]."""
+        found, names = [], self.names
+        for name, (header, text, values) in self.all.enums.items():
+            if self.is_mine(header, name):
+                lines = [f".. c:enum:: {name}\n\n   {rst.text(text, names)}\n"]
+                lines += [f"   .. c:enumerator:: {value}\n\n      {rst.text(meaning, names)}\n" for value, meaning in values]
+                found.append((name, lines))
+        for name, (header, text, members) in self.all.structs.items():
+            if self.is_mine(header, name):
+                found.append((name, self.struct(name, header, text, members)))
+        for name, (header, definition, text) in self.all.types.items():
+            if self.is_mine(header, name) and name not in self.all.enums and name not in self.all.structs and not name.startswith("Arrow"):
+                shown = re.sub(r"^typedef\s+", "", definition)
+                opaque = re.fullmatch(r"struct (\w+) \1", shown)
+                found.append((name, [f".. c:type:: {name if opaque else shown}\n\n   {rst.text(text, names) or 'An opaque type.'}\n"]))
+        for name, (header, shown, text, value) in self.all.macros.items():
+            if self.is_mine(header, name) and text and not headers.is_dtype(value):
+                found.append((name, [f".. c:macro:: {shown}\n\n   {rst.text(text, names)}\n"]))
+        return found
 
-def write_types(out, task, all_headers):
-    mine = lambda header: header in task.headers
-    for name, (header, text, values) in all_headers.enums.items():
-        if mine(header):
-            out.append(f".. c:enum:: {name}\n\n   {rst(text)}\n")
-            for value, meaning in values:
-                out.append(f"   .. c:enumerator:: {value}\n\n      {rst(meaning)}\n")
-    for name, (header, text, members) in all_headers.structs.items():
-        if mine(header):
-            out.append(f".. c:struct:: {name}\n\n   {rst(text)}\n")
-            default = f"{name}_default"
-            if default in (all_headers.root / "include/tdict" / header).read_text():
-                out.append(f"   ``{default}()`` returns the defaults.\n")
-            if members:
-                rows = [["member", "meaning"]] + [[f"`{shown}`", meaning] for shown, meaning in members]
-                out.append(indented(list_table(rows), 3) + "\n")
-    for name, (header, definition, text) in all_headers.types.items():
-        if mine(header) and name not in all_headers.enums and name not in all_headers.structs and not name.startswith("Arrow"):
-            shown = re.sub(r"^typedef\s+", "", definition)
-            opaque = re.fullmatch(r"struct (\w+) \1", shown)
-            out.append(f".. c:type:: {name if opaque else shown}\n\n   {rst(text) or 'An opaque type.'}\n")
-    for name, (header, shown, text) in all_headers.macros.items():
-        if mine(header) and text:
-            out.append(f".. c:macro:: {shown}\n\n   {rst(text)}\n")
+    def struct(self, name, header, text, members):
+        lines = [f".. c:struct:: {name}\n\n   {rst.text(text, self.names)}\n"]
+        if f"{name}_default" in (self.all.root / "include/tdict" / header).read_text():
+            lines.append(f"   ``{name}_default()`` returns the defaults.\n")
+        if members:
+            rows = [["member", "meaning"]] + [[f"`{shown}`", meaning] for shown, meaning in members]
+            lines.append(rst.indented(rst.table(rows, self.names), 3) + "\n")
+        return lines
+
+    def write_dtypes(self):
+        """The table of dtypes. A comment of a macro has the type in C and the name in PyTorch."""
+        found = [(name, value, text) for name, (header, _, text, value) in self.all.macros.items()
+                 if headers.is_dtype(value) and self.is_mine(header, name)]
+        if not found:
+            return
+        rows = [["macro", "bytes", "type in C", "in PyTorch"]]
+        for name, value, text in found:
+            kind, torch = text.split("; ")
+            rows.append([f"`{name}`", str(int(value.split(",")[1]) // 8), f"`{kind}`", f"`{torch}`"])
+        self.out += [".. _dtypes:\n", *rst.heading("Dtypes", "-"), DTYPES + "\n"]
+        table = rst.table(rows, rst.Names.none())
+        self.out += [re.sub(r"``(TDICT_\w+)``", r".. c:macro:: \1\n          :nocontentsentry:\n", table), ""]
+
+    def write_header(self, header):
+        functions = [f for f in self.task.functions if f.header == header]
+        home = home_of(self.tasks, header)
+        if home is not self.task and not functions:
+            return
+        if home is self.task:
+            self.out += [f".. _{label(header)}:\n", *rst.heading(f"tdict/{header}", "-")]
+            self.out += rst.comment(self.all.comments[header], self.names, "~")
+            self.out += rst.heading(f"Functions of tdict/{header}", "~") if functions else []
+        else:
+            self.out += [*rst.heading(f"Functions of tdict/{header}", "-"),
+                         f"Read also the rules of {self.names.header('tdict/' + header)}.\n"]
+        for function in functions:
+            self.write_function(function)
+
+    def write(self, folder):
+        task, names = self.task, self.names
+        self.out = [f".. _{task.slug}-reference:\n", *rst.heading(task.title, "="), rst.text(rst.capital(task.text), names) + ".\n"]
+        rows = [["function", "purpose"]] + [[f"{f.name}()", first_sentence(f)] for f in task.functions]
+        types = self.types()
+        self.out += [rst.table(rows, names), ""]
+        if types:
+            self.out += ["Types and macros: " + ", ".join(names.link(name) for name, _ in types) + ".\n"]
+        self.write_dtypes()
+        for header in [h for h in task.headers if h in self.all.comments]:
+            self.write_header(header)
+        if types:
+            self.out += rst.heading("Types and macros", "-") + [line for _, lines in types for line in lines]
+        (folder / f"{task.slug}.rst").write_text("\n".join(self.out) + "\n")
 
 
 def first_sentence(f):
     return re.split(r"(?<=[.:])\s", (f.brief + f.blocks)[0].text)[0].rstrip(":")
 
 
-def write_page(folder, task, all_headers):
-    out = [f".. _{task.slug}-reference:\n", task.title, "=" * len(task.title), "", rst(task.text[0].upper() + task.text[1:]) + ".\n"]
-    rows = [["function", "purpose"]] + [[f"{f.name}()", first_sentence(f)] for f in task.functions]
-    out += [list_table(rows), ""]
-    for header in [h for h in task.headers if h in all_headers.comments]:
-        title = f"tdict/{header}"
-        functions = [f for f in task.functions if f.header == header]
-        if not functions and header != task.headers[0]:
-            continue
-        out += [title, "-" * len(title), ""]
-        for part in all_headers.comments[header]:
-            out.append(comment_rst(part) + "\n")
-        for function in functions:
-            write_function(out, function)
-    types = []
-    write_types(types, task, all_headers)
-    if types:
-        out += ["Types and macros", "----------------", ""] + types
-    (folder / f"{task.slug}.rst").write_text("\n".join(out) + "\n")
-
-
-def comment_rst(part):
-    """A paragraph of a header's comment: text, a list, or indented code."""
-    part = part.replace("#TDICT", "TDICT").replace("@p ", "")
-    if all(line.startswith("    ") for line in part.split("\n") if line):
-        return "::\n\n" + part
-    items = re.split(r"^- ", part, flags=re.M)
-    if len(items) > 1:
-        head = [rst(headers.clean(items[0]))] if items[0].strip() else []
-        return "\n".join(head + ([""] if head else []) + ["* " + rst(headers.clean(item)) for item in items[1:]])
-    return rst(headers.clean(part))
+def labels_of(tasks, all_headers):
+    """The label of each header that has a page."""
+    return {f"tdict/{h}": label(h) for h in all_headers.comments if home_of(tasks, h)}
 
 
 def write_reference(root, folder, all_headers):
     folder.mkdir(parents=True, exist_ok=True)
     tasks = [t for t in read_tasks(root, all_headers) if t.slug != "cpp"]
-    written = set()
+    names = rst.Names(all_headers, labels_of(tasks, all_headers))
     for task in tasks:
-        task.headers = [h for h in task.headers if h not in written or any(f.header == h for f in task.functions)]
-        types = list(task.headers)
-        write_page(folder, task, all_headers if not written & set(types) else without_types(all_headers, written))
-        written |= set(types)
+        Page(task, tasks, all_headers, names).write(folder)
     rows = [["task", "functions"]] + [[t.title, ", ".join(f"{f.name}()" for f in t.functions)] for t in tasks]
-    index = ["Reference", "=========", "", "Every public function of the C interface, by task. The text is that of the headers.\n",
-             ".. toctree::", "   :maxdepth: 1", ""] + [f"   {t.slug}" for t in tasks] + ["   cpp", "", list_table(rows), ""]
+    index = [*rst.heading("Reference", "="), "Every public function of the C interface, by task. The text is that of the headers.\n",
+             ".. toctree::", "   :maxdepth: 1", ""] + [f"   {t.slug}" for t in tasks] + ["   cpp", "", rst.table(rows, names), ""]
     (folder / "index.rst").write_text("\n".join(index))
     return tasks
-
-
-def without_types(all_headers, seen):
-    """The same headers, without the types of headers whose types are on an earlier page."""
-    import copy
-    made = copy.copy(all_headers)
-    for kind in ("structs", "enums", "macros", "types"):
-        setattr(made, kind, {k: v for k, v in getattr(all_headers, kind).items() if v[0] not in seen})
-    return made
 
 
 if __name__ == "__main__":

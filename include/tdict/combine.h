@@ -14,8 +14,9 @@
  * leaves. Hooks of objects can allocate more. On a device, one launch makes all copies between tensors of one memory.
  * If the driver cannot compile kernels, driver copies are used instead.
  *
- * A program can change a child tree so that a tensor of the child no longer begins with the batch size of the parent
- * (see tdict/tree.h). For such trees, all functions except tdict_pack_sequence() return #TDICT_ESHAPE.
+ * Changes to a child. A program can change a child tree so that a tensor of the child no longer begins with the batch
+ * size of the parent (see tdict/tree.h). For such trees, all functions except tdict_pack_sequence() return
+ * #TDICT_ESHAPE.
  *
  * Thread rule: as in tdict/tree.h. The functions read the trees of `items` and write `dst`. */
 #ifndef TDICT_COMBINE_H

@@ -11,9 +11,9 @@
 
 TDICT_BEGIN_DECLS
 
-#define TDICT_LOG_ERROR 1
-#define TDICT_LOG_WARNING 2
-#define TDICT_LOG_INFO 3
+#define TDICT_LOG_ERROR 1   /**< level of a message: an error that no call returned */
+#define TDICT_LOG_WARNING 2 /**< level of a message: the library works, but less well than it could */
+#define TDICT_LOG_INFO 3    /**< level of a message: a choice of the library */
 
 typedef struct tdict_context_options {
   size_t struct_size;

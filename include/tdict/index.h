@@ -2,9 +2,9 @@
  *
  *     tdict_index_get(tree, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
  *
- * If an index has a list or a mask, tdict_index_get() returns copies. Otherwise tdict_index_get() returns views that
- * share storage with the tree. An index applies to the batch dimensions of the tree only. All other dimensions stay
- * whole, including additional batch dimensions of child trees.
+ * Copies and views. If an index has a list or a mask, tdict_index_get() returns copies. Otherwise tdict_index_get()
+ * returns views that share storage with the tree. An index applies to the batch dimensions of the tree only. All other
+ * dimensions stay whole, including additional batch dimensions of child trees.
  * tdict_index_get_with(), tdict_index_into_with() and tdict_index_set_with() take options. With the options, threads of
  * a context help to copy, or the copies are queued on a stream. tdict_index_get_with() also takes a memory for the
  * result.
@@ -89,6 +89,7 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
  *  waits for this copy, also if the call has a stream. */
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
+/** The maximum number of items of an index. */
 #define TDICT_MAX_INDEX 16
 /** An index: an array of items, which apply to the batch dimensions in order. Several TDICT_LIST in one index are
  *  combined as in NumPy and PyTorch: the i-th positions of all lists together select element i of the result. A mask

@@ -5,9 +5,9 @@
  * not change. Functions whose names end in `_in_place` change @p tree itself and make no new tree.
  * The root of a result has the batch size and device of the source tree. The result of tdict_merge() has the batch size
  * and device of the first tree. No element is read or copied, so the tensors may be on any device.
- * All functions return #TDICT_ENOMEM if memory is exhausted. All functions return #TDICT_EINVAL for an invalid path, an
- * empty separator, or a NULL pointer other than a separator. Cost of each function: O(keys that are read or created).
- * Thread rule: as in tdict/tree.h. */
+ * Errors. All functions return #TDICT_ENOMEM if memory is exhausted. All functions return #TDICT_EINVAL for an invalid
+ * path, an empty separator, or a NULL pointer other than a separator. Cost of each function: O(keys that are read or
+ * created). Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_KEYSETS_H
 #define TDICT_KEYSETS_H
 

@@ -1,16 +1,16 @@
 /* Declares the loader. Worker threads of the loader prepare batches before the program needs them. The function
  * tdict_loader_next() delivers the batches in order.
  *
- * A worker fetches the samples of a batch. If batches are delivered on a device other than the cpu, the worker makes
- * the batch in pinned memory, and queues the copy to the device when the batch is complete. Batches are delivered in
- * the order of the sampler, even if workers finish in another order. The samples of a batch do not depend on the number
- * of workers. Near the end of an epoch, the workers begin batches of the next epoch. If the dataset is a stream, or if
- * its `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
+ * Workers. A worker fetches the samples of a batch. If batches are delivered on a device other than the cpu, the worker
+ * makes the batch in pinned memory, and queues the copy to the device when the batch is complete. Batches are delivered
+ * in the order of the sampler, even if workers finish in another order. The samples of a batch do not depend on the
+ * number of workers. Near the end of an epoch, the workers begin batches of the next epoch. If the dataset is a stream,
+ * or if its `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
  *
- * Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is released and the
- * work that tdict_record_stream() has recorded is done. At most four batches are copied to the device at the same time.
- * The loader may keep the memory of up to four batches that the program has released. When the loader queues the copies
- * of later batches, the loader drops this memory.
+ * Batches. Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is
+ * released and the work that tdict_record_stream() has recorded is done. At most four batches are copied to the device
+ * at the same time. The loader may keep the memory of up to four batches that the program has released. When the loader
+ * queues the copies of later batches, the loader drops this memory.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time, but no call may run during or
@@ -198,7 +198,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_restart(tdict_loader *loader
  *  are 0. */
 typedef struct tdict_batch_info {
   size_t struct_size;
-  int64_t epoch, batch; /**< the epoch, and the number of the batch in the epoch */
+  int64_t epoch, batch; /**< the epoch, and the number of the batch in the epoch; both count from 0 */
   int64_t num_samples;
   int64_t num_tokens; /**< packed or padded batches: the sum of the lengths of the samples; else 0 */
   int64_t max_seqlen; /**< packed or padded batches: the largest length; else 0 */
@@ -217,10 +217,18 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_batch_info(const tdict_l
                                                                    tdict_error *err);
 
 /** The position of a loader, and the settings that determine the order of samples. All fields are numbers, so a program
- *  may save the struct in any format. The rank is not part of the state, so all ranks may use one state. */
+ *  may save the struct in any format. The rank is not part of the state, so all ranks may use one state.
+ *
+ *  If a state is read after the last batch of an epoch, and before tdict_loader_next() returns NULL, the first call
+ *  after tdict_loader_set_state() returns NULL.
+ *
+ *  A program may save the bytes of the struct. The bytes are valid in all processes with the same byte order and the
+ *  same version of the library. A later version may append fields, and then refuses the shorter struct of an earlier
+ *  version. To resume with any version, save the numbers `epoch` and `batch`. Write these numbers into a state that
+ *  tdict_loader_get_state() returned for the new loader. The settings of the two loaders are then not compared. */
 typedef struct tdict_loader_state {
   size_t struct_size;
-  int64_t epoch, batch;   /**< the epoch, and how many batches of this epoch were delivered or failed */
+  int64_t epoch, batch;   /**< the epoch, from 0, and how many batches of this epoch were delivered or failed */
   int64_t dataset_length; /**< samples in the dataset; -1: a stream */
   int64_t batch_size;
   int64_t num_indices;   /**< the number of indices of the sampler; -1: a stream */

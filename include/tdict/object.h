@@ -6,9 +6,15 @@
  * only, and only once. An object must not hold a reference to a tree that contains the object. tdict_pop() does not
  * accept objects, because other trees may share the box. The function tdict_rename() moves an object to another path.
  *
- * Transfers. A transfer calls the hooks `pin_memory` and `to_device`, or uses `flatten` and `unflatten`. If a type has
- * neither `flatten` nor the hook that the transfer needs, the result of the transfer holds the same object. The
- * statistics of the transfer count such objects. If the option `strict_objects` is true, the transfer fails instead.
+ * Transfers. tdict_pin_memory() calls the hook `pin_memory`. tdict_to_device() calls the hook `to_device`. If a type
+ * has both hooks, a transfer to a device first calls `pin_memory`, and passes the pinned object to `to_device`. This
+ * holds in the modes AUTO and NON_BLOCKING_PIN. A transfer never calls `pin_memory` of a type without `to_device`.
+ *
+ * If a type lacks the hook that a call needs, the call uses `flatten` and `unflatten`, and the library pins or moves
+ * the tensors. tdict_transfer_into() calls no hooks and always uses `flatten`. If a type also lacks `flatten`, the
+ * result of the call holds the same object, whose tensors stay where they are. tdict_transfer_stats counts such objects
+ * in `num_objects_untouched`. If the option `strict_objects` is true, a transfer fails instead. tdict_transfer_into()
+ * always fails.
  *
  * Operations on trees. Operations that only move keys share the box, for example tdict_select(), tdict_update(),
  * tdict_flatten_keys() and tdict_clone(). An operation that leaves every element at its index also shares the box, for
@@ -63,11 +69,12 @@ struct tdict_type {
   size_t struct_size;          /**< sizeof(tdict_type); hooks beyond this size are treated as NULL */
   const char *name;            /**< name in messages and in tdict_print(); not empty */
   void (*release)(void *self); /**< frees the struct; called once */
-  /** Makes an object of the same type whose tensors are pinned. */
+  /** Makes an object of the same type whose tensors are pinned. Called by tdict_pin_memory(), and by transfers to a
+   *  device if the type also has `to_device`. Without `to_device`, no transfer calls this hook. */
   tdict_status (*pin_memory)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
-  /** Makes an object of the same type on the device that tdict_hook_device() returns. If the transfer has called
-   *  `pin_memory` before, `self` is the pinned object. If the hook queues work, the hook must use the stream that
-   *  tdict_hook_stream() returns. */
+  /** Makes an object of the same type on the device that tdict_hook_device() returns. Called by transfers to a device
+   *  and to the cpu. If the transfer has called `pin_memory` before, `self` is the pinned object. If the hook queues
+   *  work, the hook must use the stream that tdict_hook_stream() returns. */
   tdict_status (*to_device)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
   bool (*is_pinned)(const void *self); /**< returns true if every host tensor of the object is pinned */
   /** Makes a tree that shares the tensors of the object and holds no objects. The library may read and write the
@@ -83,7 +90,8 @@ struct tdict_type {
   tdict_status (*index)(const void *self, int64_t i, void **out, tdict_error *err);
   /** Stacks `count` objects of this type into one new object, along a new first batch dimension. */
   tdict_status (*stack)(const void *const *items, size_t count, void **out, tdict_error *err);
-  size_t (*bytes)(const void *self); /**< returns the number of bytes of all elements, for tdict_bytes() */
+  size_t (*bytes)(const void *self); /**< returns the number of bytes of all elements, for tdict_bytes() and
+                                        tdict_print(); without this hook, the object counts as 0 bytes */
   /** Writes a text without a newline to `buffer`, cut to `bytes` bytes including the final 0. Returns the length of the
    *  full text, as snprintf() does. */
   size_t (*print)(const void *self, char *buffer, size_t bytes);

@@ -4,19 +4,19 @@
  * source tree. A tree in a result is locked if the corresponding tree of the source is locked. However, results of
  * tdict_unbind() are never locked. Negative dimensions count from the end. Objects are handled as tdict/object.h
  * describes.
- * The tensors of a result are views that share storage with the source. If the strides of a tensor allow no view,
- * tdict_reshape() and tdict_flatten() copy the tensor.
+ * Views. The tensors of a result are views that share storage with the source. If the strides of a tensor allow no
+ * view, tdict_reshape() and tdict_flatten() copy the tensor.
  * Cost of each result: O(tensors + nodes). One block of memory is allocated for all tensors. No elements are read or
  * copied, except where a function says so.
- * All functions that make trees return #TDICT_ENOMEM if memory is exhausted. These functions return #TDICT_EINVAL for
- * NULL, an invalid dimension or an invalid size. These functions return #TDICT_EINVAL also if a shape has more than
- * TDICT_MAX_BATCH_NDIM dimensions, or a tensor would have more than TDICT_MAX_NDIM dimensions. These functions return
- * #TDICT_EOVERFLOW for sizes that no tensor can have. These functions return #TDICT_ESHAPE if a child would have more
- * than TDICT_MAX_BATCH_NDIM batch dimensions. tdict_unsqueeze() also returns #TDICT_ESHAPE if @p tree already has
- * TDICT_MAX_BATCH_NDIM batch dimensions. If the shape of a tensor in a child no longer begins with the batch size of @p
- * tree (see tdict/tree.h), these functions return #TDICT_ESHAPE.
+ * Errors. All functions that make trees return #TDICT_ENOMEM if memory is exhausted. These functions return
+ * #TDICT_EINVAL for NULL, an invalid dimension or an invalid size. These functions return #TDICT_EINVAL also if a shape
+ * has more than TDICT_MAX_BATCH_NDIM dimensions, or a tensor would have more than TDICT_MAX_NDIM dimensions. These
+ * functions return #TDICT_EOVERFLOW for sizes that no tensor can have. These functions return #TDICT_ESHAPE if a child
+ * would have more than TDICT_MAX_BATCH_NDIM batch dimensions. tdict_unsqueeze() also returns #TDICT_ESHAPE if @p tree
+ * already has TDICT_MAX_BATCH_NDIM batch dimensions. If the shape of a tensor in a child no longer begins with the
+ * batch size of @p tree (see tdict/tree.h), these functions return #TDICT_ESHAPE.
  *
- * All functions work on every device. Thread rule: as in tdict/tree.h; every result is a separate tree. */
+ * Devices. All functions work on every device. Thread rule: as in tdict/tree.h; every result is a separate tree. */
 #ifndef TDICT_SHAPE_H
 #define TDICT_SHAPE_H
 

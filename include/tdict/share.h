@@ -82,9 +82,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_receive(int socket, int64_t t
 /** A ring of shared trees. The trainer and each worker have their own handle of the ring. */
 typedef struct tdict_share_ring tdict_share_ring;
 
-/** The largest number of slots and the largest number of workers of a ring. */
-#define TDICT_SHARE_MAX_SLOTS 1024
-#define TDICT_SHARE_MAX_WORKERS 1024
+#define TDICT_SHARE_MAX_SLOTS 1024   /**< the largest number of slots of a ring */
+#define TDICT_SHARE_MAX_WORKERS 1024 /**< the largest number of workers of a ring */
 
 typedef struct tdict_share_ring_options {
   size_t struct_size;

@@ -58,8 +58,9 @@ typedef struct tdict_error {
  *  @return a static string. Thread-safe. */
 TDICT_API const char *tdict_status_name(tdict_status status);
 
-/** @brief Prints an error as one line, such as
- *          `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels`.
+/** @brief Prints an error as one line.
+ *
+ *  Example: ``TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels``.
  *  @param[in] err  Borrowed. If `native` is not 0, the line ends with this number in brackets. If @p err is NULL, the
  *          function prints nothing.
  *  @param[in] file  Borrowed; not flushed. Use ferror() to detect write errors.

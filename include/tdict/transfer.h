@@ -21,11 +21,13 @@
  * separate runs of bytes, and a tensor whose bytes are written in more than 4096 separate parts. Such a tensor is valid
  * again only after one call writes the tensor itself, or a contiguous tensor that covers all of its bytes.
  * Objects. The hooks of an object's type move the object before the copies begin. Hooks of several objects run at the
- * same time. The hook `to_device` moves the object. In the modes AUTO and NON_BLOCKING_PIN, a transfer to a device
- * first calls the hook `pin_memory`, if the type has this hook. The hook `to_device` then receives the pinned object.
- * If the type has no hook for the transfer, the transfer copies the tensors that `flatten` returns. If the type has no
- * `flatten` either, the result holds the same object. tdict_transfer_stats.num_objects_untouched counts such objects.
- * The result has objects of the same types at the same paths.
+ * same time. If the type has the hook `to_device`, the transfer calls this hook. If the type has the hook `pin_memory`
+ * too, a transfer to a device in the modes AUTO and NON_BLOCKING_PIN calls `pin_memory` first. The hook `to_device`
+ * then receives the pinned object. If the type has no `to_device`, the transfer does not call `pin_memory` either. The
+ * transfer then copies the tensors that `flatten` returns. If the type has no `flatten` either, the result holds the
+ * same object. Its tensors stay where they are. tdict_transfer_stats.num_objects_untouched counts such objects. The
+ * result has objects of the same types at the same paths. tdict_pin_memory() calls the hook `pin_memory`, or else pins
+ * the tensors that `flatten` returns.
  * Locked trees. The library keeps the plan of a transfer with a locked tree, and reuses the plan in later transfers of
  * the tree to the same device with the same mode. Unlocking or freeing the tree frees its plans. To keep plans, lock
  * the root of the source with tdict_lock(). tdict_transfer_into() and tdict_pin_memory() keep no plans. Other transfers
@@ -85,7 +87,7 @@ typedef struct tdict_transfer_stats {
                                   another leaf */
   /** Numbers of objects. In num_objects: all objects in the tree. In num_objects_pinned: objects that the hook
    *  `pin_memory` pinned, or whose tensors tdict_pin_memory() pinned. In num_objects_untouched: objects that the result
-   *  shares, because their type has no hook for this transfer and no `flatten`. */
+   *  shares, because their type has neither the hook of the call (`to_device` or `pin_memory`) nor `flatten`. */
   int64_t num_objects, num_objects_pinned, num_objects_untouched;
   size_t total_bytes;        /**< bytes that were copied */
   size_t direct_bytes;       /**< bytes that driver copies moved directly from or to pinned memory, or between
@@ -143,8 +145,7 @@ typedef struct tdict_transfer_options {
   tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL (default): the context's
                              memory of the target device */
   bool pinned_result;   /**< for results on the cpu: allocate pinned memory, on the NUMA node of the source's device */
-  bool strict_objects;  /**< true: return #TDICT_ENOTSUP if an object's type has neither a hook for this transfer nor
-                             `flatten` */
+  bool strict_objects;  /**< true: return #TDICT_ENOTSUP if an object's type has neither `to_device` nor `flatten` */
   /** true: host sources are hashed before and after the copies. If a source has changed, the transfer fails with
    *  #TDICT_ECHANGED and the leaf's path. The option costs two additional reads of the sources. */
   bool check_sources;
@@ -238,9 +239,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
  *          no such device; #TDICT_EWRONGDEVICE a leaf is on a simulated device of another context, or the options name
  *          memory or a stream of another device; #TDICT_ECAPTURE the stream `after` is being captured, even if nothing
  *          is to be copied; #TDICT_EINVAL the bytes of a leaf are lost, because an earlier transfer into the leaf
- *          failed
- *          (err->path names the leaf); #TDICT_ENOTSUP `strict_objects` is true, and an object's type has neither a hook
- *          for this transfer nor `flatten`; #TDICT_ECHANGED `check_sources` is true, and a source has changed
+ *          failed (err->path names the leaf); #TDICT_ENOTSUP `strict_objects` is true, and an object's type has neither
+ *          `to_device` nor `flatten`; #TDICT_ECHANGED `check_sources` is true, and a source has changed
  *          (err->path names the leaf); #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's
  *          path; the status that a hook returned, or #TDICT_EHOOK, with the object's path. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src,
@@ -266,14 +266,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
  *  tensors of @p dst overlap only in part, the call may fail to detect the overlap, and the common bytes are then
  *  unspecified. The call can miss an overlap if the strides of the tensors differ, or if more than 16 other tensors
  *  begin between the two tensors. If tensors of @p dst and @p src share bytes, these bytes are unspecified.
+ *
+ *  The call compares both trees before it copies. If they differ, nothing is written, and err->path names the leaf.
  *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
- *  @return Errors of tdict_to_device(). The call also returns the following errors. For each of these errors, nothing
- *          is written, and err->path names the leaf: #TDICT_ENOTFOUND a key is missing in one of the trees;
- *          #TDICT_ETYPE; #TDICT_ESHAPE; #TDICT_EDTYPE; #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no
- *          `flatten`; #TDICT_EINVAL two tensors of @p dst are the same or share bytes, but have different sources
- *          (err->path names the second tensor).
- *  @note If the transfer fails after these checks, the bytes of @p dst are lost until a later call writes these bytes.
- *        Transfers that read lost bytes fail, including transfers that were started before the failure. */
+ *  @return Errors of tdict_to_device(); #TDICT_ENOTFOUND a key is missing in one of the trees; #TDICT_ETYPE one path
+ *          names entries of different kinds or objects of different types; #TDICT_ESHAPE two shapes differ;
+ *          #TDICT_EDTYPE two dtypes differ; #TDICT_EREADONLY a tensor of @p dst must not be written; #TDICT_ENOTSUP an
+ *          object's type has no `flatten`; #TDICT_EINVAL two tensors of @p dst are the same or share bytes, but have
+ *          different sources (err->path names the second tensor).
+ *  @note If the transfer fails after the comparison, the bytes of @p dst are lost until a later call writes these
+ *        bytes. Transfers that read lost bytes fail, including transfers that were started before the failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
                                                            const tdict_tree *src, const tdict_transfer_options *options,
                                                            tdict_error *err);

@@ -5,25 +5,26 @@
  * children. The shape of every tensor below a tree begins with the batch size of the tree. A program can break this
  * rule by changing a child.
  *
- * The program can change a child through a borrowed handle, and several trees can share a child. A change to a child
- * must match the batch size and the device of this child. The library does not compare the change with the parents of
- * the child. After the change, the shape of a tensor in the child may no longer begin with the batch size of a parent.
- * In this case, functions that use the parent's batch size return TDICT_ESHAPE and change nothing; err->path names the
- * tensor. Examples are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h, tdict_flatten_keys(),
- * tdict_dataset_from_tree() and tdict_tree_schema_export(). Functions that do not use the parent's batch size still
- * work. If only the batch size of a child differs, and the shapes of all its tensors begin with the parent's batch
- * size, every function accepts the child. In results, the batch size of such a child begins with the batch size of the
- * parent.
+ * Changes to a child. The program can change a child through a borrowed handle, and several trees can share a child. A
+ * change to a child must match the batch size and the device of this child. The library does not compare the change
+ * with the parents of the child. After the change, the shape of a tensor in the child may no longer begin with the
+ * batch size of a parent. In this case, functions that use the parent's batch size return TDICT_ESHAPE and change
+ * nothing; err->path names the tensor. Examples are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h,
+ * tdict_flatten_keys(), tdict_dataset_from_tree() and tdict_tree_schema_export(). Functions that do not use the
+ * parent's batch size still work. If only the batch size of a child differs, and the shapes of all its tensors begin
+ * with the parent's batch size, every function accepts the child. In results, the batch size of such a child begins
+ * with the batch size of the parent.
  *
- * A path such as "next.obs.pixels" names nested keys. If a key contains a dot or a backslash, write a backslash before
- * this character. In C source, "h\\.0" is the single key `h.0`. A key may contain all bytes except 0. A path is invalid
- * if one of its keys is empty, or if it ends with a backslash that escapes nothing.
+ * Paths. A path such as "next.obs.pixels" names nested keys. If a key contains a dot or a backslash, write a backslash
+ * before this character. In C source, "h\\.0" is the single key `h.0`. A key may contain all bytes except 0. A path is
+ * invalid if one of its keys is empty, or if it ends with a backslash that escapes nothing.
  *
- * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops a
- * reference. Thread rule: many threads may read a tree at the same time. While a thread changes a tree, no other thread
- * may use this tree. For the elements of its tensors, the thread rule of tdict/tensor.h applies. tdict_retain() and
- * tdict_release() are thread-safe. Trees behave as in TensorDict 0.14, with the differences that docs/container.md
- * lists. */
+ * Ownership. Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops
+ * a reference.
+ * TensorDict. Trees behave as in TensorDict 0.14, with the differences that docs/container.md lists.
+ * Thread rule: many threads may read a tree at the same time. While a thread changes a tree, no other thread may use
+ * this tree. For the elements of its tensors, the thread rule of tdict/tensor.h applies. tdict_retain() and
+ * tdict_release() are thread-safe. */
 #ifndef TDICT_TREE_H
 #define TDICT_TREE_H
 
@@ -227,12 +228,14 @@ TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);
 /** @brief Returns the number of objects in the tree. An object at several paths counts once per path. */
 TDICT_API size_t tdict_num_objects(const tdict_tree *tree);
 /** @brief Returns the number of bytes of the elements of all tensors, plus the results of the `bytes` hooks of objects.
- *  A tensor or object at several paths counts once per path. */
+ *  An object of a type without this hook counts as 0 bytes. A tensor or object at several paths counts once per
+ *  path. */
 TDICT_API size_t tdict_bytes(const tdict_tree *tree);
 /** @brief Writes to @p out the number of bytes of all storages of tensors in the tree, plus the results of the `bytes`
  *  hooks of objects.
  *
- *  Each storage counts once, with its full size. Each object counts once.
+ *  Each storage counts once, with its full size. Each object counts once, and as 0 bytes if its type has no `bytes`
+ *  hook.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err);
 
@@ -280,11 +283,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, c
 /** @brief Writes a text that describes the tree to @p buffer, cut to @p bytes and ended by 0.
  *
  *  The first line describes the tree. Each key has one line. The last line has the numbers of tensors, objects and
- *  bytes. The line of a tensor shows its dtype, shape and device. No elements of tensors are shown. Pinned tensors are
- *  marked `pinned`. A tensor is marked `shared` if its range of bytes overlaps the range of a tensor at another path.
- *  The line of an object shows the type and up to 255 bytes of text from the `print` hook. The line of a single value
- *  (tdict/nontensor.h) shows at most 40 bytes of the value's text. The text shows at most 100 keys, and then the number
- *  of keys that were left out.
+ *  bytes, as tdict_bytes() counts them. The line of a tensor shows its dtype, shape and device. No elements of tensors
+ *  are shown. Pinned tensors are marked `pinned`. A tensor is marked `shared` if its range of bytes overlaps the range
+ *  of a tensor at another path. The line of an object shows the type and up to 255 bytes of text from the `print` hook.
+ *  The line of a single value (tdict/nontensor.h) shows at most 40 bytes of the value's text. The text shows at most
+ *  100 keys, and then the number of keys that were left out.
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return the length of the full text without the 0, as snprintf does.
  *  @note Cost: O(keys), with at most 100 comparisons per tensor, and the hooks of the objects. Memory is allocated only

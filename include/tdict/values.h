@@ -14,25 +14,27 @@ TDICT_BEGIN_DECLS
 /** An element type: one number that contains the type code, bits and lanes of DLPack. Dtypes can be compared with ==
  *  and used in a switch. The type codes are the values of DLDataTypeCode in DLPack's dlpack.h. */
 typedef uint32_t tdict_dtype;
+/** Makes a dtype of DLPack's numbers. `lanes` is the number of values in one element. */
 #define TDICT_DTYPE(code, bits, lanes) \
   (tdict_cast_(tdict_dtype, code) | tdict_cast_(tdict_dtype, bits) << 8 | tdict_cast_(tdict_dtype, lanes) << 16)
-#define TDICT_I8 TDICT_DTYPE(0, 8, 1)
-#define TDICT_I16 TDICT_DTYPE(0, 16, 1)
-#define TDICT_I32 TDICT_DTYPE(0, 32, 1)
-#define TDICT_I64 TDICT_DTYPE(0, 64, 1)
-#define TDICT_U8 TDICT_DTYPE(1, 8, 1)
-#define TDICT_U16 TDICT_DTYPE(1, 16, 1)
-#define TDICT_U32 TDICT_DTYPE(1, 32, 1)
-#define TDICT_U64 TDICT_DTYPE(1, 64, 1)
-#define TDICT_F16 TDICT_DTYPE(2, 16, 1)
-#define TDICT_F32 TDICT_DTYPE(2, 32, 1)
-#define TDICT_F64 TDICT_DTYPE(2, 64, 1)
-#define TDICT_BF16 TDICT_DTYPE(4, 16, 1)
-#define TDICT_C64 TDICT_DTYPE(5, 64, 1)
-#define TDICT_C128 TDICT_DTYPE(5, 128, 1)
-#define TDICT_BOOL TDICT_DTYPE(6, 8, 1)
-#define TDICT_F8E4M3 TDICT_DTYPE(10, 8, 1) /* DLPack's float8_e4m3fn */
-#define TDICT_F8E5M2 TDICT_DTYPE(12, 8, 1)
+/* The comments name the type in C and the dtype in PyTorch. C11 has no type for 16-bit floats and 8-bit floats. */
+#define TDICT_I8 TDICT_DTYPE(0, 8, 1)      /**< int8_t; torch.int8 */
+#define TDICT_I16 TDICT_DTYPE(0, 16, 1)    /**< int16_t; torch.int16 */
+#define TDICT_I32 TDICT_DTYPE(0, 32, 1)    /**< int32_t; torch.int32 */
+#define TDICT_I64 TDICT_DTYPE(0, 64, 1)    /**< int64_t; torch.int64 */
+#define TDICT_U8 TDICT_DTYPE(1, 8, 1)      /**< uint8_t; torch.uint8 */
+#define TDICT_U16 TDICT_DTYPE(1, 16, 1)    /**< uint16_t; torch.uint16 */
+#define TDICT_U32 TDICT_DTYPE(1, 32, 1)    /**< uint32_t; torch.uint32 */
+#define TDICT_U64 TDICT_DTYPE(1, 64, 1)    /**< uint64_t; torch.uint64 */
+#define TDICT_F16 TDICT_DTYPE(2, 16, 1)    /**< uint16_t; torch.float16 */
+#define TDICT_F32 TDICT_DTYPE(2, 32, 1)    /**< float; torch.float32 */
+#define TDICT_F64 TDICT_DTYPE(2, 64, 1)    /**< double; torch.float64 */
+#define TDICT_BF16 TDICT_DTYPE(4, 16, 1)   /**< uint16_t; torch.bfloat16 */
+#define TDICT_C64 TDICT_DTYPE(5, 64, 1)    /**< float _Complex; torch.complex64 */
+#define TDICT_C128 TDICT_DTYPE(5, 128, 1)  /**< double _Complex; torch.complex128 */
+#define TDICT_BOOL TDICT_DTYPE(6, 8, 1)    /**< bool; torch.bool */
+#define TDICT_F8E4M3 TDICT_DTYPE(10, 8, 1) /**< uint8_t; torch.float8_e4m3fn */
+#define TDICT_F8E5M2 TDICT_DTYPE(12, 8, 1) /**< uint8_t; torch.float8_e5m2 */
 
 /** @brief Returns the number of bytes of one element, including all lanes. Returns 0 for an unknown type. A type with
  *  several lanes is known if its one-lane type is listed above. */
@@ -52,10 +54,10 @@ TDICT_API char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes
 typedef struct tdict_device {
   int32_t type, index;
 } tdict_device;
-#define TDICT_DEVICE_AUTO 0 /* not a device: the context chooses a device, see tdict_context_options */
-#define TDICT_DEVICE_CPU 1
-#define TDICT_DEVICE_CUDA 2
-#define TDICT_DEVICE_SIM 12 /* DLPack's extension code: the simulated device of tdict/sim.h */
+#define TDICT_DEVICE_AUTO 0 /**< not a device: the context chooses a device, see tdict_context_options */
+#define TDICT_DEVICE_CPU 1  /**< host memory */
+#define TDICT_DEVICE_CUDA 2 /**< an NVIDIA GPU */
+#define TDICT_DEVICE_SIM 12 /**< the simulated device of tdict/sim.h; the number is DLPack's extension code */
 
 /** @brief Returns the device of host memory. */
 TDICT_API tdict_device tdict_cpu(void);

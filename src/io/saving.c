@@ -102,6 +102,12 @@ static void *run(void *argument) {
   return NULL;
 }
 
+/* Writes the error of an attempt after which no other attempt follows. */
+static tdict_status report(tdict_status status, const tdict_error *why, tdict_error *err) {
+  if (status != TDICT_OK && err) *err = *why;
+  return status;
+}
+
 /* Starts the copies to a device or to host memory. */
 static tdict_status start_copies(tdict_saving *s, const tdict_tree *tree, tdict_device device, tdict_error *err) {
   const bool to_host = device.type == TDICT_DEVICE_CPU;
@@ -109,8 +115,9 @@ static tdict_status start_copies(tdict_saving *s, const tdict_tree *tree, tdict_
   start.options = tdict_transfer_options_default();
   start.options.after = s->options.after;
   start.options.pinned_result = to_host;
-  tdict_status status = tdict_start_transfer(s->context, &start, &s->snapshot, err);
-  if (status != TDICT_ENODEVICE || !to_host) return status;
+  tdict_error why;
+  tdict_status status = tdict_start_transfer(s->context, &start, &s->snapshot, &why);
+  if (status != TDICT_ENODEVICE || !to_host) return report(status, &why, err);
   start.options.pinned_result = false; /* a context without devices has no pinned memory */
   return tdict_start_transfer(s->context, &start, &s->snapshot, err);
 }
@@ -125,8 +132,9 @@ static tdict_status start_snapshot(tdict_saving *s, const tdict_tree *tree, tdic
                       "%s: the snapshot must be on the device, but not all tensors are on one device", what);
   if (!places.num_tensors) return tdict_clone(tree, &s->tree, err);
   if (s->options.snapshot == TDICT_SNAPSHOT_HOST || !is_on_one_device) return start_copies(s, tree, tdict_cpu(), err);
-  status = start_copies(s, tree, places.device, err);
-  if (status != TDICT_ENOMEM || s->options.snapshot == TDICT_SNAPSHOT_DEVICE) return status;
+  tdict_error why;
+  status = start_copies(s, tree, places.device, &why);
+  if (status != TDICT_ENOMEM || s->options.snapshot == TDICT_SNAPSHOT_DEVICE) return report(status, &why, err);
   return start_copies(s, tree, tdict_cpu(), err);
 }
 

@@ -160,8 +160,9 @@ tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stre
                                          tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status == TDICT_OK) status = check_wait_stream(future, stream, err);
-  if (status == TDICT_OK && future->parts) status = tdict_parts_wait_on_stream(future, stream, err);
-  if (future->parts && tdict_transfer_has_failed(future)) status = TDICT_OK; /* the promise has the error */
+  if (status != TDICT_OK) return status;
+  if (future->parts) status = tdict_parts_wait_on_stream(future, stream, err);
+  if (tdict_transfer_has_failed(future)) status = TDICT_OK; /* the future has the error */
   if (status != TDICT_OK) return status;
   if (!wait_until_queued(future)) tdict_transfer_wait(future, &future->ended, INT64_MAX);
   if (tdict_transfer_is_open(future, &future->ended)) return return_outcome(future, out, err);

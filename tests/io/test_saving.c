@@ -228,6 +228,42 @@ CASE(saving_needs_no_room_on_the_device) {
   tdict_context_destroy(c);
 }
 
+/* Starts a save that succeeds, and checks that no attempt of the call has written the error. */
+static void check_no_error(tdict_context *c, const char *path, const tdict_tree *tree) {
+  tdict_error err, unwritten;
+  tdict_saving *s = NULL;
+  memset(&err, 0x5a, sizeof err);
+  unwritten = err;
+  assert_int_equal(tdict_save_async(c, path, tree, NULL, &s, &err), TDICT_OK);
+  assert_memory_equal(&err, &unwritten, sizeof err);
+  end(s);
+}
+
+CASE(saving_that_falls_back_writes_no_error) {
+  tdict_context_options o = tdict_context_options_default();
+  folder f = folder_create();
+  tdict_context *c;
+  tdict_tree *tree = tree_of(3), *source;
+  o.device = tdict_cpu(); /* no pinned memory */
+  td_ok(tdict_context_create(&o, &c, err));
+  check_no_error(c, in(&f, "a"), tree);
+  tdict_context_destroy(c);
+  tdict_release(tree);
+  /* no room on the device */
+  c = sim_context((size_t)7 << 20);
+  td_ok(tdict_create(0, NULL, &tree, err));
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(1 << 20), NULL, &t, err));
+  td_ok(tdict_set(tree, "x", t, err));
+  tdict_tensor_release(t);
+  source = move_to(c, tree, tdict_sim(0));
+  check_no_error(c, in(&f, "b"), source);
+  tdict_release(source);
+  tdict_release(tree);
+  tdict_context_destroy(c);
+  folder_remove(&f);
+}
+
 CASE(savings_write_in_the_order_of_their_calls) {
   tdict_context *c = sim_context(0);
   folder f = folder_create();

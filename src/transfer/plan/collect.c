@@ -251,9 +251,8 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   if (step->action == TDICT_OBJECT_KEEP) {
     c->plan->num_untouched++;
     if (!c->request->strict_objects && !c->request->dst) return TDICT_OK;
-    return tdict_fail(err, TDICT_ENOTSUP,
-                      "transfer: type %.60s has no hook for this: wanted pin_memory, to_device or flatten",
-                      box->type->name);
+    return tdict_fail(err, TDICT_ENOTSUP, "transfer: type %.60s has no hook for this: wanted %s", box->type->name,
+                      c->request->dst ? "flatten" : "to_device or flatten");
   }
   if (step->action == TDICT_OBJECT_HOOK) return TDICT_OK;
   status = c->request->dst ? tdict_flatten_pair(box, other, &step->flat, &other_flat, err)
