@@ -9,8 +9,7 @@ static tdict_status join_parts(tdict_context *context, tdict_future *parts, tdic
   tdict_status status = tdict_future_wait(parts, &both, err); /* both->"0" is on the first device */
   if (status == TDICT_OK) status = tdict_get_tree(both, "0", &trees[0], err);
   if (status == TDICT_OK) status = tdict_get_tree(both, "1", &trees[1], err);
-  if (status == TDICT_OK)
-    status = tdict_gather(context, (const tdict_tree *const *)trees, NUM_DEVICES, NULL, out, err);
+  if (status == TDICT_OK) status = tdict_gather(context, (const tdict_tree *const *)trees, NUM_DEVICES, NULL, out, err);
   tdict_release(both);
   return status;
 }
