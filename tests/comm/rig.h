@@ -35,7 +35,7 @@ struct rig {
 };
 
 static inline void rig_note(rig_rank *r, const char *where, int line, const char *text) {
-  if (!r->wrong[0]) snprintf(r->wrong, sizeof r->wrong, "rank %d, %s:%d: %s", r->rank, where, line, text);
+  if (!r->wrong[0]) snprintf(r->wrong, sizeof r->wrong, "rank %d, %s:%d: %.200s", r->rank, where, line, text);
 }
 #define rig_true(r, condition)                                              \
   do {                                                                      \
