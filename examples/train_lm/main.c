@@ -150,7 +150,7 @@ static bool new_model(trainer *t) {
   if (t->part.rank == 0) first_parameters(parameters);
   parallel_disconnect(&t->part);
   t->maker->destroy(t->model);
-  t->model = t->maker->create(t->rows * t->window, parameters);
+  t->model = t->maker->create(t->place.index, t->rows * t->window, parameters);
   if (!t->model) fprintf(stderr, "train_lm: no memory for the model\n");
   if (!t->model || !t->part.kind) return t->model != NULL;
   const tdict_device device = t->maker == &lm_cpu ? tdict_cpu() : t->place;

@@ -65,11 +65,12 @@ typedef struct lm_model lm_model;
 /* How a model computes. `stream` is a cudaStream_t, or ignored. */
 typedef struct lm_maker {
   const char *name;
-  lm_model *(*create)(int64_t most_positions, const float *parameters); /* copied; NULL: no memory */
-  bool (*back)(lm_model *model, const lm_batch *batch, void *stream);   /* queues the loss and its gradients */
-  bool (*update)(lm_model *model, void *stream);                        /* queues one step of Adam with them */
-  bool (*finish)(lm_model *model, void *stream, float *loss);           /* waits; the loss that is there then */
-  const lm_arrays *(*arrays)(const lm_model *model);                    /* the model's own */
+  /* On a GPU: number `gpu`, which the calling thread then uses. Copies the parameters. NULL: no memory */
+  lm_model *(*create)(int gpu, int64_t most_positions, const float *parameters);
+  bool (*back)(lm_model *model, const lm_batch *batch, void *stream); /* queues the loss and its gradients */
+  bool (*update)(lm_model *model, void *stream);                      /* queues one step of Adam with them */
+  bool (*finish)(lm_model *model, void *stream, float *loss);         /* waits; the loss that is there then */
+  const lm_arrays *(*arrays)(const lm_model *model);                  /* the model's own */
   void (*destroy)(lm_model *model);
 } lm_maker;
 extern const lm_maker lm_cpu;

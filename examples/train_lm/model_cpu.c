@@ -150,7 +150,8 @@ static void destroy(lm_model *m) {
   free(m);
 }
 
-static lm_model *create(int64_t most, const float *parameters) {
+static lm_model *create(int gpu, int64_t most, const float *parameters) {
+  (void)gpu;
   lm_model *m = calloc(1, sizeof *m);
   float *memory = calloc(lm_room(most), sizeof *memory);
   if (!m || !memory) {

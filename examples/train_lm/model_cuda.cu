@@ -197,12 +197,12 @@ static void destroy(lm_model *m) {
   free(m);
 }
 
-static lm_model *create(int64_t most, const float *parameters) {
+static lm_model *create(int gpu, int64_t most, const float *parameters) {
   float *memory = NULL;
   size_t bytes = lm_room(most) * sizeof *memory;
   lm_model *m = (lm_model *)calloc(1, sizeof *m);
   if (!m) return NULL;
-  if (!good(cudaMalloc((void **)&memory, bytes), "device memory") || !good(cudaMemset(memory, 0, bytes), "device memory") ||
+  if (!good(cudaSetDevice(gpu), "the GPU") || !good(cudaMalloc((void **)&memory, bytes), "device memory") || !good(cudaMemset(memory, 0, bytes), "device memory") ||
       !good(cudaMemcpy(memory, parameters, LM_PARAMETERS * sizeof *memory, cudaMemcpyHostToDevice), "parameters")) {
     cudaFree(memory);
     free(m);
