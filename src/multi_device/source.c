@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "ops/map.h"
 
 static bool add_leaf(tdict_source *s, tdict_tensor *t) {
   if (s->num_leaves == s->cap_leaves) {
@@ -56,9 +55,8 @@ static tdict_status describe(const tdict_map *map, size_t entry, const tdict_ten
   return TDICT_OK;
 }
 
-/* Leaves the elements uninitialized: the transfers write them. */
-static tdict_status leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
-                                tdict_error *err) {
+tdict_status tdict_leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                               tdict_error *err) {
   (void)map, (void)entry, (void)from, (void)made, (void)err;
   return TDICT_OK;
 }
@@ -85,7 +83,7 @@ tdict_status tdict_replica_create(tdict_replica *replica, const char *what, cons
   const tdict_map map = {.what = what,
                          .memory = memory,
                          .describe = describe,
-                         .fill = leave_unset,
+                         .fill = tdict_leave_unset,
                          .describes_shapes = true,
                          .way = TDICT_OBJECT_SHARE};
   tdict_tree *made;

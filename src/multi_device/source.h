@@ -4,6 +4,7 @@
 #define TDICT_MULTI_DEVICE_SOURCE_H
 
 #include "device/devices.h"
+#include "ops/map.h"
 #include "transfer/plan/pair.h"
 #include "tree/node.h"
 
@@ -21,6 +22,9 @@ typedef struct tdict_source {
 tdict_status tdict_source_read(tdict_source *source, const tdict_tree *tree, tdict_error *err);
 void tdict_source_reset(tdict_source *source);
 
+/* The `fill` of a tdict_map: leaves the elements uninitialized, because a transfer writes them. */
+tdict_status tdict_leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                               tdict_error *err);
 /* Sets the device of all trees in a tree that the caller has created. Returns TDICT_ENOMEM. */
 tdict_status tdict_set_all_devices(tdict_tree *tree, tdict_device device, tdict_error *err);
 
