@@ -110,7 +110,7 @@ def split_errors(result):
     found = []
     for part in re.split(r";\s+|(?<=\.)\s+Also (?=TDICT_E)", result):
         match = re.match(r"(TDICT_OK|TDICT_E[A-Z]+)([,:.]?)\s*(.*)$", part, re.S)
-        if match and not match.group(3).startswith(("and TDICT_", "or TDICT_")):
+        if match and not re.match(r"(and |or )?TDICT_", match.group(3)):
             status, mark, meaning = match.groups()
             usual = USUAL.get(status, "")
             meaning = f"{usual}. {meaning}" if mark == "." and meaning and usual else meaning or usual
