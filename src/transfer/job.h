@@ -44,6 +44,7 @@ typedef struct tdict_late_result {
       task; /* first member, because the pool passes a pointer to the task to the task's function. The queued task
                     * holds a reference of the transfer */
   tdict_device device;
+  bool is_used;             /* true: the starting call leaves the building to another thread */
   _Atomic(bool) is_offered; /* acq_rel: the thread that sets this flag to false builds the result */
 } tdict_late_result;
 

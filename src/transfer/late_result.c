@@ -6,6 +6,7 @@
 
 void tdict_late_result_prepare(tdict_future *t, tdict_device device) {
   t->late_result.device = device;
+  t->late_result.is_used = true;
   tdict_transfer_will_build(t);
   tdict_latch_destroy(&t->queued);
   tdict_latch_init(&t->queued, t->num_workers + 1);

@@ -55,7 +55,8 @@ tdict_future *tdict_promise_last_part(const tdict_future *promise) {
 
 tdict_tree *tdict_promise_part_result(tdict_future *part) {
   tdict_late_result_run(part);
-  if (part->plans) (void)tdict_transfer_wait(part, &part->queued, INT64_MAX); /* another thread may build the tree */
+  if (part->late_result.is_used)
+    (void)tdict_transfer_wait(part, &part->queued, INT64_MAX); /* another thread may build */
   return tdict_transfer_has_failed(part) ? NULL : part->result;
 }
 
