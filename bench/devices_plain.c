@@ -8,7 +8,7 @@
 
 #include "raw.h"
 
-enum { MOST_THREADS = 64, PIECE_BYTES = 2 << 20, THREADS_PER_CPU_SHARE = 2 };
+enum { MOST_THREADS = 64, PIECE_BYTES = 2 << 20, CPUS_PER_THREAD = 2 };
 
 /* One thread that copies to one GPU. */
 typedef struct copier {
@@ -105,7 +105,7 @@ bool plain_staging(int count, size_t bytes, double *bytes_per_second) {
   _Atomic(size_t) next[MOST_THREADS];
   double seconds;
   unsigned char *ordinary = malloc(bytes);
-  int each = bench_cpu_count() / (THREADS_PER_CPU_SHARE * count);
+  int each = bench_cpu_count() / (CPUS_PER_THREAD * count);
   if (!ordinary) {
     bench_print_error("no memory for %zu bytes", bytes);
     return false;

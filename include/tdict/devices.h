@@ -5,14 +5,14 @@
  * tdict/transfer.h for lifetime, order, failure and the option `after` hold for the source and for all results.
  * Replicate. Devices with peer access to each other form a group. If the source is in host memory, each group reads
  * host memory once. Each device of the group receives a part of the bytes over its own link. The devices then copy the
- * parts from each other. A tree below an eighth of the staging ring goes to the first device as a whole. The other
+ * parts from each other. A tree of at most an eighth of the staging ring goes to the first device as a whole. The other
  * devices copy the tree from there. tdict_transfer_stats.peer_bytes counts the bytes that devices copied from each
  * other. The driver says which devices have peer access. A device without peer access receives all bytes from the host.
  * In some cases, each device receives all bytes from the source. This holds if the tree has objects of the program's
  * types, or a tensor on a device or in a file. This also holds if the option `keep`, `conversions`, `narrow`,
- * `pinned_result` or `check_sources` is set.
+ * `max_queued_bytes`, `pinned_result` or `check_sources` is set.
  * Results. A result has the keys, batch sizes and locks of the source, and its device. In a group, all tensors of a
- * result are in one new storage, and tensors with the same bytes are copied separately. A device that receives all
+ * result are in one new storage, and tensors with the same bytes may be copied separately. A device that receives all
  * bytes from the source gets the result of tdict_to_device().
  * Errors. The path of an error begins with the position of the device, for example "1.obs.image".
  * Statistics. The counts are sums over all devices, so total_bytes contains the bytes of all results.

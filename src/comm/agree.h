@@ -15,10 +15,10 @@ typedef struct tdict_comm_offer {
 /* Writes the header of a call. */
 void tdict_comm_write_header(const tdict_comm_call *call, const tdict_comm_offer *offer, tdict_comm_header *out);
 /* Exchanges headers, and leaves the headers of all ranks in comm->headers. If `must_match` is true, all ranks must have
- * trees with equal schemas. Returns TDICT_EINVAL if the ranks call different functions or with different arguments,
- * TDICT_EFORMAT for another version, TDICT_ESHAPE with the path if the trees differ, and the error of the first rank
- * whose own checks have failed. In these cases all ranks return the same error, and call->keeps_comm is true. Also
- * returns errors of the table, and TDICT_ENOMEM. */
+ * trees with equal schemas. In the following cases, all ranks return the same error, and call->keeps_comm is true:
+ * TDICT_EINVAL if the ranks call different functions or pass different arguments; TDICT_EFORMAT for another version;
+ * TDICT_ESHAPE, with the path, if the trees differ. If the checks of a rank have failed, all ranks return the error of
+ * the first such rank. Also returns errors of the table, and TDICT_ENOMEM. */
 tdict_status tdict_comm_agree(tdict_comm_call *call, const tdict_comm_offer *offer, bool must_match, tdict_error *err);
 /* Sends host bytes of rank `root` to all ranks, in as many steps as the number of ranks has binary digits. */
 tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_t count, int32_t root,

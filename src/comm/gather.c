@@ -57,12 +57,18 @@ static tdict_status allocate_blocks(const tdict_comm_call *call, joined *j, tdic
 static tdict_status join_on_host(const tdict_comm_call *call, const joined *j, tdict_tree **out, tdict_error *err) {
   tdict_gather_options o = tdict_gather_options_default();
   tdict_transfer_options transfer = tdict_transfer_options_default();
+  tdict_tree *joined_tree = NULL;
   o.dim = j->dim;
   o.transfer = &transfer;
   transfer.memory = call->memory;
   tdict_status status = tdict_gather(call->comm->context, (const tdict_tree *const *)j->blocks.trees,
-                                     (size_t)j->blocks.world, &o, out, err);
-  return status == TDICT_OK ? tdict_set_device(*out, NULL, err) : status; /* cannot fail for a new tree */
+                                     (size_t)j->blocks.world, &o, &joined_tree, err);
+  if (status == TDICT_OK) status = tdict_set_device(joined_tree, NULL, err);
+  if (status == TDICT_OK)
+    *out = joined_tree;
+  else
+    tdict_release(joined_tree);
+  return status;
 }
 
 /* Joins the trees of the blocks. All ranks are done with the table, so an error does not affect them. */

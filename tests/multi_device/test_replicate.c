@@ -132,6 +132,21 @@ GPU_CASE(replicate_with_conversions_goes_to_each_device) {
   tdict_release(src);
   several_close(&s);
 }
+GPU_CASE(replicate_keeps_to_the_limit_of_queued_bytes) {
+  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  tdict_tree *src = rows_tree(1600, NULL), *trees[2];
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  way v = way_at(0);
+  v.o.max_queued_bytes = (size_t)256 << 10;
+  v.o.stats = &stats;
+  spread_tree(&s, src, NULL, &v, trees);
+  check_replicas(&s, src, trees);
+  assert_in_range(stats.peak_queued_bytes, 1, (size_t)256 << 10);
+  assert_int_equal(stats.peer_bytes, 0); /* parts that exchange bytes could not keep to one limit */
+  release_all(&s, trees);
+  tdict_release(src);
+  several_close(&s);
+}
 GPU_CASE(replicate_on_the_host_too) {
   several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(200, NULL), *trees[3];
@@ -164,9 +179,12 @@ CASE(to_devices_names_what_is_wrong) {
   tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   sim.num_devices = 2;
+  sim.peers = 3;
   o.sim = &sim;
   o.device = tdict_sim(0);
   tdict_context *c = NULL;
+  td_fails(TDICT_EINVAL, "peers is 3", tdict_context_create(&o, &c, err));
+  sim.peers = TDICT_SIM_PEERS_PAIRS;
   td_ok(tdict_context_create(&o, &c, err));
   tdict_tree *src = new_tree(), *trees[TDICT_MAX_DEVICES + 1];
   tdict_device devices[TDICT_MAX_DEVICES + 1] = {tdict_sim(0), tdict_sim(1)};
