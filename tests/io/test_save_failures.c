@@ -6,6 +6,7 @@
 
 #include "directory.h"
 #include "faults.h"
+#include "support/sanitized.h"
 #include "tdict/saving.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
@@ -128,7 +129,7 @@ static void fail_each_call(kind what, way how, int code) {
   bool has_ended = false;
   int failures = 0;
   fault_errno = code;
-  for (int at = 0; !has_ended; at++) {
+  for (int at = 0; !has_ended; at += SANITIZED_STEP) {
     world w = world_create(what, how);
     tdict_error error;
     int litter = 0;
@@ -153,7 +154,7 @@ static void fail_each_call(kind what, way how, int code) {
     assert_true(left >= 0 && left <= litter);
     world_remove(&w);
   }
-  assert_true(failures >= (what == MEMMAP ? 30 : what == SHARDS ? 15 : 8));
+  assert_true(SANITIZED_STEP * failures >= (what == MEMMAP ? 30 : what == SHARDS ? 15 : 8));
 }
 
 CASE(save_cleans_up_after_failing_calls) {
@@ -207,7 +208,7 @@ CASE(save_continues_after_short_and_interrupted_writes) {
 static void kill_at_each_call(kind what, way how) {
   const int most_left[NUM_KINDS] = {1, 0, 1, 1, 1, 2};
   int killed = 0;
-  for (int at = 0, ended = 0; !ended; at++) {
+  for (int at = 0, ended = 0; !ended; at += SANITIZED_STEP) {
     for (int after = 0; after < 2; after++) {
       world w = world_create(what, how);
       const pid_t child = fork();
@@ -234,7 +235,7 @@ static void kill_at_each_call(kind what, way how) {
       world_remove(&w);
     }
   }
-  assert_true(killed >= (what == MEMMAP ? 60 : 20));
+  assert_true(SANITIZED_STEP * killed >= (what == MEMMAP ? 60 : 20));
 }
 
 CASE(save_killed_leaves_the_old_file_or_the_new_file) { kill_at_each_call(ONE_FILE, ON_CALLER); }

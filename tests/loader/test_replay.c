@@ -1,6 +1,7 @@
 /* Tests replay buffers: the ring against a naive model, torn rows, the lock, and errors. */
 #include "replay_rows.h"
 #include "support/fail_alloc.h"
+#include "support/sanitized.h"
 #include "support/things.h"
 #include "tensor/rows.h"
 
@@ -352,7 +353,7 @@ DEVICE_CASE(replay_rows_are_not_torn) {
         assert_int_equal(pthread_create(&threads[i], NULL, run_writer, &writers[i]), 0);
       }
       int64_t num_torn = 0, num_changes = 0, last = -1;
-      for (int64_t k = 0; k < 400 || (num_changes < 20 && k < 100000); k++) {
+      for (int64_t k = 0; k < 400 / SANITIZED_STEP || (num_changes < 20 && k < 100000); k++) {
         tdict_tree *batch = NULL;
         td_ok(tdict_loader_next(l, NULL, &batch, err));
         assert_int_equal(read_leaf(&y, batch, "v", values, sizeof values), sizeof values);

@@ -1,6 +1,7 @@
 /* Tests shallow and deep copies of trees on each device. */
 #include <pthread.h>
 
+#include "support/sanitized.h"
 #include "tree/cursor.h"
 #include "twins.h"
 
@@ -77,7 +78,7 @@ CASE(clone_survives_enomem) {
 
 CASE(clone_of_a_deep_tree) {
   /* deeper than recursion could reach */
-  enum { LEVELS = 10000 };
+  enum { LEVELS = 10000 / SANITIZED_STEP };
   tdict_tree *td = TREE(2), *out = NULL;
   help_put(td, "x", TENSOR(2));
   for (int i = 0; i < LEVELS; i++) {

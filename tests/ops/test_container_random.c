@@ -3,6 +3,7 @@
  * docs/container.md speaks of. */
 #include "support/fail_alloc.h"
 #include "support/ops.h"
+#include "support/sanitized.h"
 #include "support/test.h"
 
 enum { EPISODE = 400 };
@@ -38,5 +39,5 @@ static void run(int64_t count, bool failing) {
   ops_end(&o);
 }
 
-CASE(container_random_operations) { run(200000, false); }
+CASE(container_random_operations) { run(200000 / SANITIZED_STEP, false); }
 CASE(container_random_operations_without_memory) { run(4000, true); }

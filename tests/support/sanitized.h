@@ -1,16 +1,27 @@
-/* SANITIZED: 1 in a build whose sanitizer keeps freed memory and catches signals, else 0. */
+/* SANITIZED: 1 in a build whose sanitizer keeps freed memory and catches signals, else 0.
+ * THREAD_SANITIZED: 1 in a build with ThreadSanitizer, else 0.
+ * SANITIZED_STEP: loops over many like rounds take every round, or with ThreadSanitizer every seventh. It takes ten times
+ * as long. */
 #ifndef TDICT_TESTS_SANITIZED_H
 #define TDICT_TESTS_SANITIZED_H
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZED 1
+#elif defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZED 1
+#elif __has_feature(address_sanitizer)
 #define SANITIZED 1
 #endif
 #endif
-#ifndef SANITIZED
-#define SANITIZED 0
+#ifndef THREAD_SANITIZED
+#define THREAD_SANITIZED 0
 #endif
+#ifndef SANITIZED
+#define SANITIZED THREAD_SANITIZED
+#endif
+enum { SANITIZED_STEP = THREAD_SANITIZED ? 7 : 1 };
 
 #endif

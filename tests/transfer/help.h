@@ -8,6 +8,7 @@
 
 #include "support/raw.h"
 #include "support/rest.h"
+#include "support/sanitized.h"
 #include "support/test.h"
 #include "tensor/naive.h"
 #include "tensor/tensor.h"
@@ -191,17 +192,7 @@ typedef struct way {
   bool async;
 } way;
 enum { NUM_WAYS = 4 * 5 * 2 };
-/* With ThreadSanitizer everything takes ten times as long: cases that go through all ways for many trees take every third. */
-#if defined(__SANITIZE_THREAD__)
-#define WAYS_STEP 3
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define WAYS_STEP 3
-#endif
-#endif
-#ifndef WAYS_STEP
-#define WAYS_STEP 1
-#endif
+enum { WAYS_STEP = SANITIZED_STEP }; /* of cases that go through all ways for many trees */
 static inline way way_at(int i) {
   static const int32_t threads[] = {0, 1, 2, 8, -1};
   way v = {.o = tdict_transfer_options_default(), .async = i % 2};

@@ -7,6 +7,7 @@
 #include "sched/pool.h"
 #include "support/fail_alloc.h"
 #include "support/fault_world.h"
+#include "support/sanitized.h"
 #include "support/test.h"
 #include "transfer/engine.h"
 
@@ -135,7 +136,7 @@ static bool run_one(fw_world *w, fw_op op, const sweep_of *s, int64_t n, int64_t
 static void sweep_one(fw_world *w, fw_op op, const sweep_of *s) {
   int64_t n = 1, failed = 0;
   while (run_one(w, op, s, n, &failed))
-    if (++n > MOST_FAULTS) fail_msg("%s: there is no end", fw_op_name(op));
+    if ((n += SANITIZED_STEP) > MOST_FAULTS) fail_msg("%s: there is no end", fw_op_name(op));
   if (!s->pool) assert_true(n > 2);
   if (n == 1) return;
   printf("fault %s %s %s host_memory_of_%s%s 0 %lld %lld\n", w->device.type == TDICT_DEVICE_SIM ? "sim" : "cuda",

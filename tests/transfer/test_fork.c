@@ -7,6 +7,7 @@
 
 #include "ops/visit.h"
 #include "sim/queue.h"
+#include "support/sanitized.h"
 #include "tdict/trace.h"
 #include "transfer/job.h"
 
@@ -357,20 +358,9 @@ SIM_CASE(fork_while_pointers_are_requested) {
   place_close(&w);
 }
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define NO_THREADS_AFTER_FORK 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__) || defined(NO_THREADS_AFTER_FORK)
-enum { CHILD_HAS_THREADS = false };
-#else
-enum { CHILD_HAS_THREADS = true };
-#endif
-
 /* The child may make a context of its own, and use it. */
 SIM_CASE(fork_makes_a_context_of_its_own) {
-  if (!CHILD_HAS_THREADS) td_skip("ThreadSanitizer allows no new threads after a fork");
+  if (THREAD_SANITIZED) td_skip("ThreadSanitizer allows no new threads after a fork");
   family f = begin_family();
   fflush(NULL);
   pid_t child = fork();

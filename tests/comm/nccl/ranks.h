@@ -32,7 +32,7 @@ typedef struct rank {
   char *memory; /* on the device, memory_bytes of the world */
   tdict_status status;
   tdict_error err; /* what the last body returned */
-  int64_t took_ns;
+  int64_t took_ns, called_ns, returned_ns;
   pthread_t thread;
 } rank;
 struct world {

@@ -104,7 +104,7 @@ GPU_CASE(tree_plans_depend_on_device_mode_and_pinning) {
   tdict_lock(td);
   for (int round = 0; round < 2; round++) {
     int collects = 0;
-    for (int i = 0; i < NUM_WAYS; i += 1) { /* 4 modes, of which AUTO is NON_BLOCKING_PIN */
+    for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) { /* 4 modes, of which AUTO is NON_BLOCKING_PIN */
       const way v = way_at(i);
       collects += collects_of(&w, td, w.device, &v);
     }
@@ -272,7 +272,7 @@ SIM_CASE(tree_plans_check_sources) {
 }
 
 /* Several threads move one locked tree to two devices and to the host, in all ways. */
-enum { THREADS = 4, MOVES = 30 };
+enum { THREADS = 4, MOVES = THREAD_SANITIZED ? 8 : 30 };
 typedef struct mover {
   const world *w;
   const tdict_tree *td;
