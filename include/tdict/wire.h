@@ -70,7 +70,8 @@ typedef struct tdict_conversion {
   double scale, offset; /**< the result is x * scale + offset. Defaults: 1 and 0 */
   /** The dtype of the elements on the link between host and device. 0 (default): the narrower of the source's dtype and
    *  `dtype`. A named dtype is used even if it loses information: F32 tensors can travel as BF16. The elements are then
-   *  converted twice. Copies within the host and within a device ignore this field. */
+   *  converted twice. Copies within the host and within a device do not use the field, but refuse, with
+   *  #TDICT_ENOTSUP, a dtype to which or from which tdict_to_dtype() cannot convert. */
   tdict_dtype wire_dtype;
 } tdict_conversion;
 static inline tdict_conversion tdict_conversion_default(void) {
