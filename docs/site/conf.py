@@ -24,3 +24,15 @@ pygments_style = "friendly"
 pygments_dark_style = "native"
 highlight_language = "c"
 c_maximum_signature_line_length = 100
+
+
+def leave_out_script(app, page, template, context, tree):
+    files = context.get("script_files", [])
+    context["script_files"] = [f for f in files if "furo.js" not in str(getattr(f, "filename", f))]
+
+
+def setup(app):
+    # debian/rules sets the tag. Debian's furo has its script as a module, which browsers do not load from files. Without
+    # the script, the pages have no button for dark colors, and follow the preference of the browser.
+    if app.tags.has("debian"):
+        app.connect("html-page-context", leave_out_script, priority=900)

@@ -240,7 +240,7 @@ class Headers:
         api = set(re.findall(r"TDICT_API[^;{(]*?\b(\w+)\s*\(", re.sub(r"/\*.*?\*/", "", (self.root / "include/tdict" / header).read_text(), flags=re.S)))
         for member in tree.iter("memberdef"):
             kind, name = member.get("kind"), member.findtext("name")
-            if kind == "function" and name in api:
+            if kind == "function" and (name in api or is_inline(member)):
                 self.read_function(member, header)
             elif kind == "enum":
                 values = [(v.findtext("name"), comment_of(v)) for v in member.findall("enumvalue")]
@@ -290,6 +290,11 @@ def typedef_of(member):
 def comment_of(node):
     text = [b for tag in ("briefdescription", "detaileddescription") if node.find(tag) is not None for b in blocks_of(node.find(tag))]
     return " ".join(b.text or "; ".join(map(str, b.items)) for b in text)
+
+
+def is_inline(member):
+    """True for an inline function with a comment. The pages of structs name the functions that return the defaults."""
+    return member.get("inline") == "yes" and comment_of(member) != "" and not member.findtext("name").endswith("_default")
 
 
 def is_dtype(value):

@@ -27,7 +27,7 @@ def adapt(root, page, target, text, labels):
 
     def link(match):
         shown, to, anchor = match.group(1), match.group(2), match.group(3) or ""
-        if re.match(r"[a-z]+:", to) or to.startswith("#"):
+        if re.match(r"[a-z]+:", to) or not to:  # another site, or this page
             return match.group(0)
         file = (page.parent / to).resolve()
         name = str(file.relative_to(root)) if file.is_relative_to(root) else to
@@ -41,7 +41,7 @@ def adapt(root, page, target, text, labels):
             return f"{{ref}}`{shown.strip('`')} <{labels[name[8:]]}>`"
         if re.match(r"(docs/listings|examples)/[\w/]+\.\w+$", name) and file.exists():
             return program(shown.strip("`"), name)
-        return shown if shown.startswith("`") else f"{shown} (`{name}`)" if shown not in (name, to) else f"`{name}`"
+        return shown if shown.startswith("`") else f"{shown} (`{name}`)" if shown not in (name, to, file.name) else f"`{name}`"
 
     def page_link(match):
         up = "../" * (len(target.parts) - 1)

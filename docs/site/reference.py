@@ -209,7 +209,7 @@ def write_reference(root, folder, all_headers):
     for task in tasks:
         Page(task, tasks, all_headers, names).write(folder)
     rows = [["task", "functions"]] + [[t.title, ", ".join(f"{f.name}()" for f in t.functions)] for t in tasks]
-    index = [*rst.heading("Reference", "="), "Every public function of the C interface, by task. The text is that of the headers.\n",
+    index = [*rst.heading("Reference", "="), "Every public function of the C interface, by task. The headers contain the same text.\n",
              ".. toctree::", "   :maxdepth: 1", ""] + [f"   {t.slug}" for t in tasks] + ["   cpp", "", rst.table(rows, names), ""]
     (folder / "index.rst").write_text("\n".join(index))
     return tasks

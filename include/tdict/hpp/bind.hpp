@@ -22,12 +22,13 @@ template <class S> using tensor_member = tensor S::*;
 /** A row of the table: a member, its path in the tree, its dtype, and its sizes after the batch dimensions. A row has
  *  at most six sizes. The size -1 allows any size. */
 template <class S> struct member {
-  tensor_member<S> field;
-  const char *path;
-  tdict_dtype dtype;
-  int ndim;
-  int64_t shape[6];
+  tensor_member<S> field; /**< the member of the struct */
+  const char *path;       /**< the path of the tensor in the tree, borrowed */
+  tdict_dtype dtype;      /**< the dtype that the tensor must have */
+  int ndim;               /**< the number of sizes in `shape` */
+  int64_t shape[6];       /**< the sizes of the last `ndim` dimensions; -1 allows any size */
 
+  /** Fills the row. Borrows `path_`, which must live as long as the row. */
   member(tensor_member<S> field_, const char *path_, tdict_dtype dtype_, std::initializer_list<int64_t> shape_)
       : field(field_), path(path_), dtype(dtype_), ndim(static_cast<int>(shape_.size())), shape() {
     assert(shape_.size() <= 6);

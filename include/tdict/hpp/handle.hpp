@@ -15,7 +15,9 @@ TDICT_HPP_BEGIN
 template <class T, void (*End)(T *), class Base> class owner : public Base {
 public:
   typedef T raw_type;
+  /** Constructs an empty handle. */
   owner() noexcept : Base(nullptr) {}
+  /** Takes over the caller's reference. NULL gives an empty handle. */
   explicit owner(T *taken) noexcept : Base(taken) {}
   owner(owner &&other) noexcept : Base(other.detach()) {}
   owner &operator=(owner &&other) noexcept {
@@ -24,6 +26,7 @@ public:
   }
   owner(const owner &) = delete;
   owner &operator=(const owner &) = delete;
+  /** Releases or destroys the T. Does nothing if the handle is empty. */
   ~owner() { End(this->raw_); }
 
   /** Releases the pointer, and takes over `taken`. */
@@ -44,20 +47,29 @@ public:
 template <class T> class borrowed {
 public:
   typedef T raw_type;
+  /** Borrows `raw`, which may be NULL. */
   borrowed(T *raw) noexcept : raw_(raw) {}
+  /** Returns the pointer for calls of C functions, borrowed. Returns NULL if the handle is empty. */
   T *raw() const noexcept { return raw_; }
+  /** True if the pointer is not NULL. */
   explicit operator bool() const noexcept { return raw_ != nullptr; }
 
 protected:
   T *raw_;
 };
 
-/* These handles have no members for the functions of their C types. Pass raw() to the C functions. */
+/** Owns a tdict_memory. This handle and the next five have no members for the functions of their C types. Pass raw() to
+ *  the C functions. */
 typedef owner<tdict_memory, tdict_memory_release, borrowed<tdict_memory>> memory_handle;
+/** Owns a tdict_ragged: a leaf of rows of different lengths. */
 typedef owner<tdict_ragged, tdict_ragged_release, borrowed<tdict_ragged>> ragged;
+/** Owns a tdict_lazy_stack. */
 typedef owner<tdict_lazy_stack, tdict_lazy_stack_release, borrowed<tdict_lazy_stack>> lazy_stack;
+/** Owns a tdict_tree_schema. */
 typedef owner<tdict_tree_schema, tdict_tree_schema_release, borrowed<tdict_tree_schema>> tree_schema;
+/** Owns a tdict_replay. */
 typedef owner<tdict_replay, tdict_replay_release, borrowed<tdict_replay>> replay;
+/** Owns a tdict_sampler. */
 typedef owner<tdict_sampler, tdict_sampler_release, borrowed<tdict_sampler>> sampler;
 
 TDICT_HPP_END

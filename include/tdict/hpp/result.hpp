@@ -50,6 +50,7 @@ TDICT_HPP_BEGIN
 /** An error of a call. Holds a copy of the call's tdict_error. */
 class error : public std::exception {
 public:
+  /** Copies `raw`, and writes the text of what(). */
   explicit error(const tdict_error &raw) noexcept : raw_(raw) {
     const char *name = tdict_status_name(status());
     if (raw_.path[0])
@@ -57,11 +58,14 @@ public:
     else
       std::snprintf(text_, sizeof text_, "%s: %s", name, raw_.message);
   }
+  /** Returns the status that the call returned. */
   tdict_status status() const noexcept { return static_cast<tdict_status>(raw_.status); }
+  /** Returns the path in the tree at which the call failed, or an empty string. Owned by this object. */
   const char *path() const noexcept { return raw_.path; }
+  /** Returns the message without the status and the path. Owned by this object. */
   const char *message() const noexcept { return raw_.message; }
   int native() const noexcept { return raw_.native; } /**< error code of the driver or errno; else 0 */
-  /** Returns one line, such as `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels`. */
+  /** Returns one line, such as ``TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels``. */
   const char *what() const noexcept override { return text_; }
 
 private:
@@ -72,9 +76,11 @@ private:
 /** Holds a T or an error. Test the result, then call value() or error(). A result can be moved, but not copied. */
 template <class T> class TDICT_HPP_NODISCARD result {
 public:
+  /** Holds a value, which moves from `value`. */
   result(T &&value) noexcept(std::is_nothrow_move_constructible<T>::value) : ok_(true) {
     new (&value_) T(std::move(value));
   }
+  /** Holds a copy of an error. */
   result(const class error &failure) noexcept : ok_(false) { new (&error_) class error(failure); }
   result(result &&other) noexcept(std::is_nothrow_move_constructible<T>::value) : ok_(other.ok_) {
     if (ok_)
@@ -84,6 +90,7 @@ public:
   }
   result(const result &) = delete;
   result &operator=(const result &) = delete;
+  /** Destroys the value or the error. */
   ~result() {
     if (ok_)
       value_.~T();
@@ -91,14 +98,18 @@ public:
       error_.~error();
   }
 
+  /** True if the result holds a value. */
   explicit operator bool() const noexcept { return ok_; }
+  /** Returns #TDICT_OK, or the status of the error. */
   tdict_status status() const noexcept { return ok_ ? TDICT_OK : error_.status(); }
   /** Returns the value. The result must hold a value. */
   T &value() noexcept {
     assert(ok_);
     return value_;
   }
+  /** Does the same as value(). */
   T &operator*() noexcept { return value(); }
+  /** Returns the address of value(). */
   T *operator->() noexcept { return &value(); }
   /** Returns the error. The result must hold an error. */
   const class error &error() const noexcept {
@@ -117,9 +128,13 @@ private:
 /** Holds success or an error. */
 template <> class TDICT_HPP_NODISCARD result<void> {
 public:
+  /** Holds success. */
   result() noexcept : ok_(true), error_(tdict_error()) {}
+  /** Holds a copy of an error. */
   result(const class error &failure) noexcept : ok_(false), error_(failure) {}
+  /** True on success. */
   explicit operator bool() const noexcept { return ok_; }
+  /** Returns #TDICT_OK, or the status of the error. */
   tdict_status status() const noexcept { return ok_ ? TDICT_OK : error_.status(); }
   /** Returns the error. The result must hold an error. */
   const class error &error() const noexcept {
@@ -132,7 +147,7 @@ private:
   class error error_;
 };
 
-/** The return type of functions that can fail: T with exceptions, result<T> without exceptions. */
+/** The return type of functions that can fail: T with exceptions, `result<T>` without exceptions. */
 #if TDICT_HPP_EXCEPTIONS
 template <class T> using outcome = T;
 #else

@@ -30,13 +30,21 @@ template <class T> class span {
 public:
   typedef T element_type;
   typedef typename std::remove_cv<T>::type value_type;
+  /** Constructs an empty span, whose data() is NULL. */
   span() noexcept : data_(nullptr), size_(0) {}
+  /** Borrows `size` elements from `data` on. */
   span(T *data, std::size_t size) noexcept : data_(data), size_(size) {}
+  /** Returns the address of the first element. */
   T *data() const { return data_; }
+  /** Returns the number of elements. */
   std::size_t size() const noexcept { return size_; }
+  /** True if the span has no elements. */
   bool empty() const noexcept { return size_ == 0; }
+  /** Returns the address of the first element. */
   T *begin() const noexcept { return data_; }
+  /** Returns the address after the last element. */
   T *end() const noexcept { return data_ + size_; }
+  /** Returns element `i`, which must be less than size(). The index is not checked. */
   T &operator[](std::size_t i) const noexcept { return data_[i]; }
 
 private:
@@ -45,15 +53,19 @@ private:
 };
 
 /** The sizes of dimensions as an argument: `{128, 17}`, or a container with data() and size(), such as
- *  std::vector<int64_t>. Borrowed for the call. */
+ *  `std::vector<int64_t>`. Borrowed for the call. */
 class shape {
 public:
+  /** Borrows the sizes of a list in braces. The list must exist as long as the shape. */
   shape(std::initializer_list<int64_t> sizes) noexcept : sizes_(), ndim_(static_cast<int>(sizes.size())) {
     sizes_ = sizes.begin();
   }
+  /** Borrows the sizes of a container. The container must exist, unchanged, as long as the shape. */
   template <class C, class = decltype(static_cast<const int64_t *>(std::declval<const C &>().data()))>
   shape(const C &sizes) noexcept : sizes_(sizes.data()), ndim_(static_cast<int>(sizes.size())) {}
+  /** Returns the address of the first size, in elements. */
   const int64_t *data() const noexcept { return sizes_; }
+  /** Returns the number of dimensions. */
   int ndim() const noexcept { return ndim_; }
 
 private:
@@ -67,19 +79,29 @@ class tensor;
  *  not noexcept, so that the compiler can replace the call of the C function by a jump. */
 class tensor_ref : public borrowed<tdict_tensor> {
 public:
+  /** Borrows `raw`, which may be NULL. */
   tensor_ref(tdict_tensor *raw) noexcept : borrowed<tdict_tensor>(raw) {}
+  /** Returns the dtype; see tdict_tensor_dtype(). */
   tdict_dtype dtype() const { return tdict_tensor_dtype(raw_); }
+  /** Returns the device of the elements; see tdict_tensor_device(). */
   tdict_device device() const { return tdict_tensor_device(raw_); }
+  /** Returns the number of dimensions; see tdict_tensor_ndim(). */
   int ndim() const { return tdict_tensor_ndim(raw_); }
+  /** Returns the sizes of the dimensions, borrowed from the tensor; see tdict_tensor_shape(). */
   span<const int64_t> shape() const {
     return span<const int64_t>(tdict_tensor_shape(raw_), static_cast<std::size_t>(ndim()));
   }
+  /** Returns the strides in elements, borrowed from the tensor; see tdict_tensor_strides(). */
   span<const int64_t> strides() const {
     return span<const int64_t>(tdict_tensor_strides(raw_), static_cast<std::size_t>(ndim()));
   }
+  /** Returns the number of elements; see tdict_tensor_numel(). */
   int64_t numel() const { return tdict_tensor_numel(raw_); }
+  /** Returns the number of bytes of the elements; see tdict_tensor_bytes(). */
   std::size_t bytes() const { return tdict_tensor_bytes(raw_); }
+  /** True if the elements are in C order without gaps; see tdict_tensor_is_contiguous(). */
   bool is_contiguous() const { return tdict_tensor_is_contiguous(raw_); }
+  /** True if the tensor is in pinned host memory; see tdict_tensor_is_pinned(). */
   bool is_pinned() const { return tdict_tensor_is_pinned(raw_); }
 
   /** Returns the address of the first element, as tdict_tensor_data() does. If T is const, calls
@@ -110,11 +132,13 @@ protected:
 class tensor : public owner<tdict_tensor, tdict_tensor_release, tensor_ref> {
 public:
   using owner::owner;
+  /** Constructs an empty handle. */
   tensor() noexcept = default;
   /** Creates a tensor with unspecified elements; see tdict_tensor_empty(). */
   static outcome<tensor> empty(tdict_dtype dtype, const class shape &sizes, tdict_memory *memory = nullptr) {
     return call<tensor>(tdict_tensor_empty, dtype, sizes.ndim(), sizes.data(), memory);
   }
+  /** Creates a tensor whose bytes are all 0; see tdict_tensor_zeros(). */
   static outcome<tensor> zeros(tdict_dtype dtype, const class shape &sizes, tdict_memory *memory = nullptr) {
     return call<tensor>(tdict_tensor_zeros, dtype, sizes.ndim(), sizes.data(), memory);
   }

@@ -8,11 +8,13 @@ TDICT_HPP_BEGIN
 
 /** Owns the future of a transfer. The destructor and an assignment wait until the old transfer has ended. If the
  *  transfer failed and no member function has returned the error, the destructor or the assignment writes the error to
- *  the context's log. */
+ *  the context's log. A function that has the name of a C function reports the same errors. */
 class future : public borrowed<tdict_future> {
 public:
   typedef tdict_future raw_type;
+  /** Constructs an empty handle. */
   future() noexcept : borrowed<tdict_future>(nullptr) {}
+  /** Takes over the caller's reference. NULL gives an empty handle. */
   explicit future(tdict_future *taken) noexcept : borrowed<tdict_future>(taken) {}
   future(future &&other) noexcept : borrowed<tdict_future>(other.detach()) {}
   future &operator=(future &&other) noexcept {
@@ -24,6 +26,7 @@ public:
   }
   future(const future &) = delete;
   future &operator=(const future &) = delete;
+  /** Waits until the transfer has ended, and releases the future. Returns at once if the handle is empty. */
   ~future() { end(); }
 
   /** Waits for the transfer, and returns its result. The program may call this function several times. */
@@ -36,8 +39,11 @@ public:
   }
   /** Waits until the program may write or free the source. */
   outcome<void> wait_source() const { return run(tdict_future_wait_source, raw_); }
+  /** Asks the transfer to stop, and does not wait; see tdict_future_cancel(). */
   void cancel() const noexcept { tdict_future_cancel(raw_); }
+  /** True if the transfer has ended, with success or failure; see tdict_future_is_ready(). */
   bool is_ready() const { return tdict_future_is_ready(raw_); }
+  /** Returns the statistics of a transfer that has ended; see tdict_future_get_stats(). */
   outcome<tdict_transfer_stats> stats() const {
     tdict_error err;
     tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -58,11 +64,14 @@ private:
   }
 };
 
-/** Owns a context. Trees, tensors and futures may outlive the context. Destroy a loader before its context. */
+/** Owns a context. Trees, tensors and futures may outlive the context. Destroy a loader before its context. A
+ *  function that has the name of a C function reports the same errors. */
 class context : public owner<tdict_context, tdict_context_destroy, borrowed<tdict_context>> {
 public:
   using owner::owner;
+  /** Constructs an empty handle. */
   context() noexcept = default;
+  /** Creates a context; see tdict_context_create(). */
   static outcome<context> create(const tdict_context_options &options = tdict_context_options_default()) {
     return call<context>(tdict_context_create, &options);
   }
@@ -70,41 +79,50 @@ public:
   tdict_device device() const { return tdict_context_device(raw_, nullptr); }
   /** Returns the memory for pinned tensors, borrowed from the context. */
   tdict_memory *pinned() const { return tdict_pinned_memory(raw_); }
+  /** Returns the memory of a device, borrowed from the context; see tdict_device_memory(). */
   tdict_memory *memory_of(tdict_device device) const { return tdict_device_memory(raw_, device); }
 
+  /** Copies a tree to a device, and waits for the copy; see tdict_to_device(). */
   outcome<tree> to_device(tree_ref src, tdict_device device,
                           const tdict_transfer_options &options = tdict_transfer_options_default()) const {
     return call<tree>(tdict_to_device, raw_, src.raw(), device, &options);
   }
+  /** Starts to copy a tree to a device; see tdict_to_device_async(). */
   outcome<future> to_device_async(tree_ref src, tdict_device device,
                                   const tdict_transfer_options &options = tdict_transfer_options_default()) const {
     return call<future>(tdict_to_device_async, raw_, src.raw(), device, &options);
   }
+  /** Copies the elements of `src` to the tensors of `dst`, and waits; see tdict_transfer_into(). */
   outcome<void> transfer_into(tree_ref dst, tree_ref src,
                               const tdict_transfer_options &options = tdict_transfer_options_default()) const {
     return run(tdict_transfer_into, raw_, dst.raw(), src.raw(), &options);
   }
+  /** Starts to copy the elements of `src` to the tensors of `dst`; see tdict_transfer_into_async(). */
   outcome<future> transfer_into_async(tree_ref dst, tree_ref src,
                                       const tdict_transfer_options &options = tdict_transfer_options_default()) const {
     return call<future>(tdict_transfer_into_async, raw_, dst.raw(), src.raw(), &options);
   }
+  /** Returns a tree whose tensors are in pinned memory; see tdict_pin_memory(). */
   outcome<tree> pin_memory(tree_ref src, const tdict_pin_options &options = tdict_pin_options_default()) const {
     return call<tree>(tdict_pin_memory, raw_, src.raw(), &options);
   }
 };
 
-/** Owns a loader. With exceptions, `for (tdict::tree &batch : loader)` reads the batches of an epoch. */
+/** Owns a loader. With exceptions, `for (tdict::tree &batch : loader)` reads the batches of an epoch.
+ *  A function that has the name of a C function reports the same errors. */
 class loader : public owner<tdict_loader, tdict_loader_destroy, borrowed<tdict_loader>> {
 public:
   using owner::owner;
+  /** Constructs an empty handle. */
   loader() noexcept = default;
-  /** Creates a loader. On success, the loader owns the dataset. */
+  /** Creates a loader; see tdict_loader_create(). On success, the loader owns the dataset. */
   static outcome<loader> create(const context &owner, const tdict_dataset &dataset,
                                 const tdict_loader_options &options = tdict_loader_options_default()) {
     return call<loader>(tdict_loader_create, owner.raw(), &dataset, &options);
   }
   /** Returns the next batch. Returns an empty handle at the end of the epoch; see tdict_loader_next(). */
   outcome<tree> next(const tdict_stream *stream = nullptr) const { return call<tree>(tdict_loader_next, raw_, stream); }
+  /** Returns the number of batches in an epoch, or -1 for a stream; see tdict_loader_length(). */
   int64_t length() const { return tdict_loader_length(raw_); }
 
 #if TDICT_HPP_EXCEPTIONS
@@ -116,23 +134,32 @@ public:
     typedef std::ptrdiff_t difference_type;
     typedef tree *pointer;
     typedef tree &reference;
+    /** Constructs the end of the epoch. */
     iterator() noexcept : loader_(nullptr) {}
+    /** Reads the first remaining batch. Throws the errors of next(). */
     explicit iterator(const class loader *loader) : loader_(loader), batch_(loader->next()) {}
+    /** Returns the batch, owned by the iterator. */
     tree &operator*() noexcept { return batch_; }
+    /** Returns the address of the batch, owned by the iterator. */
     tree *operator->() noexcept { return &batch_; }
+    /** Releases the batch, and reads the next one. Throws the errors of next(). */
     iterator &operator++() {
       batch_.reset();
       batch_ = loader_->next();
       return *this;
     }
+    /** True if both iterators have the same batch, or if both are at the end. */
     bool operator==(const iterator &other) const noexcept { return batch_.raw() == other.batch_.raw(); }
+    /** True if the iterators are not equal. */
     bool operator!=(const iterator &other) const noexcept { return !(*this == other); }
 
   private:
     const class loader *loader_;
     tree batch_;
   };
+  /** Reads the first remaining batch of the epoch. Throws the errors of next(). */
   iterator begin() const { return iterator(this); }
+  /** Returns the end of the epoch. */
   iterator end() const noexcept { return iterator(); }
 #endif
 };

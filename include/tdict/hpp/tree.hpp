@@ -13,10 +13,15 @@ class tree;
 
 /** A key of a tree, with its tensor, child tree or object. Borrowed from the tree until the tree changes. */
 struct entry : tdict_entry {
+  /** True if the key has a tensor. */
   bool is_tensor() const { return tdict_entry::tensor != nullptr; }
+  /** True if the key has a child tree. */
   bool is_tree() const { return tdict_entry::tree != nullptr; }
+  /** True if the key has an object. */
   bool is_object() const noexcept { return object != nullptr; }
+  /** Returns the tensor, borrowed from the tree. Returns an empty handle if is_tensor() is false. */
   tensor_ref as_tensor() const noexcept { return tensor_ref(tdict_entry::tensor); }
+  /** Returns the child tree, borrowed from the tree. Returns an empty handle if is_tree() is false. */
   class tree_ref as_tree() const noexcept;
 };
 
@@ -28,7 +33,9 @@ public:
   typedef std::ptrdiff_t difference_type;
   typedef const entry *pointer;
   typedef entry reference;
+  /** Points to key `i` of a borrowed tree. The number of keys as `i` gives the end. */
   entry_iterator(tdict_tree *tree, std::size_t i) noexcept : tree_(tree), i_(i) {}
+  /** Returns the key and its value, borrowed from the tree. The iterator must not be at the end. */
   entry operator*() const noexcept {
     entry e = entry();
     const tdict_status status = tdict_get_entry_at(tree_, i_, &e, nullptr);
@@ -36,12 +43,16 @@ public:
     (void)status;
     return e;
   }
+  /** Goes to the next key. */
   entry_iterator &operator++() noexcept {
     ++i_;
     return *this;
   }
+  /** Goes to the next key. Returns nothing: loops do not need the old position. */
   void operator++(int) noexcept { ++i_; }
+  /** True if both iterators are at the same key. Both must belong to the same tree. */
   bool operator==(const entry_iterator &other) const noexcept { return i_ == other.i_; }
+  /** True if the iterators are not equal. */
   bool operator!=(const entry_iterator &other) const noexcept { return i_ != other.i_; }
 
 private:
@@ -53,15 +64,23 @@ private:
  *  same errors. */
 class tree_ref : public borrowed<tdict_tree> {
 public:
+  /** Borrows `raw`, which may be NULL. */
   tree_ref(tdict_tree *raw) noexcept : borrowed<tdict_tree>(raw) {}
+  /** Returns the sizes of the batch dimensions, borrowed from the tree; see tdict_batch_size(). */
   span<const int64_t> batch_size() const {
     return span<const int64_t>(tdict_batch_size(raw_), static_cast<std::size_t>(tdict_batch_ndim(raw_)));
   }
+  /** Returns the number of keys of the tree itself; see tdict_num_keys(). */
   std::size_t num_keys() const { return tdict_num_keys(raw_); }
+  /** Returns the number of tensors in the tree and its child trees; see tdict_num_leaves(). */
   std::size_t num_leaves() const { return tdict_num_leaves(raw_); }
+  /** Returns the number of bytes of all tensors and objects; see tdict_bytes(). */
   std::size_t bytes() const { return tdict_bytes(raw_); }
+  /** True if the tree has a value at a path; see tdict_has(). */
   bool has(const char *path) const { return tdict_has(raw_, path); }
+  /** Returns an iterator to the first key. */
   entry_iterator begin() const noexcept { return entry_iterator(raw_, 0); }
+  /** Returns the end of the keys. */
   entry_iterator end() const { return entry_iterator(raw_, num_keys()); }
 
   /** Returns the tensor at a path, borrowed from the tree. */
@@ -87,9 +106,12 @@ public:
   outcome<void> set(const char *path, tree_ref child) const { return run(tdict_set_tree, raw_, path, child.raw()); }
   /** Sets the text at a path; see tdict/nontensor.h. */
   outcome<void> set(const char *path, const char *text) const { return run(tdict_set_text, raw_, path, text); }
+  /** Removes the value at a path; see tdict_delete(). */
   outcome<void> remove(const char *path) const { return run(tdict_delete, raw_, path); }
 
+  /** Returns a new tree that shares the tensors; see tdict_clone(). */
   outcome<tree> clone() const;
+  /** Returns a new tree with copies of the tensors in `memory`, which may be NULL; see tdict_clone_deep(). */
   outcome<tree> clone_deep(tdict_memory *memory = nullptr) const;
   /** Returns a tree of the elements that an index selects: `batch.index(TDICT_INDEX(TDICT_AT(3)))`. */
   outcome<tree> index(const tdict_indices &index) const;
@@ -115,6 +137,7 @@ private:
 class tree : public owner<tdict_tree, tdict_release, tree_ref> {
 public:
   using owner::owner;
+  /** Constructs an empty handle. */
   tree() noexcept = default;
   /** Creates an empty tree with a batch size: `tdict::tree::create({128})`. */
   static outcome<tree> create(const shape &batch_size) {
@@ -140,7 +163,9 @@ inline outcome<tree> tree_ref::index(const tdict_indices &index) const {
 inline outcome<tree> tree_ref::index(const tdict_indices &index, const tdict_index_options &options) const {
   return call<tree>(tdict_index_get_with, raw_, index, &options);
 }
+/** True if the trees do not differ; see tdict_equal(). */
 inline bool operator==(tree_ref a, tree_ref b) noexcept { return tdict_equal(a.raw(), b.raw()); }
+/** True if the trees are not equal. */
 inline bool operator!=(tree_ref a, tree_ref b) noexcept { return !(a == b); }
 
 TDICT_HPP_END

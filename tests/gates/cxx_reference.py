@@ -1,0 +1,33 @@
+"""Gate: everything public of the C++ headers has a comment.
+
+usage: cxx_reference.py ROOT
+In include/tdict/hpp, these must have a comment of Doxygen: classes, public member functions, public data members,
+functions and types of the namespace `tdict`, and macros of the user. Copies and moves, deleted functions, the types
+that iterators must define, and the namespace `tdict::detail` need no comment. The reference of C++ on the site shows
+the comments."""
+
+import pathlib
+import sys
+
+import source
+
+SITE = pathlib.Path(__file__).resolve().parents[2] / "docs/site"
+sys.path.insert(0, str(SITE))
+import classes  # noqa: E402
+import headers  # noqa: E402
+
+
+def main():
+    root = source.root_argument()
+    if not headers.have_doxygen():
+        print("cxx_reference: doxygen is not installed (scripts/setup docs)")
+        sys.exit(77)
+    report = source.Report("cxx_reference")
+    for file, name, comment in classes.read(root).documented():
+        report.checked()
+        if not comment:
+            report.fail(f"include/tdict/hpp/{file}", f"{name} has no comment")
+    report.end()
+
+
+main()
