@@ -13,27 +13,29 @@ static tdict_status move_block(tdict_comm_call *call, const tdict_block_message 
 
 static tdict_status run_broadcast(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   const bool is_root = call->comm->table.rank == call->root;
-  tdict_tree_schema *mine = NULL, *schema = NULL;
+  tdict_comm_source source = {0};
+  tdict_tree_schema *schema = NULL;
   tdict_block_message message = {0};
   tdict_error local;
   if (is_root) {
-    tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &mine);
-    tdict_comm_prepare_message(call, call->src, mine, &message);
+    tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &source);
+    tdict_comm_prepare_message(call, &source, &message);
   } else if (call->src) {
     tdict_comm_note(call,
                     tdict_fail(&local, TDICT_EINVAL, "broadcast: this rank is not the root, and its tree is not NULL"),
                     &local);
   }
-  const tdict_comm_offer offer = {.schema = mine};
+  const tdict_comm_offer offer = {.schema = source.schema};
   tdict_status status = tdict_comm_agree(call, &offer, false, err);
-  if (status == TDICT_OK) status = tdict_comm_share_schema(call, mine, call->root, &schema, err);
+  if (status == TDICT_OK) status = tdict_comm_share_schema(call, source.schema, call->root, &schema, err);
   if (status == TDICT_OK && !is_root) status = tdict_message_allocate(call->comm, schema, call->memory, &message, err);
+  if (status == TDICT_OK && !is_root) status = tdict_message_make_tree(&message, schema, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
   if (status == TDICT_OK && is_root) status = tdict_message_fill(call->comm, &message, false, err);
   if (status == TDICT_OK) status = move_block(call, &message, err);
   if (status == TDICT_OK) *out = tdict_retain(!is_root ? message.packed : call->given ? call->given : call->src);
   tdict_message_reset(&message);
-  tdict_tree_schema_release(mine);
+  tdict_comm_source_reset(&source);
   return status;
 }
 
@@ -60,16 +62,16 @@ static tdict_status move_into(tdict_comm_call *call, tdict_block_message *messag
 
 static tdict_status run_broadcast_into(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   const bool is_root = call->comm->table.rank == call->root;
-  tdict_tree_schema *schema;
+  tdict_comm_source source;
   tdict_block_message message = {0};
   (void)out;
-  tdict_comm_check_source(call, call->tree, is_root ? TDICT_COMM_READS : TDICT_COMM_WRITES, &schema);
-  tdict_comm_prepare_message(call, call->tree, schema, &message);
-  const tdict_comm_offer offer = {.schema = schema};
+  tdict_comm_check_source(call, call->tree, is_root ? TDICT_COMM_READS : TDICT_COMM_WRITES, &source);
+  tdict_comm_prepare_message(call, &source, &message);
+  const tdict_comm_offer offer = {.schema = source.schema};
   tdict_status status = tdict_comm_agree(call, &offer, true, err);
   if (status == TDICT_OK) status = move_into(call, &message, err);
   tdict_message_reset(&message);
-  tdict_tree_schema_release(schema);
+  tdict_comm_source_reset(&source);
   return status;
 }
 

@@ -20,15 +20,16 @@ static tdict_status gather_equal(tdict_comm_call *call, tdict_block_message *fou
     status = tdict_message_fill(call->comm, found, false, err);
     from = found->data;
   } else {
-    status = tdict_comm_copy(call->comm, blocks->trees[rank], call->src, err);
+    status = tdict_comm_copy(call->comm, blocks->trees[rank], call->src, !found->needs_transfer, err);
   }
   if (status == TDICT_OK) status = tdict_table_all_gather(call, from, blocks->data, blocks->step, err);
   return status == TDICT_OK ? tdict_table_finish(call, err) : status;
 }
 
 /* Gathers blocks of different sizes: each rank broadcasts its block. */
-static tdict_status gather_unequal(const tdict_comm_call *call, const tdict_rank_blocks *blocks, tdict_error *err) {
-  tdict_status status = tdict_comm_copy(call->comm, blocks->trees[call->comm->table.rank], call->src, err);
+static tdict_status gather_unequal(const tdict_comm_call *call, const tdict_rank_blocks *blocks, bool is_near,
+                                   tdict_error *err) {
+  tdict_status status = tdict_comm_copy(call->comm, blocks->trees[call->comm->table.rank], call->src, is_near, err);
   if (status == TDICT_OK) status = tdict_table_group_begin(call, err);
   for (int32_t r = 0; r < blocks->world && status == TDICT_OK; r++)
     if (blocks->bytes[r] > 0)
@@ -39,7 +40,8 @@ static tdict_status gather_unequal(const tdict_comm_call *call, const tdict_rank
 
 /* The trees of all ranks for a join along a batch dimension. */
 typedef struct joined {
-  tdict_tree_schema *mine, *schema; /* of this rank's tree, and with 0 rows */
+  tdict_comm_source source;
+  tdict_tree_schema *schema; /* of this rank's tree with 0 rows */
   int dim;
   tdict_rank_blocks blocks;
   tdict_block_message message;
@@ -87,11 +89,11 @@ static tdict_status agree_on_rows(tdict_comm_call *call, joined *j, tdict_error 
   tdict_error local;
   tdict_comm_offer offer = {0};
   *j = (joined){0};
-  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &j->mine);
+  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &j->source);
   if (tdict_comm_is_fine(call))
     tdict_comm_note(call, tdict_dim_find(what, call->dim, call->src->batch_ndim, &j->dim, &local), &local);
   if (tdict_comm_is_fine(call))
-    tdict_comm_note(call, tdict_comm_set_rows(j->mine, what, j->dim, 0, &j->schema, &local), &local);
+    tdict_comm_note(call, tdict_comm_set_rows(j->source.schema, what, j->dim, 0, &j->schema, &local), &local);
   if (tdict_comm_is_fine(call)) offer = (tdict_comm_offer){.schema = j->schema, .rows = call->src->batch_size[j->dim]};
   return tdict_comm_agree(call, &offer, true, err);
 }
@@ -99,7 +101,7 @@ static tdict_status agree_on_rows(tdict_comm_call *call, joined *j, tdict_error 
 static void reset_joined(joined *j) {
   tdict_message_reset(&j->message);
   tdict_rank_blocks_reset(&j->blocks);
-  tdict_tree_schema_release(j->mine);
+  tdict_comm_source_reset(&j->source);
   tdict_tree_schema_release(j->schema);
 }
 
@@ -107,17 +109,18 @@ static tdict_status run_all_gather(tdict_comm_call *call, tdict_tree **out, tdic
   joined j;
   tdict_status status = agree_on_rows(call, &j, err);
   if (status == TDICT_OK) status = allocate_blocks(call, &j, err);
-  if (status == TDICT_OK) status = tdict_message_find(call->comm, call->src, j.mine, &j.message, err);
+  if (status == TDICT_OK) status = tdict_message_find(&j.source, &j.message, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
   if (status == TDICT_OK)
-    status = j.blocks.are_equal ? gather_equal(call, &j.message, &j.blocks, err) : gather_unequal(call, &j.blocks, err);
+    status = j.blocks.are_equal ? gather_equal(call, &j.message, &j.blocks, err)
+                                : gather_unequal(call, &j.blocks, j.source.is_near, err);
   if (status == TDICT_OK) status = join(call, &j, out, err);
   reset_joined(&j);
   return status;
 }
 
 static tdict_status send_to_root(tdict_comm_call *call, joined *j, tdict_error *err) {
-  tdict_status status = tdict_message_prepare(call->comm, call->src, j->mine, &j->message, err);
+  tdict_status status = tdict_message_prepare(call->comm, &j->source, &j->message, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
   if (status != TDICT_OK || j->message.bytes == 0) return status;
   status = tdict_message_fill(call->comm, &j->message, false, err);
@@ -129,7 +132,7 @@ static tdict_status receive_on_root(tdict_comm_call *call, joined *j, tdict_tree
   tdict_status status = allocate_blocks(call, j, err);
   const tdict_rank_blocks *b = &j->blocks;
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
-  if (status == TDICT_OK) status = tdict_comm_copy(call->comm, b->trees[call->root], call->src, err);
+  if (status == TDICT_OK) status = tdict_comm_copy(call->comm, b->trees[call->root], call->src, j->source.is_near, err);
   if (status == TDICT_OK) status = tdict_table_group_begin(call, err);
   for (int32_t r = 0; r < b->world && status == TDICT_OK; r++)
     if (r != call->root && b->bytes[r] > 0)
@@ -150,7 +153,7 @@ static tdict_status run_gather_to(tdict_comm_call *call, tdict_tree **out, tdict
 
 /* The memory of a stack. */
 typedef struct stacked {
-  tdict_tree_schema *schema;
+  tdict_comm_source source;
   tdict_rank_blocks blocks;
   tdict_block_message message;
   tdict_tree *result; /* NULL: the trees of the blocks must be copied into a stack */
@@ -159,18 +162,19 @@ typedef struct stacked {
 /* Allocates the result. No rank needs to know more than its own schema for this. */
 static tdict_status allocate_stack(const tdict_comm_call *call, stacked *s, tdict_error *err) {
   tdict_status status = tdict_rank_blocks_init(call, &s->blocks, err);
-  if (status == TDICT_OK) status = tdict_rank_blocks_allocate(call, s->schema, -1, call->memory, &s->blocks, err);
+  if (status == TDICT_OK)
+    status = tdict_rank_blocks_allocate(call, s->source.schema, -1, call->memory, &s->blocks, err);
   if (status == TDICT_OK) status = tdict_rank_blocks_stack(&s->blocks, &s->result, err);
-  if (status == TDICT_OK) status = tdict_message_find(call->comm, call->src, s->schema, &s->message, err);
+  if (status == TDICT_OK) status = tdict_message_find(&s->source, &s->message, err);
   return status;
 }
 
 static tdict_status run_all_gather_stack(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   stacked s = {0};
   tdict_error local;
-  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &s.schema);
+  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &s.source);
   if (tdict_comm_is_fine(call)) tdict_comm_note(call, allocate_stack(call, &s, &local), &local);
-  const tdict_comm_offer offer = {.schema = s.schema};
+  const tdict_comm_offer offer = {.schema = s.source.schema};
   tdict_status status = tdict_comm_agree(call, &offer, true, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
   if (status == TDICT_OK) status = gather_equal(call, &s.message, &s.blocks, err);
@@ -184,7 +188,7 @@ static tdict_status run_all_gather_stack(tdict_comm_call *call, tdict_tree **out
   tdict_release(s.result);
   tdict_message_reset(&s.message);
   tdict_rank_blocks_reset(&s.blocks);
-  tdict_tree_schema_release(s.schema);
+  tdict_comm_source_reset(&s.source);
   return status;
 }
 

@@ -21,9 +21,10 @@ typedef struct dtype_group {
 } dtype_group;
 
 typedef struct reduction {
-  tdict_tree_schema *schema;
-  tdict_block_message block; /* the tree as a block; block.packed is NULL if the tree is none */
-  dtype_group *groups;       /* at most one for each entry */
+  tdict_comm_source source;
+  const tdict_tree_schema *schema; /* of the source */
+  tdict_block_message block;       /* the tree as a block; block.packed is NULL if the tree is none */
+  dtype_group *groups;             /* at most one for each entry */
   size_t num_groups;
   size_t *offsets;  /* of each entry of the schema in the copy; of a tree: unused */
   tdict_tree *copy; /* retained; NULL: the block is combined in place */
@@ -131,7 +132,7 @@ static tdict_status prepare(const tdict_comm_call *call, reduction *red, tdict_e
     return tdict_fail(err, TDICT_ENOMEM, "all_reduce: no host memory for %zu entries", count);
   list_groups(call, red);
   place_tensors(call, red);
-  status = tdict_message_find(call->comm, call->tree, red->schema, &red->block, err);
+  status = tdict_message_find(&red->source, &red->block, err);
   if (status != TDICT_OK) return status;
   red->data = red->block.data;
   /* with one dtype, the block has the layout of a copy */
@@ -170,14 +171,15 @@ static tdict_status run_all_reduce(tdict_comm_call *call, tdict_tree **out, tdic
   reduction red = {0};
   tdict_error local;
   (void)out;
-  tdict_comm_check_source(call, call->tree, TDICT_COMM_READS | TDICT_COMM_WRITES, &red.schema);
+  tdict_comm_check_source(call, call->tree, TDICT_COMM_READS | TDICT_COMM_WRITES, &red.source);
+  red.schema = red.source.schema;
   if (tdict_comm_is_fine(call)) tdict_comm_note(call, prepare(call, &red, &local), &local);
   const tdict_comm_offer offer = {.schema = red.schema};
   tdict_status status = tdict_comm_agree(call, &offer, true, err);
   if (status == TDICT_OK) status = combine_tree(call, &red, err);
   tdict_release(red.copy);
   tdict_message_reset(&red.block);
-  tdict_tree_schema_release(red.schema);
+  tdict_comm_source_reset(&red.source);
   free(red.groups);
   free(red.offsets);
   return status;

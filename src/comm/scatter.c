@@ -11,9 +11,10 @@
 #include "tdict/shape.h"
 
 typedef struct scatter {
-  tdict_tree_schema *mine, *offered; /* on the root: of the tree, and with 0 rows */
-  tdict_tree_schema *schema;         /* as `offered`; borrowed from the cache */
-  tdict_tree_schema *part_schema;    /* of this rank's part */
+  tdict_comm_source source;       /* on the root */
+  tdict_tree_schema *offered;     /* on the root: of the tree with 0 rows */
+  tdict_tree_schema *schema;      /* as `offered`; borrowed from the cache */
+  tdict_tree_schema *part_schema; /* of this rank's part */
   int dim;
   int64_t *counts;            /* in blocks.rows */
   tdict_rank_blocks blocks;   /* on the root: the parts of all other ranks */
@@ -45,14 +46,14 @@ static tdict_status agree(tdict_comm_call *call, scatter *s, tdict_error *err) {
                       &local);
     return tdict_comm_agree(call, &offer, false, err);
   }
-  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &s->mine);
+  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &s->source);
   if (tdict_comm_is_fine(call))
     tdict_comm_note(call, tdict_dim_find("scatter", call->dim, call->src->batch_ndim, &s->dim, &local), &local);
   if (tdict_comm_is_fine(call)) {
     offer.rows = call->src->batch_size[s->dim];
     offer.has_counts = call->counts != NULL;
     tdict_comm_note(call, check_counts(call, offer.rows, &local), &local);
-    tdict_comm_note(call, tdict_comm_set_rows(s->mine, "scatter", s->dim, 0, &s->offered, &local), &local);
+    tdict_comm_note(call, tdict_comm_set_rows(s->source.schema, "scatter", s->dim, 0, &s->offered, &local), &local);
     offer.schema = s->offered;
   }
   return tdict_comm_agree(call, &offer, false, err);
@@ -85,7 +86,7 @@ static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *er
     size_t count = 3;
     status = tdict_split(call->src, s->dim, sizes, pieces, &count, err);
     if (status != TDICT_OK) return status;
-    status = tdict_comm_copy(call->comm, to, pieces[1], err);
+    status = tdict_comm_copy(call->comm, to, pieces[1], s->source.is_near, err);
     for (int i = 0; i < 3; i++) tdict_release(pieces[i]);
   }
   return status;
@@ -105,6 +106,7 @@ static tdict_status move_parts(tdict_comm_call *call, scatter *s, tdict_error *e
   const int32_t rank = call->comm->table.rank;
   tdict_status status = tdict_comm_set_rows(s->schema, "scatter", s->dim, s->counts[rank], &s->part_schema, err);
   if (status == TDICT_OK) status = tdict_message_allocate(call->comm, s->part_schema, call->memory, &s->result, err);
+  if (status == TDICT_OK) status = tdict_message_make_tree(&s->result, s->part_schema, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
   if (status == TDICT_OK && rank == call->root) {
     status = cut_parts(call, s, err);
@@ -126,7 +128,7 @@ static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_e
   if (status == TDICT_OK) *out = tdict_retain(s.result.packed);
   tdict_message_reset(&s.result);
   tdict_rank_blocks_reset(&s.blocks);
-  tdict_tree_schema_release(s.mine);
+  tdict_comm_source_reset(&s.source);
   tdict_tree_schema_release(s.offered);
   tdict_tree_schema_release(s.part_schema);
   return status;

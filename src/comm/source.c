@@ -7,25 +7,34 @@
 #include "base/error.h"
 #include "schema/blob.h"
 
-void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use, tdict_tree_schema **out) {
+/* Finds the schema of a tree. Most programs send trees of few schemas again and again, and comparing a tree with a
+ * schema takes less time than making a schema. */
+static tdict_status find_schema(tdict_comm *comm, const tdict_tree *tree, tdict_tree_schema **out, tdict_error *err) {
+  tdict_tree_schema *found = tdict_schema_cache_match(&comm->own_schemas, tree);
+  if (found) *out = tdict_tree_schema_retain(found);
+  tdict_status status = found ? TDICT_OK : tdict_tree_schema_export(tree, out, err);
+  if (status == TDICT_OK) tdict_schema_cache_use(&comm->own_schemas, *out);
+  return status;
+}
+
+void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use, tdict_comm_source *out) {
   const char *what = tdict_comm_what(call);
   tdict_error err;
-  *out = NULL;
+  *out = (tdict_comm_source){0};
   if (!tree) {
     tdict_comm_note(call, tdict_fail(&err, TDICT_EINVAL, "%s: the tree is NULL", what), &err);
     return;
   }
-  tdict_status status = tdict_comm_check_tree(call->comm, what, tree, use, &err);
-  if (status == TDICT_OK) status = tdict_tree_schema_export(tree, out, &err);
-  if (status != TDICT_OK) *out = NULL;
+  tdict_status status = tdict_comm_check_tree(call->comm, what, tree, use, out, &err);
+  if (status == TDICT_OK) status = find_schema(call->comm, tree, &out->schema, &err);
+  if (status != TDICT_OK) out->schema = NULL;
   tdict_comm_note(call, status, &err);
 }
 
-void tdict_comm_prepare_message(tdict_comm_call *call, const tdict_tree *tree, const tdict_tree_schema *schema,
-                                tdict_block_message *out) {
+void tdict_comm_prepare_message(tdict_comm_call *call, const tdict_comm_source *source, tdict_block_message *out) {
   tdict_error err;
   if (!tdict_comm_is_fine(call)) return;
-  tdict_comm_note(call, tdict_message_prepare(call->comm, tree, schema, out, &err), &err);
+  tdict_comm_note(call, tdict_message_prepare(call->comm, source, out, &err), &err);
 }
 
 enum { MOST_INT_BYTES = 10 };

@@ -1,4 +1,4 @@
-/* Creates a tree from a schema. First checks and measures all entries, then allocates the tensors, then adds the
+/* Creates a tree from a schema. First checks and measures all entries, or takes their size from the schema, then allocates the tensors, then adds the
  * entries to new nodes. Thread rule: thread-safe, since only new trees are written. */
 #include "schema/create.h"
 
@@ -90,10 +90,20 @@ static void init_maker(maker *m, const tdict_tree_schema *schema, int batch_ndim
   m->nodes[0] = NULL;
 }
 
+/* Measures all entries. `replaces` is true if the root does not have the batch size of the schema. */
+static tdict_status measure(maker *m, bool replaces, tdict_error *err) {
+  const tdict_tree_schema *s = m->schema;
+  if (replaces || s->num_objects || s->size.is_too_large) return for_entries(m, measure_entry, err);
+  m->arena.num_tensors = s->num_tensors; /* the sizes in a schema were checked when the blob was read */
+  m->arena.num_dims = s->size.num_dims;
+  m->arena.bytes = s->size.bytes;
+  return TDICT_OK;
+}
+
 tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, tdict_error *err) {
   maker m;
   init_maker(&m, schema, schema->batch_ndim, schema->batch_size);
-  tdict_status status = for_entries(&m, measure_entry, err);
+  tdict_status status = measure(&m, false, err);
   if (status == TDICT_OK) *out = m.arena.bytes;
   return status;
 }
@@ -103,7 +113,7 @@ tdict_status tdict_schema_create_over(const tdict_tree_schema *schema, tdict_sto
   maker m;
   init_maker(&m, schema, schema->batch_ndim, schema->batch_size);
   tdict_status status = tdict_create(m.batch_ndim, m.batch_size, &m.nodes[0], err);
-  if (status == TDICT_OK) status = for_entries(&m, measure_entry, err);
+  if (status == TDICT_OK) status = measure(&m, false, err);
   if (status == TDICT_OK) status = tdict_arena_use(&m.arena, storage, err);
   return finish_tree(&m, status, out, err);
 }
@@ -118,7 +128,7 @@ tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema, const tdi
   maker m;
   init_maker(&m, schema, replaces ? o.batch_ndim : schema->batch_ndim, replaces ? o.batch_size : schema->batch_size);
   status = tdict_create(m.batch_ndim, m.batch_size, &m.nodes[0], err);
-  if (status == TDICT_OK) status = for_entries(&m, measure_entry, err);
+  if (status == TDICT_OK) status = measure(&m, replaces, err);
   if (status == TDICT_OK) status = tdict_arena_allocate(&m.arena, o.memory, !o.is_uninitialized, err);
   return finish_tree(&m, status, out, err);
 }

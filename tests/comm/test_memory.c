@@ -46,6 +46,25 @@ CASE(comm_calls_without_memory_return_enomem) {
   rig_end();
 }
 
+/* Two trees whose schemas the communicator knows, in turns. */
+CASE(comm_broadcast_into_of_known_blocks_allocates_nothing) {
+  tdict_tree *trees[] = {op_good_tree(), op_tree("child.c", TDICT_F32, 3)};
+  rig *g = rig_create(1);
+  for (int round = 0; round < 6; round++) {
+    tdict_error err = {0};
+    const op_args a = {.op = OP_BROADCAST_INTO, .tree = trees[round % 2]};
+    td_fail_alloc(round < 2 ? INT64_MAX : 0, true);
+    const tdict_status status = op_call(&g->ranks[0], &a, NULL, &err);
+    const int64_t seen = td_allocs_seen();
+    assert_false(td_fail_alloc_stop());
+    assert_int_equal(status, TDICT_OK);
+    assert_true(round < 2 ? seen > 0 : seen == 0);
+  }
+  rig_destroy(g);
+  for (int i = 0; i < 2; i++) tdict_release(trees[i]);
+  rig_end();
+}
+
 CASE(comm_create_without_memory_returns_enomem) {
   thread_world *w = thread_world_create(1, NULL, tdict_cpu());
   tdict_context *context = rig_context();
