@@ -8,10 +8,18 @@
 #include "tdict/combine.h"
 #include "tdict/devices.h"
 
-/* Gathers blocks of one size. Sends the block of the source itself if possible, else a copy in the block of this
- * rank. */
-static tdict_status gather_equal(tdict_comm_call *call, tdict_block_message *found, const tdict_rank_blocks *blocks,
-                                 tdict_error *err) {
+/* Copies the source into the block of this rank. */
+static tdict_status fill_own_block(const tdict_comm_call *call, tdict_rank_blocks *blocks, bool is_near,
+                                   tdict_error *err) {
+  const int32_t rank = call->comm->table.rank;
+  tdict_status status = tdict_rank_blocks_make_tree(blocks, rank, err);
+  return status == TDICT_OK ? tdict_comm_copy(call->comm, blocks->trees[rank], call->src, is_near, err) : status;
+}
+
+/* Queues the gathering of blocks of one size. Sends the block of the source itself if possible, else a copy in the block
+ * of this rank. */
+static tdict_status queue_equal(tdict_comm_call *call, tdict_block_message *found, tdict_rank_blocks *blocks,
+                                tdict_error *err) {
   const int32_t rank = call->comm->table.rank;
   tdict_status status = TDICT_OK;
   if (blocks->bytes[rank] == 0) return TDICT_OK;
@@ -20,22 +28,20 @@ static tdict_status gather_equal(tdict_comm_call *call, tdict_block_message *fou
     status = tdict_message_fill(call->comm, found, false, err);
     from = found->data;
   } else {
-    status = tdict_comm_copy(call->comm, blocks->trees[rank], call->src, !found->needs_transfer, err);
+    status = fill_own_block(call, blocks, !found->needs_transfer, err);
   }
-  if (status == TDICT_OK) status = tdict_table_all_gather(call, from, blocks->data, blocks->step, err);
-  return status == TDICT_OK ? tdict_table_finish(call, err) : status;
+  return status == TDICT_OK ? tdict_table_all_gather(call, from, blocks->data, blocks->step, err) : status;
 }
 
-/* Gathers blocks of different sizes: each rank broadcasts its block. */
-static tdict_status gather_unequal(const tdict_comm_call *call, const tdict_rank_blocks *blocks, bool is_near,
-                                   tdict_error *err) {
-  tdict_status status = tdict_comm_copy(call->comm, blocks->trees[call->comm->table.rank], call->src, is_near, err);
+/* Queues the gathering of blocks of different sizes: each rank broadcasts its block. */
+static tdict_status queue_unequal(const tdict_comm_call *call, tdict_rank_blocks *blocks, bool is_near,
+                                  tdict_error *err) {
+  tdict_status status = fill_own_block(call, blocks, is_near, err);
   if (status == TDICT_OK) status = tdict_table_group_begin(call, err);
   for (int32_t r = 0; r < blocks->world && status == TDICT_OK; r++)
     if (blocks->bytes[r] > 0)
       status = tdict_table_broadcast(call, blocks->data + blocks->offsets[r], blocks->bytes[r], r, err);
-  if (status == TDICT_OK) status = tdict_table_group_end(call, err);
-  return status == TDICT_OK ? tdict_table_finish(call, err) : status;
+  return status == TDICT_OK ? tdict_table_group_end(call, err) : status;
 }
 
 /* The trees of all ranks for a join along a batch dimension. */
@@ -53,6 +59,13 @@ static tdict_status allocate_blocks(const tdict_comm_call *call, joined *j, tdic
   if (status != TDICT_OK) return status;
   for (int32_t r = 0; r < j->blocks.world; r++) j->blocks.rows[r] = call->comm->headers[r].rows;
   return tdict_rank_blocks_allocate(call, j->schema, j->dim, NULL, &j->blocks, err);
+}
+
+/* Makes the trees of all blocks while the elements are on their way, and waits for the elements. */
+static tdict_status receive_blocks(const tdict_comm_call *call, joined *j, tdict_error *err) {
+  tdict_error local;
+  const tdict_status made = tdict_rank_blocks_make_trees(&j->blocks, &local);
+  return tdict_table_finish_step(call, made, &local, err);
 }
 
 /* Joins with the threads of the context. */
@@ -112,8 +125,9 @@ static tdict_status run_all_gather(tdict_comm_call *call, tdict_tree **out, tdic
   if (status == TDICT_OK) status = tdict_message_find(&j.source, &j.message, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
   if (status == TDICT_OK)
-    status = j.blocks.are_equal ? gather_equal(call, &j.message, &j.blocks, err)
-                                : gather_unequal(call, &j.blocks, j.source.is_near, err);
+    status = j.blocks.are_equal ? queue_equal(call, &j.message, &j.blocks, err)
+                                : queue_unequal(call, &j.blocks, j.source.is_near, err);
+  if (status == TDICT_OK) status = receive_blocks(call, &j, err);
   if (status == TDICT_OK) status = join(call, &j, out, err);
   reset_joined(&j);
   return status;
@@ -132,13 +146,13 @@ static tdict_status receive_on_root(tdict_comm_call *call, joined *j, tdict_tree
   tdict_status status = allocate_blocks(call, j, err);
   const tdict_rank_blocks *b = &j->blocks;
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
-  if (status == TDICT_OK) status = tdict_comm_copy(call->comm, b->trees[call->root], call->src, j->source.is_near, err);
+  if (status == TDICT_OK) status = fill_own_block(call, &j->blocks, j->source.is_near, err);
   if (status == TDICT_OK) status = tdict_table_group_begin(call, err);
   for (int32_t r = 0; r < b->world && status == TDICT_OK; r++)
     if (r != call->root && b->bytes[r] > 0)
       status = tdict_table_receive(call, b->data + b->offsets[r], b->bytes[r], r, err);
   if (status == TDICT_OK) status = tdict_table_group_end(call, err);
-  if (status == TDICT_OK) status = tdict_table_finish(call, err);
+  if (status == TDICT_OK) status = receive_blocks(call, j, err);
   return status == TDICT_OK ? join(call, j, out, err) : status;
 }
 
@@ -156,16 +170,30 @@ typedef struct stacked {
   tdict_comm_source source;
   tdict_rank_blocks blocks;
   tdict_block_message message;
-  tdict_tree *result; /* NULL: the trees of the blocks must be copied into a stack */
+  bool is_view; /* the result is a tree over the blocks; false: the trees of the blocks are copied into a stack */
 } stacked;
 
-/* Allocates the result. No rank needs to know more than its own schema for this. */
+/* Allocates the blocks. No rank needs to know more than its own schema for this. */
 static tdict_status allocate_stack(const tdict_comm_call *call, stacked *s, tdict_error *err) {
   tdict_status status = tdict_rank_blocks_init(call, &s->blocks, err);
   if (status == TDICT_OK)
     status = tdict_rank_blocks_allocate(call, s->source.schema, -1, call->memory, &s->blocks, err);
-  if (status == TDICT_OK) status = tdict_rank_blocks_stack(&s->blocks, &s->result, err);
+  if (status == TDICT_OK) status = tdict_rank_blocks_check_stack(&s->blocks, &s->is_view, err);
   if (status == TDICT_OK) status = tdict_message_find(&s->source, &s->message, err);
+  return status;
+}
+
+/* Makes the result, or the trees of all blocks, while the elements are on their way. */
+static tdict_status receive_stack(const tdict_comm_call *call, stacked *s, tdict_tree **out, tdict_error *err) {
+  tdict_error local;
+  tdict_tree *view = NULL;
+  const tdict_status made = s->is_view ? tdict_rank_blocks_stack(&s->blocks, &view, &local)
+                                       : tdict_rank_blocks_make_trees(&s->blocks, &local);
+  tdict_status status = tdict_table_finish_step(call, made, &local, err);
+  if (status == TDICT_OK)
+    *out = view;
+  else if (made == TDICT_OK)
+    tdict_release(view);
   return status;
 }
 
@@ -177,15 +205,14 @@ static tdict_status run_all_gather_stack(tdict_comm_call *call, tdict_tree **out
   const tdict_comm_offer offer = {.schema = s.source.schema};
   tdict_status status = tdict_comm_agree(call, &offer, true, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
-  if (status == TDICT_OK) status = gather_equal(call, &s.message, &s.blocks, err);
-  if (status == TDICT_OK && s.result) *out = tdict_retain(s.result);
-  if (status == TDICT_OK && !s.result) {
+  if (status == TDICT_OK) status = queue_equal(call, &s.message, &s.blocks, err);
+  if (status == TDICT_OK) status = receive_stack(call, &s, out, err);
+  if (status == TDICT_OK && !s.is_view) {
     tdict_join_options o = tdict_join_options_default();
     o.memory = call->memory;
     call->keeps_comm = true;
     status = tdict_stack((const tdict_tree *const *)s.blocks.trees, (size_t)s.blocks.world, &o, out, err);
   }
-  tdict_release(s.result);
   tdict_message_reset(&s.message);
   tdict_rank_blocks_reset(&s.blocks);
   tdict_comm_source_reset(&s.source);

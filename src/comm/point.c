@@ -125,6 +125,17 @@ static tdict_status receive_schema(tdict_comm_call *call, const tdict_comm_heade
   return status;
 }
 
+/* Receives the block, and makes its tree while the elements are on their way. */
+static tdict_status receive_tree(const tdict_comm_call *call, const tdict_tree_schema *schema,
+                                 tdict_block_message *message, tdict_error *err) {
+  tdict_error local;
+  if (!message->bytes) return tdict_message_make_tree(message, schema, err);
+  tdict_status status = tdict_table_receive(call, message->data, message->bytes, call->root, err);
+  if (status != TDICT_OK) return status;
+  const tdict_status made = tdict_message_make_tree(message, schema, &local);
+  return tdict_table_finish_step(call, made, &local, err);
+}
+
 static tdict_status run_receive(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   tdict_tree_schema *schema = NULL;
   tdict_block_message message = {0};
@@ -136,16 +147,13 @@ static tdict_status run_receive(tdict_comm_call *call, tdict_tree **out, tdict_e
   if (status != TDICT_OK) return status;
   if (tdict_comm_is_fine(call))
     tdict_comm_note(call, tdict_message_allocate(call->comm, schema, call->memory, &message, &local), &local);
-  if (tdict_comm_is_fine(call)) tdict_comm_note(call, tdict_message_make_tree(&message, schema, &local), &local);
   status = send_header(call, &(tdict_comm_offer){0}, err);
   if (status == TDICT_OK && !tdict_comm_is_fine(call)) status = return_local(call, err);
   if (status == TDICT_OK) {
     tdict_schema_cache_use(&call->comm->peers[call->root].received, schema);
     status = tdict_comm_await_stream(call, err);
   }
-  if (status == TDICT_OK && message.bytes)
-    status = tdict_table_receive(call, message.data, message.bytes, call->root, err);
-  if (status == TDICT_OK && message.bytes) status = tdict_table_finish(call, err);
+  if (status == TDICT_OK) status = receive_tree(call, schema, &message, err);
   if (status == TDICT_OK) *out = tdict_retain(message.packed);
   tdict_message_reset(&message);
   tdict_tree_schema_release(schema);

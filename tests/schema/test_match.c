@@ -161,10 +161,40 @@ CASE(schema_matches_changed_children) {
   s = rig_export(td);
   assert_true(tdict_schema_matches(s, td));
   td_ok(tdict_delete(below, "t", err));
-  help_put(below, "t", TENSOR(2, 4, 4));
+  tdict_tree_schema_release(s);
+  s = rig_export(td);
+  td_ok(tdict_set_batch_size(below, COUNTS(7, 3, 4), err)); /* an empty tree may have any */
+  assert_true(tdict_schema_matches(s, td));
+  help_put(below, "t", TENSOR(7, 3, 4));
   assert_false(tdict_schema_matches(s, td));
   tdict_tree_schema_release(s);
   tdict_release(td);
+}
+
+/* The same entries at other depths: a key after an empty tree, or in this tree. */
+CASE(schema_matches_the_depth_of_each_entry) {
+  tdict_tree *after = TREE(2), *inside = TREE(2);
+  help_put_tree(after, "n", TREE(2));
+  help_put(after, "x", TENSOR(2));
+  help_put(help_put_tree(inside, "n", TREE(2)), "x", TENSOR(2));
+  tdict_tree_schema *s = rig_export(after), *t = rig_export(inside);
+  assert_true(tdict_schema_matches(s, after) && tdict_schema_matches(t, inside));
+  assert_false(tdict_schema_matches(s, inside) || tdict_schema_matches(t, after));
+  tdict_tree_schema_release(s);
+  tdict_tree_schema_release(t);
+  tdict_release(after);
+  tdict_release(inside);
+}
+
+CASE(schema_matches_the_batch_size_of_the_root) {
+  tdict_tree *two = TREE(2), *three = TREE(3), *more = TREE(2, 3);
+  tdict_tree_schema *s = rig_export(two);
+  assert_true(tdict_schema_matches(s, two));
+  assert_false(tdict_schema_matches(s, three) || tdict_schema_matches(s, more));
+  tdict_tree_schema_release(s);
+  tdict_release(two);
+  tdict_release(three);
+  tdict_release(more);
 }
 
 /* The walk needs memory for deep trees only. Without memory the answer is no. */
