@@ -1,12 +1,11 @@
 /* Implements tdict_all_gather_stack(), tdict_all_gather() and tdict_gather_to(). Thread rule: as in tdict/comm.h. */
 #include "comm/agree.h"
 #include "comm/async.h"
-#include "comm/rank_blocks.h"
+#include "comm/rank_join.h"
 #include "comm/source.h"
 #include "comm/table.h"
 #include "ops/shape.h"
 #include "tdict/combine.h"
-#include "tdict/devices.h"
 
 /* Copies the source into the block of this rank. */
 static tdict_status fill_own_block(const tdict_comm_call *call, tdict_rank_blocks *blocks, bool is_near,
@@ -51,6 +50,7 @@ typedef struct joined {
   int dim;
   tdict_rank_blocks blocks;
   tdict_block_message message;
+  tdict_rank_join join;
 } joined;
 
 /* Allocates the blocks for the rows in the headers of all ranks. */
@@ -61,39 +61,20 @@ static tdict_status allocate_blocks(const tdict_comm_call *call, joined *j, tdic
   return tdict_rank_blocks_allocate(call, j->schema, j->dim, NULL, &j->blocks, err);
 }
 
-/* Makes the trees of all blocks while the elements are on their way, and waits for the elements. */
+/* Prepares the join while the elements are on their way, and waits for the elements. */
 static tdict_status receive_blocks(const tdict_comm_call *call, joined *j, tdict_error *err) {
   tdict_error local;
-  const tdict_status made = tdict_rank_blocks_make_trees(&j->blocks, &local);
+  const tdict_status made = tdict_rank_join_prepare(call, &j->blocks, &j->join, &local);
   return tdict_table_finish_step(call, made, &local, err);
 }
 
-/* Joins with the threads of the context. */
-static tdict_status join_on_host(const tdict_comm_call *call, const joined *j, tdict_tree **out, tdict_error *err) {
-  tdict_gather_options o = tdict_gather_options_default();
-  tdict_transfer_options transfer = tdict_transfer_options_default();
-  tdict_tree *joined_tree = NULL;
-  o.dim = j->dim;
-  o.transfer = &transfer;
-  transfer.memory = call->memory;
-  tdict_status status = tdict_gather(call->comm->context, (const tdict_tree *const *)j->blocks.trees,
-                                     (size_t)j->blocks.world, &o, &joined_tree, err);
-  if (status == TDICT_OK) status = tdict_set_device(joined_tree, NULL, err);
-  if (status == TDICT_OK)
-    *out = joined_tree;
-  else
-    tdict_release(joined_tree);
-  return status;
-}
-
-/* Joins the trees of the blocks. All ranks are done with the table, so an error does not affect them. */
-static tdict_status join(tdict_comm_call *call, const joined *j, tdict_tree **out, tdict_error *err) {
-  tdict_join_options o = tdict_join_options_default();
-  o.dim = j->dim;
-  o.memory = call->memory;
+/* Waits for the elements, and joins the blocks. After the wait, all ranks are done with the table, so an error does not
+ * affect them. */
+static tdict_status receive_and_join(tdict_comm_call *call, joined *j, tdict_tree **out, tdict_error *err) {
+  tdict_status status = receive_blocks(call, j, err);
+  if (status != TDICT_OK) return status;
   call->keeps_comm = true;
-  if (!call->comm->gpu && j->blocks.world <= TDICT_MAX_DEVICES) return join_on_host(call, j, out, err);
-  return tdict_cat((const tdict_tree *const *)j->blocks.trees, (size_t)j->blocks.world, &o, out, err);
+  return tdict_rank_join_run(call, &j->blocks, &j->join, out, err);
 }
 
 /* Checks the source and its dimension, and agrees with all ranks. */
@@ -113,6 +94,7 @@ static tdict_status agree_on_rows(tdict_comm_call *call, joined *j, tdict_error 
 
 static void reset_joined(joined *j) {
   tdict_message_reset(&j->message);
+  tdict_rank_join_reset(&j->join);
   tdict_rank_blocks_reset(&j->blocks);
   tdict_comm_source_reset(&j->source);
   tdict_tree_schema_release(j->schema);
@@ -127,8 +109,7 @@ static tdict_status run_all_gather(tdict_comm_call *call, tdict_tree **out, tdic
   if (status == TDICT_OK)
     status = j.blocks.are_equal ? queue_equal(call, &j.message, &j.blocks, err)
                                 : queue_unequal(call, &j.blocks, j.source.is_near, err);
-  if (status == TDICT_OK) status = receive_blocks(call, &j, err);
-  if (status == TDICT_OK) status = join(call, &j, out, err);
+  if (status == TDICT_OK) status = receive_and_join(call, &j, out, err);
   reset_joined(&j);
   return status;
 }
@@ -152,8 +133,7 @@ static tdict_status receive_on_root(tdict_comm_call *call, joined *j, tdict_tree
     if (r != call->root && b->bytes[r] > 0)
       status = tdict_table_receive(call, b->data + b->offsets[r], b->bytes[r], r, err);
   if (status == TDICT_OK) status = tdict_table_group_end(call, err);
-  if (status == TDICT_OK) status = receive_blocks(call, j, err);
-  return status == TDICT_OK ? join(call, j, out, err) : status;
+  return status == TDICT_OK ? receive_and_join(call, j, out, err) : status;
 }
 
 static tdict_status run_gather_to(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
