@@ -87,7 +87,7 @@ static tdict_status agree_on_rows(tdict_comm_call *call, joined *j, tdict_error 
   if (tdict_comm_is_fine(call))
     tdict_comm_note(call, tdict_dim_find(what, call->dim, call->src->batch_ndim, &j->dim, &local), &local);
   if (tdict_comm_is_fine(call))
-    tdict_comm_note(call, tdict_comm_set_rows(j->source.schema, what, j->dim, 0, &j->schema, &local), &local);
+    tdict_comm_note(call, tdict_comm_get_rows(call, j->source.schema, j->dim, 0, &j->schema, &local), &local);
   if (tdict_comm_is_fine(call)) offer = (tdict_comm_offer){.schema = j->schema, .rows = call->src->batch_size[j->dim]};
   return tdict_comm_agree(call, &offer, true, err);
 }

@@ -55,7 +55,7 @@ static tdict_status agree(tdict_comm_call *call, scatter *s, tdict_error *err) {
     offer.rows = call->src->batch_size[s->dim];
     offer.has_counts = call->counts != NULL;
     tdict_comm_note(call, check_counts(call, offer.rows, &local), &local);
-    tdict_comm_note(call, tdict_comm_set_rows(s->source.schema, "scatter", s->dim, 0, &s->offered, &local), &local);
+    tdict_comm_note(call, tdict_comm_get_rows(call, s->source.schema, s->dim, 0, &s->offered, &local), &local);
     offer.schema = s->offered;
   }
   return tdict_comm_agree(call, &offer, false, err);
@@ -124,7 +124,7 @@ static tdict_status receive_part(const tdict_comm_call *call, scatter *s, tdict_
 
 static tdict_status move_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
   const int32_t rank = call->comm->table.rank;
-  tdict_status status = tdict_comm_set_rows(s->schema, "scatter", s->dim, s->counts[rank], &s->part_schema, err);
+  tdict_status status = tdict_comm_get_rows(call, s->schema, s->dim, s->counts[rank], &s->part_schema, err);
   if (status == TDICT_OK) status = tdict_message_allocate(call->comm, s->part_schema, call->memory, &s->result, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
   if (status != TDICT_OK || rank != call->root) return status == TDICT_OK ? receive_part(call, s, err) : status;
