@@ -53,18 +53,19 @@ typedef struct joined {
   tdict_rank_join join;
 } joined;
 
-/* Allocates the blocks for the rows in the headers of all ranks. */
+/* Allocates the blocks for the rows in the headers of all ranks, and the result. */
 static tdict_status allocate_blocks(const tdict_comm_call *call, joined *j, tdict_error *err) {
   tdict_status status = tdict_rank_blocks_init(call, &j->blocks, err);
   if (status != TDICT_OK) return status;
   for (int32_t r = 0; r < j->blocks.world; r++) j->blocks.rows[r] = call->comm->headers[r].rows;
-  return tdict_rank_blocks_allocate(call, j->schema, j->dim, NULL, &j->blocks, err);
+  status = tdict_rank_blocks_allocate(call, j->schema, j->dim, NULL, &j->blocks, err);
+  return status == TDICT_OK ? tdict_rank_join_allocate(call, &j->blocks, &j->join, err) : status;
 }
 
 /* Prepares the join while the elements are on their way, and waits for the elements. */
 static tdict_status receive_blocks(const tdict_comm_call *call, joined *j, tdict_error *err) {
   tdict_error local;
-  const tdict_status made = tdict_rank_join_prepare(call, &j->blocks, &j->join, &local);
+  const tdict_status made = tdict_rank_join_prepare(&j->blocks, &j->join, &local);
   return tdict_table_finish_step(call, made, &local, err);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "schema/create.h"
 #include "schema/schema.h"
 #include "tdict/combine.h"
 #include "tdict/devices.h"
@@ -14,21 +15,29 @@
 
 enum { LEAF_ALIGNMENT = 256 };
 
-/* Makes the tree with the rows of all ranks. */
-static tdict_status make_result(const tdict_comm_call *call, const tdict_rank_blocks *b, tdict_tree **out,
-                                tdict_error *err) {
-  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
-  int64_t sizes[TDICT_MAX_BATCH_NDIM], rows = 0;
-  for (int32_t r = 0; r < b->world; r++)
-    if (!tdict_add_i64(rows, b->rows[r], &rows))
-      return tdict_fail(err, TDICT_EOVERFLOW, "%s: the rows of all ranks do not fit 63 bits", tdict_comm_what(call));
+/* Writes the batch size of the result's root. */
+static void write_batch_size(const tdict_rank_blocks *b, int64_t rows, int64_t sizes[TDICT_MAX_BATCH_NDIM]) {
   for (int i = 0; i < b->schema->batch_ndim; i++) sizes[i] = b->schema->batch_size[i];
   sizes[b->dim] = rows;
-  o.batch_ndim = b->schema->batch_ndim;
-  o.batch_size = sizes;
-  o.is_uninitialized = true;
-  o.memory = call->memory ? call->memory : tdict_comm_memory(call->comm);
-  return tdict_tree_schema_create(b->schema, &o, out, err);
+}
+
+tdict_status tdict_rank_join_allocate(const tdict_comm_call *call, const tdict_rank_blocks *blocks,
+                                      tdict_rank_join *out, tdict_error *err) {
+  int64_t sizes[TDICT_MAX_BATCH_NDIM];
+  size_t bytes;
+  *out = (tdict_rank_join){.moves = {.what = tdict_comm_what(call)}};
+  if (!call->comm->gpu) return TDICT_OK;
+  for (int32_t r = 0; r < blocks->world; r++)
+    if (!tdict_add_i64(out->rows, blocks->rows[r], &out->rows))
+      return tdict_fail(err, TDICT_EOVERFLOW, "%s: the rows of all ranks do not fit 63 bits", tdict_comm_what(call));
+  write_batch_size(blocks, out->rows, sizes);
+  tdict_memory *memory = call->memory ? call->memory : tdict_comm_memory(call->comm);
+  tdict_status status = tdict_schema_measure_batch(blocks->schema, sizes, &bytes, NULL, err);
+  if (status == TDICT_OK) status = tdict_storage_create(memory, bytes, false, &out->storage, err);
+  if (status != TDICT_OK || tdict_moves_can_launch(out->storage, blocks->storage)) return status;
+  tdict_storage_release(out->storage);
+  out->storage = NULL;
+  return TDICT_OK;
 }
 
 /* Adds the moves of the parts of all ranks to the tensor `to`. `offsets` has the offset of the part in each block, and
@@ -73,29 +82,13 @@ static tdict_status list_moves(const tdict_rank_blocks *b, tdict_rank_join *join
   return status;
 }
 
-/* Returns true if a launch can copy from the blocks to the result. */
-static bool can_launch(const tdict_rank_blocks *b, const tdict_tree *result) {
-  tdict_cursor cursor;
-  const tdict_tensor *to = NULL;
-  tdict_cursor_init(&cursor, result, false);
-  for (tdict_leaf leaf; !to && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    to = tdict_leaf_tensor(leaf);
-    if (!to && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf))) break;
-  }
-  tdict_cursor_reset(&cursor);
-  return to && tdict_moves_can_launch(to->storage, b->storage);
-}
-
-tdict_status tdict_rank_join_prepare(const tdict_comm_call *call, tdict_rank_blocks *blocks, tdict_rank_join *out,
-                                     tdict_error *err) {
-  *out = (tdict_rank_join){.moves = {.what = tdict_comm_what(call)}};
-  if (!call->comm->gpu) return tdict_rank_blocks_make_trees(blocks, err);
-  tdict_status status = make_result(call, blocks, &out->result, err);
-  if (status != TDICT_OK) return status;
-  if (can_launch(blocks, out->result)) return list_moves(blocks, out, err);
-  tdict_release(out->result);
-  out->result = NULL;
-  return tdict_rank_blocks_make_trees(blocks, err);
+tdict_status tdict_rank_join_prepare(tdict_rank_blocks *blocks, tdict_rank_join *join, tdict_error *err) {
+  int64_t sizes[TDICT_MAX_BATCH_NDIM];
+  const tdict_schema_place place = {.storage = join->storage, .batch_size = sizes};
+  if (!join->storage) return tdict_rank_blocks_make_trees(blocks, err);
+  write_batch_size(blocks, join->rows, sizes);
+  tdict_status status = tdict_schema_create_at(blocks->schema, &place, &join->result, err);
+  return status == TDICT_OK ? list_moves(blocks, join, err) : status;
 }
 
 /* Joins with the threads of the context. */
@@ -132,5 +125,6 @@ tdict_status tdict_rank_join_run(const tdict_comm_call *call, const tdict_rank_b
 void tdict_rank_join_reset(tdict_rank_join *join) {
   tdict_moves_reset(&join->moves);
   tdict_release(join->result);
+  if (join->storage) tdict_storage_release(join->storage);
   *join = (tdict_rank_join){0};
 }

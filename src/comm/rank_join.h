@@ -8,16 +8,22 @@
 #include "ops/device/moves.h"
 
 typedef struct tdict_rank_join {
-  tdict_tree
-      *result;       /* retained; NULL: the trees of the blocks are joined, because no launch can copy their elements */
-  tdict_moves moves; /* from the blocks to the result */
+  tdict_storage
+      *storage;       /* retained; of the result; NULL: the trees of the blocks are joined, on the host, or because no
+                           * launch can copy their elements */
+  int64_t rows;       /* of the result */
+  tdict_tree *result; /* retained; NULL before tdict_rank_join_prepare() */
+  tdict_moves moves;  /* from the blocks to the result */
 } tdict_rank_join;
 
-/* Makes the result and lists the moves. If no launch can copy the elements, makes the trees of all blocks instead. Reads
- * and writes no elements. Returns TDICT_EOVERFLOW if the rows of all ranks do not fit 63 bits, TDICT_ENOMEM, and errors
- * of tdict_tree_schema_create(). */
-tdict_status tdict_rank_join_prepare(const tdict_comm_call *call, tdict_rank_blocks *blocks, tdict_rank_join *out,
-                                     tdict_error *err);
+/* Allocates the memory of the result, if a launch will copy the elements. Call before the message is queued: allocating
+ * memory of a device can wait for the device, and the message can wait for another rank of this process. Returns
+ * TDICT_EOVERFLOW if the rows of all ranks do not fit 63 bits, and errors of tdict_storage_create(). */
+tdict_status tdict_rank_join_allocate(const tdict_comm_call *call, const tdict_rank_blocks *blocks,
+                                      tdict_rank_join *out, tdict_error *err);
+/* Makes the result and lists the moves, or makes the trees of all blocks. Reads and writes no elements, and allocates host
+ * memory only. Returns TDICT_ENOMEM. */
+tdict_status tdict_rank_join_prepare(tdict_rank_blocks *blocks, tdict_rank_join *join, tdict_error *err);
 /* Joins the blocks, after all elements have arrived. *out is a new tree. Returns the errors of tdict_cat(). */
 tdict_status tdict_rank_join_run(const tdict_comm_call *call, const tdict_rank_blocks *blocks, tdict_rank_join *join,
                                  tdict_tree **out, tdict_error *err);

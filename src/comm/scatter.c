@@ -74,8 +74,7 @@ static tdict_status share_counts(tdict_comm_call *call, scatter *s, tdict_error 
   return tdict_comm_send_all(call, s->counts, (size_t)world * sizeof *s->counts, call->root, err);
 }
 
-/* Cuts the source, and copies the rows of all other ranks into their blocks. The part of the root itself stays a view of
- * the source. */
+/* Cuts the source, and copies the rows of each rank into the rank's block. The part of the root goes to its result. */
 static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
   const int32_t world = s->blocks.world;
   const int64_t own = s->counts[call->root];
@@ -88,28 +87,23 @@ static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *er
     status = tdict_fail(err, TDICT_ENOMEM, "scatter: no host memory for %zu ranks", count);
   s->pieces = pieces;
   if (status == TDICT_OK) status = tdict_split(call->src, s->dim, s->counts, pieces, &count, err);
+  if (status == TDICT_OK) status = tdict_message_make_tree(&s->result, s->part_schema, err);
   for (int32_t r = 0; r < world && status == TDICT_OK; r++) {
-    if (r == call->root) continue;
-    status = tdict_rank_blocks_make_tree(&s->blocks, r, err);
-    if (status == TDICT_OK) status = tdict_comm_copy(call->comm, s->blocks.trees[r], pieces[r], s->source.is_near, err);
+    if (r != call->root) status = tdict_rank_blocks_make_tree(&s->blocks, r, err);
+    tdict_tree *to = r == call->root ? s->result.packed : s->blocks.trees[r];
+    if (status == TDICT_OK) status = tdict_comm_copy(call->comm, to, pieces[r], s->source.is_near, err);
   }
   return status;
 }
 
-/* Queues the blocks of all other ranks. Copies the part of the root while the blocks are on their way. */
-static tdict_status send_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
+static tdict_status send_parts(const tdict_comm_call *call, const scatter *s, tdict_error *err) {
   const tdict_rank_blocks *b = &s->blocks;
-  tdict_error local;
   tdict_status status = tdict_table_group_begin(call, err);
   for (int32_t r = 0; r < b->world && status == TDICT_OK; r++)
     if (r != call->root && b->bytes[r] > 0)
       status = tdict_table_send(call, b->data + b->offsets[r], b->bytes[r], r, err);
   if (status == TDICT_OK) status = tdict_table_group_end(call, err);
-  if (status != TDICT_OK) return status;
-  tdict_status copied = tdict_message_make_tree(&s->result, s->part_schema, &local);
-  if (copied == TDICT_OK)
-    copied = tdict_comm_copy(call->comm, s->result.packed, s->pieces[call->root], s->source.is_near, &local);
-  return tdict_table_finish_step(call, copied, &local, err);
+  return status == TDICT_OK ? tdict_table_finish(call, err) : status;
 }
 
 /* Receives the part of this rank, and makes its tree while the elements are on their way. */

@@ -92,11 +92,11 @@ static void try_op(rig_rank *r) {
   a->after[r->rank] = state;
 }
 
-/* Ranks that get a new tree. */
+/* Ranks that receive elements into a new tree. */
 static bool receives(int op, int rank) {
-  if (op == OP_BROADCAST || op == OP_SEND_RECEIVE) return rank == 1;
+  if (op == OP_BROADCAST || op == OP_SCATTER || op == OP_SEND_RECEIVE) return rank == 1;
   if (op == OP_GATHER_TO) return rank == 0;
-  return op == OP_SCATTER || op == OP_ALL_GATHER || op == OP_STACK;
+  return op == OP_ALL_GATHER || op == OP_STACK;
 }
 
 CASE(comm_trees_are_made_while_the_message_is_on_its_way) {
