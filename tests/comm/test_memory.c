@@ -7,7 +7,7 @@ static tdict_tree *separate_tree(void) {
   tdict_tree *tree = op_good_tree(), *made = NULL;
   tdict_tensor *t = NULL;
   td_ok(tdict_clone(tree, &made, err));
-  td_ok(tdict_tensor_clone(help_get(tree, "z"), NULL, &t, err));
+  td_ok(tdict_tensor_clone(help_get(tree, "z"), tdict_device_memory(rig_context(), td_device()), &t, err));
   help_put(made, "z", t);
   tdict_release(tree);
   return made;
@@ -40,6 +40,19 @@ CASE(comm_calls_without_memory_return_enomem) {
   for (int op = 0; op < NUM_OPS; op++) {
     refuse_each(op, block, separate);
     refuse_each(op, separate, block);
+  }
+  tdict_release(block);
+  tdict_release(separate);
+  rig_end();
+}
+
+/* On a device, the join is prepared while the message is on its way. */
+SIM_CASE(comm_gathers_on_a_device_without_memory_return_enomem) {
+  static const int ops[] = {OP_SCATTER, OP_GATHER_TO, OP_ALL_GATHER, OP_STACK};
+  tdict_tree *block = op_good_tree(), *separate = separate_tree();
+  for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+    refuse_each(ops[i], block, separate);
+    refuse_each(ops[i], separate, block);
   }
   tdict_release(block);
   tdict_release(separate);
