@@ -37,6 +37,8 @@ static tdict_status open_device(tdict_comm *c, tdict_error *err) {
 static void free_comm(tdict_comm *c) {
   if (c->stream.handle) tdict_stream_destroy(c->context, c->stream);
   tdict_schema_cache_reset(&c->schemas);
+  tdict_schema_cache_reset(&c->own_schemas);
+  tdict_row_schemas_reset(&c->row_schemas);
   for (int i = 0; c->peers && i < c->table.world; i++) {
     tdict_schema_cache_reset(&c->peers[i].sent);
     tdict_schema_cache_reset(&c->peers[i].received);

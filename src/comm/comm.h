@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "comm/header.h"
+#include "comm/row_schemas.h"
 #include "comm/schema_cache.h"
 #include "device/devices.h"
 #include "tdict/comm.h"
@@ -22,11 +23,13 @@ struct tdict_comm {
   tdict_context *context; /* borrowed */
   tdict_comm_table table;
   int64_t timeout_ns;
-  tdict_gpu *gpu;             /* borrowed from the context; NULL: the device is the cpu */
-  tdict_stream stream;        /* on which the table queues its work; unused if the device is the cpu */
-  tdict_comm_header *headers; /* one for each rank, written by tdict_comm_agree() */
-  tdict_schema_cache schemas; /* that roots have sent to all ranks */
-  tdict_comm_peer *peers;     /* one for each rank */
+  tdict_gpu *gpu;                 /* borrowed from the context; NULL: the device is the cpu */
+  tdict_stream stream;            /* on which the table queues its work; unused if the device is the cpu */
+  tdict_comm_header *headers;     /* one for each rank, written by tdict_comm_agree() */
+  tdict_schema_cache schemas;     /* that roots have sent to all ranks */
+  tdict_schema_cache own_schemas; /* of the trees that this rank has passed; not known to other ranks */
+  tdict_row_schemas row_schemas;  /* made of the schemas above */
+  tdict_comm_peer *peers;         /* one for each rank */
 
   pthread_mutex_t lock; /* guards all fields below */
   pthread_cond_t turn_changed;

@@ -74,20 +74,20 @@ static tdict_status send_schema(const tdict_comm_call *call, tdict_tree_schema *
 }
 
 static tdict_status run_send(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
-  tdict_tree_schema *schema = NULL;
+  tdict_comm_source source;
   tdict_block_message message = {0};
   tdict_comm_header answer;
   (void)out;
   if (has_no_peer(call)) return return_local(call, err);
-  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &schema);
-  tdict_comm_prepare_message(call, call->src, schema, &message);
-  const tdict_comm_offer offer = {.schema = schema};
+  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &source);
+  tdict_comm_prepare_message(call, &source, &message);
+  const tdict_comm_offer offer = {.schema = source.schema};
   tdict_status status = send_header(call, &offer, err);
   if (status == TDICT_OK && !tdict_comm_is_fine(call)) status = return_local(call, err);
-  if (status == TDICT_OK) status = send_schema(call, schema, err);
+  if (status == TDICT_OK) status = send_schema(call, source.schema, err);
   if (status == TDICT_OK) status = receive_header(call, TDICT_COMM_RECEIVE, &answer, err);
   if (status == TDICT_OK) {
-    tdict_schema_cache_use(&call->comm->peers[call->root].sent, schema);
+    tdict_schema_cache_use(&call->comm->peers[call->root].sent, source.schema);
     status = tdict_comm_await_stream(call, err);
   }
   if (status == TDICT_OK) status = tdict_message_fill(call->comm, &message, false, err);
@@ -95,7 +95,7 @@ static tdict_status run_send(tdict_comm_call *call, tdict_tree **out, tdict_erro
     status = tdict_table_send(call, message.data, message.bytes, call->root, err);
   if (status == TDICT_OK && message.bytes) status = tdict_table_finish(call, err);
   tdict_message_reset(&message);
-  tdict_tree_schema_release(schema);
+  tdict_comm_source_reset(&source);
   return status;
 }
 
@@ -125,6 +125,17 @@ static tdict_status receive_schema(tdict_comm_call *call, const tdict_comm_heade
   return status;
 }
 
+/* Receives the block, and makes its tree while the elements are on their way. */
+static tdict_status receive_tree(const tdict_comm_call *call, const tdict_tree_schema *schema,
+                                 tdict_block_message *message, tdict_error *err) {
+  tdict_error local;
+  if (!message->bytes) return tdict_message_make_tree(message, schema, err);
+  tdict_status status = tdict_table_receive(call, message->data, message->bytes, call->root, err);
+  if (status != TDICT_OK) return status;
+  const tdict_status made = tdict_message_make_tree(message, schema, &local);
+  return tdict_table_finish_step(call, made, &local, err);
+}
+
 static tdict_status run_receive(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   tdict_tree_schema *schema = NULL;
   tdict_block_message message = {0};
@@ -142,9 +153,7 @@ static tdict_status run_receive(tdict_comm_call *call, tdict_tree **out, tdict_e
     tdict_schema_cache_use(&call->comm->peers[call->root].received, schema);
     status = tdict_comm_await_stream(call, err);
   }
-  if (status == TDICT_OK && message.bytes)
-    status = tdict_table_receive(call, message.data, message.bytes, call->root, err);
-  if (status == TDICT_OK && message.bytes) status = tdict_table_finish(call, err);
+  if (status == TDICT_OK) status = receive_tree(call, schema, &message, err);
   if (status == TDICT_OK) *out = tdict_retain(message.packed);
   tdict_message_reset(&message);
   tdict_tree_schema_release(schema);

@@ -21,11 +21,12 @@ typedef struct dtype_group {
 } dtype_group;
 
 typedef struct reduction {
-  tdict_tree_schema *schema;
-  tdict_block_message block; /* the tree as a block; block.packed is NULL if the tree is none */
-  dtype_group *groups;       /* at most one for each entry */
+  tdict_comm_source source;
+  const tdict_tree_schema *schema; /* of the source */
+  tdict_block_message block;       /* the tree as a block; block.packed is NULL if the tree is none */
+  dtype_group *groups;             /* at most one for each entry */
   size_t num_groups;
-  size_t *offsets;  /* of each entry of the schema in the copy; of a tree: unused */
+  size_t *offsets;  /* of each entry of the schema in the copy; of a tree: unused; NULL: there is no copy */
   tdict_tree *copy; /* retained; NULL: the block is combined in place */
   char *data;       /* start of the block or copy */
 } reduction;
@@ -42,19 +43,25 @@ static bool is_float(tdict_dtype dtype) {
   return code == CODE_FLOAT || code == CODE_BFLOAT || code == CODE_F8E4M3 || code == CODE_F8E5M2;
 }
 
-/* Checks that the table can combine the elements of a tensor. */
-static tdict_status check_dtype(void *user, const tdict_entry *entry, tdict_error *err) {
-  const tdict_comm_call *call = user;
+/* Checks that the table can combine the elements of all tensors. */
+static tdict_status check_dtypes(const tdict_comm_call *call, const tdict_tree_schema *schema, tdict_error *err) {
   const tdict_comm_table *t = &call->comm->table;
   static const char *const names[] = {"sum", "mean", "minimum", "maximum"};
-  char text[TDICT_DTYPE_TEXT_BYTES];
-  if (!entry->tensor) return TDICT_OK;
-  const tdict_dtype dtype = combined_dtype(tdict_tensor_dtype(entry->tensor), call->reduce);
-  const bool can = (call->reduce != TDICT_REDUCE_MEAN || is_float(dtype)) &&
-                   t->can_reduce(t->self, dtype, (tdict_reduce_op)call->reduce);
-  if (can) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOTSUP, "all_reduce: %s cannot compute the %s of %s", t->name, names[call->reduce],
-                    tdict_dtype_format(tdict_tensor_dtype(entry->tensor), text, sizeof text));
+  char text[TDICT_DTYPE_TEXT_BYTES], path[TDICT_SCHEMA_PATH_BYTES];
+  tdict_dtype checked = 0;
+  for (size_t i = 0; i < schema->num_entries; i++) {
+    const tdict_schema_entry *e = &schema->entries[i];
+    if (e->kind != TDICT_SCHEMA_TENSOR || e->dtype == checked) continue;
+    const tdict_dtype dtype = combined_dtype(e->dtype, call->reduce);
+    const bool can = (call->reduce != TDICT_REDUCE_MEAN || is_float(dtype)) &&
+                     t->can_reduce(t->self, dtype, (tdict_reduce_op)call->reduce);
+    checked = e->dtype;
+    if (can) continue;
+    tdict_fail(err, TDICT_ENOTSUP, "all_reduce: %s cannot compute the %s of %s", t->name, names[call->reduce],
+               tdict_dtype_format(e->dtype, text, sizeof text));
+    return tdict_error_at(err, TDICT_ENOTSUP, tdict_schema_cut_path(schema, i, path));
+  }
+  return TDICT_OK;
 }
 
 /* Finds the groups, in the order of their first tensors. */
@@ -122,20 +129,22 @@ static tdict_status allocate_copy(const tdict_comm_call *call, reduction *red, t
 static tdict_status prepare(const tdict_comm_call *call, reduction *red, tdict_error *err) {
   if (call->reduce < TDICT_REDUCE_SUM || call->reduce > TDICT_REDUCE_MAX)
     return tdict_fail(err, TDICT_EINVAL, "all_reduce: op is %d, wanted a tdict_reduce_op", (int)call->reduce);
-  tdict_status status = tdict_walk(call->tree, check_dtype, (void *)(uintptr_t)call, err);
+  tdict_status status = check_dtypes(call, red->schema, err);
+  if (status == TDICT_OK) status = tdict_message_find(&red->source, &red->block, err);
   if (status != TDICT_OK) return status;
   const size_t count = red->schema->num_entries + 1;
   red->groups = calloc(count, sizeof *red->groups);
-  red->offsets = calloc(count, sizeof *red->offsets);
-  if (!red->groups || !red->offsets)
-    return tdict_fail(err, TDICT_ENOMEM, "all_reduce: no host memory for %zu entries", count);
+  if (!red->groups) return tdict_fail(err, TDICT_ENOMEM, "all_reduce: no host memory for %zu entries", count);
   list_groups(call, red);
+  if (red->block.packed && red->num_groups <= 1) { /* the block has the layout of a copy */
+    red->groups[0].end = red->block.bytes;
+    red->data = red->block.data;
+    return TDICT_OK;
+  }
+  red->offsets = calloc(count, sizeof *red->offsets);
+  if (!red->offsets) return tdict_fail(err, TDICT_ENOMEM, "all_reduce: no host memory for %zu entries", count);
   place_tensors(call, red);
-  status = tdict_message_find(call->comm, call->tree, red->schema, &red->block, err);
-  if (status != TDICT_OK) return status;
-  red->data = red->block.data;
-  /* with one dtype, the block has the layout of a copy */
-  return red->block.packed && red->num_groups <= 1 ? TDICT_OK : allocate_copy(call, red, err);
+  return allocate_copy(call, red, err);
 }
 
 static tdict_status combine(tdict_comm_call *call, const reduction *red, tdict_error *err) {
@@ -170,14 +179,15 @@ static tdict_status run_all_reduce(tdict_comm_call *call, tdict_tree **out, tdic
   reduction red = {0};
   tdict_error local;
   (void)out;
-  tdict_comm_check_source(call, call->tree, TDICT_COMM_READS | TDICT_COMM_WRITES, &red.schema);
+  tdict_comm_check_source(call, call->tree, TDICT_COMM_READS | TDICT_COMM_WRITES, &red.source);
+  red.schema = red.source.schema;
   if (tdict_comm_is_fine(call)) tdict_comm_note(call, prepare(call, &red, &local), &local);
   const tdict_comm_offer offer = {.schema = red.schema};
   tdict_status status = tdict_comm_agree(call, &offer, true, err);
   if (status == TDICT_OK) status = combine_tree(call, &red, err);
   tdict_release(red.copy);
   tdict_message_reset(&red.block);
-  tdict_tree_schema_release(red.schema);
+  tdict_comm_source_reset(&red.source);
   free(red.groups);
   free(red.offsets);
   return status;

@@ -1,4 +1,5 @@
 /* Implements tdict_scatter(). Thread rule: as in tdict/comm.h. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -11,11 +12,13 @@
 #include "tdict/shape.h"
 
 typedef struct scatter {
-  tdict_tree_schema *mine, *offered; /* on the root: of the tree, and with 0 rows */
-  tdict_tree_schema *schema;         /* as `offered`; borrowed from the cache */
-  tdict_tree_schema *part_schema;    /* of this rank's part */
+  tdict_comm_source source;       /* on the root */
+  tdict_tree_schema *offered;     /* on the root: of the tree with 0 rows */
+  tdict_tree_schema *schema;      /* as `offered`; borrowed from the cache */
+  tdict_tree_schema *part_schema; /* of this rank's part */
   int dim;
   int64_t *counts;            /* in blocks.rows */
+  tdict_tree **pieces;        /* on the root: views of the source, one for each rank; retained */
   tdict_rank_blocks blocks;   /* on the root: the parts of all other ranks */
   tdict_block_message result; /* the part of this rank */
 } scatter;
@@ -45,14 +48,14 @@ static tdict_status agree(tdict_comm_call *call, scatter *s, tdict_error *err) {
                       &local);
     return tdict_comm_agree(call, &offer, false, err);
   }
-  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &s->mine);
+  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &s->source);
   if (tdict_comm_is_fine(call))
     tdict_comm_note(call, tdict_dim_find("scatter", call->dim, call->src->batch_ndim, &s->dim, &local), &local);
   if (tdict_comm_is_fine(call)) {
     offer.rows = call->src->batch_size[s->dim];
     offer.has_counts = call->counts != NULL;
     tdict_comm_note(call, check_counts(call, offer.rows, &local), &local);
-    tdict_comm_note(call, tdict_comm_set_rows(s->mine, "scatter", s->dim, 0, &s->offered, &local), &local);
+    tdict_comm_note(call, tdict_comm_get_rows(call, s->source.schema, s->dim, 0, &s->offered, &local), &local);
     offer.schema = s->offered;
   }
   return tdict_comm_agree(call, &offer, false, err);
@@ -71,27 +74,29 @@ static tdict_status share_counts(tdict_comm_call *call, scatter *s, tdict_error 
   return tdict_comm_send_all(call, s->counts, (size_t)world * sizeof *s->counts, call->root, err);
 }
 
-/* Copies the rows of each rank into the rank's block. The part of the root goes to its result. */
+/* Cuts the source, and copies the rows of each rank into the rank's block. The part of the root goes to its result. */
 static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
-  tdict_status status = TDICT_OK;
+  const int32_t world = s->blocks.world;
   const int64_t own = s->counts[call->root];
+  size_t count = (size_t)world;
   s->counts[call->root] = 0; /* the root needs no block */
-  status = tdict_rank_blocks_allocate(call, s->schema, s->dim, NULL, &s->blocks, err);
+  tdict_status status = tdict_rank_blocks_allocate(call, s->schema, s->dim, NULL, &s->blocks, err);
   s->counts[call->root] = own;
-  int64_t from = 0;
-  for (int32_t r = 0; r < s->blocks.world && status == TDICT_OK; from += s->counts[r++]) {
-    const int64_t sizes[] = {from, s->counts[r], call->src->batch_size[s->dim] - from - s->counts[r]};
-    tdict_tree *to = r == call->root ? s->result.packed : s->blocks.trees[r], *pieces[3];
-    size_t count = 3;
-    status = tdict_split(call->src, s->dim, sizes, pieces, &count, err);
-    if (status != TDICT_OK) return status;
-    status = tdict_comm_copy(call->comm, to, pieces[1], err);
-    for (int i = 0; i < 3; i++) tdict_release(pieces[i]);
+  tdict_tree **pieces = status == TDICT_OK ? calloc(count, sizeof(tdict_tree *)) : NULL;
+  if (status == TDICT_OK && !pieces)
+    status = tdict_fail(err, TDICT_ENOMEM, "scatter: no host memory for %zu ranks", count);
+  s->pieces = pieces;
+  if (status == TDICT_OK) status = tdict_split(call->src, s->dim, s->counts, pieces, &count, err);
+  if (status == TDICT_OK) status = tdict_message_make_tree(&s->result, s->part_schema, err);
+  for (int32_t r = 0; r < world && status == TDICT_OK; r++) {
+    if (r != call->root) status = tdict_rank_blocks_make_tree(&s->blocks, r, err);
+    tdict_tree *to = r == call->root ? s->result.packed : s->blocks.trees[r];
+    if (status == TDICT_OK) status = tdict_comm_copy(call->comm, to, pieces[r], s->source.is_near, err);
   }
   return status;
 }
 
-static tdict_status send_parts(tdict_comm_call *call, const scatter *s, tdict_error *err) {
+static tdict_status send_parts(const tdict_comm_call *call, const scatter *s, tdict_error *err) {
   const tdict_rank_blocks *b = &s->blocks;
   tdict_status status = tdict_table_group_begin(call, err);
   for (int32_t r = 0; r < b->world && status == TDICT_OK; r++)
@@ -101,18 +106,24 @@ static tdict_status send_parts(tdict_comm_call *call, const scatter *s, tdict_er
   return status == TDICT_OK ? tdict_table_finish(call, err) : status;
 }
 
+/* Receives the part of this rank, and makes its tree while the elements are on their way. */
+static tdict_status receive_part(const tdict_comm_call *call, scatter *s, tdict_error *err) {
+  tdict_error local;
+  if (s->result.bytes == 0) return tdict_message_make_tree(&s->result, s->part_schema, err);
+  tdict_status status = tdict_table_receive(call, s->result.data, s->result.bytes, call->root, err);
+  if (status != TDICT_OK) return status;
+  const tdict_status made = tdict_message_make_tree(&s->result, s->part_schema, &local);
+  return tdict_table_finish_step(call, made, &local, err);
+}
+
 static tdict_status move_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
   const int32_t rank = call->comm->table.rank;
-  tdict_status status = tdict_comm_set_rows(s->schema, "scatter", s->dim, s->counts[rank], &s->part_schema, err);
+  tdict_status status = tdict_comm_get_rows(call, s->schema, s->dim, s->counts[rank], &s->part_schema, err);
   if (status == TDICT_OK) status = tdict_message_allocate(call->comm, s->part_schema, call->memory, &s->result, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
-  if (status == TDICT_OK && rank == call->root) {
-    status = cut_parts(call, s, err);
-    return status == TDICT_OK ? send_parts(call, s, err) : status;
-  }
-  if (status != TDICT_OK || s->result.bytes == 0) return status;
-  status = tdict_table_receive(call, s->result.data, s->result.bytes, call->root, err);
-  return status == TDICT_OK ? tdict_table_finish(call, err) : status;
+  if (status != TDICT_OK || rank != call->root) return status == TDICT_OK ? receive_part(call, s, err) : status;
+  status = cut_parts(call, s, err);
+  return status == TDICT_OK ? send_parts(call, s, err) : status;
 }
 
 static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
@@ -124,9 +135,11 @@ static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_e
   if (status == TDICT_OK) status = share_counts(call, &s, err);
   if (status == TDICT_OK) status = move_parts(call, &s, err);
   if (status == TDICT_OK) *out = tdict_retain(s.result.packed);
+  for (int32_t r = 0; s.pieces && r < s.blocks.world; r++) tdict_release(s.pieces[r]);
+  free(s.pieces);
   tdict_message_reset(&s.result);
   tdict_rank_blocks_reset(&s.blocks);
-  tdict_tree_schema_release(s.mine);
+  tdict_comm_source_reset(&s.source);
   tdict_tree_schema_release(s.offered);
   tdict_tree_schema_release(s.part_schema);
   return status;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "schema/match.h"
+
 static int find(const tdict_schema_cache *cache, tdict_hash128 hash, size_t blob_bytes) {
   for (int i = 0; i < cache->count; i++) {
     const tdict_hash128 other = tdict_tree_schema_hash(cache->schemas[i]);
@@ -15,6 +17,12 @@ static int find(const tdict_schema_cache *cache, tdict_hash128 hash, size_t blob
 tdict_tree_schema *tdict_schema_cache_find(const tdict_schema_cache *cache, tdict_hash128 hash, size_t blob_bytes) {
   const int i = find(cache, hash, blob_bytes);
   return i < 0 ? NULL : cache->schemas[i];
+}
+
+tdict_tree_schema *tdict_schema_cache_match(const tdict_schema_cache *cache, const tdict_tree *tree) {
+  for (int i = 0; i < cache->count && i < TDICT_SCHEMA_CACHE_TRIED; i++)
+    if (tdict_schema_matches(cache->schemas[i], tree)) return cache->schemas[i];
+  return NULL;
 }
 
 void tdict_schema_cache_use(tdict_schema_cache *cache, tdict_tree_schema *schema) {

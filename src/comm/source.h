@@ -6,15 +6,13 @@
 #include "comm/call.h"
 #include "comm/message.h"
 
-/* Checks a tree and makes its schema. `use` is as in tdict_comm_check_tree(). *out is a new schema, or NULL if there is
- * an error. */
-void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use, tdict_tree_schema **out);
+/* Checks a tree and finds or makes its schema. `use` is as in tdict_comm_check_tree(). If there is an error,
+ * out->schema is NULL. */
+void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use, tdict_comm_source *out);
 /* Makes the message of a tree that was checked. Does nothing after an error. */
-void tdict_comm_prepare_message(tdict_comm_call *call, const tdict_tree *tree, const tdict_tree_schema *schema,
-                                tdict_block_message *out);
-/* Replaces the size of batch dimension `dim` of the root. *out is a new schema. Returns TDICT_ENOMEM, and TDICT_EINVAL
- * if the dimension does not exist. */
-tdict_status tdict_comm_set_rows(const tdict_tree_schema *schema, const char *what, int dim, int64_t rows,
+void tdict_comm_prepare_message(tdict_comm_call *call, const tdict_comm_source *source, tdict_block_message *out);
+/* Calls tdict_row_schemas_get() for the schemas of the communicator. */
+tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_tree_schema *schema, int dim, int64_t rows,
                                  tdict_tree_schema **out, tdict_error *err);
 
 #endif

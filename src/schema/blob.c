@@ -14,12 +14,13 @@
 #include "tensor/layout.h"
 
 static const char what[] = "tree_schema_read";
-enum { VERSION_BYTES = 4, DTYPE_BYTES = 4, MAX_VARINT_BYTES = 9 };
+enum { VERSION_BYTES = 4, DTYPE_BYTES = 4, MAX_VARINT_BYTES = 9, LEAF_ALIGNMENT = 256 };
 
 typedef struct parser {
   const uint8_t *bytes;
   size_t count, at;
   size_t num_entries, num_tensors, num_objects, num_dims; /* found so far */
+  tdict_schema_size size;                                 /* of the tensors so far */
   tdict_tree_schema *out;                                 /* NULL in the first pass */
   int64_t *dims;                                          /* room for num_dims sizes; NULL in the first pass */
   int depth;                                              /* number of trees that are open below the root */
@@ -93,6 +94,20 @@ static const int64_t *keep_sizes(parser *p, const int64_t *sizes, int count) {
   return kept;
 }
 
+/* Adds a tensor to the size of all tensors. */
+static void add_size(parser *p, size_t bytes, int ndim) {
+  tdict_schema_size *s = &p->size;
+  size_t padded, sum;
+  s->num_dims += (size_t)ndim;
+  if (bytes == 0) return;
+  if (!tdict_round_up(bytes, LEAF_ALIGNMENT, &padded) || !tdict_add_size(s->bytes, padded, &sum) || sum > INT64_MAX) {
+    s->is_too_large = true;
+    return;
+  }
+  s->bytes = sum;
+  s->padding = padded - bytes;
+}
+
 static tdict_status read_tensor(parser *p, tdict_schema_entry *entry, tdict_error *err) {
   const size_t begin = p->at;
   const int batch_ndim = p->batch_ndim[p->depth];
@@ -112,6 +127,7 @@ static tdict_status read_tensor(parser *p, tdict_schema_entry *entry, tdict_erro
   entry->ndim = ndim - batch_ndim;
   entry->shape = keep_sizes(p, p->shape + batch_ndim, entry->ndim);
   p->num_tensors++;
+  if (!p->out) add_size(p, size.bytes, ndim);
   return TDICT_OK;
 }
 
@@ -245,6 +261,7 @@ static tdict_tree_schema *allocate_schema(const parser *p) {
   s->num_tensors = p->num_tensors;
   s->num_objects = p->num_objects;
   s->num_bytes = p->count;
+  s->size = p->size;
   uint8_t *blob = (uint8_t *)s->entries + entries + dims;
   memcpy(blob, p->bytes, p->count);
   s->bytes = blob;
@@ -259,6 +276,7 @@ tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_truste
   p.count = count;
   p.out = NULL;
   p.dims = NULL;
+  p.size = (tdict_schema_size){0};
   tdict_status status = read_blob(&p, err);
   if (status != TDICT_OK) return status;
   tdict_tree_schema *s = allocate_schema(&p);

@@ -1,9 +1,10 @@
-/* Creates a tree from a schema. First checks and measures all entries, then allocates the tensors, then adds the
+/* Creates a tree from a schema. First checks and measures all entries, or takes their size from the schema, then allocates the tensors, then adds the
  * entries to new nodes. Thread rule: thread-safe, since only new trees are written. */
 #include "schema/create.h"
 
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "schema/schema.h"
@@ -19,7 +20,7 @@ typedef struct maker {
   tdict_tree *nodes[TDICT_SCHEMA_MAX_DEPTH + 1]; /* the open nodes; borrowed from the root, which the maker owns */
 } maker;
 
-enum { SHAPE_DIMS = TDICT_MAX_BATCH_NDIM + TDICT_MAX_NDIM };
+enum { SHAPE_DIMS = TDICT_MAX_BATCH_NDIM + TDICT_MAX_NDIM, LEAF_ALIGNMENT = 256 };
 /* Writes the batch size of an entry, with the batch size of the new root in place of the batch size of the schema's
  * root. If the entry is a tensor, then writes the sizes of its other dimensions. Returns the number of sizes. */
 static int write_sizes(const maker *m, const tdict_schema_entry *entry, int64_t sizes[SHAPE_DIMS]) {
@@ -90,22 +91,62 @@ static void init_maker(maker *m, const tdict_tree_schema *schema, int batch_ndim
   m->nodes[0] = NULL;
 }
 
-tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, tdict_error *err) {
+/* Measures all entries. `replaces` is true if the root does not have the batch size of the schema. */
+static tdict_status measure(maker *m, bool replaces, tdict_error *err) {
+  const tdict_tree_schema *s = m->schema;
+  if (replaces || s->num_objects || s->size.is_too_large) return for_entries(m, measure_entry, err);
+  m->arena.num_tensors = s->num_tensors; /* the sizes in a schema were checked when the blob was read */
+  m->arena.num_dims = s->size.num_dims;
+  m->arena.bytes = s->size.bytes;
+  return TDICT_OK;
+}
+
+/* Returns the padding after the last tensor with elements. All entries were measured. */
+static size_t measure_padding(const maker *m) {
+  for (size_t i = m->schema->num_entries; i > 0; i--) {
+    const tdict_schema_entry *entry = &m->schema->entries[i - 1];
+    int64_t sizes[SHAPE_DIMS];
+    size_t bytes = entry->kind == TDICT_SCHEMA_TENSOR ? tdict_dtype_bytes(entry->dtype) : 0;
+    const int count = bytes ? write_sizes(m, entry, sizes) : 0;
+    for (int d = 0; d < count; d++) bytes *= (size_t)sizes[d];
+    if (bytes) return tdict_align(bytes, LEAF_ALIGNMENT) - bytes;
+  }
+  return 0;
+}
+
+tdict_status tdict_schema_measure_batch(const tdict_tree_schema *schema, const int64_t *batch_size, size_t *out,
+                                        size_t *last_padding, tdict_error *err) {
   maker m;
-  init_maker(&m, schema, schema->batch_ndim, schema->batch_size);
-  tdict_status status = for_entries(&m, measure_entry, err);
-  if (status == TDICT_OK) *out = m.arena.bytes;
-  return status;
+  init_maker(&m, schema, schema->batch_ndim, batch_size ? batch_size : schema->batch_size);
+  tdict_status status = measure(&m, batch_size != NULL, err);
+  if (status != TDICT_OK) return status;
+  *out = m.arena.bytes;
+  if (last_padding) *last_padding = batch_size ? measure_padding(&m) : schema->size.padding;
+  return TDICT_OK;
+}
+
+tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, tdict_error *err) {
+  return tdict_schema_measure_batch(schema, NULL, out, NULL, err);
+}
+
+tdict_status tdict_schema_create_at(const tdict_tree_schema *schema, const tdict_schema_place *place, tdict_tree **out,
+                                    tdict_error *err) {
+  maker m;
+  init_maker(&m, schema, schema->batch_ndim, place->batch_size ? place->batch_size : schema->batch_size);
+  tdict_status status = tdict_create(m.batch_ndim, m.batch_size, &m.nodes[0], err);
+  m.arena.num_tensors = schema->num_tensors;
+  m.arena.num_dims = schema->size.num_dims;
+  m.arena.next = place->offset;
+  if (status == TDICT_OK) status = tdict_arena_use(&m.arena, place->storage, err);
+  return finish_tree(&m, status, out, err);
 }
 
 tdict_status tdict_schema_create_over(const tdict_tree_schema *schema, tdict_storage *storage, tdict_tree **out,
                                       tdict_error *err) {
-  maker m;
-  init_maker(&m, schema, schema->batch_ndim, schema->batch_size);
-  tdict_status status = tdict_create(m.batch_ndim, m.batch_size, &m.nodes[0], err);
-  if (status == TDICT_OK) status = for_entries(&m, measure_entry, err);
-  if (status == TDICT_OK) status = tdict_arena_use(&m.arena, storage, err);
-  return finish_tree(&m, status, out, err);
+  const tdict_schema_place place = {.storage = storage};
+  size_t bytes;
+  tdict_status status = tdict_schema_measure(schema, &bytes, err);
+  return status == TDICT_OK ? tdict_schema_create_at(schema, &place, out, err) : status;
 }
 
 tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema, const tdict_tree_schema_create_options *options,
@@ -118,7 +159,7 @@ tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema, const tdi
   maker m;
   init_maker(&m, schema, replaces ? o.batch_ndim : schema->batch_ndim, replaces ? o.batch_size : schema->batch_size);
   status = tdict_create(m.batch_ndim, m.batch_size, &m.nodes[0], err);
-  if (status == TDICT_OK) status = for_entries(&m, measure_entry, err);
+  if (status == TDICT_OK) status = measure(&m, replaces, err);
   if (status == TDICT_OK) status = tdict_arena_allocate(&m.arena, o.memory, !o.is_uninitialized, err);
   return finish_tree(&m, status, out, err);
 }

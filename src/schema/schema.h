@@ -5,13 +5,23 @@
 #define TDICT_SCHEMA_SCHEMA_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "tdict/schema.h"
+
+/* The size of the storage that tdict_schema_create_over() needs. */
+typedef struct tdict_schema_size {
+  size_t num_dims;   /* the sum of the tensors' ndim */
+  size_t bytes;      /* of all tensors, each padded to a multiple of 256; at most INT64_MAX */
+  size_t padding;    /* of the last tensor with elements; included in `bytes` */
+  bool is_too_large; /* true: the sum does not fit, and the numbers above are not valid */
+} tdict_schema_size;
 
 struct tdict_tree_schema {
   _Atomic(int64_t) refs;
   tdict_hash128 hash;
   size_t num_entries, num_tensors, num_objects, num_bytes;
+  tdict_schema_size size;
   int32_t batch_ndim;
   const int64_t *batch_size;
   const uint8_t *bytes; /* the blob */

@@ -205,3 +205,44 @@ DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
   rig_destroy(g);
   rig_end();
 }
+
+/* A few trees again and again, along both dimensions and with other counts each time, so that the communicator knows
+ * more schemas than it keeps. */
+DEVICE_CASE(comm_gathers_along_each_dimension_in_turns) {
+  enum { WORLD = 3, TREES = 3 };
+  rng random = {8};
+  tdict_tree *trees[TREES];
+  for (int i = 0; i < TREES; i++) {
+    const tree_plan plan = {.shape_seed = next_random(&random),
+                            .value_seed = next_random(&random),
+                            .batch_ndim = 2,
+                            .batch_size = {5, 5},
+                            .layout = (tree_layout)i};
+    trees[i] = tree_make(&plan);
+  }
+  rig *g = rig_create(WORLD);
+  for (int turn = 0; turn < 60; turn++) {
+    int64_t counts[WORLD] = {pick(&random, 0, 2), pick(&random, 0, 3)}, from = 0;
+    gather_case c = {.src = trees[pick(&random, 0, TREES - 1)], .dim = (int)pick(&random, 0, 1), .counts = counts};
+    counts[2] = 5 - counts[0] - counts[1];
+    rig_run(g, scatter, &c);
+    tdict_tree *whole = tree_on_host(c.src);
+    for (int r = 0; r < WORLD; r++) {
+      c.part[r] = g->ranks[r].got;
+      g->ranks[r].got = NULL;
+      tdict_tree *part = tree_on_host(c.part[r]);
+      assert_int_equal(tdict_batch_size(part)[c.dim], counts[r]);
+      tree_check_part(whole, part, false, c.dim, from);
+      from += counts[r];
+      tdict_release(part);
+    }
+    rig_run(g, all_gather, &c);
+    for (int r = 0; r < WORLD; r++) check_joined(&c, WORLD, c.dim, g->ranks[r].got);
+    rig_drop_results(g);
+    release_parts(&c, WORLD);
+    tdict_release(whole);
+  }
+  for (int i = 0; i < TREES; i++) tdict_release(trees[i]);
+  rig_destroy(g);
+  rig_end();
+}

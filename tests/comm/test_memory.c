@@ -7,7 +7,7 @@ static tdict_tree *separate_tree(void) {
   tdict_tree *tree = op_good_tree(), *made = NULL;
   tdict_tensor *t = NULL;
   td_ok(tdict_clone(tree, &made, err));
-  td_ok(tdict_tensor_clone(help_get(tree, "z"), NULL, &t, err));
+  td_ok(tdict_tensor_clone(help_get(tree, "z"), tdict_device_memory(rig_context(), td_device()), &t, err));
   help_put(made, "z", t);
   tdict_release(tree);
   return made;
@@ -43,6 +43,38 @@ CASE(comm_calls_without_memory_return_enomem) {
   }
   tdict_release(block);
   tdict_release(separate);
+  rig_end();
+}
+
+/* On a device, the join is prepared while the message is on its way. */
+SIM_CASE(comm_gathers_on_a_device_without_memory_return_enomem) {
+  static const int ops[] = {OP_SCATTER, OP_GATHER_TO, OP_ALL_GATHER, OP_STACK};
+  tdict_tree *block = op_good_tree(), *separate = separate_tree();
+  for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+    refuse_each(ops[i], block, separate);
+    refuse_each(ops[i], separate, block);
+  }
+  tdict_release(block);
+  tdict_release(separate);
+  rig_end();
+}
+
+/* Two trees whose schemas the communicator knows, in turns. */
+CASE(comm_broadcast_into_of_known_blocks_allocates_nothing) {
+  tdict_tree *trees[] = {op_good_tree(), op_tree("child.c", TDICT_F32, 3)};
+  rig *g = rig_create(1);
+  for (int round = 0; round < 6; round++) {
+    tdict_error err = {0};
+    const op_args a = {.op = OP_BROADCAST_INTO, .tree = trees[round % 2]};
+    td_fail_alloc(round < 2 ? INT64_MAX : 0, true);
+    const tdict_status status = op_call(&g->ranks[0], &a, NULL, &err);
+    const int64_t seen = td_allocs_seen();
+    assert_false(td_fail_alloc_stop());
+    assert_int_equal(status, TDICT_OK);
+    assert_true(round < 2 ? seen > 0 : seen == 0);
+  }
+  rig_destroy(g);
+  for (int i = 0; i < 2; i++) tdict_release(trees[i]);
   rig_end();
 }
 

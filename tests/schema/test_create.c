@@ -1,5 +1,8 @@
 /* Trees from schemas: one storage, shapes, another batch size, refusals. */
 #include "rig.h"
+#include "schema/create.h"
+#include "schema/schema.h"
+#include "support/random.h"
 #include "tensor/tensor.h"
 
 static void check_shape(const tdict_tree *td, const char *path, tdict_dtype dtype, int ndim, const int64_t *shape) {
@@ -60,6 +63,62 @@ CASE(schema_create_makes_the_tree_again) {
   help_put(td, "s", help_tensor(0, NULL));
   check_law(td);
   tdict_release(td);
+}
+
+/* The size in a schema is the sum of the tensors' sizes. */
+CASE(schema_measures_its_tensors) {
+  static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_I64, TDICT_U8, TDICT_DTYPE(2, 32, 3)};
+  rng random = {11};
+  for (int try = 0; try < 200; try++) {
+    tdict_tree *td = TREE(2);
+    size_t bytes = 0, padding = 0, dims = 0, measured = 77;
+    const int count = (int)pick(&random, 0, 6);
+    for (int i = 0; i < count; i++) {
+      const int d = (int)pick(&random, 0, 3), ndim = (int)pick(&random, 1, 3);
+      const int64_t sizes[] = {2, pick(&random, 0, 90), pick(&random, 0, 9)};
+      tdict_tensor *t = NULL;
+      char key[16];
+      snprintf(key, sizeof key, "%c.%d", "ab"[i % 2], i);
+      td_ok(tdict_tensor_zeros(dtypes[d], ndim, sizes, NULL, &t, err));
+      help_put(td, key, t);
+      dims += (size_t)ndim;
+    }
+    tdict_tree_schema *s = rig_export(td);
+    for (size_t i = 0; i < tdict_tree_schema_num_entries(s); i++) { /* in the order of the schema */
+      const tdict_schema_entry e = rig_entry(s, i);
+      if (e.kind != TDICT_SCHEMA_TENSOR) continue;
+      char path[32];
+      tdict_tree_schema_path(s, i, path, sizeof path);
+      const size_t own = tdict_tensor_bytes(help_get(td, path));
+      bytes += (own + 255) / 256 * 256;
+      if (own) padding = (own + 255) / 256 * 256 - own;
+    }
+    td_ok(tdict_schema_measure(s, &measured, err));
+    assert_int_equal(measured, bytes);
+    assert_int_equal(s->size.padding, padding);
+    assert_int_equal(s->size.num_dims, dims);
+    assert_false(s->size.is_too_large);
+    tdict_tree_schema_release(s);
+    tdict_release(td);
+  }
+}
+
+/* Two tensors of 2^62 bytes. */
+CASE(schema_that_is_too_large_has_no_tree) {
+  const uint8_t blob[] = {
+      't', 'd', 's', 'c', 1, 0, 0, 0, 0,                                              /* no batch size */
+      1,   'a', 0,   1,   8, 1, 0, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, /* U8 [2^62] */
+      64,  1,   'b', 0,   1, 8, 1, 0, 1,    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 64, 0,
+  };
+  tdict_tree *made = NULL;
+  tdict_tree_schema *s = rig_read(blob, sizeof blob);
+  size_t bytes = 77;
+  td_fails(TDICT_EOVERFLOW, "up to this one", tdict_schema_measure(s, &bytes, err));
+  assert_string_equal(td_last_error.path, "b");
+  td_fails(TDICT_EOVERFLOW, "up to this one", tdict_tree_schema_create(s, NULL, &made, err));
+  assert_int_equal(bytes, 77);
+  assert_null(made);
+  tdict_tree_schema_release(s);
 }
 
 /* Storages that were freed are likely to be used again, and are not zero by themselves. */

@@ -211,7 +211,11 @@ static tdict_status run(rank_state *r, post p, int64_t timeout_ns, tdict_error *
 static tdict_status run_data(rank_state *r, post p, void *stream, int64_t timeout_ns, tdict_error *err) {
   if (!r->world->context || r->world->device.type == TDICT_DEVICE_CPU) return run(r, p, timeout_ns, err);
   char *in = calloc(1, p.reads + 1), *out = calloc(1, p.writes + 1);
-  if (!in || !out) abort();
+  if (!in || !out) {
+    free(in);
+    free(out);
+    return tdict_fail(err, TDICT_ENOMEM, "threads: no host memory for %zu bytes", p.bytes);
+  }
   const tdict_rect get = {in, p.src, 0, 0, p.reads, 1}, put = {p.dst, out, 0, 0, p.writes, 1};
   tdict_status status = copy_device(r->world, stream, &get, TDICT_COPY_OUT, err);
   if (status == TDICT_OK && p.kind == THREAD_ALL_REDUCE) memcpy(out, in, p.writes);

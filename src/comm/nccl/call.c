@@ -15,9 +15,10 @@ tdict_status tdict_nccl_refuse_ended(tdict_nccl_link *link, tdict_error *err) {
   return atomic_load(&link->ended) ? fail_ended(link, err) : TDICT_OK;
 }
 
-/* Lets other threads run, for longer the longer the wait has lasted. A short message takes some ten microseconds. */
+/* Lets other threads run, for longer the longer the wait has lasted. A short message takes some ten microseconds. The
+ * other ranks may still prepare their part of the call, which takes up to 200 microseconds for a tree of 1000 leaves. */
 static void pause_since(int64_t begun_ns) {
-  enum { SPIN_NS = 100000, SHORT_NS = 5000000 };
+  enum { SPIN_NS = 200000, SHORT_NS = 5000000 };
   const int64_t elapsed = tdict_now_ns() - begun_ns;
   if (elapsed < SPIN_NS) {
     for (int i = 0; i < 16; i++) tdict_spin_pause();
@@ -61,10 +62,16 @@ tdict_status tdict_nccl_settle(tdict_nccl_link *link, const char *name, int64_t 
   }
 }
 
+/* Enters the gpu, unless the current operation has entered it. */
+static tdict_status enter(tdict_nccl_link *link, tdict_gpu_scope *scope, tdict_error *err) {
+  scope->entered = false;
+  return link->is_entered ? TDICT_OK : tdict_gpu_enter(link->gpu, scope, err);
+}
+
 tdict_status tdict_nccl_begin(tdict_nccl_call *call, tdict_error *err) {
   tdict_nccl_link *link = call->link;
   if (atomic_load(&link->ended)) return fail_ended(link, err);
-  tdict_status status = tdict_gpu_enter(link->gpu, &call->scope, err);
+  tdict_status status = enter(link, &call->scope, err);
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&link->lock);
   if (link->comm) return TDICT_OK;
@@ -152,7 +159,7 @@ static tdict_status wait_event(tdict_nccl_link *link, int64_t deadline_ns, tdict
 tdict_status tdict_nccl_wait(tdict_nccl_link *link, tdict_cu_stream stream, int64_t deadline_ns, tdict_error *err) {
   tdict_gpu_scope scope;
   if (atomic_load(&link->ended)) return fail_ended(link, err);
-  tdict_status status = tdict_gpu_enter(link->gpu, &scope, err);
+  tdict_status status = enter(link, &scope, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_record(link->gpu, link->event, stream, err);
   if (status == TDICT_OK) status = wait_event(link, deadline_ns, err);

@@ -75,7 +75,9 @@ static tdict_status stage_piece(piece *p, tdict_error *err) {
   p->move.src = (char *)p->link->device + p->own * p->bytes;
   p->move.dst = p->link->device;
   p->move.num_bytes = p->bytes;
+  p->link->is_entered = true;
   status = move_piece(p, err);
+  p->link->is_entered = false;
   tdict_gpu_leave(p->link->gpu, &scope);
   return status;
 }

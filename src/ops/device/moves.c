@@ -24,13 +24,22 @@ void tdict_moves_reset(tdict_moves *moves) {
 static bool can_run(const tdict_memory *m) { return m && m->ops->run; }
 
 /* Returns the memory whose launches can copy between two tensors on devices, or NULL. */
-static tdict_memory *find_runner(const tdict_tensor *dst, const tdict_tensor *src) {
-  tdict_memory *to = dst->storage->memory, *from = src->storage->memory;
-  if (tdict_is_on_host(dst) || tdict_is_on_host(src) || !tdict_storage_devices_equal(dst->storage, src->storage))
+static tdict_memory *find_runner_of(const tdict_storage *dst, const tdict_storage *src) {
+  tdict_memory *to = dst->memory, *from = src->memory;
+  if (dst->device.type == TDICT_DEVICE_CPU || src->device.type == TDICT_DEVICE_CPU ||
+      !tdict_storage_devices_equal(dst, src))
     return NULL;
   tdict_memory *runner = can_run(to) ? to : can_run(from) ? from : NULL;
   if (!runner || !to || !from || to == from) return runner;
   return runner->ops->reaches(runner, runner == to ? from : to) ? runner : NULL;
+}
+
+static tdict_memory *find_runner(const tdict_tensor *dst, const tdict_tensor *src) {
+  return find_runner_of(dst->storage, src->storage);
+}
+
+bool tdict_moves_can_launch(const tdict_storage *dst, const tdict_storage *src) {
+  return find_runner_of(dst, src) != NULL;
 }
 
 /* Checks that a copy can be queued on the stream, or needs no stream, because both tensors are in host memory. */

@@ -61,6 +61,9 @@ tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, 
  * JSON. The reason is that hooks and elements of objects are not ordered with the stream. err->path is then the path of
  * the object. Also returns TDICT_EWRONGDEVICE for a stream of the cpu, and TDICT_ENOMEM. `moves` may be NULL. */
 tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tree *tree, tdict_error *err);
+/* Returns true if a launch can copy between two storages on devices. tdict_moves_copy() then adds the copy, and does not
+ * copy at once. */
+bool tdict_moves_can_launch(const tdict_storage *dst, const tdict_storage *src);
 /* Adds the copy of a tensor, or copies at once. The dtypes and shapes are equal, and the destination is not read-only.
  * If `moves` is NULL, calls tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for a source whose bytes are lost,
  * and the errors of tdict_tensor_copy(). If the moves are queued on a stream, also returns the errors of

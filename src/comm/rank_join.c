@@ -1,0 +1,130 @@
+/* Joins the blocks of all ranks. On a device, one launch copies all blocks to the result. In host memory, the threads of
+ * the context copy the blocks. Thread rule: see rank_join.h. */
+#include "comm/rank_join.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "schema/create.h"
+#include "schema/schema.h"
+#include "tdict/combine.h"
+#include "tdict/devices.h"
+#include "tensor/layout.h"
+#include "tree/cursor.h"
+
+enum { LEAF_ALIGNMENT = 256 };
+
+/* Writes the batch size of the result's root. */
+static void write_batch_size(const tdict_rank_blocks *b, int64_t rows, int64_t sizes[TDICT_MAX_BATCH_NDIM]) {
+  for (int i = 0; i < b->schema->batch_ndim; i++) sizes[i] = b->schema->batch_size[i];
+  sizes[b->dim] = rows;
+}
+
+tdict_status tdict_rank_join_allocate(const tdict_comm_call *call, const tdict_rank_blocks *blocks,
+                                      tdict_rank_join *out, tdict_error *err) {
+  int64_t sizes[TDICT_MAX_BATCH_NDIM];
+  size_t bytes;
+  *out = (tdict_rank_join){.moves = {.what = tdict_comm_what(call)}};
+  if (!call->comm->gpu) return TDICT_OK;
+  for (int32_t r = 0; r < blocks->world; r++)
+    if (!tdict_add_i64(out->rows, blocks->rows[r], &out->rows))
+      return tdict_fail(err, TDICT_EOVERFLOW, "%s: the rows of all ranks do not fit 63 bits", tdict_comm_what(call));
+  write_batch_size(blocks, out->rows, sizes);
+  tdict_memory *memory = call->memory ? call->memory : tdict_comm_memory(call->comm);
+  tdict_status status = tdict_schema_measure_batch(blocks->schema, sizes, &bytes, NULL, err);
+  if (status == TDICT_OK) status = tdict_storage_create(memory, bytes, false, &out->storage, err);
+  if (status != TDICT_OK || tdict_moves_can_launch(out->storage, blocks->storage)) return status;
+  tdict_storage_release(out->storage);
+  out->storage = NULL;
+  return TDICT_OK;
+}
+
+/* Adds the moves of the parts of all ranks to the tensor `to`. `offsets` has the offset of the part in each block, and
+ * is set to the offset of the next tensor. */
+static tdict_status add_parts(const tdict_rank_blocks *b, const tdict_tensor *to, size_t *offsets, tdict_moves *moves,
+                              tdict_error *err) {
+  const size_t item = tdict_dtype_bytes(to->dtype);
+  tdict_status status = TDICT_OK;
+  tdict_made place, part;
+  tdict_made_of(to, &place);
+  part = place;
+  for (int32_t r = 0; r < b->world && status == TDICT_OK; r++) {
+    tdict_temp dst, src;
+    part.shape[b->dim] = place.shape[b->dim] = b->rows[r];
+    tdict_layout_strides(part.ndim, part.shape, part.strides);
+    part.data = b->data + b->offsets[r] + offsets[r];
+    tdict_tensor *from = tdict_temp_over(&src, to, &part);
+    from->storage = b->storage;
+    status = tdict_moves_copy(moves, tdict_temp_over(&dst, to, &place), from, err);
+    place.data = (char *)place.data + (size_t)(b->rows[r] * place.strides[b->dim]) * item;
+    offsets[r] += tdict_align((size_t)from->numel * item, LEAF_ALIGNMENT);
+  }
+  return status;
+}
+
+/* Lists the moves of all tensors, whose order is that of the blocks. */
+static tdict_status list_moves(const tdict_rank_blocks *b, tdict_rank_join *join, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  size_t *offsets = calloc((size_t)b->world, sizeof *offsets);
+  if (!offsets) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a list", join->moves.what);
+  tdict_cursor_init(&cursor, join->result, false);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_tensor *to = tdict_leaf_tensor(leaf);
+    if (to)
+      status = add_parts(b, to, offsets, &join->moves, err);
+    else if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to walk the tree", join->moves.what);
+  }
+  tdict_cursor_reset(&cursor);
+  free(offsets);
+  return status;
+}
+
+tdict_status tdict_rank_join_prepare(tdict_rank_blocks *blocks, tdict_rank_join *join, tdict_error *err) {
+  int64_t sizes[TDICT_MAX_BATCH_NDIM];
+  const tdict_schema_place place = {.storage = join->storage, .batch_size = sizes};
+  if (!join->storage) return tdict_rank_blocks_make_trees(blocks, err);
+  write_batch_size(blocks, join->rows, sizes);
+  tdict_status status = tdict_schema_create_at(blocks->schema, &place, &join->result, err);
+  return status == TDICT_OK ? list_moves(blocks, join, err) : status;
+}
+
+/* Joins with the threads of the context. */
+static tdict_status join_on_host(const tdict_comm_call *call, const tdict_rank_blocks *b, tdict_tree **out,
+                                 tdict_error *err) {
+  tdict_gather_options o = tdict_gather_options_default();
+  tdict_transfer_options transfer = tdict_transfer_options_default();
+  tdict_tree *joined = NULL;
+  o.dim = b->dim;
+  o.transfer = &transfer;
+  transfer.memory = call->memory;
+  tdict_status status =
+      tdict_gather(call->comm->context, (const tdict_tree *const *)b->trees, (size_t)b->world, &o, &joined, err);
+  if (status == TDICT_OK) status = tdict_set_device(joined, NULL, err);
+  if (status == TDICT_OK)
+    *out = joined;
+  else
+    tdict_release(joined);
+  return status;
+}
+
+tdict_status tdict_rank_join_run(const tdict_comm_call *call, const tdict_rank_blocks *blocks, tdict_rank_join *join,
+                                 tdict_tree **out, tdict_error *err) {
+  tdict_join_options o = tdict_join_options_default();
+  o.dim = blocks->dim;
+  o.memory = call->memory;
+  if (!call->comm->gpu && blocks->world <= TDICT_MAX_DEVICES) return join_on_host(call, blocks, out, err);
+  if (!join->result) return tdict_cat((const tdict_tree *const *)blocks->trees, (size_t)blocks->world, &o, out, err);
+  tdict_status status = tdict_moves_run(&join->moves, err);
+  if (status == TDICT_OK) *out = tdict_retain(join->result);
+  return status;
+}
+
+void tdict_rank_join_reset(tdict_rank_join *join) {
+  tdict_moves_reset(&join->moves);
+  tdict_release(join->result);
+  if (join->storage) tdict_storage_release(join->storage);
+  *join = (tdict_rank_join){0};
+}

@@ -1,0 +1,32 @@
+/* Declares the join of the blocks of all ranks along a batch dimension. The join is prepared while the elements of the
+ * blocks are on their way, and made afterwards. The owner of the struct calls tdict_rank_join_reset(). Thread rule: one
+ * thread at a time. */
+#ifndef TDICT_COMM_RANK_JOIN_H
+#define TDICT_COMM_RANK_JOIN_H
+
+#include "comm/rank_blocks.h"
+#include "ops/device/moves.h"
+
+typedef struct tdict_rank_join {
+  tdict_storage
+      *storage;       /* retained; of the result; NULL: the trees of the blocks are joined, on the host, or because no
+                           * launch can copy their elements */
+  int64_t rows;       /* of the result */
+  tdict_tree *result; /* retained; NULL before tdict_rank_join_prepare() */
+  tdict_moves moves;  /* from the blocks to the result */
+} tdict_rank_join;
+
+/* Allocates the memory of the result, if a launch will copy the elements. Call before the message is queued: allocating
+ * memory of a device can wait for the device, and the message can wait for another rank of this process. Returns
+ * TDICT_EOVERFLOW if the rows of all ranks do not fit 63 bits, and errors of tdict_storage_create(). */
+tdict_status tdict_rank_join_allocate(const tdict_comm_call *call, const tdict_rank_blocks *blocks,
+                                      tdict_rank_join *out, tdict_error *err);
+/* Makes the result and lists the moves, or makes the trees of all blocks. Reads and writes no elements, and allocates host
+ * memory only. Returns TDICT_ENOMEM. */
+tdict_status tdict_rank_join_prepare(tdict_rank_blocks *blocks, tdict_rank_join *join, tdict_error *err);
+/* Joins the blocks, after all elements have arrived. *out is a new tree. Returns the errors of tdict_cat(). */
+tdict_status tdict_rank_join_run(const tdict_comm_call *call, const tdict_rank_blocks *blocks, tdict_rank_join *join,
+                                 tdict_tree **out, tdict_error *err);
+void tdict_rank_join_reset(tdict_rank_join *join);
+
+#endif
