@@ -31,6 +31,7 @@ struct tdict_fence_node {
   tdict_storage *storage; /* the transfer holds the reference */
   tdict_fence *fence;
   bool writes;
+  bool was_detached; /* only for the owner of the mark: true if the owner has detached the mark early */
 };
 
 /* Reads the bytes of an unloaded storage. */
@@ -68,7 +69,7 @@ struct tdict_storage {
   size_t bytes;
   tdict_device device;
   uint32_t flags;
-  tdict_memory *memory;       /* retained; NULL: plain host memory or memory of the program */
+  tdict_memory *memory; /* retained; NULL: plain host memory or memory of the program */
   union {
     tdict_block block; /* the block that `memory` allocated; plain host memory: free() frees block.data */
     /* reads an unloaded storage; called with `user` */

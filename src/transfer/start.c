@@ -47,7 +47,8 @@ typedef struct starter {
   tdict_memory *memory; /* memory in which the result is allocated; NULL: ordinary host memory */
   bool want_pinned;     /* true: host leaves that are not pinned must be copied */
   tdict_plan plan;
-  tdict_tree_plans *plans; /* retained; the record of a locked source, or NULL */
+  tdict_tree_plans *plans;    /* retained; the record of a locked source, or NULL */
+  tdict_kept_plan *kept_plan; /* as in tdict_future */
   int32_t mode;
   tdict_choice choice;
   int64_t begin_ns;
@@ -141,16 +142,22 @@ static tdict_plan_stamp make_stamp(const starter *s) {
   return (tdict_plan_stamp){s->engine->config.mark, s->device, mode, s->want_pinned};
 }
 
-/* Keeps the plan that was just made for a locked source, or the record of its interval. */
+/* Keeps the plan that was just made for a locked source, or the record of its interval. The plan may borrow its sources
+ * after the call has returned only if the transfer has a record, which keeps the sources alive. */
 static tdict_status keep_plan(starter *s, tdict_consolidated *whole, tdict_error *err) {
   const tdict_plan_stamp stamp = make_stamp(s);
-  if (!whole && !tdict_tree_plans_may_keep(&s->plan)) return TDICT_OK;
-  tdict_status status = s->plans ? TDICT_OK : tdict_tree_plans_create(s->start->src, whole, &s->plans, err);
-  return status == TDICT_OK && s->plans && !whole ? tdict_tree_plans_store(s->plans, &stamp, &s->plan, err) : status;
+  tdict_status status = TDICT_OK;
+  const bool may_keep = whole || tdict_tree_plans_may_keep(&s->plan);
+  if (may_keep && !s->plans) status = tdict_tree_plans_create(s->start->src, whole, &s->plans, err);
+  if (status != TDICT_OK) return status;
+  if (may_keep && !whole && s->plans) s->kept_plan = tdict_tree_plans_store(s->plans, &stamp, &s->plan);
+  if (!s->plans && !s->start->caller_waits) tdict_plan_end_borrowing(&s->plan);
+  return status;
 }
 
 /* Reads the tree into the plan. */
-static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidated *whole, tdict_error *err) {
+static tdict_status collect_plan(starter *s, bool borrows, tdict_consolidated *whole, tdict_error *err) {
+  tdict_plan spare;
   tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
                                 .gpu = s->gpu,
@@ -161,9 +168,9 @@ static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidat
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
                                 .may_read_pageable = s->start->options.mode == TDICT_MODE_AUTO,
-                                .borrows = s->start->caller_waits && !s->start->dst,
+                                .borrows = borrows,
                                 .whole = whole,
-                                .spare = spare};
+                                .spare = &spare};
   const tdict_transfer_options *o = &s->start->options;
   tdict_patterns *keep = NULL;
   tdict_conversions *conversions = NULL;
@@ -174,6 +181,7 @@ static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidat
     tdict_patterns_destroy(keep);
     return status;
   }
+  tdict_engine_take_plan(s->engine, &spare);
   request.keep = keep;
   request.conversions = conversions;
   request.narrow = o->narrow;
@@ -183,28 +191,28 @@ static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidat
   }
   status = s->start->named ? tdict_plan_collect_pairs(&s->plan, &request, s->start->pairs, s->start->num_pairs, err)
                            : tdict_plan_collect(&s->plan, &request, s->start->src, err);
+  if (status != TDICT_OK) tdict_plan_reset(&spare);
   tdict_conversions_destroy(conversions);
   tdict_patterns_destroy(keep);
   return status;
 }
 
-/* Makes the plan, or copies the kept plan of a locked source. */
+/* Makes the plan, or uses the kept plan of a locked source. */
 static tdict_status make_plan(starter *s, tdict_error *err) {
   const bool keeps = may_keep_plans(s);
   const tdict_plan_stamp stamp = make_stamp(s);
   tdict_consolidated *whole = NULL;
   tdict_status status = TDICT_OK;
-  tdict_plan spare;
-  tdict_engine_take_plan(s->engine, &spare);
   s->plans = keeps ? tdict_tree_plans_find(s->start->src) : NULL;
-  if (s->plans && tdict_tree_plans_load(s->plans, &stamp, &spare, &s->plan)) return status;
+  s->kept_plan = s->plans ? tdict_tree_plans_load(s->plans, &stamp, &s->plan) : NULL;
+  if (s->kept_plan) return status;
   if (s->plans && s->plans->whole) whole = tdict_consolidated_retain(s->plans->whole);
   if (keeps && !s->plans) status = tdict_interval_find(s->start->src, &whole, err);
-  if (status == TDICT_OK) status = collect_plan(s, &spare, whole, err);
+  const bool borrows = (s->start->caller_waits && !s->start->dst) || (keeps && !whole);
+  if (status == TDICT_OK) status = collect_plan(s, borrows, whole, err);
   if (status == TDICT_OK && keeps) status = keep_plan(s, whole, err);
   tdict_consolidated_release(whole);
   if (status == TDICT_OK) return status;
-  tdict_plan_reset(&spare);
   tdict_plan_reset(&s->plan);
   tdict_tree_plans_release(s->plans);
   return status;
@@ -497,12 +505,16 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   choose_work(s);
   status = tdict_transfer_create(s->engine, s->choice.num_workers, &t, err);
   if (status != TDICT_OK) {
-    tdict_plan_reset(&s->plan);
+    if (s->kept_plan)
+      tdict_tree_plans_give(s->kept_plan, &s->plan);
+    else
+      tdict_plan_reset(&s->plan);
     tdict_tree_plans_release(s->plans);
     return status;
   }
   t->plan = s->plan;
   t->plans = s->plans;
+  t->kept_plan = s->kept_plan;
   t->mirror = s->plans ? tdict_retain(s->plans->snapshot) : NULL;
   for (int i = 0; i < t->num_workers; i++) t->workers[i].task.run = tdict_work;
   tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);

@@ -22,6 +22,11 @@ static void release_tensors(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items && plan->writes_existing; i++) tdict_tensor_release(plan->items[i].dst);
 }
 
+void tdict_plan_end_borrowing(tdict_plan *plan) {
+  for (uint32_t i = 0; i < plan->num_items && plan->borrows; i++) tdict_tensor_retain(plan->items[i].src);
+  plan->borrows = false;
+}
+
 bool tdict_plan_reserve(tdict_plan *p, size_t more_items, size_t more_leaves) {
   size_t items = p->num_items + more_items, leaves = p->num_leaves + more_leaves;
   if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
@@ -118,10 +123,19 @@ void tdict_plan_pack(tdict_plan *plan) {
     if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
     for (uint32_t k = i; k < end; k++) {
       plan->items[k].way = TDICT_WAY_STAGE_IN;
+      plan->items[k].was_packed = plan->is_packed = true;
       plan->way_bytes[TDICT_WAY_DIRECT] -= plan->items[k].bytes;
       plan->way_bytes[TDICT_WAY_STAGE_IN] += plan->items[k].bytes;
     }
   }
+}
+
+void tdict_plan_unpack(tdict_plan *plan) {
+  for (uint32_t i = 0; i < plan->num_items && plan->is_packed; i++) {
+    if (plan->items[i].was_packed) plan->items[i].way = TDICT_WAY_DIRECT;
+    plan->items[i].was_packed = false;
+  }
+  plan->is_packed = false;
 }
 
 static bool uses_slot(const tdict_item *item) {
