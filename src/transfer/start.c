@@ -286,8 +286,12 @@ static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *e
       tdict_storage_create_near(s->memory, t->plan.line_bytes, find_memory_node(&t->plan), &t->arena, err);
   if (status != TDICT_OK) return status;
   t->arena->flags |= TDICT_STORAGE_ARENA;
-  t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
-  if (!t->places_while_marking) tdict_plan_place(&t->plan, t->arena);
+  t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan) &&
+                            t->plan.placed_at != t->arena->data;
+  if (t->places_while_marking)
+    t->plan.placed_at = NULL; /* until all threads have set their part */
+  else
+    tdict_plan_place(&t->plan, t->arena);
   return TDICT_OK;
 }
 
@@ -412,6 +416,13 @@ static size_t max_copy_bytes(const starter *s) {
   return most / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
 }
 
+static tdict_status cut_plan(const starter *s, tdict_future *t, tdict_error *err) {
+  const size_t first_bytes = t->row.first_bytes, chunk_bytes = t->row.chunk_bytes;
+  if (tdict_plan_reuse_cut(&t->plan, first_bytes, chunk_bytes)) return TDICT_OK;
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
+  return tdict_plan_cut(&t->plan, first_bytes, chunk_bytes, err);
+}
+
 /* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
 static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
   if (is_already_there(s)) {
@@ -421,9 +432,8 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   tdict_status status = is_first_use_of_ring(s, t) ? make_arena_and_ring(s, t, err) : make_arena(s, t, err);
   if (status == TDICT_OK && !builds_late(s, t) && !builds_during_copies(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
-  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   t->plan.max_copy_bytes = max_copy_bytes(s);
-  status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
+  status = cut_plan(s, t, err);
   if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->max_queued_bytes))
     t->on_caller_if_ready = t->on_caller = false;
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);

@@ -79,6 +79,12 @@ typedef struct tdict_chunk {
   bool was_read;
 } tdict_chunk;
 
+/* The arguments of the last tdict_plan_cut(), and the number of chunks. 0 chunks: there is no cut to reuse. */
+typedef struct tdict_plan_last_cut {
+  size_t first_bytes, chunk_bytes, max_copy_bytes;
+  uint32_t num_chunks;
+} tdict_plan_last_cut;
+
 typedef enum tdict_object_action {
   TDICT_OBJECT_KEEP, /* the result holds the same object */
   TDICT_OBJECT_HOOK, /* hooks of the object's type make a new object */
@@ -121,6 +127,8 @@ typedef struct tdict_plan {
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;
   uint32_t num_chunks, cap_chunks;
+  tdict_plan_last_cut last_cut;
+  const void *placed_at;      /* the arena's address that tdict_plan_place() used last, or NULL */
   size_t line_bytes;          /* length of the line */
   size_t total_bytes;         /* bytes of all items */
   size_t peer_bytes;          /* bytes of the items that are copied from one GPU to another GPU */
@@ -164,8 +172,11 @@ static inline size_t tdict_plan_slot_bytes(const tdict_item_cast *cast, size_t b
  * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
  * all items are uniform. */
 void tdict_plan_pack(tdict_plan *plan);
-/* Undoes the changes of tdict_plan_pack() to the items. */
-void tdict_plan_unpack(tdict_plan *plan);
+/* Uses the chunks of the last cut if the last cut has these sizes. Returns false if the plan must be packed and cut. */
+bool tdict_plan_reuse_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes);
+/* Prepares the arrays of an ended plan for the next transfer. If tdict_plan_pack() has changed items, undoes these
+ * changes and forgets the last cut. */
+void tdict_plan_renew(tdict_plan *plan);
 /* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. Consecutive
  * items with the same `way` and the same GPU form a group. In a group, the sizes of these chunks grow from first_bytes
  * to chunk_bytes, and shrink again towards the end. Both numbers must be multiples of 256. If elements are converted,

@@ -209,9 +209,12 @@ tdict_kept_plan *tdict_tree_plans_store(tdict_tree_plans *plans, const tdict_pla
 }
 
 void tdict_tree_plans_give(tdict_kept_plan *kept, tdict_plan *plan) {
-  tdict_plan_unpack(plan);
+  tdict_plan_renew(plan);
   kept->plan.chunks = plan->chunks;
   kept->plan.cap_chunks = plan->cap_chunks;
+  kept->plan.last_cut = plan->last_cut;
+  kept->plan.is_one_run = plan->is_one_run;
+  kept->plan.placed_at = plan->placed_at;
   memset(plan, 0, sizeof *plan);
   atomic_store_explicit(&kept->is_used, false, memory_order_release);
 }

@@ -30,8 +30,10 @@ typedef struct tdict_plan_stamp {
  * elements of the arrays. */
 typedef struct tdict_kept_plan {
   tdict_plan_stamp stamp;
-  tdict_forkmark *mark;  /* retained */
-  tdict_plan plan;       /* as collected: not packed; sources are not retained. Only the chunks are from the last use */
+  tdict_forkmark *mark; /* retained */
+  /* as collected, without references to the sources. The chunks and the places of the items are from the last use. If the
+   * next use needs the same, they are not computed again */
+  tdict_plan plan;
   _Atomic(bool) is_used; /* acq_rel: true while a transfer uses the plan */
 } tdict_kept_plan;
 
