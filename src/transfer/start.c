@@ -503,7 +503,10 @@ static void choose_work(starter *s) {
                                                    .reads_files = start->reads_files});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
-  if (others > 0) tdict_pool_wake(s->engine->config.pool, others);
+  if (others > 0 && s->choice.wakes_in_chain)
+    tdict_pool_wake_chain(s->engine->config.pool, others);
+  else if (others > 0)
+    tdict_pool_wake(s->engine->config.pool, others);
 }
 
 /* Reads the tree and creates the future, which then owns the plan. */
