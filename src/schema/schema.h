@@ -1,6 +1,6 @@
 /* Defines a schema: its blob, and a table of the entries in the blob. A schema is one block of memory. Keys and type
- * names are pointers into the blob. Thread rule: safe from any thread, since a schema never changes and its reference
- * count is atomic. */
+ * names are pointers into the blob. Thread rule: safe from any thread, since a schema never changes, except for its
+ * reference count and the pointer `tables`, which are atomic. */
 #ifndef TDICT_SCHEMA_SCHEMA_H
 #define TDICT_SCHEMA_SCHEMA_H
 
@@ -8,6 +8,7 @@
 
 #include "tdict/schema.h"
 
+typedef struct tdict_schema_tables tdict_schema_tables;
 struct tdict_tree_schema {
   _Atomic(int64_t) refs;
   tdict_hash128 hash;
@@ -15,6 +16,8 @@ struct tdict_tree_schema {
   int32_t batch_ndim;
   const int64_t *batch_size;
   const uint8_t *bytes; /* the blob */
+  /* owned; the key tables of trees with this schema. NULL until a tree is created (acquire/release) */
+  _Atomic(tdict_schema_tables *) tables;
   tdict_schema_entry entries[];
 };
 
