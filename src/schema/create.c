@@ -15,15 +15,6 @@
 
 static const char what[] = "tree_schema_create";
 
-/* The key tables of the trees of a schema: the root, then all trees in the order of the entries. */
-struct tdict_schema_tables {
-  /* the sizes of all tensors, for the batch size of the schema. Not used if the first tree had another batch size */
-  tdict_arena measured;
-  bool is_measured;
-  size_t count;
-  tdict_keys *tables[]; /* retained */
-};
-
 typedef struct maker {
   const tdict_tree_schema *schema;
   int batch_ndim; /* number of batch dimensions of the new root */
@@ -111,11 +102,6 @@ static tdict_status measure_tree(maker *m, tdict_error *err) {
   if (!m->tables || !m->tables->is_measured || !has_schema_size(m)) return for_entries(m, measure_entry, err);
   m->arena = m->tables->measured;
   return TDICT_OK;
-}
-
-void tdict_schema_tables_free(tdict_schema_tables *tables) {
-  for (size_t i = 0; tables && i < tables->count; i++) tdict_keys_release(tables->tables[i]);
-  free(tables);
 }
 
 /* Keeps the key tables of the first tree of a schema. */

@@ -2,7 +2,7 @@
 #ifndef TDICT_SCHEMA_CREATE_H
 #define TDICT_SCHEMA_CREATE_H
 
-#include "schema/schema.h"
+#include "tdict/schema.h"
 #include "tree/node.h"
 
 /* Computes the number of bytes that the tensors of a schema need. Each tensor is padded to a multiple of 256 bytes.
@@ -14,7 +14,4 @@ tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, 
  * the values that are in the storage. Returns the errors of tdict_tree_schema_create(). */
 tdict_status tdict_schema_create_over(const tdict_tree_schema *schema, tdict_storage *storage, tdict_tree **out,
                                       tdict_error *err);
-/* Releases the key tables of a schema. NULL is allowed. */
-void tdict_schema_tables_free(tdict_schema_tables *tables);
-
 #endif

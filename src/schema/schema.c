@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "schema/create.h"
+#include "tree/node.h"
 
 tdict_tree_schema *tdict_tree_schema_retain(const tdict_tree_schema *schema) {
   tdict_tree_schema *s = (tdict_tree_schema *)(uintptr_t)schema;

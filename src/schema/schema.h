@@ -6,9 +6,9 @@
 
 #include <stdatomic.h>
 
+#include "schema/tables.h"
 #include "tdict/schema.h"
 
-typedef struct tdict_schema_tables tdict_schema_tables;
 struct tdict_tree_schema {
   _Atomic(int64_t) refs;
   tdict_hash128 hash;
