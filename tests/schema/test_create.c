@@ -247,19 +247,22 @@ CASE(schema_create_again_makes_separate_trees) {
 
 /* Trees of other batch sizes have sizes of their own, also if the batch size begins like that of the schema. */
 CASE(schema_create_again_measures_other_sizes) {
-  tdict_tree *td = rig_tree(NULL), *made = NULL;
+  tdict_tree *td = TREE(50, 60), *made = NULL;
+  help_put(td, "r", TENSOR(50, 60));
+  help_put(td, "p", TENSOR(50, 60, 20));
   tdict_tree_schema *s = rig_export(td);
-  const int64_t many[] = {50, 60};
+  const int64_t many[] = {70, 80};
+  const size_t item = tdict_dtype_bytes(tdict_tensor_dtype(help_get(td, "r")));
   for (int i = 0; i < 8; i++) {
     tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
     o.batch_ndim = i % 4 == 3 ? -1 : i % 4 == 1 ? 1 : 2;
     o.batch_size = i % 4 == 2 ? many : tdict_tree_schema_batch_size(s);
     td_ok(tdict_tree_schema_create(s, &o, &made, err));
-    const tdict_tensor *r = help_get(made, "r"), *pixels = help_get(made, "obs.pixels");
-    const int64_t rows = i % 4 == 1 ? 2 : i % 4 == 2 ? 50 * 60 : 2 * 3;
+    const tdict_tensor *r = help_get(made, "r"), *p = help_get(made, "p");
+    const size_t rows = i % 4 == 1 ? 50 : i % 4 == 2 ? 70 * 80 : 50 * 60;
     assert_int_equal(tdict_tensor_numel(r), rows);
-    assert_int_equal(tdict_tensor_numel(pixels), rows * 20);
-    assert_int_equal((int64_t)r->storage->bytes, (rows * 20 + 255) / 256 * 256 + (rows * 4 + 255) / 256 * 256);
+    assert_int_equal(tdict_tensor_numel(p), rows * 20);
+    assert_int_equal(r->storage->bytes, (rows * item + 255) / 256 * 256 + (rows * 20 * item + 255) / 256 * 256);
     tdict_release(made);
   }
   tdict_tree_schema_release(s);

@@ -533,9 +533,11 @@ SIM_CASE(tree_plans_are_cut_for_each_limit) {
 }
 /* Small pinned leaves between large leaves are packed into slots. */
 SIM_CASE(tree_plans_are_packed_anew) {
-  static const int64_t sizes[] = {100, 200000, 3000, 400000, 5, 600000};
+  enum { LEAVES = 160 }; /* after 64 large leaves, collecting tries no fast path that packs */
+  int64_t sizes[LEAVES];
+  for (int i = 0; i < LEAVES; i++) sizes[i] = i >= LEAVES / 2 && i % 2 ? 100 + i : 70000 + i;
   world w = open_world();
-  tdict_tree *unlocked = tree_of_sizes(6, sizes, w.pinned), *locked = tree_of_sizes(6, sizes, w.pinned);
+  tdict_tree *unlocked = tree_of_sizes(LEAVES, sizes, w.pinned), *locked = tree_of_sizes(LEAVES, sizes, w.pinned);
   tdict_lock(locked);
   for (int i = 0; i < 4; i++) check_like_unlocked(&w, locked, unlocked, 0);
   assert_int_equal(num_kept(locked), 1);
