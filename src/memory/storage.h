@@ -31,6 +31,7 @@ struct tdict_fence_node {
   tdict_storage *storage; /* the transfer holds the reference */
   tdict_fence *fence;
   bool writes;
+  bool was_detached; /* only for the owner of the mark: true if the owner has detached the mark early */
 };
 
 /* Reads the bytes of an unloaded storage. */
@@ -55,19 +56,20 @@ typedef struct tdict_storage_writer {
 } tdict_storage_writer;
 
 struct tdict_storage {
-  /* The fields that every transfer reads come first, in 64 adjacent bytes. A large tree can have one storage for each
-   * leaf, and a cache miss costs more than all other work on a storage. */
-  _Atomic(int64_t) refs;
+  /* A large tree can have one storage for each leaf, and a cache miss costs more than all other work on a storage. To
+   * mark a source, a transfer accesses only `marks`, `busy_uses` and `lost`. These fields come first, in 16 bytes. All
+   * 16 bytes are in one cache line, because malloc() aligns to 16 bytes. */
   /* A pointer to the first mark, or 0 (acquire/release). If bit 0 is set, the list is locked, and the other bits are
    * the id of the process that holds the lock. */
   _Atomic(uintptr_t) marks;
+  _Atomic(int32_t) busy_uses; /* equals num_uses; read without the lock (acquire/release) */
+  _Atomic(bool) lost;         /* true if some bytes are lost, see lost_bytes (acquire/release) */
+  _Atomic(int64_t) refs;
   void *data; /* of an unloaded storage: an address without memory, from which offsets are counted */
   size_t bytes;
   tdict_device device;
   uint32_t flags;
-  _Atomic(int32_t) busy_uses; /* equals num_uses; read without the lock (acquire/release) */
-  _Atomic(bool) lost;         /* true if some bytes are lost, see lost_bytes (acquire/release) */
-  tdict_memory *memory;       /* retained; NULL: plain host memory or memory of the program */
+  tdict_memory *memory; /* retained; NULL: plain host memory or memory of the program */
   union {
     tdict_block block; /* the block that `memory` allocated; plain host memory: free() frees block.data */
     /* reads an unloaded storage; called with `user` */

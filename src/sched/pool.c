@@ -21,7 +21,7 @@ enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, MAX_UNRESERVED_CPUS 
 /* The condition variable on which one thread sleeps. Each thread has its own sleeper, so that the pool can choose which
  * thread to wake. */
 typedef struct sleeper {
-  struct sleeper *next; /* the thread that fell asleep before this thread */
+  struct sleeper *next; /* the thread that fell asleep before this thread, or the next thread in `to_wake` */
   pthread_cond_t woken;
   bool was_woken;
 } sleeper;
@@ -29,6 +29,7 @@ typedef struct sleeper {
 struct tdict_pool {
   pthread_mutex_t lock; /* guards: the fields from sleep_stack to max_spinning */
   sleeper *sleep_stack; /* sleeping threads; the thread that fell asleep last is first */
+  sleeper *to_wake;     /* sleeping threads that woken threads will wake, see tdict_pool_wake_chain() */
   int num_started;      /* number of threads that have chosen their sleeper */
   tdict_task *first, *last;
   bool stop;
@@ -116,8 +117,24 @@ static sleeper *pop_sleeper(tdict_pool *pool) {
   return s;
 }
 
-/* Sleeps until another thread pops this sleeper. Afterwards spins for tasks if tdict_pool_wake() has woken threads to
- * spin. Call under the lock. */
+/* Wakes up to `most` threads of `to_wake`, at most 2. Call under the lock. The function unlocks while it signals. */
+static void wake_some(tdict_pool *pool, int most) {
+  sleeper *woken[2];
+  int count = 0;
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock) && most <= 2);
+  for (; count < most && pool->to_wake; count++) {
+    woken[count] = pool->to_wake;
+    pool->to_wake = woken[count]->next;
+    woken[count]->was_woken = true;
+  }
+  if (count == 0) return;
+  pthread_mutex_unlock(&pool->lock);
+  for (int i = 0; i < count; i++) pthread_cond_signal(&woken[i]->woken);
+  pthread_mutex_lock(&pool->lock);
+}
+
+/* Sleeps until another thread wakes this sleeper. Then wakes two more threads if a chain is being woken. Afterwards
+ * spins for tasks if threads were woken to spin. Call under the lock. */
 static void sleep_for_tasks(tdict_pool *pool, sleeper *self) {
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   self->was_woken = false;
@@ -125,6 +142,7 @@ static void sleep_for_tasks(tdict_pool *pool, sleeper *self) {
   pool->sleep_stack = self;
   pool->num_asleep++;
   while (!self->was_woken) pthread_cond_wait(&self->woken, &pool->lock);
+  wake_some(pool, 2);
   if (pool->num_woken_to_spin == 0) return;
   pool->num_woken_to_spin--;
   spin_for_tasks(pool);
@@ -212,8 +230,9 @@ bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus) {
   return all_moved;
 }
 
-void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
-  pthread_mutex_lock(&pool->lock);
+/* Appends a task to the queue. Call under the lock. */
+static void append_task(tdict_pool *pool, tdict_task *task) {
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   task->next = NULL;
   task->previous = pool->last;
   task->queued = true;
@@ -224,23 +243,66 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   pool->last = task;
   pool->num_queued++;
   update_work_hint(pool);
-  /* Threads that spin or were woken to spin check the queue anyway. Wake another thread only if the queue has more
-   * tasks than these threads can take. */
-  sleeper *was_woken = NULL;
-  if (pool->num_asleep > 0 && pool->num_queued > pool->num_spinning + pool->num_woken_to_spin)
-    was_woken = pop_sleeper(pool);
+}
+
+/* Returns how many threads must be woken for the queued tasks. Threads that spin or were woken to spin check the queue
+ * anyway. Call under the lock. */
+static int count_needed(const tdict_pool *pool) {
+  const int needed = pool->num_queued - pool->num_spinning - pool->num_woken_to_spin;
+  return needed < pool->num_asleep ? needed : pool->num_asleep;
+}
+
+void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
+  pthread_mutex_lock(&pool->lock);
+  append_task(pool, task);
+  sleeper *was_woken = count_needed(pool) > 0 ? pop_sleeper(pool) : NULL;
   pthread_mutex_unlock(&pool->lock);
   if (was_woken) pthread_cond_signal(&was_woken->woken);
+}
+
+/* Moves sleeping threads to `to_wake` and wakes one of these threads. Call under the lock. The function unlocks while it
+ * signals. */
+static void wake_in_chain(tdict_pool *pool, int count) {
+  for (int i = 0; i < count; i++) {
+    sleeper *s = pop_sleeper(pool);
+    s->was_woken = false; /* the thread that signals sets the flag, so that no thread is woken twice */
+    s->next = pool->to_wake;
+    pool->to_wake = s;
+  }
+  if (count > 0) wake_some(pool, 1);
+}
+
+void tdict_pool_submit_list(tdict_pool *pool, tdict_task *first) {
+  pthread_mutex_lock(&pool->lock);
+  for (tdict_task *task = first, *next; task; task = next) {
+    next = task->next;
+    append_task(pool, task);
+  }
+  wake_in_chain(pool, count_needed(pool));
+  pthread_mutex_unlock(&pool->lock);
+}
+
+/* Returns how many threads must be woken so that about `count` threads spin. Call under the lock. */
+static int count_to_wake(const tdict_pool *pool, int count) {
+  int room = pool->max_spinning - pool->num_spinning - pool->num_woken_to_spin;
+  count -= pool->num_spinning + pool->num_woken_to_spin;
+  if (count > room) count = room;
+  return count > pool->num_asleep ? pool->num_asleep : count;
+}
+
+void tdict_pool_wake_chain(tdict_pool *pool, int count) {
+  pthread_mutex_lock(&pool->lock);
+  count = count_to_wake(pool, count);
+  if (count > 0) pool->num_woken_to_spin += count;
+  wake_in_chain(pool, count);
+  pthread_mutex_unlock(&pool->lock);
 }
 
 void tdict_pool_wake(tdict_pool *pool, int count) {
   enum { MAX_WOKEN = 64 };
   sleeper *was_woken[MAX_WOKEN];
   pthread_mutex_lock(&pool->lock);
-  int room = pool->max_spinning - pool->num_spinning - pool->num_woken_to_spin;
-  count -= pool->num_spinning + pool->num_woken_to_spin;
-  if (count > room) count = room;
-  if (count > pool->num_asleep) count = pool->num_asleep;
+  count = count_to_wake(pool, count);
   if (count > MAX_WOKEN) count = MAX_WOKEN;
   for (int i = 0; i < count; i++) was_woken[i] = pop_sleeper(pool);
   if (count > 0) pool->num_woken_to_spin += count;

@@ -41,10 +41,16 @@ int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
+/* Appends a list of tasks, linked by `next`, to the queue. If several threads must be woken, the calling thread wakes one
+ * thread, and each woken thread wakes two more. */
+void tdict_pool_submit_list(tdict_pool *pool, tdict_task *first);
 /* Wakes threads in advance, because the caller will submit about `count` tasks soon. The woken threads spin briefly and
  * sleep again if no task arrives. `count` includes the threads that are spinning now. At most N - 1 threads spin if the
  * pool may use N CPUs. If the pool may use fewer than three CPUs, no thread spins, and the call does nothing. */
 void tdict_pool_wake(tdict_pool *pool, int count);
+/* Wakes threads like tdict_pool_wake(), but the calling thread wakes only one thread. Each woken thread wakes two more.
+ * The call takes less time, because waking a thread takes microseconds, but the last threads wake up later. */
+void tdict_pool_wake_chain(tdict_pool *pool, int count);
 /* Sets how many threads may spin at once. 0 disables spinning. Only tests call this function, since the pool itself
  * derives the limit from the number of CPUs. */
 void tdict_pool_set_max_spinning(tdict_pool *pool, int max_spinning);

@@ -257,6 +257,7 @@ static tdict_tree_schema *allocate_schema(const parser *p) {
   tdict_tree_schema *s = malloc(bytes);
   if (!s) return NULL;
   atomic_init(&s->refs, 1);
+  atomic_init(&s->tables, NULL);
   s->num_entries = p->num_entries;
   s->num_tensors = p->num_tensors;
   s->num_objects = p->num_objects;

@@ -1,7 +1,10 @@
-/* Creates a tree from a schema. First checks and measures all entries, or takes their size from the schema, then allocates the tensors, then adds the
- * entries to new nodes. Thread rule: thread-safe, since only new trees are written. */
+/* Creates a tree from a schema. First checks and measures all entries, or takes their size from the schema, then
+ * allocates the tensors, then adds the entries to new nodes. The schema keeps the key tables of its first tree. Later
+ * trees share these tables, so their keys are not hashed and copied again. Thread rule: thread-safe, since only new
+ * trees are written, and a key table that several nodes share never changes. */
 #include "schema/create.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -9,6 +12,7 @@
 #include "base/options.h"
 #include "schema/schema.h"
 #include "tensor/arena.h"
+#include "tree/cursor.h"
 
 static const char what[] = "tree_schema_create";
 
@@ -17,7 +21,10 @@ typedef struct maker {
   int batch_ndim; /* number of batch dimensions of the new root */
   const int64_t *batch_size;
   tdict_arena arena;
-  tdict_tree *nodes[TDICT_SCHEMA_MAX_DEPTH + 1]; /* the open nodes; borrowed from the root, which the maker owns */
+  const tdict_schema_tables *tables;               /* borrowed from the schema; NULL: the first tree of the schema */
+  size_t num_nodes;                                /* number of nodes that were created */
+  tdict_tree *nodes[TDICT_SCHEMA_MAX_DEPTH + 1];   /* the open nodes; borrowed from the root, which the maker owns */
+  uint32_t next_slots[TDICT_SCHEMA_MAX_DEPTH + 1]; /* used with `tables`: the next empty slot of each open node */
 } maker;
 
 enum { SHAPE_DIMS = TDICT_MAX_BATCH_NDIM + TDICT_MAX_NDIM, LEAF_ALIGNMENT = 256 };
@@ -39,24 +46,40 @@ static tdict_status measure_entry(maker *m, const tdict_schema_entry *entry, tdi
   return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.80s cannot be created", what, entry->type_name);
 }
 
+/* Creates the node of a tree that has `depth` trees above. */
+static tdict_status create_node(maker *m, int depth, int batch_ndim, const int64_t *batch_size, tdict_error *err) {
+  tdict_tree **out = &m->nodes[depth];
+  m->next_slots[depth] = 0;
+  if (!m->tables) return tdict_create(batch_ndim, batch_size, out, err);
+  return tdict_node_create_over(m->tables->tables[m->num_nodes++], batch_ndim, batch_size, out, err);
+}
+
+static tdict_status create_root(maker *m, tdict_error *err) {
+  tdict_status status = tdict_batch_check("create", m->batch_ndim, m->batch_size, err);
+  return status == TDICT_OK ? create_node(m, 0, m->batch_ndim, m->batch_size, err) : status;
+}
+
+/* Adds a leaf to the open node of its parent. Takes over the reference to the leaf. */
+static tdict_status add_leaf(maker *m, const tdict_schema_entry *entry, tdict_leaf leaf, tdict_error *err) {
+  tdict_tree *parent = m->nodes[entry->depth];
+  if (m->tables) {
+    parent->leaves[m->next_slots[entry->depth]++] = leaf;
+    return TDICT_OK;
+  }
+  const tdict_name name = tdict_name_of(entry->key, strlen(entry->key));
+  if (tdict_node_add_name(parent, &name, leaf)) return TDICT_OK;
+  tdict_leaf_release(leaf);
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a key", what);
+}
+
 /* Creates the tensor or tree of an entry and adds it to the node of its parent. */
 static tdict_status create_entry(maker *m, const tdict_schema_entry *entry, tdict_error *err) {
   int64_t sizes[SHAPE_DIMS];
   const int count = write_sizes(m, entry, sizes);
-  const tdict_name name = tdict_name_of(entry->key, strlen(entry->key));
-  tdict_leaf leaf;
-  if (entry->kind == TDICT_SCHEMA_TENSOR) {
-    leaf = tdict_leaf_of_tensor(tdict_arena_add(&m->arena, entry->dtype, count, sizes));
-  } else {
-    tdict_tree *node;
-    tdict_status status = tdict_create(count, sizes, &node, err);
-    if (status != TDICT_OK) return status;
-    m->nodes[entry->depth + 1] = node;
-    leaf = tdict_leaf_of_tree(node);
-  }
-  if (tdict_node_add_name(m->nodes[entry->depth], &name, leaf)) return TDICT_OK;
-  tdict_leaf_release(leaf);
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a key", what);
+  if (entry->kind == TDICT_SCHEMA_TENSOR)
+    return add_leaf(m, entry, tdict_leaf_of_tensor(tdict_arena_add(&m->arena, entry->dtype, count, sizes)), err);
+  tdict_status status = create_node(m, entry->depth + 1, count, sizes, err);
+  return status == TDICT_OK ? add_leaf(m, entry, tdict_leaf_of_tree(m->nodes[entry->depth + 1]), err) : status;
 }
 
 /* Calls `make` for all entries. */
@@ -70,9 +93,35 @@ static tdict_status for_entries(maker *m, tdict_status (*make)(maker *, const td
   return TDICT_OK;
 }
 
+/* Keeps the key tables of the first tree of a schema. */
+static tdict_status keep_tables(const maker *m, tdict_tree *root, tdict_error *err) {
+  tdict_tree_schema *schema = (tdict_tree_schema *)(uintptr_t)m->schema;
+  const size_t count = 1 + schema->num_entries - schema->num_tensors;
+  tdict_schema_tables *made = malloc(sizeof *made + count * sizeof made->tables[0]), *none = NULL;
+  if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for key tables", what);
+  made->tables[0] = tdict_keys_retain(root->keys);
+  made->count = 1;
+  tdict_cursor cursor;
+  bool is_complete = true;
+  tdict_cursor_init(&cursor, root, false);
+  for (tdict_leaf leaf; is_complete && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *node = tdict_leaf_tree(leaf);
+    if (!node) continue;
+    made->tables[made->count++] = tdict_keys_retain(node->keys);
+    is_complete = tdict_cursor_enter(&cursor, node);
+  }
+  tdict_cursor_reset(&cursor);
+  /* Another thread may have kept the tables of another tree meanwhile. */
+  if (!is_complete || !atomic_compare_exchange_strong_explicit(&schema->tables, &none, made, memory_order_acq_rel,
+                                                               memory_order_relaxed))
+    tdict_schema_tables_free(made);
+  return is_complete ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for key tables", what);
+}
+
 /* If `status` is TDICT_OK, adds all entries to the root. On failure, releases the root and returns the error. */
 static tdict_status finish_tree(maker *m, tdict_status status, tdict_tree **out, tdict_error *err) {
   if (status == TDICT_OK) status = for_entries(m, create_entry, err);
+  if (status == TDICT_OK && !m->tables) status = keep_tables(m, m->nodes[0], err);
   tdict_arena_reset(&m->arena);
   if (status != TDICT_OK) {
     tdict_release(m->nodes[0]);
@@ -88,6 +137,8 @@ static void init_maker(maker *m, const tdict_tree_schema *schema, int batch_ndim
   m->batch_ndim = batch_ndim;
   m->batch_size = batch_size;
   m->arena = (tdict_arena){0};
+  m->tables = atomic_load_explicit(&schema->tables, memory_order_acquire);
+  m->num_nodes = 0;
   m->nodes[0] = NULL;
 }
 
@@ -133,7 +184,7 @@ tdict_status tdict_schema_create_at(const tdict_tree_schema *schema, const tdict
                                     tdict_error *err) {
   maker m;
   init_maker(&m, schema, schema->batch_ndim, place->batch_size ? place->batch_size : schema->batch_size);
-  tdict_status status = tdict_create(m.batch_ndim, m.batch_size, &m.nodes[0], err);
+  tdict_status status = create_root(&m, err);
   m.arena.num_tensors = schema->num_tensors;
   m.arena.num_dims = schema->size.num_dims;
   m.arena.next = place->offset;
@@ -158,7 +209,7 @@ tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema, const tdi
   const bool replaces = o.batch_ndim != -1;
   maker m;
   init_maker(&m, schema, replaces ? o.batch_ndim : schema->batch_ndim, replaces ? o.batch_size : schema->batch_size);
-  status = tdict_create(m.batch_ndim, m.batch_size, &m.nodes[0], err);
+  status = create_root(&m, err);
   if (status == TDICT_OK) status = measure(&m, replaces, err);
   if (status == TDICT_OK) status = tdict_arena_allocate(&m.arena, o.memory, !o.is_uninitialized, err);
   return finish_tree(&m, status, out, err);

@@ -28,5 +28,4 @@ tdict_status tdict_schema_create_at(const tdict_tree_schema *schema, const tdict
  * the values that are in the storage. Returns the errors of tdict_tree_schema_create(). */
 tdict_status tdict_schema_create_over(const tdict_tree_schema *schema, tdict_storage *storage, tdict_tree **out,
                                       tdict_error *err);
-
 #endif

@@ -14,7 +14,9 @@ tdict_tree_schema *tdict_tree_schema_retain(const tdict_tree_schema *schema) {
 }
 
 void tdict_tree_schema_release(tdict_tree_schema *schema) {
-  if (schema && atomic_fetch_sub_explicit(&schema->refs, 1, memory_order_acq_rel) == 1) free(schema);
+  if (!schema || atomic_fetch_sub_explicit(&schema->refs, 1, memory_order_acq_rel) != 1) return;
+  tdict_schema_tables_free(atomic_load_explicit(&schema->tables, memory_order_relaxed));
+  free(schema);
 }
 
 int tdict_tree_schema_batch_ndim(const tdict_tree_schema *schema) { return schema->batch_ndim; }

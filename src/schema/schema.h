@@ -1,12 +1,13 @@
 /* Defines a schema: its blob, and a table of the entries in the blob. A schema is one block of memory. Keys and type
- * names are pointers into the blob. Thread rule: safe from any thread, since a schema never changes and its reference
- * count is atomic. */
+ * names are pointers into the blob. Thread rule: safe from any thread, since a schema never changes, except for its
+ * reference count and the pointer `tables`, which are atomic. */
 #ifndef TDICT_SCHEMA_SCHEMA_H
 #define TDICT_SCHEMA_SCHEMA_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "schema/tables.h"
 #include "tdict/schema.h"
 
 /* The size of the storage that tdict_schema_create_over() needs. */
@@ -25,6 +26,8 @@ struct tdict_tree_schema {
   int32_t batch_ndim;
   const int64_t *batch_size;
   const uint8_t *bytes; /* the blob */
+  /* owned; the key tables of trees with this schema. NULL until a tree is created (acquire/release) */
+  _Atomic(tdict_schema_tables *) tables;
   tdict_schema_entry entries[];
 };
 

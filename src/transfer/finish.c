@@ -140,8 +140,8 @@ static void release_slab(releasing *r) {
 static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;
-  if (node->storage) tdict_storage_detach(node);
-  node->storage = NULL;
+  if (node->storage && !node->was_detached) tdict_storage_detach(node);
+  node->was_detached = true;
   if (p->borrows || !src) return true;
   if (early && src->storage->flags & TDICT_STORAGE_FOREIGN) return false;
   p->items[i].src = NULL;
@@ -213,7 +213,11 @@ static void release_all(tdict_future *t) {
   t->num_uses = 0;
   free(t->hooks);
   t->hooks = NULL;
-  tdict_engine_give_plan(t->engine, &t->plan);
+  if (t->kept_plan)
+    tdict_tree_plans_give(t->kept_plan, &t->plan);
+  else
+    tdict_engine_give_plan(t->engine, &t->plan);
+  t->kept_plan = NULL;
   if (t->mirror) tdict_release(t->mirror);
   t->mirror = NULL;
   tdict_tree_plans_release(t->plans);

@@ -59,9 +59,13 @@ void tdict_transfer_launch(tdict_future *t) {
   }
   if (t->hashes) tdict_check_sources_before(t);
   tdict_pool *pool = t->engine->config.pool;
-  const int count = t->num_workers; /* the transfer may be freed after the last submit */
   const bool on_caller = t->on_caller;
-  for (int i = on_caller ? 1 : 0; i < count; i++) tdict_pool_submit(pool, &t->workers[i].task);
+  tdict_task *tasks = NULL;
+  for (int i = t->num_workers; i-- > (on_caller ? 1 : 0);) {
+    t->workers[i].task.next = tasks;
+    tasks = &t->workers[i].task;
+  }
+  if (tasks) tdict_pool_submit_list(pool, tasks); /* the transfer may be freed from now on, unless on_caller is true */
   if (on_caller) tdict_latch_down(&t->may_start);
 }
 
@@ -196,6 +200,7 @@ static void mark_stretch(void *user, long n) {
     if (i + MARKS_AHEAD < end) __builtin_prefetch(p->nodes[i + MARKS_AHEAD].storage, 1);
     if (!node->storage) continue;
     node->fence = fence;
+    node->was_detached = false; /* an earlier transfer with this plan may have set the flag */
     if (tdict_storage_attach_first(node)) {
       /* read after attaching the mark: an earlier writer records lost bytes before removing its own mark */
       lost |= tdict_storage_has_lost(node->storage);

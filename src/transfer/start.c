@@ -47,7 +47,8 @@ typedef struct starter {
   tdict_memory *memory; /* memory in which the result is allocated; NULL: ordinary host memory */
   bool want_pinned;     /* true: host leaves that are not pinned must be copied */
   tdict_plan plan;
-  tdict_tree_plans *plans; /* retained; the record of a locked source, or NULL */
+  tdict_tree_plans *plans;    /* retained; the record of a locked source, or NULL */
+  tdict_kept_plan *kept_plan; /* as in tdict_future */
   int32_t mode;
   tdict_choice choice;
   int64_t begin_ns;
@@ -141,16 +142,22 @@ static tdict_plan_stamp make_stamp(const starter *s) {
   return (tdict_plan_stamp){s->engine->config.mark, s->device, mode, s->want_pinned};
 }
 
-/* Keeps the plan that was just made for a locked source, or the record of its interval. */
+/* Keeps the plan that was just made for a locked source, or the record of its interval. The plan may borrow its sources
+ * after the call has returned only if the transfer has a record, which keeps the sources alive. */
 static tdict_status keep_plan(starter *s, tdict_consolidated *whole, tdict_error *err) {
   const tdict_plan_stamp stamp = make_stamp(s);
-  if (!whole && !tdict_tree_plans_may_keep(&s->plan)) return TDICT_OK;
-  tdict_status status = s->plans ? TDICT_OK : tdict_tree_plans_create(s->start->src, whole, &s->plans, err);
-  return status == TDICT_OK && s->plans && !whole ? tdict_tree_plans_store(s->plans, &stamp, &s->plan, err) : status;
+  tdict_status status = TDICT_OK;
+  const bool may_keep = whole || tdict_tree_plans_may_keep(&s->plan);
+  if (may_keep && !s->plans) status = tdict_tree_plans_create(s->start->src, whole, &s->plans, err);
+  if (status != TDICT_OK) return status;
+  if (may_keep && !whole && s->plans) s->kept_plan = tdict_tree_plans_store(s->plans, &stamp, &s->plan);
+  if (!s->plans && !s->start->caller_waits) tdict_plan_end_borrowing(&s->plan);
+  return status;
 }
 
 /* Reads the tree into the plan. */
-static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidated *whole, tdict_error *err) {
+static tdict_status collect_plan(starter *s, bool borrows, tdict_consolidated *whole, tdict_error *err) {
+  tdict_plan spare;
   tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
                                 .gpu = s->gpu,
@@ -161,9 +168,9 @@ static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidat
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
                                 .may_read_pageable = s->start->options.mode == TDICT_MODE_AUTO,
-                                .borrows = s->start->caller_waits && !s->start->dst,
+                                .borrows = borrows,
                                 .whole = whole,
-                                .spare = spare};
+                                .spare = &spare};
   const tdict_transfer_options *o = &s->start->options;
   tdict_patterns *keep = NULL;
   tdict_conversions *conversions = NULL;
@@ -174,6 +181,7 @@ static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidat
     tdict_patterns_destroy(keep);
     return status;
   }
+  tdict_engine_take_plan(s->engine, &spare);
   request.keep = keep;
   request.conversions = conversions;
   request.narrow = o->narrow;
@@ -183,28 +191,28 @@ static tdict_status collect_plan(starter *s, tdict_plan *spare, tdict_consolidat
   }
   status = s->start->named ? tdict_plan_collect_pairs(&s->plan, &request, s->start->pairs, s->start->num_pairs, err)
                            : tdict_plan_collect(&s->plan, &request, s->start->src, err);
+  if (status != TDICT_OK) tdict_plan_reset(&spare);
   tdict_conversions_destroy(conversions);
   tdict_patterns_destroy(keep);
   return status;
 }
 
-/* Makes the plan, or copies the kept plan of a locked source. */
+/* Makes the plan, or uses the kept plan of a locked source. */
 static tdict_status make_plan(starter *s, tdict_error *err) {
   const bool keeps = may_keep_plans(s);
   const tdict_plan_stamp stamp = make_stamp(s);
   tdict_consolidated *whole = NULL;
   tdict_status status = TDICT_OK;
-  tdict_plan spare;
-  tdict_engine_take_plan(s->engine, &spare);
   s->plans = keeps ? tdict_tree_plans_find(s->start->src) : NULL;
-  if (s->plans && tdict_tree_plans_load(s->plans, &stamp, &spare, &s->plan)) return status;
+  s->kept_plan = s->plans ? tdict_tree_plans_load(s->plans, &stamp, &s->plan) : NULL;
+  if (s->kept_plan) return status;
   if (s->plans && s->plans->whole) whole = tdict_consolidated_retain(s->plans->whole);
   if (keeps && !s->plans) status = tdict_interval_find(s->start->src, &whole, err);
-  if (status == TDICT_OK) status = collect_plan(s, &spare, whole, err);
+  const bool borrows = (s->start->caller_waits && !s->start->dst) || (keeps && !whole);
+  if (status == TDICT_OK) status = collect_plan(s, borrows, whole, err);
   if (status == TDICT_OK && keeps) status = keep_plan(s, whole, err);
   tdict_consolidated_release(whole);
   if (status == TDICT_OK) return status;
-  tdict_plan_reset(&spare);
   tdict_plan_reset(&s->plan);
   tdict_tree_plans_release(s->plans);
   return status;
@@ -278,8 +286,12 @@ static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *e
       tdict_storage_create_near(s->memory, t->plan.line_bytes, find_memory_node(&t->plan), &t->arena, err);
   if (status != TDICT_OK) return status;
   t->arena->flags |= TDICT_STORAGE_ARENA;
-  t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
-  if (!t->places_while_marking) tdict_plan_place(&t->plan, t->arena);
+  t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan) &&
+                            t->plan.placed_at != t->arena->data;
+  if (t->places_while_marking)
+    t->plan.placed_at = NULL; /* until all threads have set their part */
+  else
+    tdict_plan_place(&t->plan, t->arena);
   return TDICT_OK;
 }
 
@@ -404,6 +416,13 @@ static size_t max_copy_bytes(const starter *s) {
   return most / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
 }
 
+static tdict_status cut_plan(const starter *s, tdict_future *t, tdict_error *err) {
+  const size_t first_bytes = t->row.first_bytes, chunk_bytes = t->row.chunk_bytes;
+  if (tdict_plan_reuse_cut(&t->plan, first_bytes, chunk_bytes)) return TDICT_OK;
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
+  return tdict_plan_cut(&t->plan, first_bytes, chunk_bytes, err);
+}
+
 /* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
 static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
   if (is_already_there(s)) {
@@ -413,9 +432,8 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   tdict_status status = is_first_use_of_ring(s, t) ? make_arena_and_ring(s, t, err) : make_arena(s, t, err);
   if (status == TDICT_OK && !builds_late(s, t) && !builds_during_copies(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
-  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   t->plan.max_copy_bytes = max_copy_bytes(s);
-  status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
+  status = cut_plan(s, t, err);
   if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->max_queued_bytes))
     t->on_caller_if_ready = t->on_caller = false;
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
@@ -485,7 +503,10 @@ static void choose_work(starter *s) {
                                                    .reads_files = start->reads_files});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
-  if (others > 0) tdict_pool_wake(s->engine->config.pool, others);
+  if (others > 0 && s->choice.wakes_in_chain)
+    tdict_pool_wake_chain(s->engine->config.pool, others);
+  else if (others > 0)
+    tdict_pool_wake(s->engine->config.pool, others);
 }
 
 /* Reads the tree and creates the future, which then owns the plan. */
@@ -497,12 +518,16 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   choose_work(s);
   status = tdict_transfer_create(s->engine, s->choice.num_workers, &t, err);
   if (status != TDICT_OK) {
-    tdict_plan_reset(&s->plan);
+    if (s->kept_plan)
+      tdict_tree_plans_give(s->kept_plan, &s->plan);
+    else
+      tdict_plan_reset(&s->plan);
     tdict_tree_plans_release(s->plans);
     return status;
   }
   t->plan = s->plan;
   t->plans = s->plans;
+  t->kept_plan = s->kept_plan;
   t->mirror = s->plans ? tdict_retain(s->plans->snapshot) : NULL;
   for (int i = 0; i < t->num_workers; i++) t->workers[i].task.run = tdict_work;
   tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);

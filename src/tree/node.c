@@ -68,21 +68,31 @@ static tdict_status fail_node_memory(size_t slots, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "tree: no memory for a node of %zu keys", slots);
 }
 
-tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err) {
-  size_t slots = like->keys->num_slots;
-  tdict_tree *td = new_node(like->keys);
+tdict_status tdict_node_create_over(tdict_keys *keys, int batch_ndim, const int64_t *batch_size, tdict_tree **out,
+                                    tdict_error *err) {
+  size_t slots = keys->num_slots;
+  tdict_tree *td = new_node(keys);
   tdict_leaf *leaves = td && slots ? new_leaf_list(slots, slots) : NULL;
   if (!td || (slots && !leaves)) {
     free(td);
     return fail_node_memory(slots, err);
   }
   /* new_node() adds no reference to the key table, so the failure above has no reference to release. */
-  (void)tdict_keys_retain(like->keys);
-  copy_batch_and_device(td, like);
+  (void)tdict_keys_retain(keys);
+  td->batch_ndim = batch_ndim;
+  for (int i = 0; i < batch_ndim; i++) td->batch_size[i] = batch_size[i];
   td->leaves = leaves;
   td->cap_leaves = (uint32_t)slots;
   *out = td;
   return TDICT_OK;
+}
+
+tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err) {
+  tdict_status status = tdict_node_create_over(like->keys, like->batch_ndim, like->batch_size, out, err);
+  if (status != TDICT_OK) return status;
+  (*out)->has_device = like->has_device;
+  (*out)->device = like->device;
+  return status;
 }
 
 /* Copies leaves and adds a reference to each. If `trees` is false, the slots of trees become empty. Consecutive tensors

@@ -80,6 +80,10 @@ tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *
 /* Makes a node with the batch size, device and key table of `like`. Its leaves are empty, for the caller to fill in.
  * The node is not locked. Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
+/* Makes a node with a valid batch size and the key table `keys`, which the node retains. The leaves are empty, for the
+ * caller to fill in. The node has no device and is not locked. Returns TDICT_ENOMEM if memory is exhausted. */
+tdict_status tdict_node_create_over(tdict_keys *keys, int batch_ndim, const int64_t *batch_size, tdict_tree **out,
+                                    tdict_error *err);
 /* Makes a node like tdict_node_create_like() that holds the leaves of `like`, except trees. Sets *trees to true if
  * `like` holds trees, else to false. The slots of trees are empty, for the caller to fill in. Returns TDICT_ENOMEM if
  * memory is exhausted. */

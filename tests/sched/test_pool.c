@@ -316,3 +316,59 @@ CASE(pool_wakes_the_last_sleeper) {
   if (same < TASKS / 3) fail_msg("only %d of %d tasks came to the thread of the one before", same, TASKS);
   tdict_pool_destroy(pool);
 }
+
+/* Counts the signals of one thread. */
+static pthread_t counted_thread;
+static atomic_int num_signals;
+static atomic_bool is_counting;
+int __real_pthread_cond_signal(pthread_cond_t *condition);
+int __wrap_pthread_cond_signal(pthread_cond_t *condition);
+int __wrap_pthread_cond_signal(pthread_cond_t *condition) {
+  if (atomic_load(&is_counting) && pthread_equal(pthread_self(), counted_thread)) atomic_fetch_add(&num_signals, 1);
+  return __real_pthread_cond_signal(condition);
+}
+
+/* A task that ends when `count` tasks run at once. */
+typedef struct meeting {
+  tdict_task task; /* first */
+  atomic_int *arrived;
+  int count;
+} meeting;
+static void meet(tdict_task *task) {
+  const meeting *m = (const meeting *)task;
+  const int count = m->count; /* the last task ends the test, so nothing is read after the arrival */
+  atomic_int *arrived = m->arrived;
+  atomic_fetch_add(arrived, 1);
+  while (atomic_load(arrived) < count) usleep(50);
+  atomic_fetch_add(arrived, 1);
+}
+
+/* A chain wakes as many threads as there are tasks, though the caller signals only one thread. */
+CASE(pool_wakes_a_chain) {
+  enum { THREADS = 14, ROUNDS_OF_TASKS = 60 };
+  tdict_pool *pool = open_pool(THREADS);
+  counted_thread = pthread_self();
+  for (int round = 0; round < ROUNDS_OF_TASKS; round++) {
+    unsigned char random;
+    td_fill_random(&random, 1, (uint64_t)round);
+    const int count = 1 + random % THREADS;
+    meeting meetings[THREADS];
+    atomic_int arrived = 0;
+    usleep(round % 3 ? 1000 : 0); /* most threads sleep, or some still spin */
+    tdict_pool_set_max_spinning(pool, THREADS);
+    for (int i = 0; i < count; i++) {
+      meetings[i] = (meeting){.task = {.run = meet}, .arrived = &arrived, .count = count};
+      meetings[i].task.next = i + 1 < count ? &meetings[i + 1].task : NULL;
+    }
+    atomic_store(&num_signals, 0);
+    atomic_store(&is_counting, true);
+    if (round % 2) tdict_pool_wake_chain(pool, count);
+    tdict_pool_submit_list(pool, &meetings[0].task);
+    atomic_store(&is_counting, false);
+    assert_true(atomic_load(&num_signals) <= 1 + round % 2);
+    while (atomic_load(&arrived) < 2 * count) usleep(50);
+  }
+  /* a chain that nobody needs does not keep the pool from ending */
+  tdict_pool_wake_chain(pool, THREADS);
+  tdict_pool_destroy(pool);
+}

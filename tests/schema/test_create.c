@@ -1,4 +1,6 @@
 /* Trees from schemas: one storage, shapes, another batch size, refusals. */
+#include <pthread.h>
+
 #include "rig.h"
 #include "schema/create.h"
 #include "schema/schema.h"
@@ -250,4 +252,115 @@ CASE(schema_create_survives_enomem) {
     assert_true(n < 100);
   }
   tdict_tree_schema_release(s);
+}
+
+/* Adds random tensors and trees to a tree. Returns the number of keys that were added. */
+static int grow_randomly(tdict_tree *td, uint64_t seed, int depth) {
+  uint8_t r[16];
+  int added = 0;
+  td_fill_random(r, sizeof r, seed);
+  const int count = r[0] % 14; /* tables of more than 8 keys have an index */
+  for (int i = 0; i < count; i++) {
+    char key[16];
+    snprintf(key, sizeof key, "k%d", (r[1 + i % 8] + 31 * i) % 1000);
+    if (tdict_has(td, key)) continue;
+    added++;
+    if (depth < 3 && r[15] % 3 == i % 3)
+      added += grow_randomly(help_put_tree(td, key, TREE(2, 3)), seed * 31 + (uint64_t)i, depth + 1);
+    else
+      help_put(td, key, TENSOR(2, 3, 1 + i));
+  }
+  return added;
+}
+static void check_exports(const tdict_tree_schema *s, const tdict_tree *td) {
+  tdict_tree_schema *now = rig_export(td);
+  assert_true(tdict_tree_schema_equal(s, now));
+  tdict_tree_schema_release(now);
+}
+
+/* All trees of one schema are equal, and a change of the keys of one tree changes no other tree. */
+CASE(schema_create_again_makes_separate_trees) {
+  enum { TREES = 4, SEEDS = 40 };
+  for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+    tdict_tree *td = TREE(2, 3), *made[TREES];
+    const int keys = grow_randomly(td, seed, 0);
+    tdict_tree_schema *s = rig_export(td);
+    assert_int_equal(tdict_tree_schema_num_entries(s), keys);
+    for (int i = 0; i < TREES; i++) {
+      td_ok(tdict_tree_schema_create(s, NULL, &made[i], err));
+      check_exports(s, made[i]);
+      help_put(made[i], "added", TENSOR(2, 3));
+      if (tdict_has(made[i], "k1")) td_ok(tdict_delete(made[i], "k1", err));
+    }
+    tdict_release(made[0]);
+    td_ok(tdict_tree_schema_create(s, NULL, &made[0], err));
+    tdict_tree_schema_release(s);
+    s = rig_export(td);
+    check_exports(s, made[0]);
+    for (int i = 1; i < TREES; i++) assert_true(tdict_has(made[i], "added"));
+    tdict_tree_schema_release(s);
+    for (int i = 0; i < TREES; i++) tdict_release(made[i]);
+    tdict_release(td);
+  }
+}
+
+/* Trees of other batch sizes have sizes of their own, also if the batch size begins like that of the schema. */
+CASE(schema_create_again_measures_other_sizes) {
+  tdict_tree *td = TREE(50, 60), *made = NULL;
+  help_put(td, "r", TENSOR(50, 60));
+  help_put(td, "p", TENSOR(50, 60, 20));
+  tdict_tree_schema *s = rig_export(td);
+  const int64_t many[] = {70, 80};
+  const size_t item = tdict_dtype_bytes(tdict_tensor_dtype(help_get(td, "r")));
+  for (int i = 0; i < 8; i++) {
+    tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+    o.batch_ndim = i % 4 == 3 ? -1 : i % 4 == 1 ? 1 : 2;
+    o.batch_size = i % 4 == 2 ? many : tdict_tree_schema_batch_size(s);
+    td_ok(tdict_tree_schema_create(s, &o, &made, err));
+    const tdict_tensor *r = help_get(made, "r"), *p = help_get(made, "p");
+    const size_t rows = i % 4 == 1 ? 50 : i % 4 == 2 ? 70 * 80 : 50 * 60;
+    assert_int_equal(tdict_tensor_numel(r), rows);
+    assert_int_equal(tdict_tensor_numel(p), rows * 20);
+    assert_int_equal(r->storage->bytes, (rows * item + 255) / 256 * 256 + (rows * 20 * item + 255) / 256 * 256);
+    tdict_release(made);
+  }
+  tdict_tree_schema_release(s);
+  tdict_release(td);
+}
+
+/* Threads create trees from one new schema at the same time. */
+typedef struct creator {
+  const tdict_tree_schema *schema;
+  int failures;
+} creator;
+static void *create_often(void *user) {
+  creator *c = user;
+  for (int i = 0; i < 20; i++) {
+    tdict_tree *made = NULL;
+    tdict_error why;
+    c->failures += tdict_tree_schema_create(c->schema, NULL, &made, &why) != TDICT_OK;
+    c->failures += tdict_num_leaves(made) != tdict_tree_schema_num_leaves(c->schema);
+    tdict_release(made);
+  }
+  return NULL;
+}
+CASE(schema_create_serves_several_threads) {
+  enum { THREADS = 4 };
+  for (uint64_t seed = 1; seed < 10; seed++) {
+    tdict_tree *td = TREE(2, 3);
+    (void)grow_randomly(td, seed, 0);
+    tdict_tree_schema *s = rig_export(td);
+    creator creators[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+      creators[i] = (creator){.schema = s};
+      assert_int_equal(pthread_create(&threads[i], NULL, create_often, &creators[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+      pthread_join(threads[i], NULL);
+      assert_int_equal(creators[i].failures, 0);
+    }
+    tdict_tree_schema_release(s);
+    tdict_release(td);
+  }
 }

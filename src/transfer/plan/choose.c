@@ -2,7 +2,7 @@
 #include "transfer/plan/choose.h"
 
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
-/* in larger transfers, the time to wake a waiting caller is negligible */
+/* in larger transfers, the time to wake a thread is negligible */
 #define SPIN_MAX_BYTES ((size_t)80 << 20)
 /* Number of threads for a transfer of more than SPIN_MAX_BYTES that reads files. With an H200, one thread read 8 GB/s
  * from the page cache, and eight threads read 54 GB/s, which is about the speed of the PCIe 5 link. Reading files needs
@@ -133,5 +133,6 @@ tdict_choice tdict_choose(const tdict_choice_request *r) {
   choose_threads(r, bytes, &c);
   fit_chunks(r, bytes, &c);
   c.num_parts = choose_parts(r, bytes, &c);
+  c.wakes_in_chain = !r->caller_waits && bytes > SPIN_MAX_BYTES;
   return c;
 }

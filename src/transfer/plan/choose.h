@@ -27,6 +27,9 @@ typedef struct tdict_choice {
   /* true: on_caller must become false if the copies cannot be queued without waiting, or if the transfer must wait for
    * another transfer */
   bool on_caller_if_ready;
+  /* true: the calling thread wakes only one thread, because the call should return soon, and the transfer takes much
+   * longer than waking threads */
+  bool wakes_in_chain;
   int64_t spin_ns;
 } tdict_choice;
 

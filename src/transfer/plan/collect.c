@@ -214,18 +214,12 @@ static bool reserve_node(collector *c, const tdict_tree *node) {
   return tdict_plan_reserve(c->plan, node->keys->num_live, node->keys->num_live);
 }
 
-/* Retains all sources that were collected so far, and all later sources. Hooks are code of the program and may release
- * tensors that the caller keeps alive. */
-static void end_borrowing(tdict_plan *p) {
-  for (uint32_t i = 0; i < p->num_items && p->borrows; i++) tdict_tensor_retain(p->items[i].src);
-  p->borrows = false;
-}
-
 static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box *box, tdict_error *err) {
   tdict_plan *p = c->plan;
   if (!grow_array((void **)&p->objects, p->num_objects, &p->cap_objects, sizeof *p->objects))
     return fail_plan_memory(err);
-  end_borrowing(p);
+  /* Hooks are code of the program and may release tensors that the caller keeps alive. */
+  tdict_plan_end_borrowing(p);
   tdict_object_step *step = &p->objects[p->num_objects++];
   memset(step, 0, sizeof *step);
   step->box = tdict_box_retain(box);

@@ -1,4 +1,4 @@
-/* Makes the snapshot of a locked tree, and copies plans from and to the record of the tree. See tree_plans.h for
+/* Makes the snapshot of a locked tree, and lends the plans in the record of the tree to transfers. See tree_plans.h for
  * ownership and threads. */
 #include "transfer/plan/tree_plans.h"
 
@@ -84,6 +84,7 @@ static void forget_plan(tdict_kept_plan *kept) {
   free(kept->plan.items);
   free(kept->plan.nodes);
   free(kept->plan.item_of_leaf);
+  free(kept->plan.chunks);
   tdict_forkmark_release(kept->mark);
   memset(kept, 0, sizeof *kept);
 }
@@ -156,78 +157,64 @@ static bool begin_use(tdict_tree_plans *plans) {
 }
 static void end_use(tdict_tree_plans *plans) { atomic_store_explicit(&plans->is_busy, false, memory_order_release); }
 
+/* Finds a plan that no transfer uses. */
 static tdict_kept_plan *find_plan(tdict_tree_plans *plans, const tdict_plan_stamp *stamp) {
   for (uint32_t i = 0; i < plans->num_plans; i++) {
-    const tdict_plan_stamp *s = &plans->plans[i].stamp;
+    tdict_kept_plan *kept = &plans->plans[i];
+    const tdict_plan_stamp *s = &kept->stamp;
     if (s->mark == stamp->mark && tdict_device_equal(s->device, stamp->device) && s->mode == stamp->mode &&
-        s->want_pinned == stamp->want_pinned)
-      return &plans->plans[i];
+        s->want_pinned == stamp->want_pinned && !atomic_load_explicit(&kept->is_used, memory_order_acquire))
+      return kept;
   }
   return NULL;
 }
 
-static void copy_arrays(tdict_plan *to, const tdict_plan *from) {
-  memcpy(to->item_of_leaf, from->item_of_leaf, from->num_leaves * sizeof *to->item_of_leaf);
-  if (from->num_items == 0) return;
-  memcpy(to->items, from->items, from->num_items * sizeof *to->items);
-  memcpy((void *)to->nodes, (const void *)from->nodes, from->num_items * sizeof *to->nodes);
-}
-
-/* Copies a kept plan to the memory of *spare. On failure, *spare is still a cleared plan. */
-static bool copy_plan(const tdict_plan *from, tdict_plan *spare, tdict_plan *out) {
-  tdict_plan to = *from;
-  if (!tdict_plan_reserve(spare, from->num_items, from->num_leaves)) return false;
-  to.items = spare->items;
-  to.nodes = spare->nodes;
-  to.cap_items = spare->cap_items;
-  to.item_of_leaf = spare->item_of_leaf;
-  to.cap_leaves = spare->cap_leaves;
-  to.chunks = spare->chunks;
-  to.cap_chunks = spare->cap_chunks;
-  copy_arrays(&to, from);
-  memset(spare, 0, sizeof *spare);
-  *out = to;
-  return true;
-}
-
-bool tdict_tree_plans_load(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, tdict_plan *spare, tdict_plan *out) {
-  if (!begin_use(plans)) return false;
-  const tdict_kept_plan *kept = find_plan(plans, stamp);
-  const bool found = kept && copy_plan(&kept->plan, spare, out);
-  end_use(plans);
-  return found;
-}
-
-tdict_status tdict_tree_plans_store(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, const tdict_plan *plan,
-                                    tdict_error *err) {
-  TDICT_ASSERT(tdict_tree_plans_may_keep(plan) && !plan->whole && plan->num_chunks == 0);
-  tdict_kept_plan made = {.stamp = *stamp, .plan = *plan};
-  tdict_plan memory = {0};
-  if (!tdict_plan_reserve(&memory, plan->num_items, plan->num_leaves)) {
-    tdict_plan_reset(&memory);
-    return fail_keep_memory(err);
+/* Returns an empty place for a plan, or NULL. Replaces the oldest plan that no transfer uses. */
+static tdict_kept_plan *make_place(tdict_tree_plans *plans) {
+  if (plans->num_plans < TDICT_MOST_TREE_PLANS) return &plans->plans[plans->num_plans++];
+  for (uint32_t i = 0; i < TDICT_MOST_TREE_PLANS; i++) {
+    tdict_kept_plan *kept = &plans->plans[plans->oldest];
+    plans->oldest = (plans->oldest + 1) % TDICT_MOST_TREE_PLANS;
+    if (atomic_load_explicit(&kept->is_used, memory_order_acquire)) continue;
+    forget_plan(kept);
+    return kept;
   }
-  made.mark = tdict_forkmark_retain((tdict_forkmark *)(uintptr_t)stamp->mark);
-  made.plan.items = memory.items;
-  made.plan.nodes = memory.nodes;
-  made.plan.item_of_leaf = memory.item_of_leaf;
-  made.plan.chunks = NULL;
-  made.plan.borrows = true;
-  copy_arrays(&made.plan, plan);
-  /* Replace the oldest plan if there is no room. */
-  if (!begin_use(plans)) {
-    forget_plan(&made);
-    return TDICT_OK;
-  }
-  if (!find_plan(plans, stamp)) {
-    const bool full = plans->num_plans == TDICT_MOST_TREE_PLANS;
-    tdict_kept_plan *place = &plans->plans[full ? plans->oldest : plans->num_plans++];
-    const tdict_kept_plan replaced = *place;
-    *place = made;
-    made = replaced;
-    if (full) plans->oldest = (plans->oldest + 1) % TDICT_MOST_TREE_PLANS;
+  return NULL;
+}
+
+tdict_kept_plan *tdict_tree_plans_load(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, tdict_plan *out) {
+  if (!begin_use(plans)) return NULL;
+  tdict_kept_plan *kept = find_plan(plans, stamp);
+  if (kept) {
+    atomic_store_explicit(&kept->is_used, true, memory_order_relaxed);
+    *out = kept->plan;
   }
   end_use(plans);
-  forget_plan(&made);
-  return TDICT_OK;
+  return kept;
+}
+
+tdict_kept_plan *tdict_tree_plans_store(tdict_tree_plans *plans, const tdict_plan_stamp *stamp,
+                                        const tdict_plan *plan) {
+  TDICT_ASSERT(tdict_tree_plans_may_keep(plan) && plan->borrows && !plan->whole && plan->num_chunks == 0);
+  if (!begin_use(plans)) return NULL;
+  tdict_kept_plan *place = make_place(plans);
+  if (place) {
+    place->stamp = *stamp;
+    place->mark = tdict_forkmark_retain((tdict_forkmark *)(uintptr_t)stamp->mark);
+    place->plan = *plan;
+    atomic_store_explicit(&place->is_used, true, memory_order_relaxed);
+  }
+  end_use(plans);
+  return place;
+}
+
+void tdict_tree_plans_give(tdict_kept_plan *kept, tdict_plan *plan) {
+  tdict_plan_renew(plan);
+  kept->plan.chunks = plan->chunks;
+  kept->plan.cap_chunks = plan->cap_chunks;
+  kept->plan.last_cut = plan->last_cut;
+  kept->plan.is_one_run = plan->is_one_run;
+  kept->plan.placed_at = plan->placed_at;
+  memset(plan, 0, sizeof *plan);
+  atomic_store_explicit(&kept->is_used, false, memory_order_release);
 }

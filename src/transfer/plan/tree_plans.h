@@ -26,10 +26,15 @@ typedef struct tdict_plan_stamp {
   bool want_pinned;
 } tdict_plan_stamp;
 
+/* A kept plan. One transfer at a time uses the plan. Meanwhile the transfer has a copy of the struct, and changes the
+ * elements of the arrays. */
 typedef struct tdict_kept_plan {
   tdict_plan_stamp stamp;
   tdict_forkmark *mark; /* retained */
-  tdict_plan plan;      /* not packed and not cut; sources are not retained */
+  /* as collected, without references to the sources. The chunks and the places of the items are from the last use. If the
+   * next use needs the same, they are not computed again */
+  tdict_plan plan;
+  _Atomic(bool) is_used; /* acq_rel: true while a transfer uses the plan */
 } tdict_kept_plan;
 
 typedef struct tdict_tree_plans {
@@ -58,14 +63,17 @@ tdict_status tdict_tree_plans_create(const tdict_tree *tree, tdict_consolidated 
                                      tdict_error *err);
 /* Drops a reference. NULL is allowed. May run release callbacks of the program. */
 void tdict_tree_plans_release(tdict_tree_plans *plans);
-/* If the record has a plan with this stamp, copies the plan to *out, and uses the memory of `spare` for the copy. The
- * copy does not retain its sources, so the transfer must hold a reference to the record. Otherwise returns false and
- * changes nothing. */
-bool tdict_tree_plans_load(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, tdict_plan *spare, tdict_plan *out);
-/* Keeps a copy of a plan that was just collected and has no objects. Does nothing if another thread uses the plans.
- * Returns TDICT_ENOMEM if host memory is exhausted. */
-tdict_status tdict_tree_plans_store(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, const tdict_plan *plan,
-                                    tdict_error *err);
+/* If the record has a plan with this stamp that no transfer uses, copies the struct to *out and returns the kept plan.
+ * The transfer then uses the arrays of the kept plan, which does not retain its sources. The transfer must hold a
+ * reference to the record, and must return the plan with tdict_tree_plans_give(). Otherwise returns NULL and changes
+ * nothing. */
+tdict_kept_plan *tdict_tree_plans_load(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, tdict_plan *out);
+/* Keeps a plan that was just collected, borrows its sources and has no objects. The transfer uses the kept plan as after
+ * tdict_tree_plans_load(). If the record has no room, replaces the oldest plan. Returns NULL, and does not keep the plan,
+ * if another thread uses the record or transfers use all plans of the record. */
+tdict_kept_plan *tdict_tree_plans_store(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, const tdict_plan *plan);
+/* Returns a plan after its transfer has ended, or was not begun. Clears *plan. Later transfers can use the plan. */
+void tdict_tree_plans_give(tdict_kept_plan *kept, tdict_plan *plan);
 /* Returns true if a plan may be kept: the plan has no objects, is small enough, and depends only on its stamp. A plan
  * with memory of the program depends on the driver, too, because the program may pin or unpin the memory. */
 bool tdict_tree_plans_may_keep(const tdict_plan *plan);

@@ -449,3 +449,120 @@ CASE(tree_plans_are_bounded) {
   p.num_leaves = p.num_objects = 0;
   assert_false(tdict_tree_plans_may_keep(&p));
 }
+
+/* Checks that no transfer uses the leaves any more. */
+static void check_idle(const tdict_tree *td) {
+  leaf_list l = list_entries(td);
+  for (size_t i = 0; i < l.count; i++)
+    if (l.tensors[i]) assert_true(tdict_storage_is_idle(l.tensors[i]->storage));
+  free_list(&l);
+}
+/* More transfers than plans are in flight at once. The results live on, so each has another address. */
+SIM_CASE(tree_plans_are_used_by_one_transfer) {
+  enum { TRANSFERS = TDICT_MOST_TREE_PLANS + 2, ROUNDS = 3 };
+  world w = open_world();
+  tdict_tree *td = tiny_tree(NULL), *out[ROUNDS][TRANSFERS];
+  const way v = way_at(1);
+  tdict_lock(td);
+  (void)collects_of(&w, td, w.device, &v);
+  for (int round = 0; round < ROUNDS; round++) {
+    const int before = atomic_load(&num_collects);
+    tdict_future *f[TRANSFERS] = {NULL};
+    td_ok(tdict_sim_hold(w.c, err));
+    for (int i = 0; i < TRANSFERS; i++) td_ok(tdict_to_device_async(w.c, td, w.device, &v.o, &f[i], err));
+    assert_int_equal(atomic_load(&num_collects) - before, round ? 2 : TRANSFERS - 1);
+    td_ok(tdict_sim_resume(w.c, err));
+    for (int i = TRANSFERS; i-- > 0;) {
+      td_ok(tdict_future_wait(f[i], &out[round][i], err));
+      tdict_future_release(f[i]);
+    }
+    check_idle(td);
+    assert_int_equal(num_kept(td), TDICT_MOST_TREE_PLANS);
+    for (int k = 0; k <= round; k++)
+      for (int i = 0; i < TRANSFERS; i++) check_tree(&w, td, out[k][i]);
+    assert_int_equal(collects_of(&w, td, w.device, &v), 0);
+  }
+  for (int k = 0; k < ROUNDS; k++)
+    for (int i = 0; i < TRANSFERS; i++) tdict_release(out[k][i]);
+  tdict_release(td);
+  close_world(&w);
+}
+
+/* Moves a locked tree and an equal tree without a lock. Both transfers must do the same. */
+static void check_like_unlocked(const world *w, const tdict_tree *locked, const tdict_tree *unlocked,
+                                size_t max_queued_bytes) {
+  tdict_transfer_stats stats[2];
+  const tdict_tree *trees[2] = {locked, unlocked};
+  for (int i = 0; i < 2; i++) {
+    tdict_transfer_options o = tdict_transfer_options_default();
+    tdict_tree *out = NULL;
+    stats[i] = tdict_transfer_stats_default();
+    o.stats = &stats[i];
+    o.max_queued_bytes = max_queued_bytes;
+    td_ok(tdict_to_device(w->c, trees[i], w->device, &o, &out, err));
+    check_tree(w, trees[i], out);
+    tdict_release(out);
+  }
+  assert_int_equal(stats[0].num_chunks, stats[1].num_chunks);
+  assert_int_equal(stats[0].staged_bytes, stats[1].staged_bytes);
+  assert_int_equal(stats[0].direct_bytes, stats[1].direct_bytes);
+}
+static tdict_tree *tree_of_sizes(int count, const int64_t *sizes, tdict_memory *memory) {
+  tdict_tree *td = new_tree();
+  for (int i = 0; i < count; i++) {
+    char key[16];
+    snprintf(key, sizeof key, "k%d", i);
+    give(td, key, random_tensor(TDICT_U8, SHAPE(sizes[i]), memory));
+  }
+  return td;
+}
+SIM_CASE(tree_plans_are_cut_for_each_limit) {
+  static const int64_t sizes[] = {3000000, 900, 2000000, 5000001, 70000};
+  static const size_t limits[] = {0, (size_t)8 << 20, (size_t)128 << 10, (size_t)1 << 20};
+  world w = open_world();
+  for (int k = 0; k < 2; k++) {
+    tdict_tree *unlocked = tree_of_sizes(5, sizes, k ? w.pinned : NULL);
+    tdict_tree *locked = tree_of_sizes(5, sizes, k ? w.pinned : NULL);
+    tdict_lock(locked);
+    for (int i = 0; i < 24; i++) check_like_unlocked(&w, locked, unlocked, limits[next_seed() * 7 / 3 % 4]);
+    for (int i = 0; i < 4; i++) check_like_unlocked(&w, locked, unlocked, limits[i]);
+    tdict_release(locked);
+    tdict_release(unlocked);
+  }
+  close_world(&w);
+}
+/* Small pinned leaves between large leaves are packed into slots. */
+SIM_CASE(tree_plans_are_packed_anew) {
+  enum { LEAVES = 160 }; /* after 64 large leaves, collecting tries no fast path that packs */
+  int64_t sizes[LEAVES];
+  for (int i = 0; i < LEAVES; i++) sizes[i] = i >= LEAVES / 2 && i % 2 ? 100 + i : 70000 + i;
+  world w = open_world();
+  tdict_tree *unlocked = tree_of_sizes(LEAVES, sizes, w.pinned), *locked = tree_of_sizes(LEAVES, sizes, w.pinned);
+  tdict_lock(locked);
+  for (int i = 0; i < 4; i++) check_like_unlocked(&w, locked, unlocked, 0);
+  assert_int_equal(num_kept(locked), 1);
+  tdict_release(locked);
+  tdict_release(unlocked);
+  close_world(&w);
+}
+
+/* A tree with memory of the program has no record, so the transfer itself must keep the sources alive. */
+SIM_CASE(tree_plans_retain_sources_without_a_record) {
+  world w = open_world();
+  tdict_tree *td = tiny_tree(NULL), *twin = NULL, *out = NULL;
+  give(td, "claimed", claimed_view(w.pinned, 90000));
+  td_ok(tdict_clone_deep(td, NULL, &twin, err));
+  tdict_lock(td);
+  tdict_future *f = NULL;
+  td_ok(tdict_sim_hold(w.c, err));
+  td_ok(tdict_to_device_async(w.c, td, w.device, NULL, &f, err));
+  assert_null(record_of(td));
+  tdict_release(td);
+  td_ok(tdict_sim_resume(w.c, err));
+  td_ok(tdict_future_wait(f, &out, err));
+  check_tree(&w, twin, out);
+  tdict_future_release(f);
+  tdict_release(out);
+  tdict_release(twin);
+  close_world(&w);
+}
