@@ -293,7 +293,9 @@ GPU_CASE(kernel_repeats_copies) {
     const int64_t dst = 1024 * i + pick(&r, 0, 1) * 16 + (pick(&r, 0, 3) ? 0 : 4), src = 2048 * i + 8 * pick(&r, 0, 3);
     move.dst = (char *)a.dst.data + dst;
     move.src = (char *)a.src.data + src;
+    const size_t num_words = work.num_words;
     td_ok(tdict_kernel_repeat_copy(&work, move.dst, move.src, &is_done, err));
+    assert_int_equal(work.num_words, num_words); /* a repeated copy shares its layout */
     if (!is_done) td_ok(tdict_kernel_add_copy(&work, &move, err));
     num_repeated += is_done;
     for (int row = 0; row < 20; row++) memcpy(a.model_dst + dst + 48 * row, a.model_src + src + 64 * row, 48);
