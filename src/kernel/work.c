@@ -284,20 +284,6 @@ tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_m
   return status;
 }
 
-tdict_status tdict_kernel_repeat_copy(tdict_kernel_work *work, void *dst, const void *src, bool *done,
-                                      tdict_error *err) {
-  TDICT_ASSERT(work->op == TDICT_KERNEL_COPY);
-  *done = false;
-  if (work->num_entries == 0) return TDICT_OK;
-  const addresses at = addresses_of(dst, src);
-  const uint64_t *last = work->entries + TDICT_WORDS_PER_ENTRY * (work->num_entries - 1);
-  const uint64_t bits = last[TDICT_ENTRY_DST] | last[TDICT_ENTRY_SRC];
-  if (((at.dst | at.src) ^ bits) % MAX_WIDTH != 0) return TDICT_OK;
-  tdict_status status = add_entry(work, last[TDICT_ENTRY_LAYOUT], at, work->num_blocks - last[TDICT_ENTRY_BLOCK], err);
-  *done = status == TDICT_OK;
-  return status;
-}
-
 /* Returns the kernel's type of a dtype, or of the parts of a complex dtype. Returns TDICT_KERNEL_NUM_TYPES for any
  * other dtype. */
 static tdict_kernel_type type_of(tdict_dtype dtype) {
@@ -394,6 +380,19 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
   write_divider(out.words[TDICT_FILL_PERIOD], &out.words[TDICT_FILL_PERIOD + 1]);
   write_layout(move, &d, width << TDICT_FORM_WIDTH, TDICT_FILL_DIMS, &out);
   return append_entry(work, out.words, out.count, addresses_of(move->dst, NULL), err);
+}
+
+tdict_status tdict_kernel_repeat(tdict_kernel_work *work, void *dst, const void *src, bool *done, tdict_error *err) {
+  TDICT_ASSERT(work->op == TDICT_KERNEL_COPY || work->op == TDICT_KERNEL_FILL);
+  *done = false;
+  if (work->num_entries == 0) return TDICT_OK;
+  const addresses at = addresses_of(dst, src);
+  const uint64_t *last = work->entries + TDICT_WORDS_PER_ENTRY * (work->num_entries - 1);
+  const uint64_t bits = last[TDICT_ENTRY_DST] | last[TDICT_ENTRY_SRC];
+  if (((at.dst | at.src) ^ bits) % MAX_WIDTH != 0) return TDICT_OK;
+  tdict_status status = add_entry(work, last[TDICT_ENTRY_LAYOUT], at, work->num_blocks - last[TDICT_ENTRY_BLOCK], err);
+  *done = status == TDICT_OK;
+  return status;
 }
 
 tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions, int64_t count, int64_t size,

@@ -239,6 +239,7 @@ tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const v
   if (!moves->stream) tdict_tensor_await(t, true);
   tdict_status status = reserve(moves, 3 * (size_t)t->ndim, err);
   if (status != TDICT_OK) return status;
+  const size_t numbers = add_layouts(moves, t, t); /* a fill has no source, so the strides of `t` count twice */
   tdict_move *m = &moves->moves[moves->count++];
   *m = (tdict_move){.memory = filler,
                     .dst = t->storage,
@@ -247,12 +248,9 @@ tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const v
                     .src_dtype = t->dtype,
                     .op = TDICT_KERNEL_FILL,
                     .ndim = t->ndim,
-                    .numbers = moves->num_numbers,
+                    .numbers = numbers,
                     .listed = -1};
   memcpy(m->element, element, tdict_dtype_bytes(t->dtype));
-  add_numbers(moves, t->dims, t->ndim);
-  add_numbers(moves, tdict_tensor_dims_strides(t), t->ndim);
-  add_numbers(moves, tdict_tensor_dims_strides(t), t->ndim);
   return TDICT_OK;
 }
 

@@ -140,11 +140,11 @@ static void multiply_all(const int64_t *strides, int count, size_t item, int64_t
   for (int d = 0; d < count; d++) out[d] = (int64_t)((uint64_t)strides[d] * item);
 }
 
-/* Returns true only if two copies differ in nothing but their addresses. */
+/* Returns true only if two copies or two fills of one operation differ in nothing but their addresses. */
 static bool is_alike(const tdict_moves *all, const tdict_move *a, const tdict_move *b) {
   const size_t num_lists = a->listed >= 0 ? (size_t)all->lists->count : 0, count = 3 * (size_t)a->ndim + num_lists;
-  return a->op == TDICT_KERNEL_COPY && a->dtype == b->dtype && a->ndim == b->ndim && a->listed == b->listed &&
-         a->scatter == b->scatter &&
+  return a->op != TDICT_KERNEL_CONVERT && a->dtype == b->dtype && a->ndim == b->ndim && a->listed == b->listed &&
+         a->scatter == b->scatter && memcmp(a->element, b->element, sizeof a->element) == 0 &&
          (a->numbers == b->numbers || memcmp(shape_of(all, a), shape_of(all, b), count * sizeof(int64_t)) == 0);
 }
 
@@ -174,7 +174,7 @@ static tdict_status add_move(launch *l, const tdict_move *m, const tdict_move *l
   bool is_added = false;
   tdict_status status = TDICT_OK;
   if (last && (m->repeats || is_alike(l->all, last, m)))
-    status = tdict_kernel_repeat_copy(&l->work, m->dst_data, m->src_data, &is_added, err);
+    status = tdict_kernel_repeat(&l->work, m->dst_data, m->src_data, &is_added, err);
   return status != TDICT_OK || is_added ? status : add_layout(l, m, err);
 }
 
