@@ -289,18 +289,27 @@ GPU_CASE(kernel_repeats_copies) {
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
   td_ok(tdict_kernel_repeat(&work, a.dst.data, a.src.data, &is_done, err));
   assert_false(is_done); /* there is no copy yet */
+  /* The first layout is another one, so that a copy with the first layout would be noticed. */
+  const int64_t small[] = {1, 16};
+  tdict_kernel_move first = move;
+  first.dst = (char *)a.dst.data + 1024 * 100;
+  first.src = a.src.data;
+  first.shape = small;
+  td_ok(tdict_kernel_add_copy(&work, &first, err));
+  memcpy(a.model_dst + 1024 * 100, a.model_src, 16);
   for (int i = 0; i < 100; i++) {
     const int64_t dst = 1024 * i + pick(&r, 0, 1) * 16 + (pick(&r, 0, 3) ? 0 : 4), src = 2048 * i + 8 * pick(&r, 0, 3);
     move.dst = (char *)a.dst.data + dst;
     move.src = (char *)a.src.data + src;
     const size_t num_words = work.num_words;
-    td_ok(tdict_kernel_repeat(&work, move.dst, move.src, &is_done, err));
+    is_done = false;
+    if (i > 0) td_ok(tdict_kernel_repeat(&work, move.dst, move.src, &is_done, err));
     assert_int_equal(work.num_words, num_words); /* a repeated copy shares its layout */
     if (!is_done) td_ok(tdict_kernel_add_copy(&work, &move, err));
     num_repeated += is_done;
     for (int row = 0; row < 20; row++) memcpy(a.model_dst + dst + 48 * row, a.model_src + src + 64 * row, 48);
   }
-  assert_int_equal(work.num_entries, 100);
+  assert_int_equal(work.num_entries, 101);
   assert_true(num_repeated > 20 && num_repeated < 90);
   run_check_and_close(&a, &work);
 }
