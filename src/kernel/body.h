@@ -61,8 +61,8 @@ typedef uint32_t __attribute__((may_alias)) tdict_unit4;
 typedef uint64_t __attribute__((may_alias)) tdict_unit8;
 typedef uint64_t __attribute__((may_alias, vector_size(16))) tdict_unit16;
 
-TDICT_BODY unsigned tdict_form(const uint64_t *entry, int field) {
-  return (unsigned)(entry[TDICT_WORD_FORM] >> field) & 0xffu;
+TDICT_BODY unsigned tdict_form(const uint64_t *layout, int field) {
+  return (unsigned)(layout[TDICT_WORD_FORM] >> field) & 0xffu;
 }
 
 /* Returns the number of the entry that a block works on: the last entry whose first block is at or before this
@@ -71,7 +71,7 @@ TDICT_BODY uint64_t tdict_kernel_find(const uint64_t *table, uint64_t num_entrie
   uint64_t low = 0, high = num_entries;
   while (high - low > 1) {
     const uint64_t middle = low + (high - low) / 2;
-    if (table[2 * middle] <= block)
+    if (table[TDICT_WORDS_PER_ENTRY * middle + TDICT_ENTRY_BLOCK] <= block)
       low = middle;
     else
       high = middle;
@@ -102,30 +102,41 @@ TDICT_BODY uint32_t tdict_kernel_divide_small(uint32_t units, uint32_t count, co
 /* The units of one thread. Batch b has the units first + b * TDICT_KERNEL_BLOCK_UNITS + k * TDICT_KERNEL_THREADS, for k
  * below TDICT_KERNEL_BATCH. */
 typedef struct tdict_kernel_span {
-  const uint64_t *body, *entry;
+  const uint64_t *body, *layout;
+  uint64_t dst, src; /* TDICT_ENTRY_DST and TDICT_ENTRY_SRC of the entry */
   uint64_t first;
   uint64_t *result; /* NULL: the entry has no result */
 } tdict_kernel_span;
 
-/* Returns the first unit of an entry that a block handles. `block` counts from the first block of the entry. */
-TDICT_BODY uint64_t tdict_kernel_first_unit(const uint64_t *entry, uint64_t block) {
-  return block * TDICT_KERNEL_BLOCK_UNITS * tdict_form(entry, TDICT_FORM_BATCHES);
+/* Makes the span of a thread of a block. `number` is the number of the block's entry. Does not set `result`. */
+TDICT_BODY tdict_kernel_span tdict_kernel_span_of(const uint64_t *table, uint64_t num_entries, uint64_t number,
+                                                  uint64_t block, uint64_t thread) {
+  const uint64_t *entry = table + TDICT_WORDS_PER_ENTRY * number;
+  tdict_kernel_span span;
+  span.body = table + TDICT_WORDS_PER_ENTRY * num_entries;
+  span.layout = span.body + entry[TDICT_ENTRY_LAYOUT];
+  span.dst = entry[TDICT_ENTRY_DST];
+  span.src = entry[TDICT_ENTRY_SRC];
+  block -= entry[TDICT_ENTRY_BLOCK];
+  span.first = block * TDICT_KERNEL_BLOCK_UNITS * tdict_form(span.layout, TDICT_FORM_BATCHES) + thread;
+  span.result = 0;
+  return span;
 }
 
 /* Loops over the batches of a span that have a unit. `at` is this thread's first unit of the batch. */
-#define TDICT_EACH_BATCH(span, at)                                                                              \
-  for (uint64_t at = (span)->first,                                                                             \
-                end_ = at + (uint64_t)TDICT_KERNEL_BLOCK_UNITS * tdict_form((span)->entry, TDICT_FORM_BATCHES); \
-       at < end_ && at < (span)->entry[TDICT_WORD_UNITS]; at += TDICT_KERNEL_BLOCK_UNITS)
+#define TDICT_EACH_BATCH(span, at)                                                                               \
+  for (uint64_t at = (span)->first,                                                                              \
+                end_ = at + (uint64_t)TDICT_KERNEL_BLOCK_UNITS * tdict_form((span)->layout, TDICT_FORM_BATCHES); \
+       at < end_ && at < (span)->layout[TDICT_WORD_UNITS]; at += TDICT_KERNEL_BLOCK_UNITS)
 #define TDICT_EACH_IN_BATCH(k) TDICT_UNROLL for (int k = 0; k < TDICT_KERNEL_BATCH; k++)
 
 /* Returns unit k of a batch. If the entry ends before this unit, returns the first unit of the batch. */
 TDICT_BODY uint64_t tdict_kernel_unit(const tdict_kernel_span *span, uint64_t first, int k) {
   const uint64_t unit = first + (uint64_t)k * TDICT_KERNEL_THREADS;
-  return unit < span->entry[TDICT_WORD_UNITS] ? unit : first;
+  return unit < span->layout[TDICT_WORD_UNITS] ? unit : first;
 }
 TDICT_BODY int tdict_kernel_has_unit(const tdict_kernel_span *span, uint64_t first, int k) {
-  return first + (uint64_t)k * TDICT_KERNEL_THREADS < span->entry[TDICT_WORD_UNITS];
+  return first + (uint64_t)k * TDICT_KERNEL_THREADS < span->layout[TDICT_WORD_UNITS];
 }
 
 /* Reads position `i` of a list. Returns 0 if the list is not accessible. */
@@ -142,7 +153,7 @@ TDICT_BODY uint64_t tdict_kernel_offset(const tdict_kernel_span *span, const uin
                                         uint64_t i) {
   const uint64_t size = list[1];
   uint64_t at = (uint64_t)position + (position < 0 ? size : 0);
-  if (tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_CHECKED && at >= size) {
+  if (tdict_form(span->layout, TDICT_FORM_FLAGS) & TDICT_FLAG_CHECKED && at >= size) {
     tdict_kernel_lower(span->result, i);
     at = 0;
   }
@@ -158,10 +169,10 @@ typedef struct tdict_kernel_place {
 /* Computes the place of a unit. `dims` are the words of the entry's dimensions. */
 TDICT_BODY tdict_kernel_place tdict_kernel_locate(tdict_kernel_env *env, const tdict_kernel_span *span,
                                                   const uint64_t *dims, uint64_t unit) {
-  const unsigned ndim = tdict_form(span->entry, TDICT_FORM_NDIM), listed = tdict_form(span->entry, TDICT_FORM_LISTED);
-  const unsigned num_lists = tdict_form(span->entry, TDICT_FORM_LISTS);
-  const int scatters = (tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER) != 0;
-  tdict_kernel_place place = {span->entry[TDICT_WORD_DST], span->entry[TDICT_WORD_SRC], 0};
+  const unsigned ndim = tdict_form(span->layout, TDICT_FORM_NDIM), listed = tdict_form(span->layout, TDICT_FORM_LISTED);
+  const unsigned num_lists = tdict_form(span->layout, TDICT_FORM_LISTS);
+  const int scatters = (tdict_form(span->layout, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER) != 0;
+  tdict_kernel_place place = {span->dst, span->src, 0};
   for (unsigned d = ndim; d-- > 0;) {
     const uint64_t *dim = dims + (uint64_t)TDICT_WORDS_PER_DIM * d;
     uint64_t index = unit, offset = 0;
@@ -188,8 +199,8 @@ typedef struct tdict_kernel_batch {
 /* Computes the places of a batch of an entry with TDICT_FLAG_ROWS. */
 TDICT_BODY void tdict_kernel_locate_rows(tdict_kernel_env *env, const tdict_kernel_span *span, const uint64_t *dims,
                                          uint64_t first, tdict_kernel_batch *batch) {
-  const unsigned ndim = tdict_form(span->entry, TDICT_FORM_NDIM), listed = tdict_form(span->entry, TDICT_FORM_LISTED);
-  const int scatters = (tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER) != 0;
+  const unsigned ndim = tdict_form(span->layout, TDICT_FORM_NDIM), listed = tdict_form(span->layout, TDICT_FORM_LISTED);
+  const int scatters = (tdict_form(span->layout, TDICT_FORM_FLAGS) & TDICT_FLAG_SCATTER) != 0;
   const uint64_t *inner = dims + TDICT_WORDS_PER_DIM, *list = dims + (uint64_t)TDICT_WORDS_PER_DIM * ndim;
   const uint32_t count = ndim == 2 ? (uint32_t)inner[0] : 1;
   uint32_t row[TDICT_KERNEL_BATCH], column[TDICT_KERNEL_BATCH];
@@ -203,8 +214,8 @@ TDICT_BODY void tdict_kernel_locate_rows(tdict_kernel_env *env, const tdict_kern
   position[k] = tdict_kernel_position(env, span->body, list[0], listed ? column[k] : row[k]);
   TDICT_EACH_IN_BATCH(k) {
     tdict_kernel_place *p = &batch->at[k];
-    p->dst = span->entry[TDICT_WORD_DST] + row[k] * dims[1];
-    p->src = span->entry[TDICT_WORD_SRC] + row[k] * dims[2];
+    p->dst = span->dst + row[k] * dims[1];
+    p->src = span->src + row[k] * dims[2];
     p->inner = ndim == 2 ? column[k] : row[k];
     if (ndim == 2) {
       p->dst += column[k] * inner[1];
@@ -220,7 +231,7 @@ TDICT_BODY void tdict_kernel_locate_rows(tdict_kernel_env *env, const tdict_kern
 /* Computes the places of a batch. */
 TDICT_BODY void tdict_kernel_locate_batch(tdict_kernel_env *env, const tdict_kernel_span *span, const uint64_t *dims,
                                           uint64_t first, tdict_kernel_batch *batch) {
-  if (tdict_form(span->entry, TDICT_FORM_FLAGS) & TDICT_FLAG_ROWS) {
+  if (tdict_form(span->layout, TDICT_FORM_FLAGS) & TDICT_FLAG_ROWS) {
     tdict_kernel_locate_rows(env, span, dims, first, batch);
     return;
   }
@@ -251,10 +262,10 @@ TDICT_BODY void tdict_kernel_locate_batch(tdict_kernel_env *env, const tdict_ker
   }
 
 TDICT_BODY void tdict_kernel_copy(tdict_kernel_env *env, const tdict_kernel_span *span) {
-  const unsigned width = tdict_form(span->entry, TDICT_FORM_WIDTH);
+  const unsigned width = tdict_form(span->layout, TDICT_FORM_WIDTH);
   TDICT_EACH_BATCH(span, at) {
     tdict_kernel_batch batch;
-    tdict_kernel_locate_batch(env, span, span->entry + TDICT_COPY_DIMS, at, &batch);
+    tdict_kernel_locate_batch(env, span, span->layout + TDICT_COPY_DIMS, at, &batch);
     switch (width) {
     case 1:
       TDICT_COPY_BATCH(tdict_unit1)
@@ -300,26 +311,26 @@ TDICT_BODY void tdict_kernel_fill_unit(tdict_kernel_env *env, uint64_t address, 
 }
 
 TDICT_BODY void tdict_kernel_fill(tdict_kernel_env *env, const tdict_kernel_span *span) {
-  const unsigned width = tdict_form(span->entry, TDICT_FORM_WIDTH);
-  const uint64_t *period = span->entry + TDICT_FILL_PERIOD;
+  const unsigned width = tdict_form(span->layout, TDICT_FORM_WIDTH);
+  const uint64_t *period = span->layout + TDICT_FILL_PERIOD;
   TDICT_EACH_BATCH(span, at) {
     tdict_kernel_batch batch;
-    tdict_kernel_locate_batch(env, span, span->entry + TDICT_FILL_DIMS, at, &batch);
+    tdict_kernel_locate_batch(env, span, span->layout + TDICT_FILL_DIMS, at, &batch);
     TDICT_EACH_IN_BATCH(k) {
       if (!tdict_kernel_has_unit(span, at, k)) continue;
       const uint64_t repeats = tdict_kernel_divide(batch.at[k].inner, period[0], period + 1);
       const unsigned index = (unsigned)(batch.at[k].inner - repeats * period[0]);
-      tdict_kernel_fill_unit(env, batch.at[k].dst, width, span->entry + TDICT_FILL_PATTERN, index);
+      tdict_kernel_fill_unit(env, batch.at[k].dst, width, span->layout + TDICT_FILL_PATTERN, index);
     }
   }
 }
 
 TDICT_BODY void tdict_kernel_check(tdict_kernel_env *env, const tdict_kernel_span *span) {
-  const int64_t size = (int64_t)span->entry[TDICT_CHECK_SIZE];
+  const int64_t size = (int64_t)span->layout[TDICT_CHECK_SIZE];
   TDICT_EACH_BATCH(span, at) {
     int64_t position[TDICT_KERNEL_BATCH];
     TDICT_EACH_IN_BATCH(k)
-    position[k] = tdict_kernel_position(env, span->body, span->entry[TDICT_WORD_SRC], tdict_kernel_unit(span, at, k));
+    position[k] = tdict_kernel_position(env, span->body, span->src, tdict_kernel_unit(span, at, k));
     TDICT_EACH_IN_BATCH(k)
     if (position[k] < -size || position[k] >= size) tdict_kernel_lower(span->result, tdict_kernel_unit(span, at, k));
   }

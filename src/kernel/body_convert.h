@@ -254,13 +254,13 @@ TDICT_BODY int tdict_convert_element(const tdict_conversion *c, uint64_t bits, u
 }
 
 TDICT_BODY void tdict_kernel_convert(tdict_kernel_env *env, const tdict_kernel_span *span) {
-  const tdict_conversion c = {tdict_form(span->entry, TDICT_FORM_TO), tdict_form(span->entry, TDICT_FORM_FROM),
-                              tdict_form(span->entry, TDICT_FORM_FLAGS), span->entry[TDICT_CONVERT_SCALE]};
+  const tdict_conversion c = {tdict_form(span->layout, TDICT_FORM_TO), tdict_form(span->layout, TDICT_FORM_FROM),
+                              tdict_form(span->layout, TDICT_FORM_FLAGS), span->layout[TDICT_CONVERT_SCALE]};
   const unsigned to_bytes = tdict_type_bytes(c.to), from_bytes = tdict_type_bytes(c.from);
   TDICT_EACH_BATCH(span, at) {
     tdict_kernel_batch batch;
     uint64_t bits[TDICT_KERNEL_BATCH];
-    tdict_kernel_locate_batch(env, span, span->entry + TDICT_CONVERT_DIMS, at, &batch);
+    tdict_kernel_locate_batch(env, span, span->layout + TDICT_CONVERT_DIMS, at, &batch);
     TDICT_EACH_IN_BATCH(k) bits[k] = tdict_kernel_load(env, batch.at[k].src, from_bytes, c.flags);
     /* This loop is not unrolled, because the code of a conversion is long. A GPU keeps the batch in registers only if
      * all indices are constants. Each iteration therefore uses place 0, and then moves all other places by one. */

@@ -16,15 +16,16 @@ TDICT_BODY uint64_t tdict_unpack_word(tdict_kernel_env *env, uint64_t address) {
   return at ? *at : 0;
 }
 
-TDICT_BODY tdict_packed_block tdict_unpack_block(tdict_kernel_env *env, const uint64_t *entry, uint64_t number) {
-  const uint64_t packed = entry[TDICT_WORD_SRC];
+TDICT_BODY tdict_packed_block tdict_unpack_block(tdict_kernel_env *env, const tdict_kernel_span *span,
+                                                 uint64_t number) {
+  const uint64_t packed = span->src;
   const uint64_t words = packed + 8 * (TDICT_PACK_HEAD + TDICT_WORDS_PER_BLOCK * number);
   const uint64_t place = tdict_unpack_word(env, words + (uint64_t)8 * TDICT_BLOCK_PLACE);
   tdict_packed_block block;
   block.differences = packed + (place >> TDICT_PLACE_OFFSET);
   block.base = tdict_unpack_word(env, words + (uint64_t)8 * TDICT_BLOCK_BASE);
   block.bits = (unsigned)(place & (((uint64_t)1 << TDICT_PLACE_OFFSET) - 1));
-  block.item_bytes = tdict_form(entry, TDICT_FORM_WIDTH);
+  block.item_bytes = tdict_form(span->layout, TDICT_FORM_WIDTH);
   return block;
 }
 
@@ -98,8 +99,9 @@ TDICT_BODY void tdict_unpack_bytes(tdict_kernel_env *env, uint64_t dst, tdict_un
   }
 }
 
-TDICT_BODY void tdict_unpack_store(tdict_kernel_env *env, const uint64_t *entry, uint64_t unit, tdict_unit16 made) {
-  const uint64_t dst = entry[TDICT_WORD_DST] + 16 * unit, left = entry[TDICT_UNPACK_BYTES] - 16 * unit;
+TDICT_BODY void tdict_unpack_store(tdict_kernel_env *env, const tdict_kernel_span *span, uint64_t unit,
+                                   tdict_unit16 made) {
+  const uint64_t dst = span->dst + 16 * unit, left = span->layout[TDICT_UNPACK_BYTES] - 16 * unit;
   if (dst % 16 != 0 || left < 16) {
     tdict_unpack_bytes(env, dst, made, left < 16 ? (unsigned)left : 16);
     return;
@@ -111,13 +113,13 @@ TDICT_BODY void tdict_unpack_store(tdict_kernel_env *env, const uint64_t *entry,
 TDICT_BODY void tdict_kernel_unpack(tdict_kernel_env *env, const tdict_kernel_span *span) {
   TDICT_EACH_BATCH(span, at) {
     /* a batch of all threads lies in one packed block */
-    const tdict_packed_block block = tdict_unpack_block(env, span->entry, at / TDICT_PACK_BLOCK_UNITS);
+    const tdict_packed_block block = tdict_unpack_block(env, span, at / TDICT_PACK_BLOCK_UNITS);
     tdict_unit16 made[TDICT_KERNEL_BATCH];
     TDICT_EACH_IN_BATCH(k)
     made[k] = tdict_unpack_unit(env, &block, tdict_kernel_unit(span, at, k) % TDICT_PACK_BLOCK_UNITS);
     TDICT_EACH_IN_BATCH(k)
     if (tdict_kernel_has_unit(span, at, k))
-      tdict_unpack_store(env, span->entry, at + (uint64_t)k * TDICT_KERNEL_THREADS, made[k]);
+      tdict_unpack_store(env, span, at + (uint64_t)k * TDICT_KERNEL_THREADS, made[k]);
   }
 }
 

@@ -39,9 +39,8 @@ bool tdict_kernel_run_host(tdict_kernel_op op, const tdict_kernel_params *params
   const uint64_t *table = find_table(params, &env);
   for (uint64_t block = 0; block < num_blocks && !env.failed; block++) {
     const uint64_t number = tdict_kernel_find(table, params->num_entries, block);
-    tdict_kernel_span span = {.body = table + 2 * params->num_entries};
-    span.entry = span.body + table[2 * number + 1];
-    const uint64_t first = tdict_kernel_first_unit(span.entry, block - table[2 * number]);
+    tdict_kernel_span span = tdict_kernel_span_of(table, params->num_entries, number, block, 0);
+    const uint64_t first = span.first;
     if (params->results) span.result = tdict_kernel_at(&env, params->results + 8 * number, sizeof *span.result);
     for (uint64_t thread = 0; thread < TDICT_KERNEL_THREADS && !env.failed; thread++) {
       span.first = first + thread;

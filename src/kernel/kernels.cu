@@ -10,7 +10,7 @@ TDICT_BODY uint64_t find_by_warp(const uint64_t *table, uint64_t num_entries, ui
   uint64_t low = 0, count = num_entries; /* the entry is one of low, low + 1, ... low + count - 1 */
   while (count > 1) {
     const uint64_t step = (count + 31) / 32, offset = lane * step;
-    const bool starts_before = offset < count && table[2 * (low + offset)] <= block;
+    const bool starts_before = offset < count && table[TDICT_WORDS_PER_ENTRY * (low + offset) + TDICT_ENTRY_BLOCK] <= block;
     const uint64_t passed = step * (uint64_t)(__builtin_popcount(__nvvm_vote_ballot_sync(~0u, starts_before)) - 1);
     low += passed;
     count = count - passed < step ? count - passed : step;
@@ -23,10 +23,7 @@ TDICT_BODY tdict_kernel_span span_of(const tdict_kernel_params *params) {
   const uint64_t block = __nvvm_read_ptx_sreg_ctaid_x(), thread = __nvvm_read_ptx_sreg_tid_x();
   const uint64_t *table = params->table ? (const uint64_t *)params->table : params->words;
   const uint64_t number = find_by_warp(table, params->num_entries, block);
-  tdict_kernel_span span;
-  span.body = table + 2 * params->num_entries;
-  span.entry = span.body + table[2 * number + 1];
-  span.first = tdict_kernel_first_unit(span.entry, block - table[2 * number]) + thread;
+  tdict_kernel_span span = tdict_kernel_span_of(table, params->num_entries, number, block, thread);
   span.result = params->results ? (uint64_t *)params->results + number : nullptr;
   return span;
 }

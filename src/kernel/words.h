@@ -1,10 +1,10 @@
 /* Declares the parameters of a launch and the words of its entries. The host writes the words (work.c), and the kernels
  * read them (body.h). This header is also compiled as CUDA C, so it includes no header of the library.
  *
- * A launch has a table of 64-bit words. The table begins with two words for each entry: the number of the entry's first
- * block, and the offset of the entry. The *body* follows. Offsets and positions are counted from the start of the body.
- * An entry has the words below, then TDICT_WORDS_PER_DIM words for each dimension, then TDICT_WORDS_PER_LIST words for
- * each list. The last dimension is the innermost. */
+ * A launch has a table of 64-bit words. The table begins with TDICT_WORDS_PER_ENTRY words for each entry. The *body*
+ * follows. Offsets and positions are counted from the start of the body. The body holds *layouts*. Entries that differ
+ * only in their addresses share one layout. A layout has the words below, then TDICT_WORDS_PER_DIM words for each
+ * dimension, then TDICT_WORDS_PER_LIST words for each list. The last dimension is the innermost. */
 #ifndef TDICT_KERNEL_WORDS_H
 #define TDICT_KERNEL_WORDS_H
 
@@ -37,8 +37,14 @@ typedef struct tdict_kernel_params {
 
 /* The words of an entry. */
 enum {
-  TDICT_WORD_DST,   /* address of the first destination */
-  TDICT_WORD_SRC,   /* address of the first source; CHECK: a list's positions; UNPACK: packed elements */
+  TDICT_ENTRY_BLOCK,  /* number of the entry's first block */
+  TDICT_ENTRY_LAYOUT, /* offset of the layout */
+  TDICT_ENTRY_DST,    /* address of the first destination */
+  TDICT_ENTRY_SRC,    /* address of the first source; CHECK: a list's positions; UNPACK: packed elements */
+  TDICT_WORDS_PER_ENTRY
+};
+/* The words of a layout. */
+enum {
   TDICT_WORD_UNITS, /* number of units */
   TDICT_WORD_FORM,  /* see TDICT_FORM_* */
   TDICT_WORD_EXTRA, /* the first word of the operation, then its dimensions */

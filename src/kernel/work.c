@@ -1,4 +1,4 @@
-/* Builds works: merges dimensions, chooses the width of a unit, and writes the words of entries. See work.h for
+/* Builds works: merges dimensions, chooses the width of a unit, and writes entries and layouts. See work.h for
  * ownership and threads. */
 #include "kernel/work.h"
 
@@ -9,8 +9,6 @@
 #include "base/error.h"
 
 enum { MAX_WIDTH = 16, MAX_DIMS = TDICT_KERNEL_MAX_NDIM + 2, MANY_BLOCKS = 8192, MAX_BATCHES = 16 };
-/* Number of words of an entry that copies rows by one list. */
-enum { USUAL_WORDS = TDICT_COPY_DIMS + 2 * TDICT_WORDS_PER_DIM + TDICT_WORDS_PER_LIST };
 __extension__ typedef unsigned __int128 u128;
 #define MAX_BLOCKS ((uint64_t)INT32_MAX) /* the largest grid of a GPU */
 
@@ -26,7 +24,7 @@ void tdict_kernel_work_init(tdict_kernel_work *work, tdict_kernel_op op) {
 }
 
 void tdict_kernel_work_reset(tdict_kernel_work *work) {
-  free(work->index);
+  free(work->entries);
   free(work->results);
   free(work->body);
   tdict_kernel_work_init(work, work->op);
@@ -65,7 +63,7 @@ static bool reserve_entries(tdict_kernel_work *work, size_t entries) {
   if (!tdict_add_size(work->num_entries, entries, &needed)) return false;
   if (needed <= work->cap_entries) return true;
   if (wanted < needed) wanted = needed;
-  if (!grow_words(&work->index, wanted, work->cap_entries, 2)) return false;
+  if (!grow_words(&work->entries, wanted, work->cap_entries, TDICT_WORDS_PER_ENTRY)) return false;
   if (!grow_words(&work->results, wanted, work->cap_entries, 1)) return false;
   work->cap_entries = wanted;
   return true;
@@ -77,33 +75,44 @@ static tdict_status no_memory(tdict_error *err) {
 
 static uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-/* Adds an entry of `num_words` words, and returns the words in *out. The caller writes the words. */
-static tdict_status add_entry(tdict_kernel_work *work, size_t num_words, uint64_t blocks, uint64_t **out,
-                              tdict_error *err) {
+/* The addresses of an entry. */
+typedef struct addresses {
+  uint64_t dst, src;
+} addresses;
+static addresses addresses_of(const void *dst, const void *src) {
+  return (addresses){(uint64_t)(uintptr_t)dst, (uint64_t)(uintptr_t)src};
+}
+
+/* Adds an entry. `layout` is the offset of the layout in the body. */
+static tdict_status add_entry(tdict_kernel_work *work, size_t layout, addresses at, uint64_t blocks, tdict_error *err) {
   if (blocks > MAX_BLOCKS - work->num_blocks)
     return tdict_fail(err, TDICT_EOVERFLOW, "kernel: more than %llu blocks in one launch",
                       (unsigned long long)MAX_BLOCKS);
-  if (!reserve_entries(work, 1) || !reserve_words(work, num_words)) return no_memory(err);
-  work->index[2 * work->num_entries] = work->num_blocks;
-  work->index[2 * work->num_entries + 1] = work->num_words;
+  if (work->num_entries == work->cap_entries && !reserve_entries(work, 1)) return no_memory(err);
+  uint64_t *entry = work->entries + TDICT_WORDS_PER_ENTRY * work->num_entries;
+  entry[TDICT_ENTRY_BLOCK] = work->num_blocks;
+  entry[TDICT_ENTRY_LAYOUT] = layout;
+  entry[TDICT_ENTRY_DST] = at.dst;
+  entry[TDICT_ENTRY_SRC] = at.src;
   work->results[work->num_entries++] = TDICT_KERNEL_NO_RESULT;
-  *out = work->body + work->num_words;
-  work->num_words += num_words;
   work->num_blocks += blocks;
   return TDICT_OK;
 }
 
-/* Appends an entry. words[TDICT_WORD_UNITS] is the number of its units. Chooses the number of batches of a block. A
+/* Appends a layout and an entry. words[TDICT_WORD_UNITS] is the number of units. Chooses the number of batches of a block. A
  * block of a large entry has several batches, because finding the entry takes about as long as a batch. */
-static tdict_status append_entry(tdict_kernel_work *work, uint64_t *words, size_t num_words, tdict_error *err) {
+static tdict_status append_entry(tdict_kernel_work *work, uint64_t *words, size_t num_words, addresses at,
+                                 tdict_error *err) {
   const uint64_t batches = divide_up(words[TDICT_WORD_UNITS], TDICT_KERNEL_BLOCK_UNITS), many = batches / MANY_BLOCKS;
   const uint64_t per_block = many < 1 ? 1 : many < MAX_BATCHES ? many : MAX_BATCHES;
   const uint64_t blocks = divide_up(batches, per_block);
   words[TDICT_WORD_FORM] |= per_block << TDICT_FORM_BATCHES;
-  uint64_t *added = NULL;
-  tdict_status status = add_entry(work, num_words, blocks, &added, err);
-  if (status == TDICT_OK) memcpy(added, words, num_words * sizeof *words);
-  return status;
+  if (!reserve_words(work, num_words)) return no_memory(err);
+  tdict_status status = add_entry(work, work->num_words, at, blocks, err);
+  if (status != TDICT_OK) return status;
+  memcpy(work->body + work->num_words, words, num_words * sizeof *words);
+  work->num_words += num_words;
+  return TDICT_OK;
 }
 
 tdict_status tdict_kernel_add_positions(tdict_kernel_work *work, const int64_t *positions, int64_t count, uint64_t *out,
@@ -117,10 +126,7 @@ tdict_status tdict_kernel_add_positions(tdict_kernel_work *work, const int64_t *
 }
 
 tdict_status tdict_kernel_work_reserve(tdict_kernel_work *work, size_t entries, tdict_error *err) {
-  size_t words;
-  return tdict_mul_size(entries, USUAL_WORDS, &words) && reserve_entries(work, entries) && reserve_words(work, words)
-             ? TDICT_OK
-             : no_memory(err);
+  return reserve_entries(work, entries) ? TDICT_OK : no_memory(err);
 }
 
 /* Checks the numbers of a move, and that the number of elements fits 63 bits. */
@@ -216,11 +222,11 @@ static void split_run(dims *d, uint64_t run_bytes, uint64_t width) {
   d->ndim++;
 }
 
-/* An entry that is being written. */
-typedef struct entry {
+/* A layout that is being written. */
+typedef struct layout {
   uint64_t words[TDICT_FILL_DIMS + TDICT_WORDS_PER_DIM * MAX_DIMS + TDICT_WORDS_PER_LIST * TDICT_KERNEL_MAX_LISTS];
   size_t count;
-} entry;
+} layout;
 
 /* Writes the divider of a count, see words.h. The multiplier is 2^(64 + shift) / count, rounded down, plus 1. Quotients
  * of units below 2^63 are exact, because 2^(shift + 1) is not below the count. For a count of 0 or 1, writes zeros,
@@ -236,11 +242,9 @@ static void write_divider(uint64_t count, uint64_t out[2]) {
   out[1] = shift;
 }
 
-/* Writes the words that all moves have. The words of the operation, up to `first_dim`, are written before. */
-static void write_entry(const tdict_kernel_move *m, const dims *d, uint64_t form, size_t first_dim, entry *out) {
+/* Writes the words that the layouts of all moves have. The words of the operation, up to `first_dim`, are written before. */
+static void write_layout(const tdict_kernel_move *m, const dims *d, uint64_t form, size_t first_dim, layout *out) {
   const uint64_t units = count_all(d);
-  out->words[TDICT_WORD_DST] = (uint64_t)(uintptr_t)m->dst;
-  out->words[TDICT_WORD_SRC] = (uint64_t)(uintptr_t)m->src;
   const bool is_rows = units <= INT32_MAX && d->ndim >= 1 && d->ndim <= 2 && m->num_lists <= 1;
   const uint64_t flags = (is_rows ? TDICT_FLAG_ROWS : 0) | (m->scatter ? TDICT_FLAG_SCATTER : 0) |
                          (m->is_checked ? TDICT_FLAG_CHECKED : 0);
@@ -265,7 +269,7 @@ static void write_entry(const tdict_kernel_move *m, const dims *d, uint64_t form
 
 tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_move *move, tdict_error *err) {
   dims d;
-  entry e;
+  layout out;
   TDICT_ASSERT(work->op == TDICT_KERNEL_COPY);
   tdict_status status = check_move(move, err);
   if (status != TDICT_OK) return status;
@@ -274,30 +278,10 @@ tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_m
   const uint64_t run = take_run(&d, move->item_bytes);
   const uint64_t width = width_of(run | alignment_bits(move, &d, true, true));
   split_run(&d, run, width);
-  write_entry(move, &d, width << TDICT_FORM_WIDTH, TDICT_COPY_DIMS, &e);
-  status = append_entry(work, e.words, e.count, err);
+  write_layout(move, &d, width << TDICT_FORM_WIDTH, TDICT_COPY_DIMS, &out);
+  status = append_entry(work, out.words, out.count, addresses_of(move->dst, move->src), err);
   if (status == TDICT_OK) work->has_results |= move->is_checked;
   return status;
-}
-
-tdict_status tdict_kernel_repeat_copy(tdict_kernel_work *work, void *dst, const void *src, bool *done,
-                                      tdict_error *err) {
-  TDICT_ASSERT(work->op == TDICT_KERNEL_COPY);
-  *done = false;
-  if (work->num_entries == 0) return TDICT_OK;
-  const uint64_t *last = &work->index[2 * work->num_entries - 2]; /* the first block and word of the last entry */
-  const size_t first = last[1], num_words = work->num_words - first;
-  const uint64_t to = (uint64_t)(uintptr_t)dst, from = (uint64_t)(uintptr_t)src;
-  const uint64_t bits = work->body[first + TDICT_WORD_DST] | work->body[first + TDICT_WORD_SRC];
-  if (((to | from) ^ bits) % MAX_WIDTH != 0) return TDICT_OK;
-  uint64_t *added = NULL;
-  tdict_status status = add_entry(work, num_words, work->num_blocks - last[0], &added, err);
-  if (status != TDICT_OK) return status;
-  memcpy(added, work->body + first, num_words * sizeof *added);
-  added[TDICT_WORD_DST] = to;
-  added[TDICT_WORD_SRC] = from;
-  *done = true;
-  return TDICT_OK;
 }
 
 /* Returns the kernel's type of a dtype, or of the parts of a complex dtype. Returns TDICT_KERNEL_NUM_TYPES for any
@@ -340,7 +324,7 @@ bool tdict_kernel_cast_can_fail(const tdict_kernel_cast *c) {
 tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kernel_move *move,
                                       const tdict_kernel_cast *cast, tdict_error *err) {
   dims d;
-  entry e;
+  layout out;
   uint32_t scale, offset;
   TDICT_ASSERT(work->op == TDICT_KERNEL_CONVERT);
   if (!tdict_kernel_converts(cast->to, cast->from) || (cast->is_scaled && is_complex(cast->to)))
@@ -360,12 +344,12 @@ tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kerne
                          (is_aligned ? 0 : TDICT_FLAG_UNALIGNED);
   memcpy(&scale, &cast->scale, sizeof scale);
   memcpy(&offset, &cast->offset, sizeof offset);
-  e.words[TDICT_CONVERT_SCALE] = scale | (uint64_t)offset << 32;
-  write_entry(move, &d,
-              (uint64_t)type_of(cast->to) << TDICT_FORM_TO | (uint64_t)type_of(cast->from) << TDICT_FORM_FROM |
-                  flags << TDICT_FORM_FLAGS,
-              TDICT_CONVERT_DIMS, &e);
-  status = append_entry(work, e.words, e.count, err);
+  out.words[TDICT_CONVERT_SCALE] = scale | (uint64_t)offset << 32;
+  write_layout(move, &d,
+               (uint64_t)type_of(cast->to) << TDICT_FORM_TO | (uint64_t)type_of(cast->from) << TDICT_FORM_FROM |
+                   flags << TDICT_FORM_FLAGS,
+               TDICT_CONVERT_DIMS, &out);
+  status = append_entry(work, out.words, out.count, addresses_of(move->dst, move->src), err);
   if (status == TDICT_OK) work->has_results |= tdict_kernel_cast_can_fail(cast);
   return status;
 }
@@ -373,7 +357,7 @@ tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kerne
 tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_move *move, const void *element,
                                    tdict_error *err) {
   dims d;
-  entry e;
+  layout out;
   const uint64_t item = move->item_bytes;
   unsigned char pattern[MAX_WIDTH] = {0};
   TDICT_ASSERT(work->op == TDICT_KERNEL_FILL);
@@ -390,13 +374,25 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
   const uint64_t pattern_bytes = item > width ? item : width;
   for (uint64_t i = 0; i < pattern_bytes; i++) pattern[i] = ((const unsigned char *)element)[i % item];
   split_run(&d, run, width);
-  memcpy(&e.words[TDICT_FILL_PATTERN], pattern, sizeof pattern);
+  memcpy(&out.words[TDICT_FILL_PATTERN], pattern, sizeof pattern);
   /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): width_of() returns at least 1 */
-  e.words[TDICT_FILL_PERIOD] = pattern_bytes / width;
-  write_divider(e.words[TDICT_FILL_PERIOD], &e.words[TDICT_FILL_PERIOD + 1]);
-  write_entry(move, &d, width << TDICT_FORM_WIDTH, TDICT_FILL_DIMS, &e);
-  e.words[TDICT_WORD_SRC] = 0;
-  return append_entry(work, e.words, e.count, err);
+  out.words[TDICT_FILL_PERIOD] = pattern_bytes / width;
+  write_divider(out.words[TDICT_FILL_PERIOD], &out.words[TDICT_FILL_PERIOD + 1]);
+  write_layout(move, &d, width << TDICT_FORM_WIDTH, TDICT_FILL_DIMS, &out);
+  return append_entry(work, out.words, out.count, addresses_of(move->dst, NULL), err);
+}
+
+tdict_status tdict_kernel_repeat(tdict_kernel_work *work, void *dst, const void *src, bool *done, tdict_error *err) {
+  TDICT_ASSERT(work->op == TDICT_KERNEL_COPY || work->op == TDICT_KERNEL_FILL);
+  *done = false;
+  if (work->num_entries == 0) return TDICT_OK;
+  const addresses at = addresses_of(dst, src);
+  const uint64_t *last = work->entries + TDICT_WORDS_PER_ENTRY * (work->num_entries - 1);
+  const uint64_t bits = last[TDICT_ENTRY_DST] | last[TDICT_ENTRY_SRC];
+  if (((at.dst | at.src) ^ bits) % MAX_WIDTH != 0) return TDICT_OK;
+  tdict_status status = add_entry(work, last[TDICT_ENTRY_LAYOUT], at, work->num_blocks - last[TDICT_ENTRY_BLOCK], err);
+  *done = status == TDICT_OK;
+  return status;
 }
 
 tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions, int64_t count, int64_t size,
@@ -408,10 +404,9 @@ tdict_status tdict_kernel_add_check(tdict_kernel_work *work, uint64_t positions,
                       (long long)size);
   if (!(positions & 1) && positions % sizeof(int64_t) != 0)
     return tdict_fail(err, TDICT_EINVAL, "kernel: the address of the positions is not a multiple of 8");
-  words[TDICT_WORD_SRC] = positions;
   words[TDICT_WORD_UNITS] = (uint64_t)count;
   words[TDICT_CHECK_SIZE] = (uint64_t)size;
-  tdict_status status = append_entry(work, words, TDICT_CHECK_END, err);
+  tdict_status status = append_entry(work, words, TDICT_CHECK_END, (addresses){0, positions}, err);
   if (status == TDICT_OK) work->has_results = true;
   return status;
 }
@@ -424,15 +419,14 @@ tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const v
     return tdict_fail(err, TDICT_EINVAL, "kernel: %zu bytes of packed elements of %zu bytes", bytes, item_bytes);
   if ((uintptr_t)packed % MAX_WIDTH != 0)
     return tdict_fail(err, TDICT_EINVAL, "kernel: the address of packed elements is not a multiple of 16");
-  words[TDICT_WORD_DST] = (uint64_t)(uintptr_t)dst;
-  words[TDICT_WORD_SRC] = (uint64_t)(uintptr_t)packed;
   words[TDICT_WORD_UNITS] = bytes / MAX_WIDTH + (bytes % MAX_WIDTH != 0);
   words[TDICT_WORD_FORM] = (uint64_t)item_bytes << TDICT_FORM_WIDTH;
   words[TDICT_UNPACK_BYTES] = bytes;
-  return append_entry(work, words, TDICT_UNPACK_END, err);
+  return append_entry(work, words, TDICT_UNPACK_END, addresses_of(dst, packed), err);
 }
 
 void tdict_kernel_write_table(const tdict_kernel_work *work, uint64_t *out) {
-  if (work->num_entries > 0) memcpy(out, work->index, 2 * work->num_entries * sizeof *out);
-  if (work->num_words > 0) memcpy(out + 2 * work->num_entries, work->body, work->num_words * sizeof *out);
+  const size_t num_words = TDICT_WORDS_PER_ENTRY * work->num_entries;
+  if (num_words > 0) memcpy(out, work->entries, num_words * sizeof *out);
+  if (work->num_words > 0) memcpy(out + num_words, work->body, work->num_words * sizeof *out);
 }

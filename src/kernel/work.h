@@ -29,13 +29,13 @@ typedef struct tdict_kernel_work {
    * cannot hold all numbers of the source type. */
   bool has_results;
   size_t num_entries, cap_entries;
-  uint64_t *index; /* two words for each entry, as in words.h */
+  uint64_t *entries; /* TDICT_WORDS_PER_ENTRY words for each entry, as in words.h */
   /* `run` sets one result for each entry. The result of CHECK and COPY is the smallest index of a position outside its
    * dimension. The result of CONVERT is the index, in C order, of the first element that the integer type cannot hold.
    * TDICT_KERNEL_NO_RESULT: there is no such position or element. */
   uint64_t *results;
   size_t num_words, cap_words;
-  uint64_t *body;
+  uint64_t *body;      /* layouts and positions */
   uint64_t num_blocks; /* 0: the work does nothing */
 } tdict_kernel_work;
 
@@ -87,13 +87,12 @@ enum { TDICT_KERNEL_MAX_NDIM = 33 };
  * TDICT_ENOMEM, or TDICT_EINVAL if a number of the move is out of its range. After an error, the work is unchanged. */
 tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_move *move, tdict_error *err);
 
-/* Adds the last copy of the work again, with other addresses. The caller must make sure that all other members of the
- * two moves are equal, and that no positions were added after the last copy. If the work has no copy, or if the
+/* Adds the last copy or fill of the work again, with other addresses. The caller must make sure that all other members
+ * of the two moves are equal, and the elements of two fills. `src` is NULL for a fill. If the work is empty, or if the
  * addresses have another alignment, sets *done to false and adds nothing. Returns the errors of
  * tdict_kernel_add_copy(). */
-tdict_status tdict_kernel_repeat_copy(tdict_kernel_work *work, void *dst, const void *src, bool *done,
-                                      tdict_error *err);
-/* Makes space for `entries` more entries of usual size, so that adding these entries copies no arrays. Returns
+tdict_status tdict_kernel_repeat(tdict_kernel_work *work, void *dst, const void *src, bool *done, tdict_error *err);
+/* Makes space for `entries` more entries, so that adding these entries does not copy the array of entries. Returns
  * TDICT_ENOMEM. */
 tdict_status tdict_kernel_work_reserve(tdict_kernel_work *work, size_t entries, tdict_error *err);
 
@@ -128,7 +127,7 @@ tdict_status tdict_kernel_add_unpack(tdict_kernel_work *work, void *dst, const v
 
 /* The number of words of the whole table. */
 static inline size_t tdict_kernel_table_words(const tdict_kernel_work *work) {
-  return 2 * work->num_entries + work->num_words;
+  return TDICT_WORDS_PER_ENTRY * work->num_entries + work->num_words;
 }
 /* Writes the whole table to `out`. */
 void tdict_kernel_write_table(const tdict_kernel_work *work, uint64_t *out);

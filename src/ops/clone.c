@@ -49,6 +49,7 @@ static tdict_status clone_elements(const tdict_tree *tree, tdict_memory *memory,
                          .memory = memory,
                          .describe = describe_clone,
                          .fill = fill_clone,
+                         .describes_shapes = true,
                          .moves = &moves,
                          .way = TDICT_OBJECT_CLONE,
                          .object = clone_object};
@@ -81,6 +82,7 @@ static tdict_status make_contiguous(const tdict_tree *tree, const tdict_stream *
                          .changes = is_not_contiguous,
                          .describe = describe_clone,
                          .fill = fill_clone,
+                         .describes_shapes = true,
                          .moves = &moves,
                          .way = TDICT_OBJECT_ELEMENTS,
                          .keeps_bare = true};

@@ -21,10 +21,11 @@ typedef struct arena {
 } arena;
 /* The new tensor for a tensor `from` of the source. */
 typedef struct fresh_result {
-  const tdict_tensor *from; /* NULL: none; borrowed from the source */
+  const tdict_tensor *from; /* NULL: none, or not to be reused; borrowed from the source */
   tdict_made made;
   arena *arena;
-  size_t bytes; /* aligned; 0 while the tensors are created */
+  size_t bytes;         /* aligned */
+  tdict_tensor *tensor; /* NULL: not created yet */
 } fresh_result;
 typedef struct maker {
   const tdict_map *map;
@@ -37,7 +38,7 @@ typedef struct maker {
   tdict_slab *slab;
   arena arenas[MAX_MEMORIES];
   int num_arenas;
-  fresh_result last; /* filled only if map->describes_shapes is true */
+  fresh_result last; /* reused only if map->describes_shapes is true */
 } maker;
 
 static tdict_status no_memory_for_map(const tdict_map *map, tdict_error *err) {
@@ -99,7 +100,9 @@ static tdict_status add_fresh(const maker *m, arena *a, size_t bytes, tdict_erro
   return TDICT_OK;
 }
 
-static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
+/* Measures the new tensor that m->last.made describes. */
+static tdict_status measure_fresh(maker *m, const tdict_tensor *from, tdict_error *err) {
+  const tdict_made *made = &m->last.made;
   tdict_memory *memory;
   tdict_layout_size size;
   tdict_status status = choose_result_memory(m->map, from, &memory, err);
@@ -112,7 +115,9 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdic
                       MAX_MEMORIES);
   size_t aligned;
   if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned)) aligned = SIZE_MAX; /* add_fresh() then fails */
-  if (m->map->describes_shapes) m->last = (fresh_result){from, *made, a, aligned};
+  m->last.arena = a;
+  m->last.bytes = aligned;
+  if (m->map->describes_shapes) m->last.from = from;
   return add_fresh(m, a, aligned, err);
 }
 
@@ -128,9 +133,9 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   m->num_dims += (size_t)(from->ndim + m->map->more_dims);
   if (!m->map->fill) return TDICT_OK;
   if (is_like_last(m, from)) return add_fresh(m, m->last.arena, m->last.bytes, err);
-  tdict_made made;
-  tdict_status status = m->map->describe(m->map, m->entry, from, &made, err);
-  return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
+  m->last.from = NULL;
+  tdict_status status = m->map->describe(m->map, m->entry, from, &m->last.made, err);
+  return status == TDICT_OK && m->last.made.fresh ? measure_fresh(m, from, err) : status;
 }
 
 /* Returns true if the object stays closed, so that its tensors need not be mapped. Objects of built-in types stay
@@ -204,35 +209,47 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
   return TDICT_OK;
 }
 
+/* Creates and fills the new tensor that m->last describes. */
+static tdict_status make_fresh(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
+  fresh_result *last = &m->last;
+  arena *a = last->arena;
+  void *data = a->storage->data ? (void *)((uintptr_t)a->storage->data + a->next) : NULL;
+  if (last->tensor) {
+    last->tensor = tdict_slab_add_repeated(m->slab, last->tensor, data);
+  } else {
+    const tdict_tensor_desc view = {
+        .data = data, .dtype = choose_result_dtype(m->map, from), .ndim = last->made.ndim, .shape = last->made.shape};
+    last->tensor = tdict_slab_add_view(m->slab, a->storage, &view);
+    last->bytes = tdict_align(tdict_tensor_nbytes(last->tensor), LEAF_ALIGNMENT);
+  }
+  a->next += last->bytes;
+  *to = tdict_leaf_of_tensor(last->tensor);
+  return last->tensor->numel ? m->map->fill(m->map, m->entry, from, last->tensor, err) : TDICT_OK;
+}
+
 /* Creates the result of a tensor: the tensor itself, a view, or a new tensor in the arena of its memory. */
 static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
-  const bool is_known = is_like_last(m, from);
-  tdict_made own;
-  const tdict_made *made = is_known ? &m->last.made : &own;
+  tdict_made *made = &m->last.made;
+  tdict_memory *memory;
   if (is_next_tensor_shared(m, from)) {
     *to = tdict_leaf_of_tensor(tdict_tensor_retain(from));
     return TDICT_OK;
   }
-  tdict_status status = is_known ? TDICT_OK : m->map->describe(m->map, m->entry, from, &own, err);
-  if (status != TDICT_OK) return status;
-  tdict_tensor_desc view = {.dtype = from->dtype, .ndim = made->ndim, .shape = made->shape};
-  if (!made->fresh) {
-    view.data = made->data;
-    view.strides = made->strides;
+  if (is_like_last(m, from)) return make_fresh(m, from, to, err);
+  m->last.from = NULL;
+  m->last.tensor = NULL;
+  tdict_status status = m->map->describe(m->map, m->entry, from, made, err);
+  if (status == TDICT_OK && !made->fresh) {
+    const tdict_tensor_desc view = {
+        .data = made->data, .dtype = from->dtype, .ndim = made->ndim, .shape = made->shape, .strides = made->strides};
     *to = tdict_leaf_of_tensor(tdict_slab_add_view(m->slab, from->storage, &view));
     return TDICT_OK;
   }
-  tdict_memory *memory = NULL;
-  view.dtype = choose_result_dtype(m->map, from);
-  if (!is_known) status = choose_result_memory(m->map, from, &memory, err);
+  if (status == TDICT_OK) status = choose_result_memory(m->map, from, &memory, err);
   if (status != TDICT_OK) return status;
-  arena *a = is_known ? m->last.arena : get_arena(m, memory);
-  if (!is_known && m->map->describes_shapes) m->last = (fresh_result){.from = from, .made = own, .arena = a};
-  view.data = a->storage->data ? (void *)((uintptr_t)a->storage->data + a->next) : NULL;
-  tdict_tensor *tensor = tdict_slab_add_view(m->slab, a->storage, &view);
-  a->next += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
-  *to = tdict_leaf_of_tensor(tensor);
-  return tensor->numel ? m->map->fill(m->map, m->entry, from, tensor, err) : TDICT_OK;
+  m->last.arena = get_arena(m, memory);
+  if (m->map->describes_shapes) m->last.from = from;
+  return make_fresh(m, from, to, err);
 }
 
 /* Writes the positions that `describe` and `fill` select, by copying from a tensor that holds positions. */
@@ -432,6 +449,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   m->slab = NULL;
   m->num_arenas = 0;
   m->last.from = NULL;
+  m->last.tensor = NULL;
   tdict_cursor_rewind(&m->cursor, td);
   tdict_status status = measure_all(m, err);
   *found_objects = m->found_objects;

@@ -328,15 +328,31 @@ void tdict_slab_count(tdict_slab *slab, int64_t more) {
   atomic_fetch_add_explicit(&slab->refs, more, memory_order_relaxed);
 }
 
-tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view) {
+/* Adds a tensor without data and layout to a slab of views. */
+static tdict_tensor *add_over(tdict_slab *slab, tdict_storage *storage) {
   TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
   tdict_tensor *t = &slab->tensors[slab->num_tensors++];
   atomic_init(&t->refs, 0);
   count_new(slab);
   t->slab = slab;
   t->storage = t > slab->tensors && t[-1].storage == storage ? storage : tdict_storage_retain(storage);
+  return t;
+}
+
+tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view) {
+  tdict_tensor *t = add_over(slab, storage);
   init_record(t, view, slab->next_dims);
   slab->next_dims += 2 * (size_t)view->ndim;
+  return t;
+}
+
+tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, void *data) {
+  tdict_tensor *t = add_over(slab, like->storage);
+  t->data = data;
+  t->dtype = like->dtype;
+  t->ndim = like->ndim;
+  t->numel = like->numel;
+  t->dims = like->dims;
   return t;
 }
 

@@ -50,6 +50,9 @@ void tdict_slab_count(tdict_slab *slab, int64_t more);
  * have checked these fields. The slab retains `storage`. The caller owns one reference to the tensor. No other thread
  * may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
+/* Adds a tensor that differs from `like`, a tensor of the slab, only in the address of its first element. Both tensors
+ * share their counts and strides. Otherwise the same as tdict_slab_add_view(). */
+tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, void *data);
 /* Drops `count` references at once. Frees the slab with the last reference. */
 void tdict_slab_release(tdict_slab *slab, int64_t count);
 

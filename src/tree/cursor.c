@@ -26,7 +26,7 @@ void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td) {
   cursor->frames[0] = (tdict_frame){.node = (tdict_tree *)(uintptr_t)td};
 }
 
-tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
+tdict_leaf tdict_cursor_leave(tdict_cursor *cursor) {
   /* Leave each node whose slots were all visited. */
   for (; cursor->depth; cursor->depth--) {
     tdict_frame *top = &cursor->frames[cursor->depth - 1];

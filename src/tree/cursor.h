@@ -29,8 +29,15 @@ void tdict_cursor_reset(tdict_cursor *cursor);
 /* Starts a new walk of the entries of `td`. If the previous walk visited all entries of the same tree, the new walk
  * reuses the memory of that walk and cannot fail. */
 void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td);
+/* Returns the same result as tdict_cursor_next(), but also leaves nodes and skips empty slots. */
+tdict_leaf tdict_cursor_leave(tdict_cursor *cursor);
 /* Returns the next leaf, or 0 after the last leaf. To walk the entries of a child tree, call tdict_cursor_enter(). */
-tdict_leaf tdict_cursor_next(tdict_cursor *cursor);
+static inline tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
+  tdict_frame *top = cursor->depth ? &cursor->frames[cursor->depth - 1] : NULL;
+  if (top && top->slot < top->node->keys->num_slots && top->node->leaves[top->slot])
+    return top->node->leaves[top->slot++];
+  return tdict_cursor_leave(cursor);
+}
 /* Continues the walk with the entries of `td`, the tree that tdict_cursor_next() returned last. If `once` is true and
  * `td` was entered before, skips `td`. Returns false if memory is exhausted. */
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td);

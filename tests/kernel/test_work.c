@@ -287,18 +287,56 @@ GPU_CASE(kernel_repeats_copies) {
   const int64_t shape[] = {20, 48}, to[] = {48, 1}, from[] = {64, 1};
   tdict_kernel_move move = {.ndim = 2, .shape = shape, .dst_strides = to, .src_strides = from, .item_bytes = 1};
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
-  td_ok(tdict_kernel_repeat_copy(&work, a.dst.data, a.src.data, &is_done, err));
+  td_ok(tdict_kernel_repeat(&work, a.dst.data, a.src.data, &is_done, err));
   assert_false(is_done); /* there is no copy yet */
+  /* The first layout is another one, so that a copy with the first layout would be noticed. */
+  const int64_t small[] = {1, 16};
+  tdict_kernel_move first = move;
+  first.dst = (char *)a.dst.data + 1024 * 100;
+  first.src = a.src.data;
+  first.shape = small;
+  td_ok(tdict_kernel_add_copy(&work, &first, err));
+  memcpy(a.model_dst + 1024 * 100, a.model_src, 16);
   for (int i = 0; i < 100; i++) {
     const int64_t dst = 1024 * i + pick(&r, 0, 1) * 16 + (pick(&r, 0, 3) ? 0 : 4), src = 2048 * i + 8 * pick(&r, 0, 3);
     move.dst = (char *)a.dst.data + dst;
     move.src = (char *)a.src.data + src;
-    td_ok(tdict_kernel_repeat_copy(&work, move.dst, move.src, &is_done, err));
+    const size_t num_words = work.num_words;
+    is_done = false;
+    if (i > 0) td_ok(tdict_kernel_repeat(&work, move.dst, move.src, &is_done, err));
+    assert_int_equal(work.num_words, num_words); /* a repeated copy shares its layout */
     if (!is_done) td_ok(tdict_kernel_add_copy(&work, &move, err));
     num_repeated += is_done;
     for (int row = 0; row < 20; row++) memcpy(a.model_dst + dst + 48 * row, a.model_src + src + 64 * row, 48);
   }
-  assert_int_equal(work.num_entries, 100);
+  assert_int_equal(work.num_entries, 101);
+  assert_true(num_repeated > 20 && num_repeated < 90);
+  run_check_and_close(&a, &work);
+}
+
+/* A fill is repeated at other addresses, unless their alignment allows other units. */
+GPU_CASE(kernel_repeats_fills) {
+  enum { FILLS = 100, ITEM = 12, ROWS = 20, COLUMNS = 4 };
+  areas a;
+  rng r = {16};
+  tdict_kernel_work work;
+  unsigned char element[ITEM];
+  bool is_done;
+  int num_repeated = 0;
+  areas_open(&a, 12);
+  td_fill_random(element, sizeof element, next_random(&r));
+  const int64_t shape[] = {ROWS, COLUMNS}, to[] = {COLUMNS * ITEM, ITEM};
+  tdict_kernel_move move = {.ndim = 2, .shape = shape, .dst_strides = to, .item_bytes = ITEM};
+  tdict_kernel_work_init(&work, TDICT_KERNEL_FILL);
+  for (int i = 0; i < FILLS; i++) {
+    const int64_t dst = 1024 * i + pick(&r, 0, 1) * 16 + (pick(&r, 0, 3) ? 0 : 1);
+    move.dst = (char *)a.dst.data + dst;
+    td_ok(tdict_kernel_repeat(&work, move.dst, NULL, &is_done, err));
+    if (!is_done) td_ok(tdict_kernel_add_fill(&work, &move, element, err));
+    num_repeated += is_done;
+    for (int k = 0; k < ROWS * COLUMNS; k++) memcpy(a.model_dst + dst + ITEM * k, element, ITEM);
+  }
+  assert_int_equal(work.num_entries, FILLS);
   assert_true(num_repeated > 20 && num_repeated < 90);
   run_check_and_close(&a, &work);
 }
@@ -419,4 +457,5 @@ CASE(kernel_work_refuses) {
   uint64_t out;
   td_fails(TDICT_EINVAL, "-2 positions", tdict_kernel_add_positions(&copy, strides, -2, &out, err));
   assert_int_equal(convert.num_entries + fill.num_entries + check.num_entries, 0);
+  tdict_kernel_work_reset(&copy); /* a refused entry may leave empty arrays */
 }

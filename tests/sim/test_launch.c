@@ -131,9 +131,9 @@ static tdict_cu run_copy(intptr_t dst_shift, intptr_t src_shift, bool pageable) 
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   char *dst = make_device(d, 512), *src = pageable ? (char *)make_pageable(512, 1) : make_device(d, 512);
   copy_launch *c = make_copy(&k, dst, src, 8);
-  uint64_t *entry = c->params.words + 2;
-  entry[TDICT_WORD_DST] += (uint64_t)dst_shift;
-  entry[TDICT_WORD_SRC] += (uint64_t)src_shift;
+  uint64_t *entry = c->params.words;
+  entry[TDICT_ENTRY_DST] += (uint64_t)dst_shift;
+  entry[TDICT_ENTRY_SRC] += (uint64_t)src_shift;
   CU(SUCCESS, launch, &c->launch, s);
   const tdict_cu result = d->ops->stream_synchronize(d, s);
   free(c);

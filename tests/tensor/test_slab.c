@@ -2,6 +2,7 @@
 #include "naive.h"
 
 #include "support/fail_alloc.h"
+#include "support/random.h"
 #include "tensor/tensor.h"
 
 static void count_release(void *user) { ++*(int *)user; }
@@ -70,6 +71,47 @@ CASE(slab_releases_many_references_at_once) {
   tdict_storage_release(storage);
   tdict_slab_release(slab, 1);
   assert_int_equal(released, 1);
+}
+
+/* A repeated view has the layout of the other view, its own address, and its own reference. */
+CASE(slab_repeats_views) {
+  enum { VIEWS = 60 };
+  unsigned char data[2][4096];
+  int released[2] = {0, 0};
+  rng r = {41};
+  tdict_storage *storages[] = {counted_storage(data[0], sizeof *data, &released[0]),
+                               counted_storage(data[1], sizeof *data, &released[1])};
+  const int64_t shapes[2][2] = {{3, 5}, {4, 2}}, strides[2][2] = {{7, 1}, {2, 1}};
+  const tdict_dtype dtypes[] = {TDICT_F32, TDICT_I64};
+  tdict_tensor *views[VIEWS] = {NULL}, *first[2] = {NULL, NULL};
+  int kinds[VIEWS];
+  tdict_slab *slab = NULL;
+  td_ok(tdict_slab_create(VIEWS, 2 * 2, NULL, &slab, err));
+  for (int i = 0; i < VIEWS; i++) {
+    const int k = kinds[i] = i < 2 ? i : (int)(next_random(&r) % 2);
+    const tdict_tensor_desc view = {
+        .data = data[k] + 8 * i, .dtype = dtypes[k], .ndim = 2, .shape = shapes[k], .strides = strides[k]};
+    views[i] = i < 2 ? tdict_slab_add_view(slab, storages[k], &view)
+                     : tdict_slab_add_repeated(slab, first[k], data[k] + 8 * i);
+    if (i < 2) first[k] = views[i];
+  }
+  for (int k = 0; k < 2; k++) tdict_storage_release(storages[k]);
+  tdict_slab_release(slab, 1);
+  for (int i = 0; i < VIEWS; i++) {
+    const int k = kinds[i];
+    assert_ptr_equal(tdict_tensor_data(views[i]), data[k] + 8 * i);
+    assert_int_equal(tdict_tensor_dtype(views[i]), dtypes[k]);
+    assert_int_equal(tdict_tensor_numel(views[i]), shapes[k][0] * shapes[k][1]);
+    assert_memory_equal(tdict_tensor_shape(views[i]), shapes[k], sizeof shapes[k]);
+    assert_memory_equal(tdict_tensor_strides(views[i]), strides[k], sizeof strides[k]);
+    assert_true(tdict_tensor_shares_storage(views[i], first[k]));
+  }
+  assert_int_equal(slab->refs, VIEWS);
+  for (int i = VIEWS; i-- > 0;) {
+    assert_int_equal(released[0] + released[1], 0);
+    tdict_tensor_release(views[i]);
+  }
+  assert_true(released[0] == 1 && released[1] == 1);
 }
 
 CASE(slab_create_refuses) {

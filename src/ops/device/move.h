@@ -22,6 +22,7 @@ typedef struct tdict_move {
   size_t numbers;
   int listed;   /* the listed dimension, whose stride is 0 on the indexed side; -1: none */
   bool scatter; /* true: the lists index the destination; false: the source */
+  bool repeats; /* true: only the addresses and the storages differ from the move before */
 } tdict_move;
 
 #endif

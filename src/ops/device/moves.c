@@ -97,15 +97,20 @@ tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tre
   return status;
 }
 
+/* Makes room for more moves. */
+static tdict_status grow_moves(tdict_moves *m, tdict_error *err) {
+  const size_t cap = m->cap ? 4 * m->cap : FIRST_MOVES;
+  tdict_move *larger = realloc(m->moves, cap * sizeof *larger);
+  if (!larger) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of copies", m->what);
+  m->moves = larger;
+  m->cap = cap;
+  return TDICT_OK;
+}
+
 /* Makes room for one more move with `numbers` numbers. */
 static tdict_status reserve(tdict_moves *m, size_t numbers, tdict_error *err) {
-  if (m->count == m->cap) {
-    const size_t cap = m->cap ? 4 * m->cap : FIRST_MOVES;
-    tdict_move *larger = realloc(m->moves, cap * sizeof *larger);
-    if (!larger) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of copies", m->what);
-    m->moves = larger;
-    m->cap = cap;
-  }
+  tdict_status status = m->count == m->cap ? grow_moves(m, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
   if (m->num_numbers + numbers > m->cap_numbers) {
     size_t cap = m->cap_numbers ? 4 * m->cap_numbers : FIRST_NUMBERS;
     if (cap < m->num_numbers + numbers) cap = m->num_numbers + numbers;
@@ -243,6 +248,7 @@ tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const v
   if (!moves->stream) tdict_tensor_await(t, true);
   tdict_status status = reserve(moves, 3 * (size_t)t->ndim, err);
   if (status != TDICT_OK) return status;
+  const size_t numbers = add_layouts(moves, t, t); /* a fill has no source, so the strides of `t` count twice */
   tdict_move *m = &moves->moves[moves->count++];
   *m = (tdict_move){.memory = filler,
                     .dst = t->storage,
@@ -251,12 +257,9 @@ tdict_status tdict_moves_fill(tdict_moves *moves, const tdict_tensor *t, const v
                     .src_dtype = t->dtype,
                     .op = TDICT_KERNEL_FILL,
                     .ndim = t->ndim,
-                    .numbers = moves->num_numbers,
+                    .numbers = numbers,
                     .listed = -1};
   memcpy(m->element, element, tdict_dtype_bytes(t->dtype));
-  add_numbers(moves, t->dims, t->ndim);
-  add_numbers(moves, tdict_tensor_dims_strides(t), t->ndim);
-  add_numbers(moves, tdict_tensor_dims_strides(t), t->ndim);
   return TDICT_OK;
 }
 
@@ -307,7 +310,7 @@ tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy 
 
 tdict_status tdict_moves_repeat_listed(tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other,
                                        uintptr_t offset, tdict_error *err) {
-  tdict_status status = reserve(moves, 0, err);
+  tdict_status status = moves->count == moves->cap ? grow_moves(moves, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   tdict_move *m = &moves->moves[moves->count++];
   void *position = (void *)((uintptr_t)indexed->data + offset);
@@ -316,5 +319,6 @@ tdict_status tdict_moves_repeat_listed(tdict_moves *moves, const tdict_tensor *i
   m->src = m->scatter ? other->storage : indexed->storage;
   m->dst_data = m->scatter ? position : other->data;
   m->src_data = m->scatter ? other->data : position;
+  m->repeats = true;
   return TDICT_OK;
 }

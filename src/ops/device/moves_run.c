@@ -140,21 +140,16 @@ static void multiply_all(const int64_t *strides, int count, size_t item, int64_t
   for (int d = 0; d < count; d++) out[d] = (int64_t)((uint64_t)strides[d] * item);
 }
 
-/* Returns true only if two copies differ in nothing but their addresses. */
+/* Returns true only if two copies or two fills of one operation differ in nothing but their addresses. */
 static bool is_alike(const tdict_moves *all, const tdict_move *a, const tdict_move *b) {
   const size_t num_lists = a->listed >= 0 ? (size_t)all->lists->count : 0, count = 3 * (size_t)a->ndim + num_lists;
-  return a->op == TDICT_KERNEL_COPY && a->dtype == b->dtype && a->ndim == b->ndim && a->listed == b->listed &&
-         a->scatter == b->scatter && num_lists <= TDICT_KERNEL_MAX_LISTS &&
+  return a->op != TDICT_KERNEL_CONVERT && a->dtype == b->dtype && a->ndim == b->ndim && a->listed == b->listed &&
+         a->scatter == b->scatter && memcmp(a->element, b->element, sizeof a->element) == 0 &&
          (a->numbers == b->numbers || memcmp(shape_of(all, a), shape_of(all, b), count * sizeof(int64_t)) == 0);
 }
 
-/* Adds a move to the work. `last` is the previously added move, or NULL. */
-static tdict_status add_move(launch *l, const tdict_move *m, const tdict_move *last, tdict_error *err) {
-  bool is_added = false;
-  if (last && is_alike(l->all, last, m)) {
-    tdict_status status = tdict_kernel_repeat_copy(&l->work, m->dst_data, m->src_data, &is_added, err);
-    if (status != TDICT_OK || is_added) return status;
-  }
+/* Adds a move to the work, with a new layout. */
+static tdict_status add_layout(launch *l, const tdict_move *m, tdict_error *err) {
   int64_t dst_strides[TDICT_MAX_NDIM], src_strides[TDICT_MAX_NDIM];
   const size_t item = tdict_dtype_bytes(m->dtype);
   tdict_kernel_move move = {.dst = m->dst_data,
@@ -172,6 +167,15 @@ static tdict_status add_move(launch *l, const tdict_move *m, const tdict_move *l
     return tdict_kernel_add_convert(&l->work, &move, &(tdict_kernel_cast){.to = m->dtype, .from = m->src_dtype}, err);
   if (m->listed >= 0) status = find_lists(l, m, &move, err);
   return status == TDICT_OK ? tdict_kernel_add_copy(&l->work, &move, err) : status;
+}
+
+/* Adds a move to the work. `last` is the previously added move, or NULL. */
+static tdict_status add_move(launch *l, const tdict_move *m, const tdict_move *last, tdict_error *err) {
+  bool is_added = false;
+  tdict_status status = TDICT_OK;
+  if (last && (m->repeats || is_alike(l->all, last, m)))
+    status = tdict_kernel_repeat(&l->work, m->dst_data, m->src_data, &is_added, err);
+  return status != TDICT_OK || is_added ? status : add_layout(l, m, err);
 }
 
 /* Describes one side of a move as a temporary tensor. */
@@ -280,7 +284,6 @@ static void attach_use(const tdict_moves *all, const storage_list *list, tdict_f
 static void regain(const tdict_moves *all, const tdict_move *m) {
   tdict_temp temp, row;
   tdict_made at;
-  if (!tdict_storage_has_lost(m->dst)) return;
   const tdict_tensor *dst = view_side(all, m, true, &temp);
   if (m->listed < 0 || !m->scatter) {
     tdict_tensor_regain(dst);
@@ -332,7 +335,8 @@ tdict_status tdict_moves_run(tdict_moves *moves, tdict_error *err) {
     launch l = {.all = moves, .memory = last = memory};
     status = moves->stream ? queue_memory(&l, err) : launch_memory(&l, NULL, err);
   }
-  for (size_t i = 0; i < moves->count && status == TDICT_OK; i++) regain(moves, &moves->moves[i]);
+  for (size_t i = 0; i < moves->count && status == TDICT_OK; i++)
+    if (tdict_storage_has_lost(moves->moves[i].dst)) regain(moves, &moves->moves[i]);
   moves->count = moves->num_numbers = 0;
   return status;
 }

@@ -263,9 +263,7 @@ static bool needs_positions(const tdict_index_plan *plan, const tdict_tensor *t,
 }
 
 static bool layout_equals(const tdict_tensor *t, const int64_t *layout) {
-  for (int i = 0; i < 2 * t->ndim; i++)
-    if (t->dims[i] != layout[i]) return false;
-  return true;
+  return memcmp(t->dims, layout, 2 * (size_t)t->ndim * sizeof *layout) == 0;
 }
 
 /* Returns true if the copy differs from the last move in its addresses only. */
