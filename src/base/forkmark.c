@@ -2,7 +2,6 @@
  * be obtained, the mark compares process ids instead. Marks are reference-counted. Thread rule: see forkmark.h. */
 #include "base/forkmark.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,22 +18,18 @@ struct tdict_forkmark {
 };
 enum { PAGE_BYTES = 4096 };
 
-/* Returns a page of zeros that the kernel zeroes in a child process, or NULL if such a page cannot be obtained. */
-static void *map_page(void) {
-  void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return NULL;
-  if (madvise(page, PAGE_BYTES, MADV_WIPEONFORK) == 0) return page;
-  munmap(page, PAGE_BYTES);
-  return NULL;
-}
-
 tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err) {
   tdict_forkmark *mark = calloc(1, sizeof *mark);
   if (!mark) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its fork mark");
   atomic_init(&mark->refs, 1);
   mark->creator = getpid();
-  mark->page = map_page();
-  if (mark->page) *mark->page = 1;
+  void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page != MAP_FAILED && madvise(page, PAGE_BYTES, MADV_WIPEONFORK) == 0) {
+    mark->page = page;
+    *mark->page = 1;
+  } else if (page != MAP_FAILED) {
+    munmap(page, PAGE_BYTES);
+  }
   *out = mark;
   return TDICT_OK;
 }
@@ -59,18 +54,4 @@ bool tdict_forkmark_forked(const tdict_forkmark *mark) {
 tdict_status tdict_forkmark_check(const tdict_forkmark *mark, const char *what, tdict_error *err) {
   if (!tdict_forkmark_forked(mark)) return TDICT_OK;
   return tdict_fail(err, TDICT_EFORKED, "%s: this process is a fork of the process that created the context", what);
-}
-
-/* The id of this process, or 0 if it is not known, in a page that is wiped in a child. NULL before the first call, and if
- * there is no such page. The page is never unmapped. */
-static _Atomic(pid_t) *process_id;
-static pthread_once_t process_id_once = PTHREAD_ONCE_INIT;
-static void map_process_id(void) { process_id = map_page(); }
-
-pid_t tdict_process_id(void) {
-  pthread_once(&process_id_once, map_process_id);
-  if (!process_id) return getpid();
-  pid_t id = atomic_load_explicit(process_id, memory_order_relaxed);
-  if (id == 0) atomic_store_explicit(process_id, id = getpid(), memory_order_relaxed);
-  return id;
 }

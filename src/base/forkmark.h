@@ -4,7 +4,6 @@
 #define TDICT_BASE_FORKMARK_H
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "tdict/status.h"
 
@@ -19,9 +18,5 @@ bool tdict_forkmark_forked(const tdict_forkmark *mark);
 /* Returns TDICT_EFORKED in a process that was forked after the mark was created, else TDICT_OK. The error message
  * begins with `what`. */
 tdict_status tdict_forkmark_check(const tdict_forkmark *mark, const char *what, tdict_error *err);
-
-/* Returns the id of the calling process. Only the first call in a process makes a system call, if the kernel provides
- * pages that are zeroed in a child process. */
-pid_t tdict_process_id(void);
 
 #endif

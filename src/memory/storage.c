@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/forkmark.h"
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* a block of this size or more contains a whole huge page at any alignment */
@@ -233,7 +233,7 @@ enum { SPINS_BEFORE_YIELD = 64 };
 /* Locks `word` and sets *held to the value of the unlocked word. If a thread of the parent process holds the lock,
  * takes over the lock, sets *held to 0 and returns false. */
 static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
-  const uintptr_t own = (uintptr_t)tdict_process_id() << 1 | LOCKED_BIT;
+  const uintptr_t own = (uintptr_t)getpid() << 1 | LOCKED_BIT;
   uintptr_t seen = atomic_load_explicit(word, memory_order_relaxed);
   for (int spins = 1;; spins++) {
     if (seen != own &&

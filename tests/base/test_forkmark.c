@@ -58,21 +58,3 @@ CASE(forkmark_is_counted) {
   tdict_forkmark_release(mark);
   tdict_forkmark_release(NULL);
 }
-
-/* A child, and a child of the child, do not see the id that the parent has kept. */
-CASE(forkmark_knows_the_process_id) {
-  for (int i = 0; i < 2; i++) assert_int_equal(tdict_process_id(), getpid());
-  fflush(NULL);
-  pid_t child = fork();
-  if (child == 0) {
-    int answer = tdict_process_id() != getpid() || tdict_process_id() != getpid();
-    pid_t grandchild = answer ? -1 : fork();
-    if (grandchild == 0) _exit(tdict_process_id() != getpid());
-    int status = 0;
-    if (grandchild > 0 && (waitpid(grandchild, &status, 0) != grandchild || !WIFEXITED(status) || WEXITSTATUS(status)))
-      answer = 2;
-    _exit(answer);
-  }
-  assert_int_equal(wait_for_child(child), 0);
-  assert_int_equal(tdict_process_id(), getpid());
-}

@@ -52,18 +52,6 @@ CASE(forkmark_falls_back_to_the_process_id) {
   no_page = false;
 }
 
-CASE(forkmark_asks_for_the_process_id_without_a_page) {
-  no_wipe = true;
-  assert_int_equal(tdict_process_id(), getpid());
-  fflush(NULL);
-  pid_t child = fork();
-  if (child == 0) _exit(tdict_process_id() != getpid());
-  int status = 0;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  assert_int_equal(tdict_process_id(), getpid());
-}
-
 CASE(forkmark_without_memory) {
   tdict_forkmark *mark = NULL;
   tdict_error err = {0};
