@@ -8,9 +8,9 @@
 #include "ops/device/moves.h"
 
 typedef struct tdict_rank_join {
-  tdict_storage
-      *storage;       /* retained; of the result; NULL: the trees of the blocks are joined, on the host, or because no
-                           * launch can copy their elements */
+  /* retained; of the result; NULL: the trees of the blocks are joined, on the host, or because no launch can copy their
+   * elements */
+  tdict_storage *storage;
   int64_t rows;       /* of the result */
   tdict_tree *result; /* retained; NULL before tdict_rank_join_prepare() */
   tdict_moves moves;  /* from the blocks to the result */

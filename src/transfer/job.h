@@ -76,10 +76,10 @@ struct tdict_future {
 
   /* Source and result */
   tdict_plan plan;
-  tdict_storage *arena;       /* retained; the storage of all new leaves, or NULL */
-  tdict_tree *result;         /* retained; returned to the caller after success */
-  tdict_tree_plans *plans;    /* retained, or NULL; the record of a locked source. The transfer must not retain `mirror`
-                             * longer than this record */
+  tdict_storage *arena; /* retained; the storage of all new leaves, or NULL */
+  tdict_tree *result;   /* retained; returned to the caller after success */
+  /* retained, or NULL; the record of a locked source. The transfer must not retain `mirror` longer than this record */
+  tdict_tree_plans *plans;
   tdict_kept_plan *kept_plan; /* borrowed from `plans` until the end; the transfer uses the arrays of this plan. NULL:
                                * `plan` belongs to the transfer */
   tdict_tree *mirror;       /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in
@@ -118,8 +118,7 @@ struct tdict_future {
   /* The order among transfers, see order.c */
   tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
   uint32_t num_writes;
-  bool
-      marked; /* true while marks are attached. If a mark was removed early, the flag `was_detached` of the mark is set */
+  bool marked; /* true while marks are attached. A mark that was removed early has the flag `was_detached` */
   tdict_dependent *waits_for;
   /* num_pending, dependents and finished: guarded by the engine's lock. num_pending: transfers in waits_for that
    * have not ended */
