@@ -50,6 +50,9 @@ static tdict_status move_piece(const piece *p, tdict_error *err) {
   tdict_nccl_link *link = p->link;
   tdict_driver *d = link->gpu->driver;
   tdict_status status = TDICT_OK;
+  if (link->uses_stage) status = tdict_nccl_wait(link, link->stream, p->deadline_ns, err);
+  if (status != TDICT_OK) return status;
+  link->uses_stage = true;
   if (p->src) {
     memcpy((char *)link->host + p->own * p->bytes, p->src, p->bytes);
     status = tdict_gpu_check(link->gpu,
@@ -63,6 +66,7 @@ static tdict_status move_piece(const piece *p, tdict_error *err) {
                              d->ops->copy_d2h_async(d, link->host, link->device, p->bytes * p->num_ranks, link->stream),
                              "cuMemcpyDtoHAsync", err);
   if (status == TDICT_OK) status = tdict_nccl_wait(link, link->stream, p->deadline_ns, err);
+  link->uses_stage = status != TDICT_OK;
   return status;
 }
 

@@ -36,6 +36,7 @@ typedef struct tdict_nccl_link {
   tdict_cu_event event;   /* marks the work that the current operation waits for */
   void *host, *device;    /* pinned memory and device memory for host messages, of staged_bytes each */
   size_t staged_bytes;
+  bool uses_stage;        /* copies of a host message, perhaps of one that has failed, may still use the memory */
   bool is_entered;        /* the current operation is inside a scope of the gpu, so its steps need no scope */
   bool is_grouping;       /* between group_begin and group_end */
   tdict_nccl_move *moves; /* the messages that the group has collected */

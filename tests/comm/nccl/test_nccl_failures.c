@@ -1,6 +1,7 @@
 /* The failures of the table of NCCL: absent ranks, asynchronous errors, `abort`, wrong arguments and driver errors. */
 #include <sys/wait.h>
 
+#include "comm/nccl/link.h"
 #include "comm/nccl/ranks.h"
 #include "device/gpu_help.h"
 
@@ -168,6 +169,30 @@ SIM_CASE(nccl_operations_report_errors_of_the_call) {
     assert_int_equal(w.fake->open_groups, 0);
   }
   w.fake->call_result = 0;
+  for (int i = 0; i < 2; i++) abort_rank(&w.ranks[i]);
+  world_close(&w);
+}
+
+/* The copy of a failed message has not run when the next message begins. */
+SIM_CASE(nccl_host_messages_wait_for_the_copies_of_failed_ones) {
+  world w;
+  world_open(&w, 2, false, 4 * BYTES);
+  rank *r = &w.ranks[0];
+  const tdict_nccl_link *link = r->t.self;
+  char before[BYTES];
+  ranks_driver = r->gpu->driver;
+  td_ok(tdict_sim_hold(r->context, err));
+  td_fill_random(before, BYTES, 31);
+  memcpy(host, before, BYTES);
+  limit_now = SECONDS(60);
+  w.fake->call_result = 2;
+  td_fails(TDICT_EDEVICE, "ncclSend returned 2", send_host(r, err));
+  w.fake->call_result = 0;
+  for (int i = 0; i < BYTES; i++) host[i] = (char)~before[i];
+  limit_now = SECONDS(0.01);
+  td_fails(TDICT_ETIMEDOUT, "rank 0 of 2 waited", send_host(r, err));
+  assert_memory_equal(link->host, before, BYTES);
+  td_ok(tdict_sim_resume(r->context, err));
   for (int i = 0; i < 2; i++) abort_rank(&w.ranks[i]);
   world_close(&w);
 }
