@@ -112,13 +112,16 @@ static int type_of(const tdict_nccl_link *link, tdict_dtype dtype) {
   }
 }
 
-/* Returns NCCL's number of an operation, or -1 if the type has no such operation. */
-static int op_of(tdict_reduce_op op, int type) {
+/* Returns NCCL's number of an operation, or -1 if the type has no such operation. A single rank sums for a mean: NCCL 2.28
+ * refuses the mean of 8-bit floats in a communicator of one rank, because the switch in ncclLaunchOneRank() leaves them
+ * out. */
+static int op_of(const tdict_nccl_link *link, tdict_reduce_op op, int type) {
   switch (op) {
   case TDICT_REDUCE_SUM:
     return TDICT_NCCL_SUM;
   case TDICT_REDUCE_MEAN:
-    return type >= TDICT_NCCL_F16 ? TDICT_NCCL_AVERAGE : -1; /* all later types are floats */
+    if (type < TDICT_NCCL_F16) return -1; /* all later types are floats */
+    return link->world > 1 ? TDICT_NCCL_AVERAGE : TDICT_NCCL_SUM;
   case TDICT_REDUCE_MIN:
     return TDICT_NCCL_MIN;
   case TDICT_REDUCE_MAX:
@@ -130,13 +133,13 @@ static int op_of(tdict_reduce_op op, int type) {
 
 static bool nccl_can_reduce(void *self, tdict_dtype dtype, tdict_reduce_op op) {
   const int type = type_of(self, dtype);
-  return type >= 0 && op_of(op, type) >= 0;
+  return type >= 0 && op_of(self, op, type) >= 0;
 }
 
 static tdict_status nccl_all_reduce(void *self, void *buffer, size_t num_elements, tdict_dtype dtype,
                                     tdict_reduce_op op, void *stream, int64_t timeout_ns, tdict_error *err) {
   tdict_nccl_link *link = self;
-  const int type = type_of(link, dtype), nccl_op = type >= 0 ? op_of(op, type) : -1;
+  const int type = type_of(link, dtype), nccl_op = type >= 0 ? op_of(link, op, type) : -1;
   if (nccl_op < 0) {
     char text[TDICT_DTYPE_TEXT_BYTES];
     return tdict_fail(err, TDICT_ENOTSUP, "%s: NCCL has no reduction %d of %s", link->where, (int)op,

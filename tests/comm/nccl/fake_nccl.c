@@ -250,6 +250,7 @@ tdict_nccl_result ncclAllGather(const void *src, void *dst, size_t count, tdict_
 }
 tdict_nccl_result ncclAllReduce(const void *src, void *dst, size_t count, tdict_nccl_type type, tdict_nccl_op operation,
                                 tdict_nccl_comm comm, tdict_nccl_stream stream) {
+  if (type >= 10 && operation == 4 && comm->clique->world == 1) return INVALID; /* as in NCCL 2.28 */
   return add(comm, stream, &(op){REDUCE, src, dst, count, type, operation, 0});
 }
 tdict_nccl_result ncclSend(const void *src, size_t count, tdict_nccl_type type, int peer, tdict_nccl_comm comm,
