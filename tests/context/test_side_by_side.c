@@ -56,7 +56,7 @@ static int count_differences(const tdict_tree *want, const tdict_tree *got) {
 static void *move_trees(void *user) {
   mover *m = user;
   const tdict_device device = td_device();
-  while (!m->failures && tdict_now_ns() < m->until_ns) {
+  do { /* at least one round, however slow the machine is */
     tdict_tree *src = make_tree(m), *there = NULL, *back = NULL;
     tdict_future *f = NULL;
     tdict_error err;
@@ -70,7 +70,7 @@ static void *move_trees(void *user) {
     tdict_release(there);
     tdict_release(src);
     m->rounds++;
-  }
+  } while (!m->failures && tdict_now_ns() < m->until_ns);
   return NULL;
 }
 
