@@ -16,9 +16,8 @@
  *
  * Whoever has the id can connect to rank 0, so the id should be kept from other users.
  *
- * **Host memory.** The table copies small messages of the library's protocol between host memory and device memory. For
- * these messages, the table owns pinned host memory and device memory of 1 MiB each, or 4 KiB for each rank if this is
- * more.
+ * **Host memory.** Small messages of the library's protocol pass through pinned host memory that the table owns: 1 MiB,
+ * or 4 KiB for each rank if this is more.
  *
  * **Reductions.** The table reduces float16, bfloat16, float32, float64 and integers of 8, 32 and 64 bits. The table
  * also reduces 8-bit floats if NCCL is version 2.24 or newer and the device has compute capability 9.0 or higher. Only

@@ -128,7 +128,10 @@ static tdict_status receive_on_root(tdict_comm_call *call, joined *j, tdict_tree
   tdict_status status = allocate_blocks(call, j, err);
   const tdict_rank_blocks *b = &j->blocks;
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
-  if (status == TDICT_OK) status = fill_own_block(call, &j->blocks, j->source.is_near, err);
+  if (status == TDICT_OK && j->join.storage && j->source.is_near)
+    j->join.own = call->src;
+  else if (status == TDICT_OK)
+    status = fill_own_block(call, &j->blocks, j->source.is_near, err);
   if (status == TDICT_OK) status = tdict_table_group_begin(call, err);
   for (int32_t r = 0; r < b->world && status == TDICT_OK; r++)
     if (r != call->root && b->bytes[r] > 0)

@@ -25,7 +25,7 @@ tdict_status tdict_rank_join_allocate(const tdict_comm_call *call, const tdict_r
                                       tdict_rank_join *out, tdict_error *err) {
   int64_t sizes[TDICT_MAX_BATCH_NDIM];
   size_t bytes;
-  *out = (tdict_rank_join){.moves = {.what = tdict_comm_what(call)}};
+  *out = (tdict_rank_join){.own_rank = call->comm->table.rank, .moves = {.what = tdict_comm_what(call)}};
   if (!call->comm->gpu) return TDICT_OK;
   for (int32_t r = 0; r < blocks->world; r++)
     if (!tdict_add_i64(out->rows, blocks->rows[r], &out->rows))
@@ -40,43 +40,60 @@ tdict_status tdict_rank_join_allocate(const tdict_comm_call *call, const tdict_r
   return TDICT_OK;
 }
 
-/* Adds the moves of the parts of all ranks to the tensor `to`. `offsets` has the offset of the part in each block, and
- * is set to the offset of the next tensor. */
-static tdict_status add_parts(const tdict_rank_blocks *b, const tdict_tensor *to, size_t *offsets, tdict_moves *moves,
-                              tdict_error *err) {
+/* Describes the part of rank `r` in its block. `like` has the sizes and the dtype, and `offset` is in the block. */
+static const tdict_tensor *view_block(const tdict_rank_blocks *b, int32_t r, size_t offset, const tdict_tensor *like,
+                                      tdict_temp *temp) {
+  tdict_made part;
+  tdict_made_of(like, &part);
+  tdict_layout_strides(part.ndim, part.shape, part.strides);
+  part.data = b->data + b->offsets[r] + offset;
+  tdict_tensor *view = tdict_temp_over(temp, like, &part);
+  view->storage = b->storage;
+  return view;
+}
+
+/* Adds the moves of the parts of all ranks to the tensor `to`. `own` is the part of this rank, or NULL if it is in its
+ * block. `offsets` has the offset of the part in each block, and is set to the offset of the next tensor. */
+static tdict_status add_parts(const tdict_rank_blocks *b, tdict_rank_join *join, const tdict_tensor *to,
+                              const tdict_tensor *own, size_t *offsets, tdict_error *err) {
   const size_t item = tdict_dtype_bytes(to->dtype);
   tdict_status status = TDICT_OK;
-  tdict_made place, part;
+  tdict_made place;
   tdict_made_of(to, &place);
-  part = place;
   for (int32_t r = 0; r < b->world && status == TDICT_OK; r++) {
     tdict_temp dst, src;
-    part.shape[b->dim] = place.shape[b->dim] = b->rows[r];
-    tdict_layout_strides(part.ndim, part.shape, part.strides);
-    part.data = b->data + b->offsets[r] + offsets[r];
-    tdict_tensor *from = tdict_temp_over(&src, to, &part);
-    from->storage = b->storage;
-    status = tdict_moves_copy(moves, tdict_temp_over(&dst, to, &place), from, err);
+    place.shape[b->dim] = b->rows[r];
+    tdict_tensor *part = tdict_temp_over(&dst, to, &place);
+    const tdict_tensor *from = own && r == join->own_rank ? own : view_block(b, r, offsets[r], part, &src);
+    status = tdict_moves_copy(&join->moves, part, from, err);
     place.data = (char *)place.data + (size_t)(b->rows[r] * place.strides[b->dim]) * item;
-    offsets[r] += tdict_align((size_t)from->numel * item, LEAF_ALIGNMENT);
+    offsets[r] += tdict_align((size_t)part->numel * item, LEAF_ALIGNMENT);
   }
   return status;
 }
 
-/* Lists the moves of all tensors, whose order is that of the blocks. */
+/* Enters a tree with both cursors. `own` is the own tree if there is one. */
+static tdict_status enter(tdict_cursor *cursor, tdict_tree *tree, tdict_cursor *own_cursor, tdict_tree *own,
+                          const tdict_rank_join *join, tdict_error *err) {
+  if (tdict_cursor_enter(cursor, tree) && (!own || tdict_cursor_enter(own_cursor, own))) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to walk the tree", join->moves.what);
+}
+
+/* Lists the moves of all tensors. The result, the blocks and the own tree have one order. */
 static tdict_status list_moves(const tdict_rank_blocks *b, tdict_rank_join *join, tdict_error *err) {
-  tdict_cursor cursor;
+  tdict_cursor cursor, own_cursor;
   tdict_status status = TDICT_OK;
   size_t *offsets = calloc((size_t)b->world, sizeof *offsets);
   if (!offsets) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a list", join->moves.what);
   tdict_cursor_init(&cursor, join->result, false);
+  tdict_cursor_init(&own_cursor, join->own ? join->own : join->result, false);
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_leaf own = join->own ? tdict_cursor_next(&own_cursor) : 0;
     const tdict_tensor *to = tdict_leaf_tensor(leaf);
-    if (to)
-      status = add_parts(b, to, offsets, &join->moves, err);
-    else if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to walk the tree", join->moves.what);
+    status = to ? add_parts(b, join, to, own ? tdict_leaf_tensor(own) : NULL, offsets, err)
+                : enter(&cursor, tdict_leaf_tree(leaf), &own_cursor, own ? tdict_leaf_tree(own) : NULL, join, err);
   }
+  tdict_cursor_reset(&own_cursor);
   tdict_cursor_reset(&cursor);
   free(offsets);
   return status;

@@ -11,9 +11,11 @@ typedef struct tdict_rank_join {
   /* retained; of the result; NULL: the trees of the blocks are joined, on the host, or because no launch can copy their
    * elements */
   tdict_storage *storage;
-  int64_t rows;       /* of the result */
-  tdict_tree *result; /* retained; NULL before tdict_rank_join_prepare() */
-  tdict_moves moves;  /* from the blocks to the result */
+  int64_t rows;          /* of the result */
+  const tdict_tree *own; /* borrowed; tensors of this rank that are not in its block; NULL: all blocks are filled */
+  int32_t own_rank;      /* this rank */
+  tdict_tree *result;    /* retained; NULL before tdict_rank_join_prepare() */
+  tdict_moves moves;     /* from the blocks, or the own tree, to the result */
 } tdict_rank_join;
 
 /* Allocates the memory of the result, if a launch will copy the elements. Call before the message is queued: allocating

@@ -1,5 +1,6 @@
-/* Implements the operations on host memory: the bytes pass through pinned memory and device memory of the link, piece by
- * piece. See link.h for ownership and threads. */
+/* Implements the operations on host memory: the bytes pass through pinned memory of the link, piece by piece. The device
+ * accesses this memory directly, so a piece needs no copies to and from device memory. See link.h for ownership and
+ * threads. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -11,13 +12,9 @@
 enum { STAGED = 1 << 20, LEAST_OF_ONE_RANK = 4096 };
 
 void tdict_nccl_free_stage(tdict_nccl_link *link) {
-  if (link->host) tdict_counted_host_free(link->gpu->driver, link->host, link->staged_bytes);
-  if (link->device) {
-    const tdict_kept_block block = {.data = link->device, .bytes = link->staged_bytes};
-    tdict_gpu_free_block(link->gpu, &block);
-  }
-  link->host = link->device = NULL;
-  link->staged_bytes = 0;
+  if (link->stage) tdict_counted_host_free(link->gpu->driver, link->stage, link->stage_bytes);
+  link->stage = NULL;
+  link->stage_bytes = 0;
 }
 
 /* Bytes of one rank in the largest piece. */
@@ -29,42 +26,32 @@ static size_t most_of_piece(size_t num_ranks) {
 tdict_status tdict_nccl_make_stage(tdict_nccl_link *link, tdict_error *err) {
   const size_t of_ranks = most_of_piece((size_t)link->world) * (size_t)link->world;
   const size_t bytes = of_ranks > STAGED ? of_ranks : STAGED;
-  tdict_status status = tdict_gpu_check(link->gpu, tdict_counted_host_alloc(link->gpu->driver, &link->host, bytes),
-                                        "cuMemHostAlloc", err);
-  link->staged_bytes = bytes;
-  return status == TDICT_OK ? tdict_gpu_allocate(link->gpu, bytes, &link->device, err) : status;
+  void *stage = NULL;
+  tdict_cu result = tdict_counted_host_alloc(link->gpu->driver, &stage, bytes);
+  if (result == TDICT_CU_SUCCESS) {
+    link->stage = stage;
+    link->stage_bytes = bytes;
+  }
+  return tdict_gpu_check(link->gpu, result, "cuMemHostAlloc", err);
 }
 
-/* One piece of a message. The stage has `num_ranks` parts of `bytes` bytes. Parts of this rank are copied to the device
- * before `move`, and all parts are copied to the host after `move`. */
+/* One piece of a message. The stage has a part of `bytes` bytes for each rank whose bytes it holds. */
 typedef struct piece {
   tdict_nccl_link *link;
-  const char *src;              /* bytes that this rank sends; or NULL */
-  size_t bytes, num_ranks, own; /* own: the part that contains the bytes of `src` */
-  bool receives;                /* the stage is copied to host memory after the move */
+  const char *src;   /* bytes that this rank sends; or NULL */
+  size_t bytes, own; /* own: the part that contains the bytes of `src` */
   tdict_nccl_move move;
   int64_t deadline_ns;
 } piece;
 
 static tdict_status move_piece(const piece *p, tdict_error *err) {
   tdict_nccl_link *link = p->link;
-  tdict_driver *d = link->gpu->driver;
   tdict_status status = TDICT_OK;
   if (link->uses_stage) status = tdict_nccl_wait(link, link->stream, p->deadline_ns, err);
   if (status != TDICT_OK) return status;
   link->uses_stage = true;
-  if (p->src) {
-    memcpy((char *)link->host + p->own * p->bytes, p->src, p->bytes);
-    status = tdict_gpu_check(link->gpu,
-                             d->ops->copy_h2d_async(d, (char *)link->device + p->own * p->bytes,
-                                                    (char *)link->host + p->own * p->bytes, p->bytes, link->stream),
-                             "cuMemcpyHtoDAsync", err);
-  }
-  if (status == TDICT_OK) status = tdict_nccl_queue(link, &p->move, 1, link->stream, p->deadline_ns, err);
-  if (status == TDICT_OK && p->receives)
-    status = tdict_gpu_check(link->gpu,
-                             d->ops->copy_d2h_async(d, link->host, link->device, p->bytes * p->num_ranks, link->stream),
-                             "cuMemcpyDtoHAsync", err);
+  if (p->src) memcpy(link->stage + p->own * p->bytes, p->src, p->bytes);
+  status = tdict_nccl_queue(link, &p->move, 1, link->stream, p->deadline_ns, err);
   if (status == TDICT_OK) status = tdict_nccl_wait(link, link->stream, p->deadline_ns, err);
   link->uses_stage = status != TDICT_OK;
   return status;
@@ -72,12 +59,12 @@ static tdict_status move_piece(const piece *p, tdict_error *err) {
 
 static tdict_status stage_piece(piece *p, tdict_error *err) {
   tdict_gpu_scope scope;
-  /* After `abort`, the copies of the ended operation may still use the stage. */
+  /* After `abort`, the ended operation may still use the stage. */
   tdict_status status = tdict_nccl_refuse_ended(p->link, err);
   if (status == TDICT_OK) status = tdict_gpu_enter(p->link->gpu, &scope, err);
   if (status != TDICT_OK) return status;
-  p->move.src = (char *)p->link->device + p->own * p->bytes;
-  p->move.dst = p->link->device;
+  p->move.src = p->link->stage + p->own * p->bytes;
+  p->move.dst = p->link->stage;
   p->move.num_bytes = p->bytes;
   p->link->is_entered = true;
   status = move_piece(p, err);
@@ -91,9 +78,7 @@ static tdict_status host_exchange(void *self, const void *src, void *dst, size_t
   tdict_nccl_link *link = self;
   const size_t world = (size_t)link->world, most = most_of_piece(world);
   piece p = {.link = link,
-             .num_ranks = world,
              .own = (size_t)link->rank,
-             .receives = true,
              .move = {.kind = TDICT_NCCL_GATHER},
              .deadline_ns = tdict_deadline_ns(timeout_ns)};
   tdict_status status = TDICT_OK;
@@ -102,7 +87,7 @@ static tdict_status host_exchange(void *self, const void *src, void *dst, size_t
     p.bytes = num_bytes - done < most ? num_bytes - done : most;
     status = stage_piece(&p, err);
     for (size_t rank = 0; rank < world && status == TDICT_OK; rank++)
-      memcpy((char *)dst + rank * num_bytes + done, (char *)link->host + rank * p.bytes, p.bytes);
+      memcpy((char *)dst + rank * num_bytes + done, link->stage + rank * p.bytes, p.bytes);
   }
   return status;
 }
@@ -117,10 +102,8 @@ static tdict_status host_send(void *self, const void *src, size_t num_bytes, int
                               tdict_error *err) {
   tdict_nccl_link *link = self;
   const size_t most = most_of_piece(1);
-  piece p = {.link = link,
-             .num_ranks = 1,
-             .move = {.kind = TDICT_NCCL_SEND, .peer = peer},
-             .deadline_ns = tdict_deadline_ns(timeout_ns)};
+  piece p = {
+      .link = link, .move = {.kind = TDICT_NCCL_SEND, .peer = peer}, .deadline_ns = tdict_deadline_ns(timeout_ns)};
   tdict_status status = check_peer(link, peer, "send", err);
   for (size_t done = 0; done < num_bytes && status == TDICT_OK; done += p.bytes) {
     p.src = (const char *)src + done;
@@ -134,16 +117,13 @@ static tdict_status host_receive(void *self, void *dst, size_t num_bytes, int32_
                                  tdict_error *err) {
   tdict_nccl_link *link = self;
   const size_t most = most_of_piece(1);
-  piece p = {.link = link,
-             .num_ranks = 1,
-             .receives = true,
-             .move = {.kind = TDICT_NCCL_RECEIVE, .peer = peer},
-             .deadline_ns = tdict_deadline_ns(timeout_ns)};
+  piece p = {
+      .link = link, .move = {.kind = TDICT_NCCL_RECEIVE, .peer = peer}, .deadline_ns = tdict_deadline_ns(timeout_ns)};
   tdict_status status = check_peer(link, peer, "receive", err);
   for (size_t done = 0; done < num_bytes && status == TDICT_OK; done += p.bytes) {
     p.bytes = num_bytes - done < most ? num_bytes - done : most;
     status = stage_piece(&p, err);
-    if (status == TDICT_OK) memcpy((char *)dst + done, link->host, p.bytes);
+    if (status == TDICT_OK) memcpy((char *)dst + done, link->stage, p.bytes);
   }
   return status;
 }

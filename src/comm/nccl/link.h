@@ -16,8 +16,8 @@
 typedef struct tdict_nccl_move {
   enum { TDICT_NCCL_SEND, TDICT_NCCL_RECEIVE, TDICT_NCCL_BROADCAST, TDICT_NCCL_GATHER } kind;
   int32_t peer;     /* the other rank, or the root; unused if the kind is GATHER */
-  const void *src;  /* device memory; unused if the kind is RECEIVE */
-  void *dst;        /* device memory; unused if the kind is SEND */
+  const void *src;  /* memory that the device can access; unused if the kind is RECEIVE */
+  void *dst;        /* the same; unused if the kind is SEND */
   size_t num_bytes; /* bytes of one rank */
 } tdict_nccl_move;
 
@@ -34,9 +34,9 @@ typedef struct tdict_nccl_link {
   tdict_nccl_comm comm; /* NULL after `abort` */
   tdict_cu_stream stream; /* for host messages */
   tdict_cu_event event;   /* marks the work that the current operation waits for */
-  void *host, *device;    /* pinned memory and device memory for host messages, of staged_bytes each */
-  size_t staged_bytes;
-  bool uses_stage;        /* copies of a host message, perhaps of one that has failed, may still use the memory */
+  char *stage;            /* pinned memory for host messages, of stage_bytes; the device has the same address for it */
+  size_t stage_bytes;
+  bool uses_stage;        /* the device may still use the stage, for a host message that has failed */
   bool is_entered;        /* the current operation is inside a scope of the gpu, so its steps need no scope */
   bool is_grouping;       /* between group_begin and group_end */
   tdict_nccl_move *moves; /* the messages that the group has collected */

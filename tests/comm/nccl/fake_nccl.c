@@ -167,8 +167,10 @@ static void run_batch(void *user) {
   bool good = true;
   for (size_t i = 0; i < b->count; i++) {
     op *o = &b->ops[i];
-    if (o->src) o->src = fake_nccl.host_pointer(b->stream, o->src);
-    if (o->dst) o->dst = fake_nccl.host_pointer(b->stream, o->dst);
+    const void *src = fake_nccl.host_pointer(b->stream, o->src); /* NULL: host memory, or no memory */
+    void *dst = fake_nccl.host_pointer(b->stream, o->dst);
+    if (src) o->src = src;
+    if (dst) o->dst = dst;
     good = good && (o->kind == RECEIVE || o->src) && (o->kind == SEND || o->dst);
   }
   pthread_mutex_lock(&lock);

@@ -71,8 +71,7 @@ SIM_CASE(nccl_operations_make_few_driver_calls) {
   world_do(&w, exchange_header);
   for (int i = 0; i < w.size; i++) {
     assert_int_equal(found[i].pushes, 1);
-    assert_int_equal(found[i].copies_in, 1);
-    assert_int_equal(found[i].copies_out, 1);
+    assert_int_equal(found[i].copies_in + found[i].copies_out, 0);
     assert_int_equal(found[i].records, 1);
     assert_true(found[i].queries > 0);
   }

@@ -173,8 +173,8 @@ SIM_CASE(nccl_operations_report_errors_of_the_call) {
   world_close(&w);
 }
 
-/* The copy of a failed message has not run when the next message begins. */
-SIM_CASE(nccl_host_messages_wait_for_the_copies_of_failed_ones) {
+/* The device has not read the bytes of a message that has timed out when the next message begins. */
+SIM_CASE(nccl_host_messages_wait_for_earlier_ones) {
   world w;
   world_open(&w, 2, false, 4 * BYTES);
   rank *r = &w.ranks[0];
@@ -184,14 +184,11 @@ SIM_CASE(nccl_host_messages_wait_for_the_copies_of_failed_ones) {
   td_ok(tdict_sim_hold(r->context, err));
   td_fill_random(before, BYTES, 31);
   memcpy(host, before, BYTES);
-  limit_now = SECONDS(60);
-  w.fake->call_result = 2;
-  td_fails(TDICT_EDEVICE, "ncclSend returned 2", send_host(r, err));
-  w.fake->call_result = 0;
-  for (int i = 0; i < BYTES; i++) host[i] = (char)~before[i];
   limit_now = SECONDS(0.01);
   td_fails(TDICT_ETIMEDOUT, "rank 0 of 2 waited", send_host(r, err));
-  assert_memory_equal(link->host, before, BYTES);
+  for (int i = 0; i < BYTES; i++) host[i] = (char)~before[i];
+  td_fails(TDICT_ETIMEDOUT, "rank 0 of 2 waited", send_host(r, err));
+  assert_memory_equal(link->stage, before, BYTES);
   td_ok(tdict_sim_resume(r->context, err));
   for (int i = 0; i < 2; i++) abort_rank(&w.ranks[i]);
   world_close(&w);
@@ -246,8 +243,8 @@ SIM_CASE(nccl_destroy_waits_until_the_limit) {
 /* A driver whose entries fail on request. */
 static tdict_driver_ops broken;
 static tdict_cu fail_query(tdict_driver *d, tdict_cu_event e) { return (void)d, (void)e, TDICT_CU_UNKNOWN; }
-static tdict_cu fail_in(tdict_driver *d, void *to, const void *from, size_t bytes, tdict_cu_stream s) {
-  return (void)d, (void)to, (void)from, (void)bytes, (void)s, TDICT_CU_UNKNOWN;
+static tdict_cu fail_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
+  return (void)d, (void)e, (void)s, TDICT_CU_UNKNOWN;
 }
 static tdict_cu fail_host(tdict_driver *d, void **out, size_t bytes, unsigned flags) {
   return (void)d, (void)out, (void)bytes, (void)flags, TDICT_CU_OUT_OF_MEMORY;
@@ -261,11 +258,8 @@ SIM_CASE(nccl_operations_report_driver_errors) {
   limit_now = SECONDS(60);
   broken = *real;
   d->ops = &broken;
-  broken.copy_h2d_async = fail_in;
-  td_fails(TDICT_EDEVICE, "cuMemcpyHtoDAsync returned 999", exchange(r, err));
-  broken = *real;
-  broken.copy_d2h_async = fail_in;
-  td_fails(TDICT_EDEVICE, "cuMemcpyDtoHAsync returned 999", exchange(r, err));
+  broken.event_record = fail_record;
+  td_fails(TDICT_EDEVICE, "cuEventRecord returned 999", exchange(r, err));
   broken = *real;
   broken.event_query = fail_query;
   td_fails(TDICT_EDEVICE, "cuEventQuery returned 999", broadcast(r, err));
