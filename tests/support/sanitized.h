@@ -2,7 +2,7 @@
  * THREAD_SANITIZED: 1 in a build with ThreadSanitizer, else 0.
  * SANITIZED_STEP: loops over many like rounds take every round. With AddressSanitizer they take every third, and with
  * ThreadSanitizer every seventh, because a round takes longer there.
- * sanitized_first(K): where such a loop begins. The loops of several cases or variants K together take all rounds. */
+ * sanitized_first(K): where such a loop begins. The loops of different variants K take different rounds. */
 #ifndef TDICT_TESTS_SANITIZED_H
 #define TDICT_TESTS_SANITIZED_H
 
