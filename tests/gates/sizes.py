@@ -18,13 +18,10 @@ COLLECTIVE_PARAMETERS = 8
 def closing(text, start, pair):
     """The position of the bracket that closes the one at start."""
     depth = 0
-    for i in range(start, len(text)):
-        if text[i] == pair[0]:
-            depth += 1
-        elif text[i] == pair[1]:
-            depth -= 1
-            if depth == 0:
-                return i
+    for match in re.compile(f"[{re.escape(pair)}]").finditer(text, start):
+        depth += 1 if match.group() == pair[0] else -1
+        if depth == 0:
+            return match.start()
     return len(text) - 1
 
 
@@ -59,17 +56,15 @@ def check_parameters(report, where, text, head, offset):
 def check_code(report, where, text):
     """Walks over the top level: what stands before a `;` or a `{` there is a declaration's head."""
     start = 0
-    i = 0
-    while i < len(text):
-        letter = text[i]
-        if letter == ";":
-            head = text[start:i]
+    while match := re.compile(r"[;{]").search(text, start):
+        i = match.start()
+        head = text[start:i]
+        end = i
+        if match.group() == ";":
             if "=" not in head:
                 check_parameters(report, where, text, head, start)
-            start = i + 1
-        elif letter == "{":
+        else:
             end = closing(text, i, "{}")
-            head = text[start:i]
             if ")" in head and "=" not in head:
                 check_parameters(report, where, text, head, start)
                 first = source.line_of(text, start + len(head) - len(head.lstrip()))
@@ -81,9 +76,7 @@ def check_code(report, where, text):
             else:  # a struct's members are declarations too, a table's initializers are not
                 for member in [] if "=" in head else re.finditer(r"[^;]+;", text[i + 1:end]):
                     check_parameters(report, where, text, member.group(0)[:-1], i + 1 + member.start())
-            i = end
-            start = end + 1
-        i += 1
+        start = end + 1
 
 
 def check_columns(report, where, text):
@@ -99,6 +92,7 @@ def main():
     code = source.files(root, "include/**/*.h", "include/**/*.hpp", "src/**/*.[ch]", "tests/**/*.[ch]", "tests/**/*.cpp", "bench/**/*.[ch]",
                         "examples/**/*.[ch]", "tools/**/*.[ch]", "docs/listings/*.[ch]")
     others = source.files(root, "tests/**/*.py", "scripts/*", "cmake/*", ".ci/*", "**/CMakeLists.txt")
+    checked_code = set(code)
     others = [file for file in others if "build" not in file.relative_to(root).parts]
     for file in code + [file for file in others if file.is_file()]:
         where = file.relative_to(root)
@@ -110,7 +104,7 @@ def main():
             report.fail(where, f"has {lines} lines, at most {limit} are allowed")
         if where.parts[0] == "include":
             check_columns(report, where, text)
-        if file in code:
+        if file in checked_code:
             check_code(report, where, source.without_preprocessor(source.blank(text)))
     report.end()
 

@@ -6,6 +6,7 @@
 #include "fail_json.h"
 #include "faults.h"
 #include "random_tree.h"
+#include "support/sanitized.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite __wrap_json_loadb */
@@ -198,7 +199,7 @@ CASE(append_that_fails_leaves_the_old_rows) {
   dice d = {9};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)};
   bool done = false;
-  for (int n = 0; !done; n++) {
+  for (int n = 0; !done; n += SANITIZED_STEP) {
     tdict_error error;
     save(&f, parts[0]);
     begin_faults(FAULT_FAIL, n);
@@ -224,7 +225,7 @@ CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
   bool done = false;
   int num_restored = 0, num_mixed = 0;
   skips_flush = true;
-  for (int n = 0; !done; n++) {
+  for (int n = 0; !done; n += SANITIZED_STEP) {
     for (int i = 0; i < PAIRS && !done; i++) {
       tdict_error error;
       save(&f, parts[0]);
@@ -264,7 +265,7 @@ static void kill_at_each_call(fault kind) {
   dice d = {10};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *none = make_rows(&d, 0);
   bool done = false, saw[2] = {false, false}, saw_temporary = false;
-  for (int n = 0; !done; n++) {
+  for (int n = 0; !done; n += SANITIZED_STEP) {
     int state;
     save(&f, parts[0]);
     const pid_t child = fork();

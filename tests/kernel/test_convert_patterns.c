@@ -3,6 +3,7 @@
  * tests/beside/kernel_floats.py compares with PyTorch's. */
 #include "kernel/convert_check.h"
 #include "support/random.h"
+#include "support/sanitized.h"
 
 enum { PIECE = 1 << 20 };
 
@@ -38,7 +39,7 @@ static void convert_piece(convert_rig *c, tdict_dtype from, const unsigned char 
 
 GPU_CASE(kernel_converts_bit_patterns_of_floats) {
   static const tdict_dtype small[] = {TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2};
-  const int64_t count = td_number("--patterns", 1000000);
+  const int64_t count = td_number("--patterns", 1000000 / SANITIZED_STEP);
   convert_rig c;
   rng r = {(uint64_t)td_number("--seed", 20261124)};
   unsigned char *src = malloc((size_t)PIECE * 4);

@@ -92,7 +92,7 @@ GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
   world w = open_wrapped(NULL);
   tdict_tree *plain = thousand_leaves(), *src = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
-  for (int i = 0; i < NUM_WAYS; i++) {
+  for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) {
     way v = way_at(i), back = v;
     int64_t before = num_copies();
     tdict_tree *out = move_tree(&w, src, w.device, &v);
@@ -223,7 +223,7 @@ DEVICE_CASE(consolidated_trees_of_every_kind) {
     tdict_tree *plain = make_tree(&w, (tree_kind)k), *src = NULL;
     for (int pinned = 0; pinned <= (w.gpu ? 1 : 0); pinned++) {
       td_ok(tdict_consolidate(plain, pinned ? w.pinned : NULL, &src, err));
-      for (int i = k; i < NUM_WAYS; i += 7) {
+      for (int i = k; i < NUM_WAYS; i += FEW_WAYS_STEP) {
         way v = way_at(i);
         tdict_tree *out = move_tree(&w, src, w.device, &v);
         if (!w.gpu) assert_ptr_equal(out, src); /* in place */

@@ -27,7 +27,7 @@ static void check_staging(size_t staging, bool all_ways) {
   world w = open_wrapped(&o);
   tdict_tree *src = large_tree();
   poison(&w, w.memory, line_bytes(src));
-  const int step = !all_ways ? NUM_WAYS : THREAD_SANITIZED ? 14 : 6;
+  const int step = !all_ways ? NUM_WAYS : THREAD_SANITIZED ? 14 : SANITIZED ? 9 : 6;
   for (int i = 3; i < NUM_WAYS; i += step) { /* i / 10: the mode; 3: from auto, 1 thread, a future */
     way v = way_at(i);
     tdict_tree *there = move_tree(&w, src, w.device, &v);

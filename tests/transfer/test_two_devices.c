@@ -34,7 +34,7 @@ SIM_CASE(transfer_between_two_devices) {
     tdict_tree *src = make_tree(w, (tree_kind)kind), *one = to_device(w, src, tdict_sim(1));
     check_device(one, tdict_sim(1));
     check_tree(&p.one, src, one);
-    for (int i = kind; i < NUM_WAYS; i += 7) {
+    for (int i = kind; i < NUM_WAYS; i += FEW_WAYS_STEP) {
       const way v = way_at(i);
       poison(w, w->memory, line_bytes(src));
       tdict_tree *zero = move_tree(w, one, tdict_sim(0), &v);

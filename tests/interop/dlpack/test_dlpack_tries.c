@@ -2,8 +2,9 @@
  * while a consumer reads. Work of the producer and the consumer is copies on their streams, so a GPU can be tried as
  * well. */
 #include "streams.h"
+#include "support/sanitized.h"
 
-enum { BYTES = 4096, SIM_TRIES = 10000, CUDA_TRIES = 500 };
+enum { BYTES = 4096, SIM_TRIES = 10000 / SANITIZED_STEP, CUDA_TRIES = 500 };
 
 /* Queues up to 8 copies that only take time. */
 static void queue_delay(const place *w, naive_random *r, const consumer_copy *c, const tdict_tensor *device) {

@@ -4,9 +4,10 @@
 #include "ops/index/index_plan.h"
 #include "ops/rig.h"
 #include "sched/pool.h"
+#include "support/sanitized.h"
 #include "tensor/naive.h"
 
-enum { HELPERS = 2, ROUNDS = 15, THREAD_ROUNDS = 10 };
+enum { HELPERS = 2, ROUNDS = SANITIZED ? 5 : 15, THREAD_ROUNDS = SANITIZED ? 5 : 10 };
 
 /* The last parallel loop. */
 static struct {

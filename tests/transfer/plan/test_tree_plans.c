@@ -272,7 +272,7 @@ SIM_CASE(tree_plans_check_sources) {
 }
 
 /* Several threads move one locked tree to two devices and to the host, in all ways. */
-enum { THREADS = 4, MOVES = THREAD_SANITIZED ? 8 : 30 };
+enum { THREADS = 4, MOVES = THREAD_SANITIZED ? 8 : SANITIZED ? 12 : 30 };
 typedef struct mover {
   const world *w;
   const tdict_tree *td;

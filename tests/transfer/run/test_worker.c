@@ -120,7 +120,7 @@ static void sweep_kind(call_kind kind, bool must_fail) {
   field f = open_field();
   int failures = 0;
   for (int call = 0; call < NUM_CALLS; call++)
-    for (int i = 0; i < NUM_WAYS; i += THREAD_SANITIZED ? 9 : 3) {
+    for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
       const way v = way_at(i);
       int some = sweep(&f, kind, call, &v);
       bool blocking = v.o.mode != TDICT_MODE_NON_BLOCKING_PIN; /* may wait for its stream instead */
@@ -143,7 +143,7 @@ GPU_CASE(work_survives_failing_allocations) { sweep_kind(CALL_ALLOC, false); }
 static void sweep_fresh(call_kind kind) {
   int failures = 0;
   for (int call = 0; call < NUM_CALLS; call++)
-    for (int n = 1; n < 60; n++) {
+    for (int n = 1 + sanitized_first(call); n < 60; n += SANITIZED_STEP) {
       memset(&wrap, 0, sizeof wrap);
       field f = {.w = open_wrapped(NULL)};
       f.src = fault_tree(NULL);
@@ -163,8 +163,9 @@ static void sweep_fresh(call_kind kind) {
         }
       }
       free_list(&l);
-      way v = way_at(n % 2);
-      v.o.num_threads = n % 3;
+      const int round = n / SANITIZED_STEP;
+      way v = way_at(round % 2);
+      v.o.num_threads = round % 3;
       if (v.o.num_threads == 2) v.o.num_threads = 3;
       tdict_tree *out = NULL;
       tdict_error e = {0};
