@@ -23,6 +23,10 @@
  * also reduces 8-bit floats if NCCL is version 2.24 or newer and the device has compute capability 9.0 or higher. Only
  * floating-point dtypes have a mean.
  *
+ * **Time limits.** The table creates communicators that do not block, so that a time limit ends every call. The
+ * environment variable NCCL_COMM_BLOCKING=1 makes NCCL create communicators that block. Calls are then faster, but a call
+ * can wait without a limit for a rank that does not come. docs/scale.md has figures.
+ *
  * **Failures.** If NCCL reports an error, the message has NCCL's text, and err->native is the ncclResult_t. The status
  * is #TDICT_ELOST for ncclRemoteError, which often means that another rank has ended, and #TDICT_EDEVICE for all other
  * results. The environment variable NCCL_DEBUG=WARN makes NCCL print more.
