@@ -392,7 +392,7 @@ void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size
   /* Decide which bytes are cut, since "..." replaces the middle of a long path. */
   cut_writer text = {buffer, total, total, 0, 0};
   if (total >= bytes) {
-    size_t kept = bytes - 1 - 3;
+    size_t kept = bytes > 4 ? bytes - 1 - 3 : 0; /* gcc 14 warns without the comparison */
     text.head = kept / 2;
     text.tail = kept - text.head;
     memcpy(buffer + text.head, "...", 3);
