@@ -1,6 +1,6 @@
 """Gate: the public headers give no warning under clang's -Weverything, and in C++ none under -Wold-style-cast.
 
-usage: warnings.py ROOT CC CXX
+usage: header_warnings.py ROOT CC CXX
 ALLOWED lists the warnings of -Weverything that the headers may give. Without clang, only -Wold-style-cast is checked, and
 g++ gives no such warning inside of extern "C"."""
 
@@ -53,12 +53,12 @@ def check(report, root, headers, command):
 
 def main():
     root = source.root_argument()
-    report = source.Report("warnings")
+    report = source.Report("header_warnings")
     c_headers = [header.name for header in source.files(root, "include/tdict/*.h")]
     check(report, root, [*c_headers, "tdict.hpp"], [sys.argv[3], "-std=c++11", "-Wold-style-cast"])
     clang = source.newest_clang()  # older ones do not know all names of ALLOWED
     if clang is None:
-        print("warnings: clang is not installed, so -Weverything is not checked")
+        print("header_warnings: clang is not installed, so -Weverything is not checked")
     else:
         allowed = [f"-Wno-{name}" for name in ("unknown-warning-option", *ALLOWED)]
         check(report, root, c_headers, [clang, "-std=c99", "-Weverything", *allowed])
