@@ -24,8 +24,8 @@
  * floating-point dtypes have a mean.
  *
  * **Time limits.** The table creates communicators that do not block, so that a time limit ends every call. The
- * environment variable NCCL_COMM_BLOCKING=1 makes NCCL create communicators that block. Calls are then faster, but a call
- * can wait without a limit for a rank that does not come. docs/scale.md has figures.
+ * environment variable NCCL_COMM_BLOCKING=1 makes NCCL create communicators that block. Calls are then faster, but a
+ * call can wait without a limit for a rank that does not come. docs/scale.md has figures.
  *
  * **Failures.** If NCCL reports an error, the message has NCCL's text, and err->native is the ncclResult_t. The status
  * is #TDICT_ELOST for ncclRemoteError, which often means that another rank has ended, and #TDICT_EDEVICE for all other
