@@ -46,7 +46,7 @@ FAULTS = [
     ("sizes", "src/base/error.h", "struct s { void (*planted)(int, int, int, int, int, int, int); };\n", "planted has 7 parameters"),
     ("headers", "include/tdict/status.h", "size_t planted(tdict_tree *td);\n", "status.h: does not compile alone as c99"),
     ("cxx_headers", "include/tdict/hpp/result.hpp", "inline void planted() { throw 1; }\n", "c++11 -fno-exceptions"),
-    ("header_warnings", "include/tdict/tdict.hpp", "inline int planted(double x) { return (int)x; }\n", "-Wold-style-cast]"),
+    ("header_warnings", "include/tdict/tdict.hpp", "inline int planted(double x) { return (int)x; }\n", "old-style-cast]"),
     ("snippets", "editors/tdict.snippets", 'snippet planted "Planted"\nplanted\nendsnippet\n', "has other snippets"),
     ("headers", "include/tdict/status.h", "static inline int planted(int class) { return class; }\n",
      "status.h: does not compile alone as c++11"),
@@ -97,7 +97,7 @@ FAULTS = [
 if source.newest_clang():
     FAULTS += [
         ("header_warnings", "include/tdict/status.h", "static inline double planted(float x) { return x; }\n", "-Wdouble-promotion]"),
-        ("header_warnings", "include/tdict/status.h", "static inline int planted(double x) { return (int)x; }\n", "-Wold-style-cast]"),
+        ("header_warnings", "include/tdict/status.h", "static inline int planted(double x) { return (int)x; }\n", "old-style-cast]"),
     ]
 
 
