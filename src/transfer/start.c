@@ -437,8 +437,7 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->max_queued_bytes))
     t->on_caller_if_ready = t->on_caller = false;
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
-  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && !t->max_queued_bytes)
-    status = tdict_batch_create(t, err); /* with a limit, copies must not wait in a batch */
+  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS) status = tdict_batch_create(t, err);
   if (status == TDICT_OK && t->max_queued_bytes) {
     const int most = t->num_workers * TDICT_LANE_DEPTH;
     status = tdict_queue_limit_create(t->max_queued_bytes, most, &t->queue_limit, err);

@@ -124,7 +124,13 @@ SIM_CASE(queue_limit_holds_with_few_slots) {
   close_world(&w);
 }
 
-/* Nothing finishes: exactly `num_queued` chunks are queued. Then one chunk follows for each that finishes. */
+/* The number of chunks that are queued after `done` chunks have finished. Four chunks of pinned memory are queued. Of
+ * ordinary memory, the first chunk is queued alone, and then two together, as soon as both fit into the limit. */
+static int queued_after(int done, int num_queued, bool pinned) {
+  return pinned || num_queued < 4 || done % 2 ? num_queued : num_queued - 1;
+}
+
+/* Nothing finishes: `num_queued` chunks are queued. Then chunks follow those that finish. */
 static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
   for (int k = 0; k < 4; k++) {
     const int num_chunks = 2 * num_queued + 5;
@@ -137,8 +143,9 @@ static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
     td_ok(tdict_sim_hold(w->c, err));
     td_ok(tdict_to_device_async(w->c, td, w->device, &o, &f, err));
     for (int i = 0; i <= num_chunks - num_queued; i++) {
-      expect_pending(num_queued);
-      assert_int_equal(count_queued(), limit);
+      const int queued = queued_after(i, num_queued, k % 2);
+      expect_pending(queued);
+      assert_int_equal(count_queued(), limit / (size_t)num_queued * (size_t)queued);
       td_ok(tdict_sim_step(w->c, 1, err));
     }
     td_ok(tdict_sim_resume(w->c, err));
@@ -162,6 +169,37 @@ SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
   world w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, 16 * LIMIT, 4);
   expect_queued_chunks(&w, 24 * LIMIT, 4);
+  close_world(&w);
+}
+
+/* Copies of ordinary memory are queued together, as many as have half the limit: after the first copy four, while three
+ * others wait until a fourth fits into the limit. */
+SIM_CASE(queue_limit_lets_copies_be_queued_together) {
+  enum { SLOT_BYTES = BIG_SLOTS / 32, MOST = 8, CHUNKS = 21 };
+  world w = open_counted(BIG_SLOTS, false);
+  tdict_tree *td = new_tree(), *out = NULL;
+  give(td, "x", random_tensor(TDICT_U8, SHAPE(CHUNKS * SLOT_BYTES), NULL));
+  for (int threads = 1; threads <= 3; threads += 2) {
+    tdict_transfer_options o = tdict_transfer_options_default();
+    tdict_future *f = NULL;
+    o.num_threads = threads;
+    o.max_queued_bytes = MOST * SLOT_BYTES;
+    td_ok(tdict_sim_hold(w.c, err));
+    const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]);
+    td_ok(tdict_to_device_async(w.c, td, w.device, &o, &f, err));
+    expect_pending(5);
+    assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 2);
+    td_ok(tdict_sim_step(w.c, 1, err));
+    expect_pending(8);
+    assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 3);
+    assert_true(count_queued() <= MOST * SLOT_BYTES);
+    td_ok(tdict_sim_resume(w.c, err));
+    td_ok(tdict_future_wait(f, &out, err));
+    check_tree(&w, td, out);
+    tdict_release(out);
+    tdict_future_release(f);
+  }
+  tdict_release(td);
   close_world(&w);
 }
 

@@ -31,14 +31,24 @@ static void lock_batch(tdict_future *t) {
 }
 static void unlock_batch(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
 
-/* Returns true if more copies may be gathered. Copies are gathered while two batches are in flight, because the link is
- * then busy. A batch holds at most TDICT_BATCH_MOST copies and at most 3/16 of the slots. In a ring of 32 slots, two
- * batches in flight and the batch that is being gathered have at most 18 slots, and leave 14 slots for the threads. */
+/* Returns the maximum number of copies in a batch: at most TDICT_BATCH_MOST, and at most 3/16 of the slots. In a ring of
+ * 32 slots, two batches in flight and the batch that is being gathered have at most 18 slots, and leave 14 slots for the
+ * threads. With a limit of queued bytes, a batch has at most half of these bytes. */
+static size_t most_copies(const tdict_future *t) {
+  size_t most = t->engine->num_slots * 3 / 16;
+  if (most > TDICT_BATCH_MOST) most = TDICT_BATCH_MOST;
+  if (!t->queue_limit) return most;
+  const size_t slot = t->engine->slot_bytes, chunk = t->plan.max_copy_bytes < slot ? t->plan.max_copy_bytes : slot;
+  const size_t in_half = t->max_queued_bytes / 2 / chunk;
+  return in_half < most ? in_half : most;
+}
+
+/* Returns true if more copies may be gathered. Copies are gathered while the link is busy: while two batches are in
+ * flight or, with a limit of queued bytes, one batch. */
 static bool may_gather(const tdict_future *t, tdict_gpu *gpu) {
   const tdict_batch *b = t->batch;
-  const size_t part = t->engine->num_slots * 3 / 16;
-  const int most = part < TDICT_BATCH_MOST ? (int)part : TDICT_BATCH_MOST;
-  return b->count < most && b->previous_event && tdict_gpu_query_event(gpu, b->previous_event) == TDICT_CU_NOT_READY;
+  const tdict_cu_event event = t->queue_limit ? b->last_event : b->previous_event;
+  return (size_t)b->count < most_copies(t) && event && tdict_gpu_query_event(gpu, event) == TDICT_CU_NOT_READY;
 }
 
 static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream *s, tdict_error *err) {

@@ -1,7 +1,7 @@
 /* Declares batches. A batch is a set of slots of one transfer whose copies are queued together. Each submission costs
  * the link some microseconds, regardless of its number of copies. Therefore copies are gathered while the link is busy.
- * A thread that adds a copy queues the batch if the batch is full, or if at most one earlier batch is in flight. A
- * thread also queues the batch before the thread waits for a slot in the batch, and when the thread has no more work. A
+ * A thread that adds a copy queues the batch if the batch is full, or if at most one earlier batch is in flight. With a
+ * limit of queued bytes, the thread queues the batch if no earlier batch is in flight. A thread also queues the batch before the thread waits for a slot in the batch, and when the thread has no more work. A
  * slot belongs to the lane that added the slot's copy. A transfer has at most one batch, for one GPU and one direction.
  * Thread rule: the starting thread creates the batch before the transfer begins. Any worker may call the other
  * functions, inside a scope of the GPU. */
@@ -55,10 +55,5 @@ bool tdict_batch_is_empty(tdict_future *transfer);
 tdict_status tdict_batch_flush(tdict_future *transfer, tdict_batch_stream *stream, tdict_error *err);
 /* Drops all copies of the batch. Call only if the transfer has failed. */
 void tdict_batch_discard(tdict_future *transfer);
-/* Returns true while the slot's copy waits in a batch. While the copy waits, the slot's event is not recorded yet and
- * must not be queried. */
-static inline bool tdict_batch_holds(const tdict_slot *slot) {
-  return slot && atomic_load_explicit(&slot->posted, memory_order_acquire);
-}
 
 #endif

@@ -35,13 +35,26 @@ tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
+static void add_flight(tdict_lane *lane, const tdict_flight *flight) {
+  TDICT_ASSERT(lane->count < TDICT_LANE_DEPTH);
+  lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = *flight;
+}
+
+/* Lets other threads end the count of a chunk's bytes, when the event has completed. */
+static void count_copy(tdict_lane *lane, const tdict_slot *slot, tdict_cu_event event, const tdict_chunk *chunk) {
+  tdict_queue_limit_add(lane->worker->transfer->queue_limit,
+                        &(tdict_counted_copy){lane->gpu, slot, event, chunk->end - chunk->begin});
+}
+
 tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, const tdict_cu_line *line,
                              tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
-  tdict_lane_add(lane, &(tdict_flight){slot, slot->event, chunk, t->batch->kind == TDICT_CU_D2H});
+  add_flight(lane, &(tdict_flight){slot, slot->event, chunk, t->batch->kind == TDICT_CU_D2H});
   tdict_status status = tdict_batch_post(t, &stream, slot, line, chunk->first, err);
   lane->has_untracked_copies |= stream.queued_for_others;
+  /* not before the post: the copy is now either in the batch, or has a recorded event */
+  if (status == TDICT_OK) count_copy(lane, slot, slot->event, chunk);
   return status;
 }
 
@@ -134,7 +147,7 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   tdict_flight *f = &lane->flights[lane->first];
   tdict_future *t = lane->worker->transfer;
-  tdict_status status = t->batch && tdict_batch_holds(f->slot) ? tdict_lane_flush(lane, err) : TDICT_OK;
+  tdict_status status = t->batch && tdict_slot_is_in_batch(f->slot) ? tdict_lane_flush(lane, err) : TDICT_OK;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
@@ -228,24 +241,16 @@ tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
 
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err) {
   tdict_cu answer = TDICT_CU_SUCCESS;
-  if (lane->count > 0 && tdict_batch_holds(lane->flights[lane->first].slot)) {
+  if (lane->count > 0 && tdict_slot_is_in_batch(lane->flights[lane->first].slot)) {
     tdict_status status = tdict_lane_flush(lane, err);
     if (status != TDICT_OK) return status;
   }
-  while (lane->count > 0 && answer == TDICT_CU_SUCCESS && !tdict_batch_holds(lane->flights[lane->first].slot)) {
+  while (lane->count > 0 && answer == TDICT_CU_SUCCESS && !tdict_slot_is_in_batch(lane->flights[lane->first].slot)) {
     answer = tdict_gpu_query_event(lane->gpu, lane->flights[lane->first].event);
     if (answer == TDICT_CU_SUCCESS) retire_oldest(lane, false);
   }
   return_spare(lane);
   return answer == TDICT_CU_SUCCESS || answer == TDICT_CU_NOT_READY ? TDICT_OK : wait_oldest(lane, err);
-}
-
-void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight) {
-  TDICT_ASSERT(lane->count < TDICT_LANE_DEPTH);
-  lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = *flight;
-  const tdict_chunk *c = flight->chunk;
-  tdict_queue_limit_add(lane->worker->transfer->queue_limit,
-                        &(tdict_counted_copy){lane->gpu, flight->event, c->end - c->begin});
 }
 
 tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
@@ -262,7 +267,8 @@ tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const 
       tdict_gpu_give_event(lane->gpu, event);
     return status;
   }
-  tdict_lane_add(lane, &(tdict_flight){slot, event, chunk, out});
+  add_flight(lane, &(tdict_flight){slot, event, chunk, out});
+  count_copy(lane, slot, event, chunk);
   return TDICT_OK;
 }
 

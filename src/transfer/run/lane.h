@@ -65,8 +65,6 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
  * copy waits in the batch, first queues the batch. Does not wait for copies, except for a copy whose event cannot be
  * queried. */
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
-/* Adds a flight to the lane. The lane must have fewer than TDICT_LANE_DEPTH flights. */
-void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
 /* Records an event after the copy that was just queued for the chunk, and adds the flight. If `slot` is NULL, the copy
  * needs no slot. If recording fails, waits for the stream and keeps the slot in the lane. */
 tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,

@@ -47,7 +47,8 @@ static void end_copy(tdict_queue_limit *limit, int i) {
 static tdict_status end_finished(tdict_queue_limit *limit, tdict_error *err) {
   for (int i = 0; i < limit->num_copies;) {
     const tdict_counted_copy *copy = &limit->copies[i];
-    const tdict_cu answer = tdict_gpu_query_event(copy->gpu, copy->event);
+    const tdict_cu answer =
+        tdict_slot_is_in_batch(copy->slot) ? TDICT_CU_NOT_READY : tdict_gpu_query_event(copy->gpu, copy->event);
     if (answer == TDICT_CU_SUCCESS)
       end_copy(limit, i);
     else if (answer == TDICT_CU_NOT_READY)

@@ -250,7 +250,7 @@ SIM_CASE(batch_is_cleared_when_a_transfer_fails) {
   atomic_store(&c.returned, true);
   tdict_driver *d = gpu_of(&h.w)->driver;
   assert_int_equal(d->ops->event_query(d, goes->event), TDICT_CU_SUCCESS);
-  assert_false(tdict_batch_holds(waits));
+  assert_false(tdict_slot_is_in_batch(waits));
   pthread_join(thread, NULL);
   assert_false(c.returned_early);
   td_ok(tdict_lane_close(&h.lanes[1], true, err));
