@@ -62,6 +62,7 @@ static bool make_tree(const comm_size *size, int64_t elements, tdict_memory *mem
     write_key(key, i);
     (*data)[i] = tdict_data(*tree, key);
   }
+  tdict_lock(*tree); /* as in a program that sends the tree again and again */
   return true;
 }
 

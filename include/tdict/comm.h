@@ -14,6 +14,9 @@
  * storage is sent without a copy. Otherwise the tensors are first copied into one new storage on the device of the
  * communicator. A rank that needs a schema receives the schema only once. The communicator then keeps the schema while
  * it is one of the 64 schemas that were used last.
+ * **Locked trees.** If all tensors of a locked tree (tdict_lock()) are in one storage, the first call checks the tree.
+ * Later calls with this tree do not read its tensors again, until the tree is unlocked. Lock the trees that the program
+ * sends again and again. Locking a tree above it does not have this effect.
  * **Trees.** Trees may have any keys, dtypes and strides, but no objects (tdict/object.h), such as text or ragged
  * leaves. The tensors of a source tree may be on any device of the context. The tensors of a tree that a call writes in
  * place must be on the device of the communicator. A new tree is on the device of the communicator, is not locked, and

@@ -57,7 +57,8 @@ static tdict_status run_broadcast(tdict_comm_call *call, tdict_tree **out, tdict
 }
 
 /* Receives into a tree of this rank, or sends the tree. */
-static tdict_status move_into(tdict_comm_call *call, tdict_block_message *message, tdict_error *err) {
+static tdict_status move_into(tdict_comm_call *call, const tdict_comm_source *source, tdict_block_message *message,
+                              tdict_error *err) {
   const bool is_root = call->comm->table.rank == call->root;
   if (is_root) return send_tree(call, message, err);
   tdict_status status = tdict_comm_await_stream(call, err);
@@ -70,7 +71,7 @@ static tdict_status move_into(tdict_comm_call *call, tdict_block_message *messag
     status = tdict_message_unpack(message, call->tree, err);
   }
   if (status == TDICT_OK)
-    tdict_comm_regain(call->tree);
+    tdict_comm_regain(source);
   else if (writes_tree)
     tdict_comm_lose(call->tree);
   return status;
@@ -85,7 +86,7 @@ static tdict_status run_broadcast_into(tdict_comm_call *call, tdict_tree **out, 
   tdict_comm_prepare_message(call, &source, &message);
   const tdict_comm_offer offer = {.schema = source.schema};
   tdict_status status = tdict_comm_agree(call, &offer, true, err);
-  if (status == TDICT_OK) status = move_into(call, &message, err);
+  if (status == TDICT_OK) status = move_into(call, &source, &message, err);
   tdict_message_reset(&message);
   tdict_comm_source_reset(&source);
   return status;

@@ -69,6 +69,7 @@ tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options 
                     tdict_fail(&local, TDICT_EINVAL, "%s: rank %d does not exist, wanted 0 to %d", what,
                                (int)call->root, (int)c->table.world - 1),
                     &local);
+  call->facts = tdict_tree_facts_get(call->tree ? call->tree : call->src);
   if (!out_is_valid) tdict_comm_note(call, tdict_fail(&local, TDICT_EINVAL, "%s: out is NULL", what), &local);
   return TDICT_OK;
 }
@@ -93,6 +94,8 @@ tdict_status tdict_comm_perform(tdict_comm_call *call, uint64_t ticket, tdict_tr
 void tdict_comm_reset(tdict_comm_call *call) {
   if (call->after) call->after->ops->release(call->after);
   call->after = NULL;
+  tdict_tree_facts_release(call->facts);
+  call->facts = NULL;
 }
 
 tdict_status tdict_comm_make(tdict_comm_call *call, const tdict_comm_options *options, bool out_is_valid,

@@ -5,6 +5,7 @@
 #define TDICT_COMM_CALL_H
 
 #include "comm/comm.h"
+#include "comm/tree_facts.h"
 
 typedef struct tdict_comm_call tdict_comm_call;
 struct tdict_comm_call {
@@ -26,7 +27,8 @@ struct tdict_comm_call {
   const int64_t *counts; /* may be NULL */
   int64_t timeout_ns;
   tdict_memory *memory;
-  tdict_fence *after; /* retained; the work of the option `after`; NULL: none */
+  tdict_tree_facts *facts; /* retained; of the tree that the program passed; NULL: the tree is checked at each call */
+  tdict_fence *after;      /* retained; the work of the option `after`; NULL: none */
 
   tdict_error local; /* the first error of the checks that this rank makes alone; status 0: none */
   bool keeps_comm;   /* true: if the call fails now, all ranks know, and the communicator stays usable */

@@ -61,8 +61,9 @@ static tdict_status check_storage(tree_check *c, const tdict_storage *storage, t
                       tdict_device_format(wanted, wanted_name, sizeof wanted_name));
   if (c->use & TDICT_COMM_WRITES && storage->flags & TDICT_STORAGE_READ_ONLY)
     return tdict_fail(err, TDICT_EREADONLY, "%s: the tensor is read-only", c->what);
+  c->found->common = c->checked ? NULL : storage;
   c->checked = storage;
-  if (!is_here || tdict_storage_is_unloaded(storage)) c->found->is_near = c->found->is_block = false;
+  if (!is_here || tdict_storage_is_unloaded(storage)) c->found->is_near = false;
   return TDICT_OK;
 }
 
@@ -97,6 +98,14 @@ tdict_status tdict_comm_check_tree(const tdict_comm *comm, const char *what, con
   tree_check c = {.comm = comm, .what = what, .use = use, .found = out};
   *out = (tdict_comm_source){.tree = tree, .is_block = true, .is_near = true};
   return for_leaves(tree, what, check_leaf, &c, err);
+}
+
+bool tdict_comm_check_common(const tdict_comm *comm, int use, tdict_comm_source *source) {
+  tree_check c = {.comm = comm, .what = "", .use = use, .found = source};
+  const tdict_storage *storage = source->common;
+  source->is_near = true;
+  if (use & TDICT_COMM_READS && tdict_storage_has_lost(storage)) return false;
+  return check_storage(&c, storage, NULL) == TDICT_OK;
 }
 
 void tdict_comm_source_reset(tdict_comm_source *source) {
@@ -141,7 +150,7 @@ tdict_status tdict_message_find(const tdict_comm_source *source, tdict_block_mes
   tdict_status status = tdict_comm_block_bytes(source->schema, &bytes, err);
   if (status != TDICT_OK) return status;
   *out = (tdict_block_message){.tree = source->tree, .bytes = bytes, .needs_transfer = !source->is_near};
-  if (!source->is_block) return TDICT_OK;
+  if (!source->is_block || !source->is_near) return TDICT_OK;
   out->packed = tdict_retain(source->tree);
   out->storage = source->storage ? tdict_storage_retain(source->storage) : NULL;
   out->data = source->data;
@@ -207,4 +216,7 @@ static tdict_status regain_leaf(void *user, const tdict_tensor *t, tdict_error *
   return TDICT_OK;
 }
 void tdict_comm_lose(const tdict_tree *tree) { (void)!for_leaves(tree, "", lose_leaf, NULL, NULL); }
-void tdict_comm_regain(const tdict_tree *tree) { (void)!for_leaves(tree, "", regain_leaf, NULL, NULL); }
+void tdict_comm_regain(const tdict_comm_source *source) {
+  if (source->common && !tdict_storage_has_lost(source->common)) return;
+  (void)!for_leaves(source->tree, "", regain_leaf, NULL, NULL);
+}

@@ -9,13 +9,14 @@
 
 /* A tree of this rank that was checked. The owner of the struct calls tdict_comm_source_reset(). */
 typedef struct tdict_comm_source {
-  const tdict_tree *tree;    /* borrowed */
-  tdict_tree_schema *schema; /* retained; NULL: the tree was refused */
-  bool is_block;             /* the tensors lie in one storage, in the layout of tdict_create_from() */
-  bool is_near;              /* all tensors are in memory of the communicator's device */
-  bool gap_is_free;          /* the bytes after the last tensor up to the next multiple of 256 belong to no tensor */
-  tdict_storage *storage;    /* borrowed; of the block; NULL: no tensor has elements */
-  char *data;                /* start of the block */
+  const tdict_tree *tree;      /* borrowed */
+  tdict_tree_schema *schema;   /* retained; NULL: the tree was refused */
+  const tdict_storage *common; /* borrowed; of all tensors; NULL: several storages, or there are no tensors */
+  bool is_block;               /* the tensors lie in one storage, in the layout of tdict_create_from() */
+  bool is_near;                /* all tensors are in memory of the communicator's device */
+  bool gap_is_free;            /* the bytes after the last tensor up to the next multiple of 256 belong to no tensor */
+  tdict_storage *storage;      /* borrowed; of the block; NULL: no tensor has elements */
+  char *data;                  /* start of the block */
 } tdict_comm_source;
 
 typedef struct tdict_block_message {
@@ -35,6 +36,10 @@ enum { TDICT_COMM_READS = 1, TDICT_COMM_WRITES = 2 };
  * both. Returns the errors that tdict/comm.h lists for one tree, with the path of the entry. */
 tdict_status tdict_comm_check_tree(const tdict_comm *comm, const char *what, const tdict_tree *tree, int use,
                                    tdict_comm_source *out, tdict_error *err);
+/* Checks a tree that was checked before and has not changed, without a walk: checks the common storage, and sets
+ * source->is_near. Returns false if tdict_comm_check_tree() must check the tree: the tree may have lost bytes, or there
+ * is an error. */
+bool tdict_comm_check_common(const tdict_comm *comm, int use, tdict_comm_source *source);
 void tdict_comm_source_reset(tdict_comm_source *source);
 /* Returns the number of bytes of a tensor, and 0 for a tree. */
 size_t tdict_comm_entry_bytes(const tdict_schema_entry *entry);
@@ -70,7 +75,7 @@ void tdict_message_reset(tdict_block_message *message);
 
 /* Marks the elements of all tensors of a tree as lost, or as valid. */
 void tdict_comm_lose(const tdict_tree *tree);
-void tdict_comm_regain(const tdict_tree *tree);
+void tdict_comm_regain(const tdict_comm_source *source);
 /* Returns the memory in which the communicator allocates; NULL: plain host memory. */
 tdict_memory *tdict_comm_memory(const tdict_comm *comm);
 

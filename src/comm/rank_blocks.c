@@ -111,6 +111,11 @@ tdict_status tdict_rank_blocks_check_stack(const tdict_rank_blocks *blocks, bool
   if (s->batch_ndim == TDICT_MAX_BATCH_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree has %d batch dimensions, the maximum", what,
                       TDICT_MAX_BATCH_NDIM);
+  const tdict_schema_size *size = &s->size;
+  if (size->dtype && size->max_ndim < TDICT_MAX_NDIM && size->max_batch_ndim < TDICT_MAX_BATCH_NDIM) {
+    *out = blocks->step % tdict_dtype_bytes(size->dtype) == 0; /* the loop below would find the same */
+    return TDICT_OK;
+  }
   for (size_t i = 0; i < s->num_entries; i++) {
     const tdict_schema_entry *e = &s->entries[i];
     const bool is_tensor = e->kind == TDICT_SCHEMA_TENSOR;

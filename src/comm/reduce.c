@@ -43,22 +43,27 @@ static bool is_float(tdict_dtype dtype) {
   return code == CODE_FLOAT || code == CODE_BFLOAT || code == CODE_F8E4M3 || code == CODE_F8E5M2;
 }
 
+/* Returns true if the table can combine elements of the dtype. */
+static bool can_combine(const tdict_comm_call *call, tdict_dtype of_tensor) {
+  const tdict_comm_table *t = &call->comm->table;
+  const tdict_dtype dtype = combined_dtype(of_tensor, call->reduce);
+  return (call->reduce != TDICT_REDUCE_MEAN || is_float(dtype)) &&
+         t->can_reduce(t->self, dtype, (tdict_reduce_op)call->reduce);
+}
+
 /* Checks that the table can combine the elements of all tensors. */
 static tdict_status check_dtypes(const tdict_comm_call *call, const tdict_tree_schema *schema, tdict_error *err) {
-  const tdict_comm_table *t = &call->comm->table;
   static const char *const names[] = {"sum", "mean", "minimum", "maximum"};
   char text[TDICT_DTYPE_TEXT_BYTES], path[TDICT_SCHEMA_PATH_BYTES];
   tdict_dtype checked = 0;
+  if (schema->size.dtype && can_combine(call, schema->size.dtype)) return TDICT_OK;
   for (size_t i = 0; i < schema->num_entries; i++) {
     const tdict_schema_entry *e = &schema->entries[i];
     if (e->kind != TDICT_SCHEMA_TENSOR || e->dtype == checked) continue;
-    const tdict_dtype dtype = combined_dtype(e->dtype, call->reduce);
-    const bool can = (call->reduce != TDICT_REDUCE_MEAN || is_float(dtype)) &&
-                     t->can_reduce(t->self, dtype, (tdict_reduce_op)call->reduce);
     checked = e->dtype;
-    if (can) continue;
-    tdict_fail(err, TDICT_ENOTSUP, "all_reduce: %s cannot compute the %s of %s", t->name, names[call->reduce],
-               tdict_dtype_format(e->dtype, text, sizeof text));
+    if (can_combine(call, e->dtype)) continue;
+    tdict_fail(err, TDICT_ENOTSUP, "all_reduce: %s cannot compute the %s of %s", call->comm->table.name,
+               names[call->reduce], tdict_dtype_format(e->dtype, text, sizeof text));
     return tdict_error_at(err, TDICT_ENOTSUP, tdict_schema_cut_path(schema, i, path));
   }
   return TDICT_OK;
@@ -66,6 +71,10 @@ static tdict_status check_dtypes(const tdict_comm_call *call, const tdict_tree_s
 
 /* Finds the groups, in the order of their first tensors. */
 static void list_groups(const tdict_comm_call *call, reduction *red) {
+  if (red->schema->size.dtype) {
+    red->groups[red->num_groups++].dtype = combined_dtype(red->schema->size.dtype, call->reduce);
+    return;
+  }
   for (size_t i = 0; i < red->schema->num_entries; i++) {
     const tdict_schema_entry *e = &red->schema->entries[i];
     const tdict_dtype dtype = e->kind == TDICT_SCHEMA_TENSOR ? combined_dtype(e->dtype, call->reduce) : 0;
@@ -132,8 +141,8 @@ static tdict_status prepare(const tdict_comm_call *call, reduction *red, tdict_e
   tdict_status status = check_dtypes(call, red->schema, err);
   if (status == TDICT_OK) status = tdict_message_find(&red->source, &red->block, err);
   if (status != TDICT_OK) return status;
-  const size_t count = red->schema->num_entries + 1;
-  red->groups = calloc(count, sizeof *red->groups);
+  const size_t count = red->schema->num_entries + 1, most_groups = red->schema->size.dtype ? 1 : count;
+  red->groups = calloc(most_groups, sizeof *red->groups);
   if (!red->groups) return tdict_fail(err, TDICT_ENOMEM, "all_reduce: no host memory for %zu entries", count);
   list_groups(call, red);
   if (red->block.packed && red->num_groups <= 1) { /* the block has the layout of a copy */

@@ -13,6 +13,15 @@ static tdict_status find_schema(tdict_comm *comm, const tdict_tree *tree, tdict_
   return status;
 }
 
+/* Fills in *out for a locked tree that was checked before, unless a check of all its tensors is needed. */
+static bool use_facts(const tdict_comm_call *call, const tdict_tree *tree, int use, tdict_comm_source *out) {
+  if (!tdict_tree_facts_read(call->facts, out)) return false;
+  out->tree = tree;
+  if (tdict_comm_check_common(call->comm, use, out)) return true;
+  tdict_comm_source_reset(out);
+  return false;
+}
+
 void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use, tdict_comm_source *out) {
   const char *what = tdict_comm_what(call);
   tdict_error err;
@@ -21,9 +30,13 @@ void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int 
     tdict_comm_note(call, tdict_fail(&err, TDICT_EINVAL, "%s: the tree is NULL", what), &err);
     return;
   }
+  if (use_facts(call, tree, use, out)) return;
   tdict_status status = tdict_comm_check_tree(call->comm, what, tree, use, out, &err);
   if (status == TDICT_OK) status = find_schema(call->comm, tree, &out->schema, &err);
-  if (status != TDICT_OK) out->schema = NULL;
+  if (status == TDICT_OK)
+    tdict_tree_facts_write(call->facts, out);
+  else
+    out->schema = NULL;
   tdict_comm_note(call, status, &err);
 }
 

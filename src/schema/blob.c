@@ -95,9 +95,11 @@ static const int64_t *keep_sizes(parser *p, const int64_t *sizes, int count) {
 }
 
 /* Adds a tensor to the size of all tensors. */
-static void add_size(parser *p, size_t bytes, int ndim) {
+static void add_size(parser *p, tdict_dtype dtype, size_t bytes, int ndim) {
   tdict_schema_size *s = &p->size;
   size_t padded, sum;
+  s->dtype = p->num_tensors == 1 || s->dtype == dtype ? dtype : 0;
+  if (ndim > s->max_ndim) s->max_ndim = ndim;
   s->num_dims += (size_t)ndim;
   if (bytes == 0) return;
   if (!tdict_round_up(bytes, LEAF_ALIGNMENT, &padded) || !tdict_add_size(s->bytes, padded, &sum) || sum > INT64_MAX) {
@@ -127,7 +129,7 @@ static tdict_status read_tensor(parser *p, tdict_schema_entry *entry, tdict_erro
   entry->ndim = ndim - batch_ndim;
   entry->shape = keep_sizes(p, p->shape + batch_ndim, entry->ndim);
   p->num_tensors++;
-  if (!p->out) add_size(p, size.bytes, ndim);
+  if (!p->out) add_size(p, entry->dtype, size.bytes, ndim);
   return TDICT_OK;
 }
 
@@ -141,6 +143,7 @@ static tdict_status read_tree(parser *p, tdict_schema_entry *entry, tdict_error 
   entry->batch_ndim = batch_ndim;
   p->depth++;
   p->batch_ndim[p->depth] = (uint8_t)batch_ndim;
+  if (batch_ndim > p->size.max_batch_ndim) p->size.max_batch_ndim = batch_ndim;
   p->parents[p->depth] = (int64_t)p->num_entries;
   return TDICT_OK;
 }
@@ -202,6 +205,7 @@ static tdict_status read_blob(parser *p, tdict_error *err) {
   if (status == TDICT_OK) status = read_sizes(p, &batch_ndim, TDICT_MAX_BATCH_NDIM, err);
   if (status != TDICT_OK) return status;
   p->batch_ndim[0] = (uint8_t)batch_ndim;
+  if (!p->out) p->size.max_batch_ndim = batch_ndim;
   const int64_t *batch_size = keep_sizes(p, p->shape, batch_ndim);
   if (p->out) {
     p->out->batch_ndim = batch_ndim;

@@ -10,12 +10,14 @@
 #include "schema/tables.h"
 #include "tdict/schema.h"
 
-/* The size of the storage that tdict_schema_create_over() needs. */
+/* The size of the storage that tdict_schema_create_over() needs, and what else all entries have in common. */
 typedef struct tdict_schema_size {
-  size_t num_dims;   /* the sum of the tensors' ndim */
-  size_t bytes;      /* of all tensors, each padded to a multiple of 256; at most INT64_MAX */
-  size_t padding;    /* of the last tensor with elements; included in `bytes` */
-  bool is_too_large; /* true: the sum does not fit, and the numbers above are not valid */
+  size_t num_dims;                  /* the sum of the tensors' ndim */
+  size_t bytes;                     /* of all tensors, each padded to a multiple of 256; at most INT64_MAX */
+  size_t padding;                   /* of the last tensor with elements; included in `bytes` */
+  bool is_too_large;                /* true: the sum does not fit, and the numbers above are not valid */
+  tdict_dtype dtype;                /* of all tensors; 0: the tensors have several dtypes, or there are no tensors */
+  int32_t max_ndim, max_batch_ndim; /* of the tensors, and of the root and all trees below the root */
 } tdict_schema_size;
 
 struct tdict_tree_schema {

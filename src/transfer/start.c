@@ -575,8 +575,8 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   tdict_future *t;
   tdict_status status = check_start(&s, err);
   if (status != TDICT_OK) return status;
-  const bool is_read =
-      !start->storage && start->src->keys->num_live >= MANY_LEAVES && !tdict_node_attachment(start->src);
+  const bool is_read = !start->storage && start->src->keys->num_live >= MANY_LEAVES &&
+                       !tdict_node_attachment(start->src, TDICT_ATTACHED_PLANS);
   if (is_read) wake_helpers(s.engine);
   tdict_range_push(TDICT_RANGE_PLAN);
   status = make_future(&s, &t, err);

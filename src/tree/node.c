@@ -24,7 +24,7 @@ static tdict_tree *new_node(tdict_keys *keys) {
   td->device = (tdict_device){0, 0};
   atomic_init(&td->locks_above, 0);
   td->consolidated = NULL;
-  atomic_init(&td->attachment, NULL);
+  for (int i = 0; i < TDICT_ATTACHMENT_SLOTS; i++) atomic_init(&td->attachments[i], NULL);
   td->pending = NULL;
   return td;
 }
@@ -212,10 +212,12 @@ static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **to_free)
 
 /* Relaxed: no other thread attaches data while the tree is unlocked or freed. */
 static void detach_data(tdict_tree *td) {
-  tdict_attachment *data = atomic_load_explicit(&td->attachment, memory_order_relaxed);
-  if (!data) return;
-  atomic_store_explicit(&td->attachment, NULL, memory_order_relaxed);
-  data->detach(data);
+  for (int i = 0; i < TDICT_ATTACHMENT_SLOTS; i++) {
+    tdict_attachment *data = atomic_load_explicit(&td->attachments[i], memory_order_relaxed);
+    if (!data) continue;
+    atomic_store_explicit(&td->attachments[i], NULL, memory_order_relaxed);
+    data->detach(data);
+  }
 }
 
 void tdict_node_clear_lock(tdict_tree *td) {

@@ -35,6 +35,13 @@ typedef struct tdict_leaf_list {
   tdict_leaf leaves[];
 } tdict_leaf_list;
 
+/* The data that layers above attach to a locked tree. Each kind of data has its own slot. */
+typedef enum tdict_attachment_slot {
+  TDICT_ATTACHED_PLANS, /* of transfers, see transfer/plan/tree_plans.h */
+  TDICT_ATTACHED_FACTS, /* for communicators, see comm/tree_facts.h */
+  TDICT_ATTACHMENT_SLOTS
+} tdict_attachment_slot;
+
 /* Data that a layer above attaches to a locked tree, as the first member of a struct of its own. */
 typedef struct tdict_attachment {
   /* Called once, before the tree is unlocked or freed. The leaves of the tree still exist. The callback frees the data,
@@ -57,7 +64,7 @@ struct tdict_tree {
    * releases this record */
   tdict_consolidated *consolidated;
   /* NULL, or data that tdict_node_attach() attached to the tree (acquire/release). Always NULL if `locked` is false */
-  _Atomic(tdict_attachment *) attachment;
+  _Atomic(tdict_attachment *) attachments[TDICT_ATTACHMENT_SLOTS];
   tdict_tree *pending; /* next node in a work list, which replaces recursion in release, lock, unlock and copy */
   int64_t batch_size[TDICT_MAX_BATCH_NDIM];
 };
@@ -121,17 +128,18 @@ static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
 /* Drops a reference to the tensor, tree or box of a leaf. An empty leaf is allowed. Can run callbacks of the
  * program. */
 void tdict_leaf_release(tdict_leaf leaf);
-/* Attaches data to a node whose `locked` is true. Returns false, and does not attach the data, if other data is
- * attached already. Safe from any thread, as long as no thread unlocks or frees the tree. */
-static inline bool tdict_node_attach(const tdict_tree *td, tdict_attachment *data) {
+/* Attaches data to a node whose `locked` is true. Returns false, and does not attach the data, if the slot has other
+ * data already. Safe from any thread, as long as no thread unlocks or frees the tree. */
+static inline bool tdict_node_attach(const tdict_tree *td, tdict_attachment_slot slot, tdict_attachment *data) {
   tdict_attachment *none = NULL;
-  _Atomic(tdict_attachment *) *field = (_Atomic(tdict_attachment *) *)(uintptr_t)&td->attachment;
+  _Atomic(tdict_attachment *) *field = (_Atomic(tdict_attachment *) *)(uintptr_t)&td->attachments[slot];
   return atomic_compare_exchange_strong_explicit(field, &none, data, memory_order_acq_rel, memory_order_acquire);
 }
-static inline tdict_attachment *tdict_node_attachment(const tdict_tree *td) {
-  return atomic_load_explicit(&td->attachment, memory_order_acquire);
+/* Returns the data in a slot, or NULL. */
+static inline tdict_attachment *tdict_node_attachment(const tdict_tree *td, tdict_attachment_slot slot) {
+  return atomic_load_explicit(&td->attachments[slot], memory_order_acquire);
 }
-/* Clears the lock that the node itself has. The tree is then no longer consolidated, and loses its attachment. */
+/* Clears the lock that the node itself has. The tree is then no longer consolidated, and loses its attachments. */
 void tdict_node_clear_lock(tdict_tree *td);
 /* Decreases `locks_above` of each child of `td`. If a child is then no longer locked, does the same for the children of
  * that child, and so on. Call this function after unlocking `td`, or before freeing `td`. If `clear` is true, first

@@ -74,9 +74,13 @@ CASE(schema_measures_its_tensors) {
   for (int try = 0; try < 200; try++) {
     tdict_tree *td = TREE(2);
     size_t bytes = 0, padding = 0, dims = 0, measured = 77;
+    int max_ndim = 0, max_batch_ndim = 1;
+    tdict_dtype dtype = 0;
+    bool is_mixed = false;
+    const int most_dtype = try % 3 ? 3 : 0;
     const int count = (int)pick(&random, 0, 6);
     for (int i = 0; i < count; i++) {
-      const int d = (int)pick(&random, 0, 3), ndim = (int)pick(&random, 1, 3);
+      const int d = (int)pick(&random, 0, most_dtype), ndim = (int)pick(&random, 1, 3);
       const int64_t sizes[] = {2, pick(&random, 0, 90), pick(&random, 0, 9)};
       tdict_tensor *t = NULL;
       char key[16];
@@ -84,6 +88,13 @@ CASE(schema_measures_its_tensors) {
       td_ok(tdict_tensor_zeros(dtypes[d], ndim, sizes, NULL, &t, err));
       help_put(td, key, t);
       dims += (size_t)ndim;
+      max_ndim = ndim > max_ndim ? ndim : max_ndim;
+      is_mixed = is_mixed || (dtype && dtype != dtypes[d]);
+      dtype = dtypes[d];
+    }
+    if (try % 4 == 0) {
+      max_batch_ndim = (int)pick(&random, 1, 3);
+      help_put_tree(td, "c", help_tree(max_batch_ndim, (const int64_t[]){2, 3, 4}));
     }
     tdict_tree_schema *s = rig_export(td);
     for (size_t i = 0; i < tdict_tree_schema_num_entries(s); i++) { /* in the order of the schema */
@@ -99,6 +110,9 @@ CASE(schema_measures_its_tensors) {
     assert_int_equal(measured, bytes);
     assert_int_equal(s->size.padding, padding);
     assert_int_equal(s->size.num_dims, dims);
+    assert_int_equal(s->size.dtype, is_mixed ? 0 : dtype);
+    assert_int_equal(s->size.max_ndim, max_ndim);
+    assert_int_equal(s->size.max_batch_ndim, max_batch_ndim);
     assert_false(s->size.is_too_large);
     tdict_tree_schema_release(s);
     tdict_release(td);

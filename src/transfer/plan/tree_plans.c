@@ -109,7 +109,7 @@ static void detach_plans(tdict_attachment *attachment) {
 }
 
 tdict_tree_plans *tdict_tree_plans_find(const tdict_tree *tree) {
-  tdict_tree_plans *plans = (tdict_tree_plans *)tdict_node_attachment(tree);
+  tdict_tree_plans *plans = (tdict_tree_plans *)tdict_node_attachment(tree, TDICT_ATTACHED_PLANS);
   if (plans) atomic_fetch_add_explicit(&plans->refs, 1, memory_order_relaxed);
   return plans;
 }
@@ -130,7 +130,7 @@ tdict_status tdict_tree_plans_create(const tdict_tree *tree, tdict_consolidated 
   const size_t each = sizeof(tdict_leaf) + sizeof whole->leaves[0];
   const bool is_small = num_leaves <= TDICT_MOST_TREE_PLAN_BYTES / each;
   if (whole) plans->whole = tdict_consolidated_retain(whole);
-  if (is_small && tdict_node_attach(tree, &plans->attachment)) {
+  if (is_small && tdict_node_attach(tree, TDICT_ATTACHED_PLANS, &plans->attachment)) {
     *out = plans;
     return TDICT_OK;
   }

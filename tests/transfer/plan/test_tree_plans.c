@@ -21,7 +21,9 @@ tdict_status __wrap_tdict_plan_collect(tdict_plan *plan, const tdict_plan_reques
   return __real_tdict_plan_collect(plan, request, src, err);
 }
 
-static tdict_tree_plans *record_of(const tdict_tree *td) { return (tdict_tree_plans *)tdict_node_attachment(td); }
+static tdict_tree_plans *record_of(const tdict_tree *td) {
+  return (tdict_tree_plans *)tdict_node_attachment(td, TDICT_ATTACHED_PLANS);
+}
 static uint32_t num_kept(const tdict_tree *td) { return record_of(td) ? record_of(td)->num_plans : 0; }
 /* Moves the tree, compares the result, and returns how many trees were read. */
 static int collects_of(const world *w, const tdict_tree *td, tdict_device device, const way *v) {
