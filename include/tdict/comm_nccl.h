@@ -23,9 +23,12 @@
  * also reduces 8-bit floats if NCCL is version 2.24 or newer and the device has compute capability 9.0 or higher. Only
  * floating-point dtypes have a mean.
  *
- * **Time limits.** The table creates communicators that do not block, so that a time limit ends every call. The
- * environment variable NCCL_COMM_BLOCKING=1 makes NCCL create communicators that block. Calls are then faster, but a
- * call can wait without a limit for a rank that does not come. docs/scale.md has figures.
+ * **Time limits.** By default, the table makes a communicator of NCCL that does not block, so that a time limit ends
+ * every call. NCCL then starts a thread for each call. With the option `blocking`, or if the environment variable
+ * NCCL_COMM_BLOCKING is 1, NCCL starts no threads, and a small call takes less than half the time. But NCCL then waits
+ * inside a call while it connects ranks: in tdict_nccl_table(), and in the first call of each kind. If another rank
+ * does not come, such a call does not end, and aborting the communicator waits for the call. The time limit of any
+ * other call ends the call. docs/scale.md has figures.
  *
  * **Failures.** If NCCL reports an error, the message has NCCL's text, and err->native is the ncclResult_t. The status
  * is #TDICT_ELOST for ncclRemoteError, which often means that another rank has ended, and #TDICT_EDEVICE for all other
@@ -56,6 +59,8 @@ typedef struct tdict_nccl_options {
   tdict_device device; /**< the device of this rank; default: "auto", which is the default device of the context */
   tdict_nccl_id id;    /**< from tdict_nccl_create_id() of rank 0 */
   int64_t timeout_ns; /**< maximum time in nanoseconds to wait for the other ranks; default 60 s; INT64_MAX: no limit */
+  bool blocking;      /**< true: calls are faster, but time limits do not end the waits inside NCCL, see above; default
+                           false. Equal on all ranks */
 } tdict_nccl_options;
 static inline tdict_nccl_options tdict_nccl_options_default(void) {
   tdict_nccl_options o;

@@ -67,7 +67,7 @@ static tdict_status connect_ranks(tdict_nccl_link *link, const tdict_nccl_option
   struct tdict_nccl_config config = {.size = sizeof config,
                                      .magic = TDICT_NCCL_CONFIG_MAGIC,
                                      .version = TDICT_NCCL_CONFIG_VERSION,
-                                     .blocking = 0,
+                                     .blocking = o->blocking,
                                      .unused = TDICT_NCCL_UNDEFINED};
   tdict_nccl_unique_id id;
   tdict_gpu_scope scope;

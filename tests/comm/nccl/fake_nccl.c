@@ -295,8 +295,8 @@ tdict_nccl_result ncclCommInitRankConfig(tdict_nccl_comm *out, int world, tdict_
   *out = NULL;
   if (fake_nccl.init_result) return fake_nccl.init_result;
   if (device < 0) return CUDA_ERROR;
-  if (config->size != 24 || config->magic != 0xcafebeef || config->version != 21400 || config->blocking != 0)
-    return INVALID;
+  if (config->size != 24 || config->magic != 0xcafebeef || config->version != 21400) return INVALID;
+  fake_nccl.blocking = config->blocking;
   if (world < 1 || world > MOST_RANKS || rank < 0 || rank >= world) return INVALID;
   pthread_mutex_lock(&lock);
   clique *q = find_clique(&id, world);

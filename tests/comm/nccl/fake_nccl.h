@@ -17,6 +17,7 @@ typedef struct fake_nccl_settings {
   int id_result;          /* what ncclGetUniqueId answers */
   int init_result;        /* what ncclCommInitRankConfig answers, if it is not 0 */
   int call_result;        /* what an operation answers, if it is not 0 */
+  _Atomic(int) blocking;  /* of the configuration of the last communicator */
   int polls;              /* an operation is in progress until ncclCommGetAsyncError was called so often */
   const char *last_error; /* what ncclGetLastError says */
   void (*inject)(int rank, int result); /* makes the communicators of this rank report an asynchronous error */

@@ -37,7 +37,7 @@ typedef struct rank {
 } rank;
 struct world {
   int size, absent; /* absent: a rank that runs no bodies, or -1 */
-  bool one_context;
+  bool one_context, blocking;
   size_t memory_bytes;
   int64_t timeout_ns; /* of tdict_nccl_table() */
   char path[PATH_MAX];
@@ -127,6 +127,7 @@ static inline tdict_nccl_options ranks_options(const rank *r) {
   o.device = r->stream.device;
   o.id = r->w->id;
   o.timeout_ns = r->w->timeout_ns;
+  o.blocking = r->w->blocking;
   return o;
 }
 static inline tdict_status ranks_join(rank *r, tdict_error *err) {
