@@ -16,7 +16,7 @@ static const tdict_tuning built_in =
              {MIB(24), MIB(1), MIB(1), 6, 4, 1, 1, 300},
              {MIB(80), MIB(2), MIB(2), 8, 2, 1, 1, 300},
              {MIB(256), MIB(2), MIB(2), 8, 2, 0, 1, 50},
-             {MIB(800), MIB(2), KIB(512), 12, 2, 0, 1, 50},
+             {MIB(800), MIB(2), KIB(512), 10, 3, 0, 1, 50},
              {SIZE_MAX, MIB(2), MIB(2), 8, 4, 0, 1, 50},
          },
      .rows[TDICT_TUNING_OUT] =
