@@ -43,10 +43,13 @@ static size_t staging_bytes(const group *g) {
   return tdict_context_engine(g->spreading->context)->config.staging_bytes;
 }
 
-static tdict_status create_replica(group *g, size_t i, tdict_error *err) {
+static tdict_memory *memory_of(const group *g, size_t i) {
   const tdict_spreading *s = g->spreading;
-  tdict_memory *memory = tdict_devices_memory(tdict_context_devices(s->context), s->devices[g->positions[i]]);
-  return tdict_replica_create(&g->replicas[i], s->what, s->src, memory, err);
+  return tdict_devices_memory(tdict_context_devices(s->context), s->devices[g->positions[i]]);
+}
+
+static tdict_status create_replica(group *g, size_t i, tdict_error *err) {
+  return tdict_replica_create(&g->replicas[i], g->spreading->what, g->spreading->src, memory_of(g, i), err);
 }
 
 /* Starts a transfer of pairs to device i of the group. */
@@ -88,35 +91,22 @@ static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t
   return status;
 }
 
-/* Returns true if the leaves of both trees have the same offsets in their storages. If leaves of the source have the
- * same bytes, the first result has these bytes once, and other results have them several times. */
-static bool has_layout(const tdict_replica *r, const tdict_replica *first, const tdict_source *source) {
-  bool is_equal = r->storage->bytes >= first->storage->bytes;
-  for (uint32_t i = 0; i < source->num_leaves && is_equal; i++)
-    is_equal = source->leaves[i]->numel == 0 || (first->leaves[i]->storage == first->storage &&
-                                                 tdict_replica_offset(r, i) == tdict_replica_offset(first, i));
-  return is_equal;
-}
-
 /* Moves a small tree to the first device as a whole. While the copies run, creates the other results with the layout of
  * the first result. The other devices copy the storage of the first device. */
 static tdict_status replicate_small(group *g, tdict_error *err) {
   tdict_spreading *s = g->spreading;
+  tdict_replica *first = &g->replicas[0];
   tdict_status status = tdict_spread_one(s, s->src, g->positions[0], err);
   if (status != TDICT_OK) return status;
   tdict_future *arrival = tdict_promise_last_part(s->promise);
   const awaited first_copy = {&arrival, 1};
   tdict_tree *result = tdict_promise_part_result(arrival);
   if (!result) return TDICT_OK; /* the part has failed, and so will the promise */
-  status = tdict_replica_of(&g->replicas[0], result, err);
-  const part whole = {.end = status == TDICT_OK ? g->replicas[0].storage->bytes : 0};
+  status = tdict_replica_of(first, result, err);
+  const part whole = {.end = status == TDICT_OK ? first->storage->bytes : 0};
   for (size_t i = 1; i < g->count && status == TDICT_OK; i++) {
-    status = create_replica(g, i, err);
-    if (status != TDICT_OK) break;
-    if (has_layout(&g->replicas[i], &g->replicas[0], g->source))
-      status = start_exchange(g, i, &whole, 1, &first_copy, err);
-    else
-      status = tdict_spread_one(s, s->src, g->positions[i], err);
+    status = tdict_replica_repeat(&g->replicas[i], first, g->source, memory_of(g, i), err);
+    if (status == TDICT_OK) status = start_exchange(g, i, &whole, 1, &first_copy, err);
   }
   return status;
 }

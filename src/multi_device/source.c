@@ -4,42 +4,69 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "transfer/plan/result.h"
 
-static bool add_leaf(tdict_source *s, tdict_tensor *t) {
-  if (s->num_leaves == s->cap_leaves) {
-    const uint32_t cap = s->cap_leaves ? 2 * s->cap_leaves : 64;
-    tdict_tensor **grown = cap > s->cap_leaves ? realloc(s->leaves, cap * sizeof *grown) : NULL;
-    if (!grown) return false;
-    s->leaves = grown;
-    s->cap_leaves = cap;
+static tdict_status fail_read_memory(tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "to_devices: no host memory to read the tree");
+}
+
+/* Reserves space for more leaves. */
+static bool reserve_leaves(tdict_source *s, uint32_t more) {
+  uint32_t cap = s->cap_leaves ? s->cap_leaves : 64;
+  if (more > UINT32_MAX / 2 || s->num_leaves > UINT32_MAX / 2 - more) return false;
+  while (cap < s->num_leaves + more) cap *= 2;
+  if (cap == s->cap_leaves) return true;
+  tdict_tensor **grown = realloc(s->leaves, cap * sizeof *grown);
+  if (!grown) return false;
+  s->leaves = grown;
+  s->cap_leaves = cap;
+  return true;
+}
+
+/* Adds the leaves from slot top->slot up to the first leaf that is not a tensor, and moves the frame to that leaf. */
+static bool add_leaves(tdict_source *s, tdict_frame *top) {
+  const tdict_leaf *leaves = top->node->leaves;
+  const uint32_t end = top->node->keys->num_slots;
+  uint32_t i = top->slot, n = s->num_leaves;
+  size_t bytes = 0, num_dims = 0;
+  bool is_suitable = true;
+  if (!reserve_leaves(s, end - i)) return false;
+  for (; i < end && (!leaves[i] || tdict_leaf_kind(leaves[i]) == TDICT_LEAF_TENSOR); i++) {
+    tdict_tensor *t = tdict_leaf_tensor(leaves[i]);
+    if (!t) continue;
+    is_suitable &= t->storage->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_unloaded(t->storage);
+    s->leaves[n++] = t;
+    num_dims += (size_t)t->ndim;
+    bytes += tdict_tensor_nbytes(t);
   }
-  s->leaves[s->num_leaves++] = t;
+  s->num_leaves = n;
+  s->num_dims += num_dims;
+  s->bytes += bytes;
+  s->is_suitable &= is_suitable;
+  top->slot = i;
   return true;
 }
 
 tdict_status tdict_source_read(tdict_source *source, const tdict_tree *tree, tdict_error *err) {
   tdict_cursor cursor;
-  bool has_memory = true;
   *source = (tdict_source){.is_suitable = true};
   tdict_cursor_init(&cursor, tree, false);
+  bool has_memory = add_leaves(source, &cursor.frames[0]);
   for (tdict_leaf leaf; has_memory && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tensor *t = tdict_leaf_tensor(leaf);
     tdict_tree *child = tdict_leaf_tree(leaf);
-    if (t) {
-      source->is_suitable &= t->storage->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_unloaded(t->storage);
-      has_memory = add_leaf(source, t);
-      source->bytes += tdict_tensor_nbytes(t);
-    } else if (child) {
+    if (child)
       has_memory = tdict_cursor_enter(&cursor, child);
-    } else {
+    else if (tdict_leaf_tensor(leaf))
+      cursor.frames[cursor.depth - 1].slot--; /* add_leaves() reads this leaf, too */
+    else
       source->is_suitable &= tdict_box_has_fixed_elements(tdict_leaf_box(leaf));
-    }
+    if (has_memory) has_memory = add_leaves(source, &cursor.frames[cursor.depth - 1]);
   }
   tdict_cursor_reset(&cursor);
   source->is_suitable &= source->bytes > 0;
   if (has_memory) return TDICT_OK;
   tdict_source_reset(source);
-  return tdict_fail(err, TDICT_ENOMEM, "to_devices: no host memory to read the tree");
+  return fail_read_memory(err);
 }
 
 void tdict_source_reset(tdict_source *source) {
@@ -75,7 +102,18 @@ tdict_status tdict_set_all_devices(tdict_tree *tree, tdict_device device, tdict_
     has_memory = tdict_cursor_enter(&cursor, child);
   }
   tdict_cursor_reset(&cursor);
-  return has_memory ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "to_devices: no host memory to read the tree");
+  return has_memory ? TDICT_OK : fail_read_memory(err);
+}
+
+/* Describes a result, in which some leaf is not empty. Retains the tree. */
+static tdict_status describe_replica(tdict_replica *replica, tdict_tree *tree, tdict_error *err) {
+  tdict_source leaves;
+  tdict_status status = tdict_source_read(&leaves, tree, err);
+  if (status != TDICT_OK) return status;
+  *replica = (tdict_replica){.tree = tdict_retain(tree), .leaves = leaves.leaves};
+  for (uint32_t i = 0; i < leaves.num_leaves && !replica->storage; i++)
+    if (leaves.leaves[i]->numel) replica->storage = leaves.leaves[i]->storage;
+  return TDICT_OK;
 }
 
 tdict_status tdict_replica_create(tdict_replica *replica, const char *what, const tdict_tree *tree,
@@ -91,19 +129,38 @@ tdict_status tdict_replica_create(tdict_replica *replica, const char *what, cons
   tdict_status status = tdict_map_run(&map, tree, &made, err);
   if (status != TDICT_OK) return status;
   status = tdict_set_all_devices(made, memory->device, err);
-  if (status == TDICT_OK) status = tdict_replica_of(replica, made, err);
+  if (status == TDICT_OK) status = describe_replica(replica, made, err);
   tdict_release(made);
   return status;
 }
 
 tdict_status tdict_replica_of(tdict_replica *replica, tdict_tree *tree, tdict_error *err) {
-  tdict_source leaves;
-  tdict_status status = tdict_source_read(&leaves, tree, err);
-  if (status != TDICT_OK) return status;
-  *replica = (tdict_replica){.tree = tdict_retain(tree), .leaves = leaves.leaves};
-  for (uint32_t i = 0; i < leaves.num_leaves && !replica->storage; i++)
-    if (leaves.leaves[i]->numel) replica->storage = leaves.leaves[i]->storage;
+  tdict_cursor cursor;
+  bool has_memory = true;
+  *replica = (tdict_replica){0};
+  tdict_cursor_init(&cursor, tree, false);
+  for (tdict_leaf leaf; has_memory && !replica->storage && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    if (tdict_leaf_tree(leaf)) has_memory = tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf));
+    if (tdict_leaf_tensor(leaf)) replica->storage = tdict_leaf_tensor(leaf)->storage;
+  }
+  tdict_cursor_reset(&cursor);
+  if (!has_memory) return fail_read_memory(err);
+  replica->tree = tdict_retain(tree);
   return TDICT_OK;
+}
+
+tdict_status tdict_replica_repeat(tdict_replica *replica, const tdict_replica *first, const tdict_source *source,
+                                  tdict_memory *memory, tdict_error *err) {
+  const tdict_result_size size = {source->num_leaves, source->num_dims};
+  tdict_storage *storage;
+  *replica = (tdict_replica){0};
+  tdict_status status = tdict_storage_create(memory, first->storage->bytes, false, &storage, err);
+  if (status != TDICT_OK) return status;
+  storage->flags |= TDICT_STORAGE_ARENA;
+  status = tdict_result_repeat(first->tree, &size, first->storage, storage, &memory->device, &replica->tree, err);
+  if (status == TDICT_OK) replica->storage = storage;
+  tdict_storage_release(storage); /* the tree retains the storage */
+  return status;
 }
 
 void tdict_replica_reset(tdict_replica *replica) {

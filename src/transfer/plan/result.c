@@ -2,6 +2,7 @@
  * which is one allocation for many tensors. See result.h for ownership and threads. */
 #include "transfer/plan/result.h"
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "tree/cursor.h"
 
@@ -11,7 +12,8 @@ typedef struct builder {
   tdict_slab *slab;
   tdict_storage *arena; /* NULL: no leaf is new */
   const tdict_device *device;
-  bool mirror; /* true: the new tree is a mirror, see tdict_result_mirror() */
+  bool mirror;               /* true: the new tree is a mirror, see tdict_result_mirror() */
+  const tdict_storage *like; /* the storage of all leaves of an earlier result, see tdict_result_repeat(), or NULL */
   uint32_t leaf, object;
 } builder;
 
@@ -22,6 +24,10 @@ static tdict_status fail_result_memory(tdict_error *err) {
 static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
   const tdict_consolidated *whole = b->plan->whole;
   if (whole && !b->mirror) return tdict_slab_add_like(b->slab, src, whole->leaves[b->leaf++].begin);
+  if (b->like) {
+    TDICT_ASSERT(src->storage == b->like);
+    return tdict_slab_add_like(b->slab, src, (uintptr_t)src->data - (uintptr_t)b->like->data);
+  }
   uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
   if (place == TDICT_SHARED) return tdict_tensor_retain(src);
   tdict_tensor *made = tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
@@ -74,6 +80,11 @@ static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
 static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, tdict_tree **child, tdict_tree **made,
                                 tdict_error *err) {
   tdict_object_step *step;
+  *child = NULL;
+  if (b->like) {
+    *place = tdict_leaf_retain(leaf);
+    return TDICT_OK;
+  }
   *child = next_flat(b, &step);
   if (!b->mirror) step->place = place;
   if (!*child) {
@@ -223,15 +234,32 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   return TDICT_OK;
 }
 
+/* Creates the slab of the new leaves, and builds the tree. */
+static tdict_status build_with_slab(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
+  const tdict_plan *plan = b->plan;
+  tdict_status status =
+      plan->num_new ? tdict_slab_create(plan->num_new, plan->num_new_dims, b->arena, &b->slab, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
+  status = build_tree(b, src, out, err);
+  if (b->slab) tdict_slab_release(b->slab, 1);
+  return status;
+}
+
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err) {
   builder b = {.plan = plan, .arena = arena, .device = device};
-  tdict_status status =
-      plan->num_new ? tdict_slab_create(plan->num_new, plan->num_new_dims, arena, &b.slab, err) : TDICT_OK;
-  if (status != TDICT_OK) return status;
-  status = build_tree(&b, src, out, err);
-  if (b.slab) tdict_slab_release(b.slab, 1);
-  return status;
+  return build_with_slab(&b, src, out, err);
+}
+
+tdict_status tdict_result_repeat(const tdict_tree *result, const tdict_result_size *size, const tdict_storage *like,
+                                 tdict_storage *arena, const tdict_device *device, tdict_tree **out, tdict_error *err) {
+  const tdict_plan plan = {.whole = result->consolidated,
+                           .num_leaves = size->num_leaves,
+                           .num_new = size->num_leaves,
+                           .num_new_dims = size->num_dims,
+                           .some_locked = true}; /* the locks of `result` are not known */
+  builder b = {.plan = &plan, .arena = arena, .device = device, .like = like};
+  return build_with_slab(&b, result, out, err);
 }
 
 tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
