@@ -20,9 +20,10 @@
 /* Adds the path of the failed leaf to the error. If the program already has the result, only the tree `mirror` is safe
  * to read. */
 static void add_error_path(tdict_future *t) {
+  if (!t->error.status || t->error_leaf == UINT32_MAX) return; /* also for a promise, whose result may still be made */
   const tdict_tree *tree = t->mirror || t->result_was_returned ? t->mirror : t->result;
   char path[sizeof t->error.path];
-  if (!t->error.status || t->error_leaf == UINT32_MAX || !tree) return;
+  if (!tree) return;
   tdict_leaf_path(tree, t->error_leaf, path, sizeof path);
   if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
 }
