@@ -101,6 +101,7 @@ static inline void rig_run(rig *g, void (*run)(rig_rank *r), void *user) {
   for (int i = 0; i < g->world; i++) pthread_join(g->ranks[i].thread, NULL);
   for (int i = 0; i < g->world; i++)
     if (g->ranks[i].wrong[0]) fail_msg("%s", g->ranks[i].wrong);
+  g->user = NULL; /* may point to a variable of the caller */
 }
 static inline void rig_drop_results(rig *g) {
   for (int i = 0; i < g->world; i++) {
