@@ -157,7 +157,7 @@ tdict_status tdict_replica_repeat(tdict_replica *replica, const tdict_replica *f
   tdict_status status = tdict_storage_create(memory, first->storage->bytes, false, &storage, err);
   if (status != TDICT_OK) return status;
   storage->flags |= TDICT_STORAGE_ARENA;
-  status = tdict_result_repeat(first->tree, &size, first->storage, storage, &memory->device, &replica->tree, err);
+  status = tdict_result_repeat(first->tree, &size, first->storage, storage, &replica->tree, err);
   if (status == TDICT_OK) replica->storage = storage;
   tdict_storage_release(storage); /* the tree retains the storage */
   return status;

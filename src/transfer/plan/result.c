@@ -252,13 +252,13 @@ tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, t
 }
 
 tdict_status tdict_result_repeat(const tdict_tree *result, const tdict_result_size *size, const tdict_storage *like,
-                                 tdict_storage *arena, const tdict_device *device, tdict_tree **out, tdict_error *err) {
+                                 tdict_storage *arena, tdict_tree **out, tdict_error *err) {
   const tdict_plan plan = {.whole = result->consolidated,
                            .num_leaves = size->num_leaves,
                            .num_new = size->num_leaves,
                            .num_new_dims = size->num_dims,
                            .some_locked = true}; /* the locks of `result` are not known */
-  builder b = {.plan = &plan, .arena = arena, .device = device, .like = like};
+  builder b = {.plan = &plan, .arena = arena, .device = &arena->device, .like = like};
   return build_with_slab(&b, result, out, err);
 }
 
