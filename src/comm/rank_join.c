@@ -105,7 +105,8 @@ tdict_status tdict_rank_join_prepare(tdict_rank_blocks *blocks, tdict_rank_join 
   if (!join->storage) return tdict_rank_blocks_make_trees(blocks, err);
   write_batch_size(blocks, join->rows, sizes);
   tdict_status status = tdict_schema_create_at(blocks->schema, &place, &join->result, err);
-  return status == TDICT_OK ? list_moves(blocks, join, err) : status;
+  if (status == TDICT_OK) status = list_moves(blocks, join, err);
+  return status == TDICT_OK ? tdict_moves_build(&join->moves, err) : status;
 }
 
 /* Joins with the threads of the context. */

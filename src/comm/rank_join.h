@@ -23,9 +23,9 @@ typedef struct tdict_rank_join {
  * TDICT_EOVERFLOW if the rows of all ranks do not fit 63 bits, and errors of tdict_storage_create(). */
 tdict_status tdict_rank_join_allocate(const tdict_comm_call *call, const tdict_rank_blocks *blocks,
                                       tdict_rank_join *out, tdict_error *err);
-/* Makes the result and lists the moves, or makes the trees of all blocks. Accesses no elements of the blocks, and
- * allocates host memory only. Copies tensors of the own tree that no launch can copy. Returns TDICT_ENOMEM and
- * the errors of tdict_moves_copy(). */
+/* Makes the result, lists the moves and builds their launch, or makes the trees of all blocks. Accesses no elements of
+ * the blocks, and allocates host memory only. Copies tensors of the own tree that no launch can copy. Returns
+ * TDICT_ENOMEM and the errors of tdict_moves_copy() and tdict_moves_build(). */
 tdict_status tdict_rank_join_prepare(tdict_rank_blocks *blocks, tdict_rank_join *join, tdict_error *err);
 /* Joins the blocks, after all elements have arrived. *out is a new tree. Returns the errors of tdict_cat(). */
 tdict_status tdict_rank_join_run(const tdict_comm_call *call, const tdict_rank_blocks *blocks, tdict_rank_join *join,

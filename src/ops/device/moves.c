@@ -16,6 +16,8 @@ enum { DEVICE_BYTES = 32, FIRST_MOVES = 16, FIRST_NUMBERS = 256 };
 void tdict_moves_reset(tdict_moves *moves) {
   free(moves->moves);
   free(moves->numbers);
+  tdict_kernel_work_reset(&moves->built);
+  moves->num_built = 0;
   moves->moves = NULL;
   moves->numbers = NULL;
   moves->count = moves->cap = moves->num_numbers = moves->cap_numbers = 0;

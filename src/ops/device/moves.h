@@ -40,9 +40,11 @@ typedef struct tdict_moves {
   size_t num_numbers, cap_numbers;
   bool has_failed_entry; /* true: tdict_moves_run() has set failed_entry */
   size_t failed_entry;
+  tdict_kernel_work built; /* the launch of the first num_built moves */
+  size_t num_built;        /* 0: tdict_moves_build() has built no launch */
 } tdict_moves;
 
-/* Frees the arrays. Also allowed if no move was ever added. */
+/* Frees the arrays, and the launch of tdict_moves_build(). Also allowed if no move was ever added. */
 void tdict_moves_reset(tdict_moves *moves);
 
 /* Returns true if moves of this tensor are queued on a stream. The calling thread must then not wait for the bytes. */
@@ -133,6 +135,12 @@ tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy 
 tdict_status tdict_moves_repeat_listed(tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other,
                                        uintptr_t offset, tdict_error *err);
 
+/* Builds the launch of all moves that were added, so that tdict_moves_run() only launches it. A caller that waits for
+ * the bytes of the moves can build the launch during the wait. Allocates host memory only, and accesses no elements.
+ * Builds nothing if the moves have a stream, lists or two memories, or are not copies. tdict_moves_run() then builds the
+ * launches, as it also does if a move is added after the build. Returns TDICT_ENOMEM, and TDICT_EOVERFLOW for too many
+ * elements. After an error, the moves are unchanged. */
+tdict_status tdict_moves_build(tdict_moves *moves, tdict_error *err);
 /* Makes all moves that were added, or queues them on the stream. The moves run after the transfers and uses of their
  * bytes. Later transfers, and calls that read or write the bytes, run after the moves. Written bytes are no longer
  * lost. The struct is then empty. Returns TDICT_EOVERFLOW for an element that the integer dtype of a conversion cannot

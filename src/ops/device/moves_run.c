@@ -66,7 +66,8 @@ typedef struct launch {
   tdict_moves *all;
   tdict_memory *memory;
   tdict_kernel_work work;
-  bool has_lists; /* true: `lists` is filled */
+  bool needs_kernel; /* true: copies and fills of the driver cannot make the moves */
+  bool has_lists;    /* true: `lists` is filled */
   tdict_kernel_list lists[TDICT_KERNEL_MAX_LISTS];
 } launch;
 
@@ -240,22 +241,69 @@ static tdict_status check_results(const launch *l, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Launches the moves of one memory. `order` is NULL if the call waits. */
-static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error *err) {
-  bool needs_kernel = false;
+/* Builds the work of one memory. */
+static tdict_status build_work(launch *l, tdict_error *err) {
   const tdict_move *last = NULL;
   tdict_kernel_work_init(&l->work, l->all->moves[0].op);
   tdict_status status = tdict_kernel_work_reserve(&l->work, l->all->count, err);
   for (size_t i = 0; i < l->all->count && status == TDICT_OK; i++) {
     const tdict_move *m = &l->all->moves[i];
     if (m->memory != l->memory) continue;
-    needs_kernel = needs_kernel || m->listed >= 0 || m->op == TDICT_KERNEL_CONVERT;
+    l->needs_kernel = l->needs_kernel || m->listed >= 0 || m->op == TDICT_KERNEL_CONVERT;
     status = add_move(l, m, last, err);
     last = m;
   }
+  return status;
+}
+
+/* Returns true if one launch makes all moves, and the moves are copies without lists that the call waits for. */
+static bool can_build(const tdict_moves *all) {
+  for (size_t i = 0; i < all->count; i++) {
+    const tdict_move *m = &all->moves[i];
+    if (m->memory != all->moves[0].memory || m->op != TDICT_KERNEL_COPY || m->listed >= 0) return false;
+  }
+  return all->count > 0 && !all->stream;
+}
+
+/* Frees the built work. */
+static void discard_built(tdict_moves *moves) {
+  tdict_kernel_work_reset(&moves->built);
+  moves->num_built = 0;
+}
+
+tdict_status tdict_moves_build(tdict_moves *moves, tdict_error *err) {
+  discard_built(moves);
+  if (!can_build(moves)) return TDICT_OK;
+  launch l = {.all = moves, .memory = moves->moves[0].memory};
+  tdict_status status = build_work(&l, err);
+  if (status == TDICT_OK) {
+    moves->built = l.work;
+    moves->num_built = moves->count;
+  } else {
+    tdict_kernel_work_reset(&l.work);
+  }
+  return status;
+}
+
+/* Takes the built work if it has all moves, or builds the work. */
+static tdict_status take_work(launch *l, tdict_error *err) {
+  tdict_moves *all = l->all;
+  if (all->num_built != all->count) {
+    discard_built(all);
+    return build_work(l, err);
+  }
+  l->work = all->built;
+  all->built = (tdict_kernel_work){0};
+  all->num_built = 0;
+  return TDICT_OK;
+}
+
+/* Launches the moves of one memory. `order` is NULL if the call waits. */
+static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error *err) {
+  tdict_status status = take_work(l, err);
   if (status == TDICT_OK) {
     status = l->memory->ops->run(l->memory, &l->work, order, err);
-    if (status == TDICT_ENOTSUP && !order && !needs_kernel) {
+    if (status == TDICT_ENOTSUP && !order && !l->needs_kernel) {
       if (err) memset(err, 0, sizeof *err);
       status = copy_each(l, err);
     }
@@ -337,6 +385,7 @@ tdict_status tdict_moves_run(tdict_moves *moves, tdict_error *err) {
   }
   for (size_t i = 0; i < moves->count && status == TDICT_OK; i++)
     if (tdict_storage_has_lost(moves->moves[i].dst)) regain(moves, &moves->moves[i]);
+  discard_built(moves);
   moves->count = moves->num_numbers = 0;
   return status;
 }
