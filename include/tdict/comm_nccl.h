@@ -25,10 +25,10 @@
  *
  * **Time limits.** By default, the table makes a communicator of NCCL that does not block, so that a time limit ends
  * every call. NCCL then starts a thread for each call. With the option `blocking`, or if the environment variable
- * NCCL_COMM_BLOCKING is 1, NCCL starts no threads, and a small call takes less than half the time. But NCCL then waits
- * inside a call while it connects ranks: in tdict_nccl_table(), and in the first call of each kind. If another rank
- * does not come, such a call does not end, and aborting the communicator waits for the call. The time limit of any
- * other call ends the call. docs/scale.md has figures.
+ * NCCL_COMM_BLOCKING is 1, NCCL starts no threads, and a small broadcast or reduction takes less than half the time.
+ * But NCCL then waits inside a call while it connects ranks: in tdict_nccl_table(), and in the first calls. If another
+ * rank does not come, such a call does not end, and aborting the communicator waits for the call. docs/scale.md has
+ * figures.
  *
  * **Failures.** If NCCL reports an error, the message has NCCL's text, and err->native is the ncclResult_t. The status
  * is #TDICT_ELOST for ncclRemoteError, which often means that another rank has ended, and #TDICT_EDEVICE for all other

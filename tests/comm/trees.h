@@ -201,4 +201,19 @@ static inline void tree_check_equal(const tdict_tree *a, const tdict_tree *b) {
   tdict_release(y);
 }
 
+/* A tree whose read-only tensor `x` is over three values of the caller. */
+static inline tdict_tree *help_read_only_tree(const float *values) {
+  tdict_tree *tree = help_tree_without_batch();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
+  tdict_tensor *t = NULL;
+  view.data = (void *)(uintptr_t)values;
+  view.dtype = TDICT_F32;
+  view.ndim = 1;
+  view.shape = (const int64_t[]){3};
+  view.flags = TDICT_DESC_READ_ONLY;
+  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
+  help_put(tree, "x", t);
+  return tree;
+}
+
 #endif
