@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "loader/loader_internal.h"
 #include "loader/sampler_order.h"
-#include "sched/spin.h"
 #include "tdict/combine.h"
 #include "tdict/index.h"
 #include "transfer/job.h"
@@ -218,23 +217,34 @@ static bool is_stopping_or_paused(tdict_loader *l) {
   return stops;
 }
 
-/* Stores a fence in `in_flight` and returns the fence that was stored there before. The caller owns the returned
- * fence. */
-static tdict_fence *exchange_in_flight(tdict_loader *l, int index, tdict_fence *fence) {
+/* Gives a new transfer its place in `in_flight`. Returns the fence of the earlier transfer there, or NULL. The caller owns
+ * the returned fence. */
+static tdict_fence *claim_place(tdict_loader *l, int *place) {
   pthread_mutex_lock(&l->lock);
-  tdict_fence *before = l->in_flight[index];
-  l->in_flight[index] = fence;
+  *place = (int)(l->num_sent++ % TDICT_LOADER_MAX_IN_FLIGHT);
+  tdict_fence *before = l->in_flight[*place];
+  l->in_flight[*place] = NULL;
   pthread_mutex_unlock(&l->lock);
   return before;
 }
 
-/* Waits until the oldest transfer has ended, or until the loader stops or is paused. A stuck device thus does not block
- * tdict_loader_destroy() or tdict_loader_seek(). */
-static void wait_for_oldest_transfer(tdict_loader *l, int index) {
-  tdict_fence *oldest = exchange_in_flight(l, index, NULL);
-  if (!oldest) return;
-  while (!oldest->ops->wait(oldest, tdict_deadline_ns(STOP_CHECK_NS)) && !is_stopping_or_paused(l)) continue;
-  oldest->ops->release(oldest);
+/* Stores a fence in `in_flight`. If another worker has stored a fence there meanwhile, returns that fence, which the
+ * caller then owns. */
+static tdict_fence *store_fence(tdict_loader *l, int place, tdict_fence *fence) {
+  fence->ops->retain(fence);
+  pthread_mutex_lock(&l->lock);
+  tdict_fence *other = l->in_flight[place];
+  l->in_flight[place] = fence;
+  pthread_mutex_unlock(&l->lock);
+  return other;
+}
+
+/* Waits until a transfer has ended, or until the loader stops or is paused, and releases the fence. A stuck device thus
+ * does not block tdict_loader_destroy() or tdict_loader_seek(). */
+static void wait_for_transfer(tdict_loader *l, tdict_fence *fence) {
+  if (!fence) return;
+  while (!fence->ops->wait(fence, tdict_deadline_ns(STOP_CHECK_NS)) && !is_stopping_or_paused(l)) continue;
+  fence->ops->release(fence);
 }
 
 /* Releases the fences of ended transfers. Each fence keeps a batch in memory, even if the program has released the
@@ -252,30 +262,23 @@ static void release_ended_transfers(tdict_loader *l) {
   for (int i = 0; i < count; i++) ended[i]->ops->release(ended[i]);
 }
 
-/* Starts the transfer of a batch. Only one worker at a time starts a transfer, because two threads inside the driver
- * would block each other. Unless the loader stops or is paused, at most TDICT_LOADER_MAX_IN_FLIGHT transfers run at
- * once. */
+/* Starts the transfer of a batch. Several workers may start transfers at the same time. Unless the loader stops or is
+ * paused, the number of running transfers is at most TDICT_LOADER_MAX_IN_FLIGHT and one for each worker. */
 static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (needs_no_pool_thread(l, slot)) o.num_threads = 0;
   use_wire(l, &o);
 
-  /* Wait for the other workers and for the oldest transfer. */
+  /* Wait for the transfer that was started TDICT_LOADER_MAX_IN_FLIGHT transfers before. */
   release_ended_transfers(l);
   int64_t since = tdict_now_ns();
-  if (!tdict_spin_try(&l->send_lock)) pthread_mutex_lock(&l->send_lock);
-  int index = (int)(l->num_sent++ % TDICT_LOADER_MAX_IN_FLIGHT);
-  wait_for_oldest_transfer(l, index);
+  int place;
+  wait_for_transfer(l, claim_place(l, &place));
   slot->waited_ns = tdict_now_ns() - since;
 
   /* Start the transfer, and store its fence. */
   tdict_status status = tdict_to_device_async(l->context, slot->tree, l->device, &o, &slot->future, &slot->error);
-  if (status == TDICT_OK) {
-    tdict_fence *fence = &slot->future->fence;
-    fence->ops->retain(fence);
-    exchange_in_flight(l, index, fence);
-  }
-  pthread_mutex_unlock(&l->send_lock);
+  if (status == TDICT_OK) wait_for_transfer(l, store_fence(l, place, &slot->future->fence));
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   tdict_release(slot->tree); /* The transfer retains the storages that it reads. */
   slot->tree = NULL;

@@ -179,7 +179,6 @@ static void free_loader(tdict_loader *l) {
   pthread_cond_destroy(&l->batch_done);
   pthread_cond_destroy(&l->can_fetch);
   pthread_mutex_destroy(&l->lock);
-  pthread_mutex_destroy(&l->send_lock);
   free(l);
 }
 
@@ -190,7 +189,6 @@ static void init_sync(tdict_loader *l) {
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_mutex_init(&l->lock, NULL);
-  pthread_mutex_init(&l->send_lock, NULL);
   pthread_cond_init(&l->can_begin, NULL);
   pthread_cond_init(&l->batch_done, &monotonic);
   pthread_cond_init(&l->can_fetch, NULL);

@@ -61,8 +61,8 @@ typedef struct tdict_loader_worker {
   int32_t number;
 } tdict_loader_worker;
 
-/* The maximum number of concurrent transfers. More transfers would not make the link faster, and each transfer can keep
- * a pool thread busy until the copies of the transfer end. */
+/* A worker starts a transfer after the transfer that many places before has ended. More concurrent transfers would not
+ * make the link faster, and each transfer can keep a pool thread busy until the copies of the transfer end. */
 enum { TDICT_LOADER_MAX_IN_FLIGHT = 4 };
 
 struct tdict_loader {
@@ -89,12 +89,11 @@ struct tdict_loader {
    * the lock. */
   tdict_loader_epoch epoch;
 
-  pthread_mutex_t send_lock; /* guards: num_sent; held by the one worker that sends; taken before `lock` */
-  int64_t num_sent;          /* the next transfer is stored in in_flight[num_sent % TDICT_LOADER_MAX_IN_FLIGHT] */
-
   pthread_mutex_t lock;                               /* guards: the slots as described above, and all fields up to
                                                        * num_calls */
-  tdict_fence *in_flight[TDICT_LOADER_MAX_IN_FLIGHT]; /* retained: the latest transfers; NULL: none */
+  int64_t num_sent;                                   /* number of transfers that workers have begun to start */
+  tdict_fence *in_flight[TDICT_LOADER_MAX_IN_FLIGHT]; /* retained: the latest transfers; NULL: none. Transfer n is
+                                                       * stored at n % TDICT_LOADER_MAX_IN_FLIGHT */
   pthread_cond_t can_begin;                           /* signalled if a batch may begin or the loader stops */
   pthread_cond_t batch_done;                          /* signalled if a slot became READY or a plan was made; uses
                                                        * the monotonic clock */
