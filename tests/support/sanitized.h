@@ -1,7 +1,7 @@
 /* SANITIZED: 1 in a build whose sanitizer keeps freed memory and catches signals, else 0.
  * THREAD_SANITIZED: 1 in a build with ThreadSanitizer, else 0.
- * SANITIZED_STEP: loops over many like rounds take every round. With AddressSanitizer they take every third, and with
- * ThreadSanitizer every seventh, because a round takes longer there.
+ * SANITIZED_STEP: loops over many like rounds take every round. With AddressSanitizer they take every fifth, and with
+ * ThreadSanitizer every eleventh, because a round takes longer there.
  * sanitized_first(K): where such a loop begins. The loops of different variants K take different rounds. */
 #ifndef TDICT_TESTS_SANITIZED_H
 #define TDICT_TESTS_SANITIZED_H
@@ -23,7 +23,7 @@
 #ifndef SANITIZED
 #define SANITIZED THREAD_SANITIZED
 #endif
-enum { SANITIZED_STEP = THREAD_SANITIZED ? 7 : SANITIZED ? 3 : 1 };
+enum { SANITIZED_STEP = THREAD_SANITIZED ? 11 : SANITIZED ? 5 : 1 };
 static inline int sanitized_first(int k) { return k % SANITIZED_STEP; }
 
 #endif
