@@ -24,6 +24,7 @@ typedef struct group {
   size_t count;
   tdict_replica replicas[TDICT_MAX_DEVICES];
   tdict_copy_pair *pairs; /* room for the pairs of one transfer */
+  bool caller_waits;      /* true: the calling thread waits for the transfer that is started next */
 } group;
 
 /* The parts that a new part waits for. */
@@ -60,6 +61,7 @@ static tdict_status start_pairs(group *g, size_t i, size_t num_pairs, const awai
                        .src = s->src,
                        .device = s->devices[g->positions[i]],
                        .options = s->options,
+                       .caller_waits = g->caller_waits,
                        .storage = r->storage,
                        .pairs = g->pairs,
                        .num_pairs = num_pairs,
@@ -87,26 +89,56 @@ static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t
     num_views++;
   }
   if (status == TDICT_OK && num_views) status = start_pairs(g, i, num_views, awaits, err);
+  if (status == TDICT_OK && g->caller_waits) /* the transfer borrows the views */
+    (void)!tdict_future_wait(tdict_promise_last_part(g->spreading->promise), NULL, NULL);
   for (size_t j = 0; j < num_views; j++) tdict_tensor_release(views[j]);
   return status;
 }
 
-/* Moves a small tree to the first device as a whole. While the copies run, creates the other results with the layout of
- * the first result. The other devices copy the storage of the first device. */
+/* Describes the result of the first device, and creates the results of the other devices with the same layout. */
+static tdict_status repeat_result(void *user, tdict_tree *result, tdict_error *err) {
+  group *g = user;
+  tdict_replica *first = &g->replicas[0];
+  tdict_status status = tdict_replica_of(first, result, err);
+  for (size_t i = 1; i < g->count && status == TDICT_OK; i++)
+    status = tdict_replica_repeat(&g->replicas[i], first, g->source, memory_of(g, i), err);
+  return status;
+}
+
+/* Starts the transfer of a small tree to the first device. While the copies run, creates the other results. If the public
+ * call blocks, the calling thread then copies, too, and waits for the end of the transfer. *has_failed becomes true if
+ * the transfer has failed. The promise then fails, too. */
+static tdict_status start_first(group *g, bool *has_failed, tdict_error *err) {
+  tdict_spreading *s = g->spreading;
+  tdict_start start = {.what = s->what,
+                       .src = s->src,
+                       .device = s->devices[g->positions[0]],
+                       .options = s->options,
+                       .caller_waits = s->caller_waits,
+                       .while_copying = s->caller_waits ? repeat_result : NULL,
+                       .user = g};
+  tdict_status status = tdict_promise_start(s->promise, s->context, &start, g->positions[0], err);
+  if (status != TDICT_OK) return status;
+  tdict_future *first = tdict_promise_last_part(s->promise);
+  if (s->caller_waits) *has_failed = tdict_future_wait(first, NULL, NULL) != TDICT_OK;
+  if (*has_failed || g->replicas[0].tree) return TDICT_OK;
+  tdict_tree *result = tdict_promise_part_result(first);
+  *has_failed = !result;
+  return result ? repeat_result(g, result, err) : TDICT_OK;
+}
+
+/* Moves a small tree to the first device as a whole. The other devices copy the storage of the first device. */
 static tdict_status replicate_small(group *g, tdict_error *err) {
   tdict_spreading *s = g->spreading;
-  tdict_replica *first = &g->replicas[0];
-  tdict_status status = tdict_spread_one(s, s->src, g->positions[0], err);
-  if (status != TDICT_OK) return status;
+  bool has_failed = false;
+  tdict_status status = start_first(g, &has_failed, err);
+  if (status != TDICT_OK || has_failed) return status;
   tdict_future *arrival = tdict_promise_last_part(s->promise);
   const awaited first_copy = {&arrival, 1};
-  tdict_tree *result = tdict_promise_part_result(arrival);
-  if (!result) return TDICT_OK; /* the part has failed, and so will the promise */
-  status = tdict_replica_of(first, result, err);
-  const part whole = {.end = status == TDICT_OK ? first->storage->bytes : 0};
+  const part whole = {.end = g->replicas[0].storage->bytes};
   for (size_t i = 1; i < g->count && status == TDICT_OK; i++) {
-    status = tdict_replica_repeat(&g->replicas[i], first, g->source, memory_of(g, i), err);
-    if (status == TDICT_OK) status = start_exchange(g, i, &whole, 1, &first_copy, err);
+    g->caller_waits = s->caller_waits && i == g->count - 1;
+    status = start_exchange(g, i, &whole, 1, &first_copy, err);
   }
   return status;
 }

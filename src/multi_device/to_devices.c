@@ -104,7 +104,7 @@ static void take_trees(const tdict_tree *result, size_t count, tdict_tree **tree
 
 tdict_status tdict_to_devices(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
                               const tdict_transfer_options *options, tdict_tree **trees, tdict_error *err) {
-  tdict_spreading s = {.what = "to_devices", .context = context, .src = src};
+  tdict_spreading s = {.what = "to_devices", .context = context, .src = src, .caller_waits = true};
   tdict_future *future;
   tdict_tree *result;
   if (!trees) return tdict_fail(err, TDICT_EINVAL, "%s: trees is NULL", s.what);

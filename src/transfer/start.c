@@ -35,8 +35,6 @@ enum { MANY_LEAVES = 2048 };
 
 /* The smallest value of the option max_queued_bytes. Smaller copies would take most of their time to be queued. */
 #define MIN_QUEUED_BYTES ((size_t)128 << 10)
-/* With the option max_queued_bytes, chunks do not become smaller than this, as long as two chunks fit. */
-#define SMALL_CHUNK_BYTES ((size_t)256 << 10)
 
 /* The state of one tdict_start_transfer() call. */
 typedef struct starter {
@@ -376,10 +374,11 @@ static bool builds_late(const starter *s, const tdict_future *t) {
          !tdict_pool_is_worker(s->engine->config.pool);
 }
 
-/* Builds the result while threads copy. If the result cannot be built, the transfer fails. */
+/* Builds the result while threads copy, and then calls while_copying(). If one of both fails, the transfer fails. */
 static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_error why;
   tdict_status status = make_result(s, t, &why);
+  if (status == TDICT_OK && s->start->while_copying) status = s->start->while_copying(s->start->user, t->result, &why);
   if (status != TDICT_OK) {
     atomic_store_explicit(&t->error_was_reported, true, memory_order_relaxed);
     tdict_transfer_fail(t, UINT32_MAX, &why);
@@ -408,14 +407,6 @@ static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
 }
 
-/* Returns the limit of a chunk, so that TDICT_DIRECT_IN_FLIGHT chunks fit into the option max_queued_bytes, or fewer
- * chunks if these would be small. With two chunks, the link often waits for a thread. Returns 0 without the option. */
-static size_t max_copy_bytes(const starter *s) {
-  const size_t queued = s->start->options.max_queued_bytes, part = queued / TDICT_DIRECT_IN_FLIGHT, half = queued / 2;
-  const size_t most = part > SMALL_CHUNK_BYTES ? part : half < SMALL_CHUNK_BYTES ? half : SMALL_CHUNK_BYTES;
-  return most / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
-}
-
 static tdict_status cut_plan(const starter *s, tdict_future *t, tdict_error *err) {
   const size_t first_bytes = t->row.first_bytes, chunk_bytes = t->row.chunk_bytes;
   if (tdict_plan_reuse_cut(&t->plan, first_bytes, chunk_bytes)) return TDICT_OK;
@@ -432,7 +423,7 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   tdict_status status = is_first_use_of_ring(s, t) ? make_arena_and_ring(s, t, err) : make_arena(s, t, err);
   if (status == TDICT_OK && !builds_late(s, t) && !builds_during_copies(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
-  t->plan.max_copy_bytes = max_copy_bytes(s);
+  t->plan.max_copy_bytes = tdict_queue_limit_chunk_bytes(s->start->options.max_queued_bytes);
   status = cut_plan(s, t, err);
   if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->max_queued_bytes))
     t->on_caller_if_ready = t->on_caller = false;
@@ -490,6 +481,7 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
  * prepared the transfer. */
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
+  const size_t max_copy_bytes = tdict_queue_limit_chunk_bytes(start->options.max_queued_bytes);
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
                                                    .pool = s->engine->config.pool,
                                                    .tuning = &s->engine->tuning,
@@ -497,7 +489,7 @@ static void choose_work(starter *s) {
                                                    .num_slots = s->engine->num_slots,
                                                    .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
-                                                   .max_copy_bytes = max_copy_bytes(s),
+                                                   .max_copy_bytes = max_copy_bytes,
                                                    .caller_waits = start->caller_waits,
                                                    .reads_files = start->reads_files});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
@@ -542,7 +534,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   t->num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
   t->source = start->src;
   t->caller_waits = start->caller_waits;
-  t->skips_stats = start->caller_waits && !start->options.stats;
+  t->skips_stats = start->caller_waits && !start->options.stats && !start->promise;
   t->is_pin_memory = start->pin;
   t->max_queued_bytes = start->options.max_queued_bytes;
   t->awaits = start->awaits;

@@ -32,6 +32,10 @@ typedef struct tdict_start {
   size_t position; /* number of the promise's tree to which the part belongs */
   tdict_future *const *awaits;
   size_t num_awaits;
+  /* Called on the starting thread if the result is built while other threads copy, or NULL. `result` is borrowed. If the
+   * function fails, the transfer fails. If `caller_waits` is set, the starting thread copies afterwards, too. */
+  tdict_status (*while_copying)(void *user, tdict_tree *result, tdict_error *err);
+  void *user;
 } tdict_start;
 
 /* Starts a transfer and returns a new future. When the function returns, the transfer waits for earlier transfers,

@@ -12,10 +12,22 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "sched/spin.h"
+#include "transfer/plan/plan.h"
+
+/* Chunks do not become smaller than this, as long as two chunks fit. */
+#define SMALL_CHUNK_BYTES ((size_t)256 << 10)
 
 /* The thread whose turn it is polls every REST_NS. After POLL_NS, the thread sleeps between its polls. A chunk takes
  * less than POLL_NS on the link. */
 enum { REST_NS = 4000, POLL_NS = 200000, SLEEP_NS = 20000 };
+
+/* TDICT_DIRECT_IN_FLIGHT chunks fit into the limit, or fewer chunks if these would be small. With two chunks, the link
+ * often waits for a thread. */
+size_t tdict_queue_limit_chunk_bytes(size_t max_queued_bytes) {
+  const size_t part = max_queued_bytes / TDICT_DIRECT_IN_FLIGHT, half = max_queued_bytes / 2;
+  const size_t most = part > SMALL_CHUNK_BYTES ? part : half < SMALL_CHUNK_BYTES ? half : SMALL_CHUNK_BYTES;
+  return most / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+}
 
 tdict_status tdict_queue_limit_create(size_t max_bytes, int most_copies, tdict_queue_limit **out, tdict_error *err) {
   tdict_queue_limit *limit = calloc(1, sizeof *limit + (size_t)most_copies * sizeof limit->copies[0]);

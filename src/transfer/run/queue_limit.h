@@ -27,6 +27,8 @@ typedef struct tdict_queue_limit {
   tdict_counted_copy copies[];
 } tdict_queue_limit;
 
+/* Returns the limit of a chunk's bytes if `max_queued_bytes` bytes may be queued, or 0 if max_queued_bytes is 0. */
+size_t tdict_queue_limit_chunk_bytes(size_t max_queued_bytes);
 /* Creates a limit for at most `most_copies` chunks that are queued at once. Errors: TDICT_ENOMEM. */
 tdict_status tdict_queue_limit_create(size_t max_bytes, int most_copies, tdict_queue_limit **out, tdict_error *err);
 /* Frees the limit. NULL is allowed. */
