@@ -106,8 +106,8 @@ static tdict_status repeat_result(void *user, tdict_tree *result, tdict_error *e
 }
 
 /* Starts the transfer of a small tree to the first device. While the copies run, creates the other results. If the public
- * call blocks, the calling thread then copies, too, and waits for the end of the transfer. *has_failed becomes true if
- * the transfer has failed. The promise then fails, too. */
+ * call blocks, the calling thread then copies, too. *has_failed becomes true if the transfer has failed. The promise then
+ * fails, too. */
 static tdict_status start_first(group *g, bool *has_failed, tdict_error *err) {
   tdict_spreading *s = g->spreading;
   tdict_start start = {.what = s->what,
@@ -120,8 +120,7 @@ static tdict_status start_first(group *g, bool *has_failed, tdict_error *err) {
   tdict_status status = tdict_promise_start(s->promise, s->context, &start, g->positions[0], err);
   if (status != TDICT_OK) return status;
   tdict_future *first = tdict_promise_last_part(s->promise);
-  if (s->caller_waits) *has_failed = tdict_future_wait(first, NULL, NULL) != TDICT_OK;
-  if (*has_failed || g->replicas[0].tree) return TDICT_OK;
+  if (g->replicas[0].tree) return TDICT_OK;
   tdict_tree *result = tdict_promise_part_result(first);
   *has_failed = !result;
   return result ? repeat_result(g, result, err) : TDICT_OK;

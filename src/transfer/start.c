@@ -442,6 +442,7 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
  * transfer, on_caller may have become false. In this case, a pool thread does the work. */
 static void work_on_caller(tdict_future *t, bool returns_early) {
   if (!t->on_caller) return;
+  if (t->spin_ns > 0) tdict_latch_spin(&t->may_start, tdict_deadline_ns(t->spin_ns));
   (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);
   if (t->on_caller && returns_early)
     tdict_work_and_return(&t->workers[0]);
