@@ -23,7 +23,7 @@ struct comm_job {
   comm_settings settings;
   const char *backend, *library;
   int64_t num_devices;
-  bool is_simulated, is_blocking;
+  bool is_simulated;
   tdict_nccl_id id;
   bench_sink sink;
   int count;
@@ -75,7 +75,6 @@ static void *run_rank(void *user) {
   o.world = r->job->count;
   o.device = r->device;
   o.id = r->job->id;
-  o.blocking = r->job->is_blocking;
   r->rank.table.struct_size = sizeof r->rank.table;
   if (tdict_nccl_table(r->rank.context, &o, &r->rank.table, &err) != TDICT_OK) {
     bench_print_status("cannot connect the ranks", &err);
@@ -119,7 +118,7 @@ static int measure(comm_job *job, int argc, char **argv) {
   return answer;
 }
 
-enum { KEY_BACKEND = 1280, KEY_LIBRARY, KEY_SIMULATED, KEY_BLOCKING };
+enum { KEY_BACKEND = 1280, KEY_LIBRARY, KEY_SIMULATED };
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   comm_job *job = state->input;
   switch (key) {
@@ -133,9 +132,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     return 0;
   case KEY_LIBRARY:
     job->library = arg;
-    return 0;
-  case KEY_BLOCKING:
-    job->is_blocking = true;
     return 0;
   case KEY_SIMULATED:
     job->is_simulated = true;
@@ -156,7 +152,6 @@ int comm_main(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"backend", KEY_BACKEND, "NAME", 0, "what sends the messages: nccl (default)", 0},
       {"library", KEY_LIBRARY, "PATH", 0, "path of NCCL (default: libnccl.so.2, which the system searches)", 0},
-      {"blocking", KEY_BLOCKING, NULL, 0, "use the option blocking of tdict_nccl_options", 0},
       {"devices", 'n', "N", 0, "number of ranks, each on its own GPU (default: all GPUs)", 0},
       {"simulated", KEY_SIMULATED, NULL, OPTION_HIDDEN, "simulated devices, for tests with a simulated NCCL", 0},
       {0}};

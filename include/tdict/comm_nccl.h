@@ -1,7 +1,7 @@
 /* Declares the communicator table of NCCL, NVIDIA's library for messages between GPUs.
  *
  * The library opens NCCL with dlopen() in the first call that needs NCCL, so neither building nor linking needs NCCL.
- * NCCL must be version 2.14 or newer. If the program has already loaded libnccl.so.2, for example with PyTorch, the
+ * NCCL must be version 2.18 or newer. If the program has already loaded libnccl.so.2, for example with PyTorch, the
  * same library is used.
  *
  * **Ranks.** Every rank has its own device, its own table and its own context, or a context that it shares with ranks
@@ -23,12 +23,10 @@
  * also reduces 8-bit floats if NCCL is version 2.24 or newer and the device has compute capability 9.0 or higher. Only
  * floating-point dtypes have a mean.
  *
- * **Time limits.** By default, the table makes a communicator of NCCL that does not block, so that a time limit ends
- * every call. NCCL then starts a thread for each call. With the option `blocking`, or if the environment variable
- * NCCL_COMM_BLOCKING is 1, NCCL starts no threads, and a small broadcast or reduction takes less than half the time.
- * But NCCL then waits inside a call while it connects ranks: in tdict_nccl_table(), and in the first calls. If another
- * rank does not come, such a call does not end, and aborting the communicator waits for the call. docs/scale.md has
- * figures.
+ * **Time limits.** A time limit ends every call, also a call that waits for other ranks inside NCCL. For this purpose,
+ * the table makes two communicators of NCCL that share their resources, and starts a thread, which sleeps until a call
+ * has missed its time limit. If the environment variable NCCL_COMM_BLOCKING is 1, tdict_nccl_table() may wait without a
+ * limit. If it is 0, NCCL starts a thread for each call, and small messages take more than twice the time.
  *
  * **Failures.** If NCCL reports an error, the message has NCCL's text, and err->native is the ncclResult_t. The status
  * is #TDICT_ELOST for ncclRemoteError, which often means that another rank has ended, and #TDICT_EDEVICE for all other
@@ -59,8 +57,6 @@ typedef struct tdict_nccl_options {
   tdict_device device; /**< the device of this rank; default: "auto", which is the default device of the context */
   tdict_nccl_id id;    /**< from tdict_nccl_create_id() of rank 0 */
   int64_t timeout_ns; /**< maximum time in nanoseconds to wait for the other ranks; default 60 s; INT64_MAX: no limit */
-  bool blocking;      /**< true: calls are faster, but time limits do not end the waits inside NCCL, see above; default
-                           false. Equal on all ranks */
 } tdict_nccl_options;
 static inline tdict_nccl_options tdict_nccl_options_default(void) {
   tdict_nccl_options o;
@@ -75,7 +71,7 @@ static inline tdict_nccl_options tdict_nccl_options_default(void) {
  *  @param[in]  library  Path of NCCL, or NULL for "libnccl.so.2". Borrowed.
  *  @param[out] out      Written on success only. The id is valid until this process ends.
  *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL; #TDICT_ENOTSUP the library cannot be opened, lacks a function, or
- *          is older than 2.14, and the message gives the reason; #TDICT_EDEVICE NCCL failed, for example because the
+ *          is older than 2.18, and the message gives the reason; #TDICT_EDEVICE NCCL failed, for example because the
  *          host has no network interface. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_create_id(const char *library, tdict_nccl_id *out, tdict_error *err);
 

@@ -33,29 +33,31 @@ static tdict_status fail_late(const tdict_nccl_link *link, const char *what, int
                     (int)link->rank, (int)link->world, (double)(tdict_now_ns() - begun_ns) / 1e9, what);
 }
 
-/* Reads the state of the communicator. Returns an error that NCCL reports, or TDICT_ECANCELLED after `abort`. */
-static tdict_status read_state(tdict_nccl_link *link, const char *name, bool *in_progress, tdict_error *err) {
+/* Reads the state of a communicator. Returns an error that NCCL reports, or TDICT_ECANCELLED after `abort`. */
+static tdict_status read_state(tdict_nccl_link *link, const tdict_nccl_comm *comm, const char *name, bool *in_progress,
+                               tdict_error *err) {
   if (atomic_load(&link->ended)) return fail_ended(link, err);
   pthread_mutex_lock(&link->lock);
   tdict_nccl_result state = TDICT_NCCL_SUCCESS;
   tdict_status status = TDICT_OK;
-  if (!link->comm) {
+  if (!*comm) {
     status = fail_ended(link, err);
   } else {
-    tdict_nccl_result result = link->api.async_error(link->comm, &state);
-    status = tdict_nccl_check(&link->api, link->comm, result, link->where, "ncclCommGetAsyncError", err);
-    if (status == TDICT_OK) status = tdict_nccl_check(&link->api, link->comm, state, link->where, name, err);
+    tdict_nccl_result result = link->api.async_error(*comm, &state);
+    status = tdict_nccl_check(&link->api, *comm, result, link->where, "ncclCommGetAsyncError", err);
+    if (status == TDICT_OK) status = tdict_nccl_check(&link->api, *comm, state, link->where, name, err);
   }
   pthread_mutex_unlock(&link->lock);
   *in_progress = state == TDICT_NCCL_IN_PROGRESS;
   return status;
 }
 
-tdict_status tdict_nccl_settle(tdict_nccl_link *link, const char *name, int64_t deadline_ns, tdict_error *err) {
+tdict_status tdict_nccl_settle(tdict_nccl_link *link, const tdict_nccl_comm *comm, const char *name,
+                               int64_t deadline_ns, tdict_error *err) {
   const int64_t begun = tdict_now_ns();
   for (;;) {
     bool in_progress = false;
-    tdict_status status = read_state(link, name, &in_progress, err);
+    tdict_status status = read_state(link, comm, name, &in_progress, err);
     if (status != TDICT_OK || !in_progress) return status;
     if (tdict_now_ns() >= deadline_ns) return fail_late(link, name, begun, err);
     pause_since(begun);
@@ -74,7 +76,11 @@ tdict_status tdict_nccl_begin(tdict_nccl_call *call, tdict_error *err) {
   tdict_status status = enter(link, &call->scope, err);
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&link->lock);
-  if (link->comm) return TDICT_OK;
+  call->begun_ns = tdict_now_ns();
+  if (link->comm) {
+    tdict_nccl_watch_begin(&link->watch, call->deadline_ns);
+    return TDICT_OK;
+  }
   pthread_mutex_unlock(&link->lock);
   tdict_gpu_leave(link->gpu, &call->scope);
   return fail_ended(link, err);
@@ -82,10 +88,14 @@ tdict_status tdict_nccl_begin(tdict_nccl_call *call, tdict_error *err) {
 
 tdict_status tdict_nccl_end(tdict_nccl_call *call, tdict_nccl_result result, tdict_error *err) {
   tdict_nccl_link *link = call->link;
-  tdict_status status = tdict_nccl_check(&link->api, link->comm, result, link->where, call->name, err);
+  const bool is_late = tdict_nccl_watch_end(&link->watch), is_aborted = atomic_load(&link->ended);
+  if (is_late) atomic_store(&link->ended, true);
+  tdict_status status = is_late      ? fail_late(link, call->name, call->begun_ns, err)
+                        : is_aborted ? fail_ended(link, err)
+                                     : tdict_nccl_check(&link->api, link->comm, result, link->where, call->name, err);
   pthread_mutex_unlock(&link->lock);
   if (status == TDICT_OK && result == TDICT_NCCL_IN_PROGRESS)
-    status = tdict_nccl_settle(link, call->name, call->deadline_ns, err);
+    status = tdict_nccl_settle(link, &link->comm, call->name, call->deadline_ns, err);
   tdict_gpu_leave(link->gpu, &call->scope);
   return status;
 }
@@ -148,7 +158,7 @@ static tdict_status wait_event(tdict_nccl_link *link, int64_t deadline_ns, tdict
     /* Query the event before the state: work that `abort` has stopped must not count as finished. */
     tdict_cu done = tdict_gpu_query_event(link->gpu, link->event);
     bool in_progress = false;
-    tdict_status status = read_state(link, "an operation on the device", &in_progress, err);
+    tdict_status status = read_state(link, &link->comm, "an operation on the device", &in_progress, err);
     if (status != TDICT_OK || done == TDICT_CU_SUCCESS) return status;
     if (done != TDICT_CU_NOT_READY) return tdict_gpu_check(link->gpu, done, "cuEventQuery", err);
     if (tdict_now_ns() >= deadline_ns) return fail_late(link, "an operation on the device", begun, err);

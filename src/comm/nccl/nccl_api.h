@@ -10,9 +10,8 @@
 #include <limits.h>
 #include <stddef.h>
 
-/* The oldest supported version, in the format of ncclGetVersion. NCCL 2.14 introduced communicators that do not block,
- * so that a missing rank cannot stop this process. */
-enum { TDICT_NCCL_OLDEST = 21400 };
+/* The oldest supported version, in the format of ncclGetVersion. NCCL 2.18 introduced ncclCommSplit, see watch.h. */
+enum { TDICT_NCCL_OLDEST = 21800 };
 /* The version that introduced reductions of 8-bit floats, and the compute capability that these reductions need. */
 enum { TDICT_NCCL_FLOAT8 = 22400, TDICT_NCCL_FLOAT8_CAPABILITY = 9 };
 
@@ -20,16 +19,17 @@ typedef struct ncclComm *tdict_nccl_comm;
 typedef struct CUstream_st *tdict_nccl_stream;
 enum { TDICT_NCCL_ID_BYTES = 128 };
 
-/* ncclConfig_t of version 2.14. Newer versions append fields, and do not read these fields if `version` is older.
- * The member `unused` fills the struct to the size that NCCL 2.14 wants. */
+/* ncclConfig_t of version 2.18. Newer versions append fields, and do not read these fields if `version` is older. */
 struct tdict_nccl_config {
   size_t size;
   unsigned magic;
   unsigned version;
   int blocking;
-  int unused;
+  int cga_cluster_size, min_ctas, max_ctas;
+  const char *net_name; /* NULL: undefined */
+  int split_share;      /* 1: a communicator that is split from this one shares its resources */
 };
-enum { TDICT_NCCL_CONFIG_VERSION = 21400, TDICT_NCCL_UNDEFINED = INT_MIN };
+enum { TDICT_NCCL_CONFIG_VERSION = 21800, TDICT_NCCL_UNDEFINED = INT_MIN };
 #define TDICT_NCCL_CONFIG_MAGIC 0xcafebeefU
 
 #ifdef TDICT_NCCL_HEADER_CHECK
@@ -73,6 +73,8 @@ enum {                                                                          
   X(get_id, ncclGetUniqueId, (tdict_nccl_unique_id *id))                                                      \
   X(init, ncclCommInitRankConfig,                                                                             \
     (tdict_nccl_comm *comm, int world, tdict_nccl_unique_id id, int rank, tdict_nccl_config_arg *config))     \
+  X(split, ncclCommSplit,                                                                                     \
+    (tdict_nccl_comm comm, int color, int key, tdict_nccl_comm *out, tdict_nccl_config_arg *config))          \
   X(finalize, ncclCommFinalize, (tdict_nccl_comm comm))                                                       \
   X(destroy, ncclCommDestroy, (tdict_nccl_comm comm))                                                         \
   X(abort, ncclCommAbort, (tdict_nccl_comm comm))                                                             \

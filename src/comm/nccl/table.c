@@ -9,13 +9,15 @@
 #include "device/devices.h"
 #include "tdict/comm_nccl.h"
 
-/* Stops the work of NCCL and frees the communicator. NCCL needs no current context here, so a lost device is no reason
- * to return early. In a forked child, the communicator belongs to the parent process. */
+/* Stops the work of NCCL and frees the communicators. Aborting the parent first makes a call of another thread return.
+ * NCCL needs no current context here, so a lost device is no reason to return early. In a forked child, the communicators
+ * belong to the parent process. */
 static void nccl_abort(void *self) {
   tdict_nccl_link *link = self;
   tdict_gpu_scope scope;
   atomic_store(&link->ended, true);
   if (tdict_gpu_enter(link->gpu, &scope, NULL) == TDICT_EFORKED) return;
+  tdict_nccl_watch_abort(&link->watch);
   pthread_mutex_lock(&link->lock);
   if (link->comm) (void)link->api.abort(link->comm);
   link->comm = NULL;
@@ -23,7 +25,7 @@ static void nccl_abort(void *self) {
   tdict_gpu_leave(link->gpu, &scope);
 }
 
-/* Waits until all ranks have called `destroy`, and frees the communicator. Returns false if NCCL has failed. */
+/* Waits until all ranks have called `destroy`, and frees the communicators. Returns false if NCCL has failed. */
 static bool end_comm(tdict_nccl_link *link) {
   const int64_t deadline = tdict_deadline_ns(link->timeout_ns);
   tdict_nccl_call call = {.link = link, .name = "ncclCommFinalize", .deadline_ns = deadline};
@@ -33,7 +35,9 @@ static bool end_comm(tdict_nccl_link *link) {
   if (tdict_nccl_begin(&call, NULL) != TDICT_OK) return false;
   tdict_nccl_result result = link->api.destroy(link->comm);
   link->comm = NULL;
-  return tdict_nccl_end(&call, result, NULL) == TDICT_OK;
+  if (tdict_nccl_end(&call, result, NULL) != TDICT_OK) return false;
+  tdict_nccl_watch_abort(&link->watch); /* the parent has no work */
+  return true;
 }
 
 /* Frees the link and its resources on the gpu. All work of the stream is done, or the device is lost. */
@@ -46,6 +50,7 @@ static void free_link(tdict_nccl_link *link) {
     }
     if (link->event) tdict_gpu_give_event(link->gpu, link->event);
     tdict_nccl_free_stage(link);
+    tdict_nccl_watch_stop(&link->watch); /* in a forked child, the thread does not exist */
   }
   tdict_gpu_leave(link->gpu, &scope);
   tdict_gpu_release(link->gpu);
@@ -61,26 +66,46 @@ static void nccl_destroy(void *self) {
   free_link(link);
 }
 
+static struct tdict_nccl_config make_config(bool blocks) {
+  return (struct tdict_nccl_config){.size = sizeof(struct tdict_nccl_config),
+                                    .magic = TDICT_NCCL_CONFIG_MAGIC,
+                                    .version = TDICT_NCCL_CONFIG_VERSION,
+                                    .blocking = blocks,
+                                    .cga_cluster_size = TDICT_NCCL_UNDEFINED,
+                                    .min_ctas = TDICT_NCCL_UNDEFINED,
+                                    .max_ctas = TDICT_NCCL_UNDEFINED,
+                                    .split_share = 1};
+}
+
+/* Creates the parent, which does not block, and splits the communicator for calls from the parent. NCCL's threads may
+ * write to the handles later, so the handles must live as long as the link. Call inside a scope of the gpu. */
+static tdict_status create_comms(tdict_nccl_link *link, const tdict_nccl_options *o, tdict_error *err) {
+  const int64_t deadline = tdict_deadline_ns(o->timeout_ns);
+  struct tdict_nccl_config config = make_config(false), blocking = make_config(true);
+  const tdict_nccl_api *api = &link->api;
+  tdict_nccl_comm *parent = &link->watch.parent;
+  tdict_nccl_unique_id id;
+  memcpy(id.internal, o->id.bytes, sizeof id.internal);
+  tdict_nccl_result result = api->init(parent, link->world, id, link->rank, &config);
+  tdict_status status = tdict_nccl_check(api, NULL, result, link->where, "ncclCommInitRankConfig", err);
+  if (status != TDICT_OK) {
+    *parent = NULL; /* NCCL has freed the communicator */
+    return status;
+  }
+  status = tdict_nccl_settle(link, parent, "ncclCommInitRankConfig", deadline, err);
+  if (status != TDICT_OK) return status;
+  result = api->split(*parent, 0, link->rank, &link->comm, &blocking);
+  status = tdict_nccl_check(api, *parent, result, link->where, "ncclCommSplit", err);
+  return status == TDICT_OK ? tdict_nccl_settle(link, parent, "ncclCommSplit", deadline, err) : status;
+}
+
 /* Connects the ranks. On failure, the caller calls nccl_abort(). */
 static tdict_status connect_ranks(tdict_nccl_link *link, const tdict_nccl_options *o, tdict_error *err) {
-  const int64_t deadline = tdict_deadline_ns(o->timeout_ns);
-  struct tdict_nccl_config config = {.size = sizeof config,
-                                     .magic = TDICT_NCCL_CONFIG_MAGIC,
-                                     .version = TDICT_NCCL_CONFIG_VERSION,
-                                     .blocking = o->blocking,
-                                     .unused = TDICT_NCCL_UNDEFINED};
-  tdict_nccl_unique_id id;
   tdict_gpu_scope scope;
-  memcpy(id.internal, o->id.bytes, sizeof id.internal);
   tdict_status status = tdict_gpu_enter(link->gpu, &scope, err);
   if (status != TDICT_OK) return status;
-  /* NCCL's threads may write to the handle later, so the handle must live as long as the link. */
-  tdict_nccl_result result = link->api.init(&link->comm, link->world, id, link->rank, &config);
-  status = tdict_nccl_check(&link->api, NULL, result, link->where, "ncclCommInitRankConfig", err);
-  if (status == TDICT_OK)
-    status = tdict_nccl_settle(link, "ncclCommInitRankConfig", deadline, err);
-  else
-    link->comm = NULL; /* NCCL has freed the communicator */
+  status = create_comms(link, o, err);
+  if (status == TDICT_OK) status = tdict_nccl_watch_start(&link->watch, err);
   tdict_gpu_leave(link->gpu, &scope);
   return status;
 }
@@ -111,6 +136,7 @@ static tdict_status create_link(const tdict_nccl_options *o, const tdict_nccl_ap
   link->world = o->world;
   link->timeout_ns = o->timeout_ns;
   pthread_mutex_init(&link->lock, NULL);
+  tdict_nccl_watch_init(&link->watch, &link->api);
   tdict_status status = take_resources(link, err);
   if (status == TDICT_OK) status = connect_ranks(link, o, err);
   if (status != TDICT_OK) {

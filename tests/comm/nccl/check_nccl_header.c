@@ -34,9 +34,13 @@ CHECK_MEMBER(size, size);
 CHECK_MEMBER(magic, magic);
 CHECK_MEMBER(version, version);
 CHECK_MEMBER(blocking, blocking);
-CHECK_MEMBER(unused, cgaClusterSize);
+CHECK_MEMBER(cga_cluster_size, cgaClusterSize);
+CHECK_MEMBER(min_ctas, minCTAs);
+CHECK_MEMBER(max_ctas, maxCTAs);
+CHECK_MEMBER(net_name, netName);
+CHECK_MEMBER(split_share, splitShare);
 CHECK(sizeof(struct tdict_nccl_config) <= sizeof(ncclConfig_t), "ncclConfig_t is smaller");
-CHECK(NCCL_VERSION(2, 14, 0) == TDICT_NCCL_OLDEST && NCCL_VERSION(2, 14, 0) == TDICT_NCCL_CONFIG_VERSION, "2.14");
+CHECK(NCCL_VERSION(2, 18, 0) == TDICT_NCCL_OLDEST && NCCL_VERSION(2, 18, 0) == TDICT_NCCL_CONFIG_VERSION, "2.18");
 CHECK(NCCL_VERSION(2, 24, 0) == TDICT_NCCL_FLOAT8, "2.24");
 CHECK(TDICT_NCCL_UNDEFINED == NCCL_CONFIG_UNDEF_INT, "NCCL_CONFIG_UNDEF_INT");
 #define CHECK_NUMBER(ours, theirs) CHECK((int)ours == (int)theirs, #theirs ": another number")

@@ -22,7 +22,7 @@ EXPORT tdict_nccl_last_error_fn ncclGetLastError;
 #endif
 EXPORT extern fake_nccl_settings fake_nccl;
 
-enum { OK = 0, CUDA_ERROR = 1, INVALID = 4, USAGE = 5, PROGRESS = 7, MOST_RANKS = 8 };
+enum { OK = 0, CUDA_ERROR = 1, INTERNAL = 3, INVALID = 4, USAGE = 5, PROGRESS = 7, MOST_RANKS = 8 };
 typedef enum kind { BROADCAST, GATHER, REDUCE, SEND, RECEIVE } kind;
 typedef struct op {
   kind kind;
@@ -59,6 +59,8 @@ struct ncclComm {
   clique *clique;
   int rank, device, refs, error, polls;
   bool aborted, finalized;
+  struct ncclComm *parent;            /* of a communicator that ncclCommSplit made; retained */
+  struct ncclComm *child, **child_at; /* a split that is in progress, and where its result goes */
   uint64_t collectives, sent[MOST_RANKS], received[MOST_RANKS];
   batch *pending; /* in progress: not launched yet */
 };
@@ -74,12 +76,17 @@ static void set_error(int rank, int result) {
   pthread_mutex_lock(&lock);
   for (clique *q = cliques; q; q = q->next)
     if (rank < q->world && q->comms[rank]) q->comms[rank]->error = result;
+  pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
 }
 fake_nccl_settings fake_nccl = {.version = 22809, .inject = set_error};
 
+/* A communicator and its parent share the flag that stops NCCL. */
+static bool is_aborted(const struct ncclComm *comm) { return comm->aborted || (comm->parent && comm->parent->aborted); }
+
 static void release_comm(struct ncclComm *comm) {
   if (--comm->refs > 0) return;
+  if (comm->parent) release_comm(comm->parent);
   clique *q = comm->clique;
   free(comm->pending);
   free(comm);
@@ -175,9 +182,9 @@ static void run_batch(void *user) {
   }
   pthread_mutex_lock(&lock);
   if (!good) comm->error = CUDA_ERROR;
-  if (good && !comm->aborted) {
+  if (good && !is_aborted(comm)) {
     for (size_t i = 0; i < b->count; i++) b->meetings[i] = arrive(comm, &b->ops[i]);
-    while (!all_done(b) && !comm->aborted) pthread_cond_wait(&changed, &lock);
+    while (!all_done(b) && !is_aborted(comm)) pthread_cond_wait(&changed, &lock);
     for (size_t i = 0; i < b->count; i++) b->meetings[i]->broken = !b->meetings[i]->done;
   }
   release_comm(comm);
@@ -198,8 +205,21 @@ static int launch(batch *b) {
   return CUDA_ERROR;
 }
 
+/* Waits inside the call, as NCCL does while it connects ranks, until the communicator is aborted or has an error. */
+static int block(batch *b) {
+  struct ncclComm *comm = b->comm;
+  pthread_mutex_lock(&lock);
+  while (!is_aborted(comm) && !comm->error) pthread_cond_wait(&changed, &lock);
+  const int result = comm->error ? comm->error : INTERNAL;
+  release_comm(comm);
+  pthread_mutex_unlock(&lock);
+  free(b);
+  return result;
+}
+
 /* Launches operations now, or after some calls of ncclCommGetAsyncError. */
 static int begin(batch *b) {
+  if (fake_nccl.blocks) return block(b);
   if (!fake_nccl.polls) return launch(b);
   b->comm->pending = b;
   b->comm->polls = fake_nccl.polls;
@@ -289,14 +309,19 @@ static clique *find_clique(const tdict_nccl_unique_id *id, int world) {
   return q;
 }
 
+static bool is_good_config(const tdict_nccl_config_arg *c, bool blocks) {
+  return c->size == 48 && c->magic == 0xcafebeef && c->version == 21800 && c->blocking == blocks &&
+         c->split_share == 1 && c->cga_cluster_size == INT_MIN && c->min_ctas == INT_MIN && c->max_ctas == INT_MIN &&
+         !c->net_name;
+}
+
 tdict_nccl_result ncclCommInitRankConfig(tdict_nccl_comm *out, int world, tdict_nccl_unique_id id, int rank,
                                          tdict_nccl_config_arg *config) {
   const int device = fake_nccl.device();
   *out = NULL;
   if (fake_nccl.init_result) return fake_nccl.init_result;
   if (device < 0) return CUDA_ERROR;
-  if (config->size != 24 || config->magic != 0xcafebeef || config->version != 21400) return INVALID;
-  fake_nccl.blocking = config->blocking;
+  if (!is_good_config(config, false)) return INVALID;
   if (world < 1 || world > MOST_RANKS || rank < 0 || rank >= world) return INVALID;
   pthread_mutex_lock(&lock);
   clique *q = find_clique(&id, world);
@@ -311,6 +336,31 @@ tdict_nccl_result ncclCommInitRankConfig(tdict_nccl_comm *out, int world, tdict_
   }
   pthread_mutex_unlock(&lock);
   return result;
+}
+
+/* All ranks split, and get one communicator with the same ranks. */
+tdict_nccl_result ncclCommSplit(tdict_nccl_comm comm, int color, int key, tdict_nccl_comm *out,
+                                tdict_nccl_config_arg *config) {
+  tdict_nccl_unique_id id;
+  *out = NULL;
+  if (fake_nccl.split_result) return fake_nccl.split_result;
+  if (fake_nccl.device() != comm->device) return CUDA_ERROR;
+  if (!is_good_config(config, true) || color != 0 || key != comm->rank || comm->child || comm->parent) return INVALID;
+  memcpy(id.internal, comm->clique->id, sizeof id.internal);
+  id.internal[0] ^= 1;
+  pthread_mutex_lock(&lock);
+  struct ncclComm *child = calloc(1, sizeof *child);
+  clique *q = find_clique(&id, comm->clique->world);
+  *child = (struct ncclComm){.clique = q, .rank = comm->rank, .device = comm->device, .refs = 1, .parent = comm};
+  q->comms[comm->rank] = child;
+  q->arrived++;
+  q->refs++;
+  comm->refs++;
+  comm->child = child;
+  comm->child_at = out;
+  fake_nccl.comms++;
+  pthread_mutex_unlock(&lock);
+  return PROGRESS;
 }
 
 /* Ends the handle of a communicator. The caller holds the lock. */
@@ -340,6 +390,8 @@ tdict_nccl_result ncclCommAbort(tdict_nccl_comm comm) {
   fake_nccl.aborts++;
   comm->aborted = true;
   if (comm->pending) comm->refs--; /* never launched, and freed with the communicator */
+  if (comm->child) end_comm(comm->child);
+  comm->child = NULL;
   pthread_cond_broadcast(&changed);
   end_comm(comm);
   pthread_mutex_unlock(&lock);
@@ -350,7 +402,12 @@ tdict_nccl_result ncclCommGetAsyncError(tdict_nccl_comm comm, tdict_nccl_result 
   batch *ready = NULL;
   pthread_mutex_lock(&lock);
   const clique *q = comm->clique;
-  const bool waits = q->arrived < q->world || (comm->finalized && q->finalized < q->world);
+  const bool splits = comm->child && comm->child->clique->arrived < q->world;
+  const bool waits = q->arrived < q->world || splits || (comm->finalized && q->finalized < q->world);
+  if (comm->child && !splits) {
+    *comm->child_at = comm->child;
+    comm->child = NULL;
+  }
   if (comm->pending && --comm->polls <= 0) {
     ready = comm->pending;
     comm->pending = NULL;

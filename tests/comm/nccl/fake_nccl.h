@@ -3,6 +3,7 @@
 #define TDICT_TESTS_COMM_NCCL_FAKE_NCCL_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "tdict/sim.h"
 
@@ -17,7 +18,8 @@ typedef struct fake_nccl_settings {
   int id_result;          /* what ncclGetUniqueId answers */
   int init_result;        /* what ncclCommInitRankConfig answers, if it is not 0 */
   int call_result;        /* what an operation answers, if it is not 0 */
-  _Atomic(int) blocking;  /* of the configuration of the last communicator */
+  int split_result;       /* what ncclCommSplit answers, if it is not 0 */
+  bool blocks;            /* an operation waits inside the call, until the communicator is aborted or has an error */
   int polls;              /* an operation is in progress until ncclCommGetAsyncError was called so often */
   const char *last_error; /* what ncclGetLastError says */
   void (*inject)(int rank, int result); /* makes the communicators of this rank report an asynchronous error */

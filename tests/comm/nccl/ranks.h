@@ -37,7 +37,7 @@ typedef struct rank {
 } rank;
 struct world {
   int size, absent; /* absent: a rank that runs no bodies, or -1 */
-  bool one_context, blocking;
+  bool one_context;
   size_t memory_bytes;
   int64_t timeout_ns; /* of tdict_nccl_table() */
   char path[PATH_MAX];
@@ -127,7 +127,6 @@ static inline tdict_nccl_options ranks_options(const rank *r) {
   o.device = r->stream.device;
   o.id = r->w->id;
   o.timeout_ns = r->w->timeout_ns;
-  o.blocking = r->w->blocking;
   return o;
 }
 static inline tdict_status ranks_join(rank *r, tdict_error *err) {
@@ -208,6 +207,13 @@ static inline void world_prepare(world *w, int size, bool one_context, size_t me
 /* Sets how long the fake is in progress after each call. */
 static inline void world_polls(const world *w, int polls) {
   if (w->fake) w->fake->polls = polls;
+}
+/* How a call waits for other ranks: on the device, in progress, or inside NCCL. Real NCCL chooses itself. */
+enum { WAITS_ON_DEVICE, WAITS_IN_PROGRESS, WAITS_INSIDE, NUM_WAITS };
+static inline int world_num_waits(void) { return td_device().type == TDICT_DEVICE_SIM ? NUM_WAITS : 1; }
+static inline void world_waits(const world *w, int waits) {
+  world_polls(w, waits == WAITS_IN_PROGRESS ? 1000000 : 0);
+  if (w->fake) w->fake->blocks = waits == WAITS_INSIDE;
 }
 static inline int world_operations(const world *w) { return w->fake ? w->fake->operations : 0; }
 static inline int world_launches(const world *w) { return w->fake ? w->fake->launches : 0; }

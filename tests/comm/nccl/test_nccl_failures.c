@@ -67,20 +67,20 @@ static void check_aborted(world *w, rank *r) {
 GPU_CASE(nccl_operations_wait_until_the_limit) {
   ranks_need(2);
   for (int i = 0; i < NUM_OPERATIONS; i++)
-    for (int polls = 0; polls < (td_device().type == TDICT_DEVICE_SIM ? 2 : 1); polls++) {
+    for (int waits = 0; waits < world_num_waits(); waits++) {
       world w;
       world_open(&w, 2, i % 2, 4 * BYTES);
-      world_polls(&w, polls * 1000000); /* with polls, NCCL is in progress until the limit */
+      if (w.fake) w.fake->aborts = 0;
+      world_waits(&w, waits);
       w.absent = 1;
       limit_now = SECONDS(0.1);
       world_run(&w, operations[i]);
       world_has_failed(&w, TDICT_ETIMEDOUT, ":0: rank 0 of 2 waited ");
       assert_true(w.ranks[0].took_ns >= SECONDS(0.1) && w.ranks[0].took_ns < SECONDS(20));
-      world_polls(&w, 0);
-      if (w.fake) w.fake->aborts = 0;
+      world_waits(&w, WAITS_ON_DEVICE);
       abort_rank(&w.ranks[0]);
-      abort_rank(&w.ranks[0]); /* a second call does nothing */
-      if (w.fake) assert_int_equal(w.fake->aborts, 1);
+      abort_rank(&w.ranks[0]);                         /* a second call does nothing */
+      if (w.fake) assert_int_equal(w.fake->aborts, 2); /* both communicators */
       check_aborted(&w, &w.ranks[0]);
       abort_rank(&w.ranks[1]);
       check_aborted(&w, &w.ranks[1]);
@@ -107,12 +107,12 @@ static void *interrupt_soon(void *user) {
 }
 static void interrupt_each(int error, tdict_status wanted, const char *text) {
   for (int i = 0; i < NUM_OPERATIONS; i++)
-    for (int polls = 0; polls < (td_device().type == TDICT_DEVICE_SIM ? 2 : 1); polls++) {
+    for (int waits = 0; waits < world_num_waits(); waits++) {
       world w;
       world_open(&w, 2, i % 2, 4 * BYTES);
       interruption it = {&w, world_operations(&w), error};
       pthread_t thread;
-      world_polls(&w, polls * 1000000);
+      world_waits(&w, waits);
       if (w.fake) w.fake->last_error = "the peer is gone";
       w.absent = 1;
       limit_now = SECONDS(60);
@@ -122,7 +122,7 @@ static void interrupt_each(int error, tdict_status wanted, const char *text) {
       world_has_failed(&w, wanted, text);
       assert_true(w.ranks[0].took_ns < SECONDS(20));
       assert_int_equal(w.ranks[0].err.native, error);
-      world_polls(&w, 0);
+      world_waits(&w, WAITS_ON_DEVICE);
       abort_rank(&w.ranks[0]);
       abort_rank(&w.ranks[1]);
       world_close(&w);
@@ -232,8 +232,8 @@ SIM_CASE(nccl_destroy_waits_until_the_limit) {
   world_run(&w, ranks_destroy);
   assert_int_equal(w.ranks[0].status, TDICT_OK);
   assert_true(w.ranks[0].took_ns >= SECONDS(0.5) && w.ranks[0].took_ns < SECONDS(20));
-  assert_int_equal(w.fake->aborts, 1);
-  assert_int_equal(w.fake->comms, 1);
+  assert_int_equal(w.fake->aborts, 2);
+  assert_int_equal(w.fake->comms, 2);
   ranks_driver = w.ranks[1].gpu->driver;
   abort_rank(&w.ranks[1]);
   w.ranks[1].t.destroy(w.ranks[1].t.self);
@@ -280,7 +280,7 @@ static int use_in_child(const world *w, rank *r) {
     if (operations[i](r, &e) != TDICT_EFORKED) return 1 + i;
   abort_rank(r);
   r->t.destroy(r->t.self);
-  return w->fake->aborts == 0 && w->fake->comms == 2 ? 0 : 100;
+  return w->fake->aborts == 0 && w->fake->comms == 4 ? 0 : 100;
 }
 SIM_CASE(nccl_forked_children_leave_the_table_alone) {
   world w;

@@ -49,9 +49,9 @@ CASE(nccl_refuses_other_libraries) {
   ranks_path(path, "fake_nccl_partial.so");
   td_fails(TDICT_ENOTSUP, "lacks ncclSend", tdict_nccl_create_id(path, &id, err));
   fake_nccl_settings *fake = ranks_fake(path, "fake_nccl.so");
-  fake->version = 21399;
-  td_fails(TDICT_ENOTSUP, "has version code 21399, wanted 21400 or newer", tdict_nccl_create_id(path, &id, err));
-  fake->version = 21400;
+  fake->version = 21799;
+  td_fails(TDICT_ENOTSUP, "has version code 21799, wanted 21800 or newer", tdict_nccl_create_id(path, &id, err));
+  fake->version = 21800;
   td_ok(tdict_nccl_create_id(path, &id, err));
   fake->version_result = 3;
   td_fails(TDICT_EDEVICE, "returned 3", tdict_nccl_create_id(path, &id, err));

@@ -1,4 +1,6 @@
 /* comm/nccl/table.c: the creation and the end of a table. */
+#include <errno.h>
+
 #include "comm/nccl/ranks.h"
 #include "device/gpu_help.h"
 
@@ -7,7 +9,7 @@ SIM_CASE(nccl_table_describes_the_rank) {
     for (int shared = 0; shared < 2; shared++) {
       world w;
       world_open(&w, size, shared, 4096);
-      assert_int_equal(w.fake->comms, size);
+      assert_int_equal(w.fake->comms, 2 * size); /* each rank has a communicator and its parent */
       for (int i = 0; i < size; i++) {
         const tdict_comm_table *t = &w.ranks[i].t;
         assert_int_equal(t->struct_size, sizeof *t);
@@ -20,7 +22,7 @@ SIM_CASE(nccl_table_describes_the_rank) {
       }
       w.fake->aborts = 0;
       world_close(&w);
-      assert_int_equal(w.fake->aborts, 0);
+      assert_int_equal(w.fake->aborts, size); /* of the parents */
     }
 }
 
@@ -171,6 +173,39 @@ SIM_CASE(nccl_table_reports_errors_of_the_start) {
   pthread_join(thread, NULL);
   world_has_failed(&w, TDICT_ELOST, "sim:0: ncclCommInitRankConfig returned 6, fake remote error");
   assert_true(w.ranks[0].took_ns < SECONDS(20));
+  world_end(&w);
+}
+
+/* Threads that cannot be started, on request. */
+static bool has_no_threads;
+int __real_tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argument);
+int __wrap_tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argument);
+int __wrap_tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argument) {
+  return has_no_threads ? EAGAIN : __real_tdict_thread_create(out, run, argument);
+}
+
+/* After each failure, no communicator is left, and a later call succeeds. */
+SIM_CASE(nccl_table_survives_failures_after_the_start) {
+  world w;
+  world_prepare(&w, 1, false, 4096);
+  rank *r = &w.ranks[0];
+  tdict_nccl_options o = ranks_options(r);
+  ranks_driver = r->gpu->driver;
+  for (int way = 0; way < 3; way++) {
+    w.fake->split_result = way == 0 ? 4 : 0;
+    has_no_threads = way == 1;
+    r->t.struct_size = sizeof r->t;
+    td_ok(tdict_nccl_create_id(w.library, &o.id, err));
+    if (way == 0)
+      td_fails(TDICT_EDEVICE, "ncclCommSplit returned 4, fake invalid argument",
+               tdict_nccl_table(r->context, &o, &r->t, err));
+    else if (way == 1)
+      td_fails(TDICT_ENOMEM, "cannot start a thread", tdict_nccl_table(r->context, &o, &r->t, err));
+    else
+      td_ok(tdict_nccl_table(r->context, &o, &r->t, err));
+    assert_int_equal(w.fake->comms, way == 2 ? 2 : 0);
+  }
+  r->t.destroy(r->t.self);
   world_end(&w);
 }
 

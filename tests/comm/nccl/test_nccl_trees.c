@@ -208,22 +208,6 @@ static void check_even_and_uneven(world *w) {
   check_parts(w, true);
 }
 
-/* The option `blocking` reaches NCCL, and trees arrive. */
-GPU_CASE(nccl_comm_may_block) {
-  for (int blocking = 0; blocking < 2; blocking++) {
-    world w;
-    world_prepare(&w, ranks_most() > 1 ? 2 : 1, false, 4096);
-    w.blocking = blocking;
-    fill_whole(6);
-    world_do(&w, join);
-    if (w.fake) assert_int_equal(w.fake->blocking, blocking);
-    check_whole_trees(&w);
-    check_even_and_uneven(&w);
-    check_reduction(&w);
-    world_do(&w, leave);
-    world_end(&w);
-  }
-}
 GPU_CASE(nccl_comm_sends_whole_trees) { in_all_worlds(check_whole_trees); }
 GPU_CASE(nccl_comm_scatters_and_gathers_trees) { in_all_worlds(check_even_and_uneven); }
 GPU_CASE(nccl_comm_reduces_trees) { in_all_worlds(check_reduction); }
