@@ -50,7 +50,7 @@ static void free_link(tdict_nccl_link *link) {
     }
     if (link->event) tdict_gpu_give_event(link->gpu, link->event);
     tdict_nccl_free_stage(link);
-    tdict_nccl_watch_stop(&link->watch); /* in a forked child, the thread does not exist */
+    tdict_nccl_watch_reset(&link->watch); /* in a forked child, the thread does not exist */
   }
   tdict_gpu_leave(link->gpu, &scope);
   tdict_gpu_release(link->gpu);

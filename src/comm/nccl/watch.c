@@ -92,12 +92,12 @@ bool tdict_nccl_watch_end(tdict_nccl_watch *w) {
   return is_late;
 }
 
-void tdict_nccl_watch_stop(tdict_nccl_watch *w) {
-  if (!w->has_thread) return;
+void tdict_nccl_watch_reset(tdict_nccl_watch *w) {
   pthread_mutex_lock(&w->lock);
   w->stops = true;
   pthread_cond_broadcast(&w->changed);
   pthread_mutex_unlock(&w->lock);
-  pthread_join(w->thread, NULL);
-  w->has_thread = false;
+  if (w->has_thread) pthread_join(w->thread, NULL);
+  pthread_cond_destroy(&w->changed);
+  pthread_mutex_destroy(&w->lock);
 }

@@ -37,7 +37,7 @@ bool tdict_nccl_watch_end(tdict_nccl_watch *watch);
 /* Aborts and frees the parent, so that NCCL stops all work of the communicator. Waits if another thread does so. A second
  * call does nothing. */
 void tdict_nccl_watch_abort(tdict_nccl_watch *watch);
-/* Stops the thread. No call of NCCL may be running. */
-void tdict_nccl_watch_stop(tdict_nccl_watch *watch);
+/* Stops the thread. No call of NCCL may be running, and the parent must be aborted. */
+void tdict_nccl_watch_reset(tdict_nccl_watch *watch);
 
 #endif
