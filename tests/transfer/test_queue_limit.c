@@ -214,13 +214,14 @@ SIM_CASE(queue_limit_ends_with_a_cancel) {
     o.num_threads = k / 2 ? 3 : 1;
     o.max_queued_bytes = LIMIT;
     td_ok(tdict_sim_hold(w.c, err));
-    const int64_t before = num_copies();
     td_ok(tdict_to_device_async(w.c, td, w.device, &o, &f, err));
     expect_pending(2);
+    const int64_t copies = num_copies();
     tdict_future_cancel(f);
+    td_rest(); /* a thread that looks for room just now has seen the cancel */
     td_ok(tdict_sim_resume(w.c, err));
     td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(f, NULL, err));
-    assert_in_range(num_copies() - before, 1, 2 + 3); /* two chunks fit, and each thread may be queueing one; of 18 */
+    assert_true(num_copies() <= copies);
     tdict_future_release(f);
     tdict_release(td);
   }
