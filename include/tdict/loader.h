@@ -8,9 +8,10 @@
  * or if its `length_varies` is true, the workers first wait until tdict_loader_next() has reached the end of the epoch.
  *
  * Batches. Each batch is a new tree. The memory of a batch stays valid until the last reference to the batch is
- * released and the work that tdict_record_stream() has recorded is done. At most four batches are copied to the device
- * at the same time. The loader may keep the memory of up to four batches that the program has released. When the loader
- * queues the copies of later batches, the loader drops this memory.
+ * released and the work that tdict_record_stream() has recorded is done. A worker sends a batch to the device when the
+ * batch that was sent four batches before has arrived. Therefore, at most four batches and one more for each worker are
+ * copied at the same time. The loader may keep the memory of as many batches that the program has released. When the
+ * loader queues the copies of later batches, the loader drops this memory.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time, but no call may run during or
