@@ -118,7 +118,8 @@ GPU_CASE(nccl_table_waits_for_all_ranks_until_the_limit) {
       world_has_failed(&w, TDICT_ETIMEDOUT, "s for the other ranks in ncclCommInitRankConfig");
       for (int i = 0; i < size; i++) {
         if (i == absent) continue;
-        assert_true(w.ranks[i].took_ns >= SECONDS(0.2) && w.ranks[i].took_ns < SECONDS(20));
+        /* less than the default limit; under memcheck, NCCL needs half a minute before it waits */
+        assert_true(w.ranks[i].took_ns >= SECONDS(0.2) && w.ranks[i].took_ns < SECONDS(55));
         assert_null(w.ranks[i].t.self);
       }
       if (w.fake) assert_int_equal(w.fake->aborts, size - 1);
