@@ -1,7 +1,9 @@
 /* Declares the thread that ends calls of NCCL after their time limit. A call of a communicator that blocks can wait inside
  * NCCL for other ranks. NCCL allows no thread to free a communicator that another thread uses. So the calls use a
  * communicator that is split from another one, its parent, and shares the parent's resources. After the time limit, the
- * thread aborts the parent. The communicators share the flag that makes NCCL stop, so the call returns an error.
+ * thread aborts the parent. The communicators share the flag that makes NCCL stop, so the call returns an error. NCCL
+ * shares this flag in all versions from 2.18 to 2.30 (ncclCommSplit in its src/init.cc), but its manual does not say so.
+ * The case nccl_operations_wait_until_the_limit checks it on GPUs.
  *
  * Ownership: a link owns its watch; the watch owns the parent. Thread rule: one thread makes calls, and any thread may
  * call tdict_nccl_watch_abort(). */
