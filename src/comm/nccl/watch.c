@@ -23,7 +23,7 @@ void tdict_nccl_watch_init(tdict_nccl_watch *w, const tdict_nccl_api *api) {
 /* Aborts the parent. Call under the lock. The function unlocks while NCCL runs. */
 static void abort_parent(tdict_nccl_watch *w) {
   while (w->is_aborting) pthread_cond_wait(&w->changed, &w->lock);
-  const tdict_nccl_comm parent = w->parent;
+  tdict_nccl_comm parent = w->parent;
   if (!parent) return;
   w->parent = NULL;
   w->is_aborting = true;
