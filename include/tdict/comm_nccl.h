@@ -26,7 +26,7 @@
  * **Time limits.** A time limit ends every call, also a call that waits for other ranks inside NCCL. For this purpose,
  * the table makes two communicators of NCCL that share their resources, and starts a thread, which sleeps until a call
  * has missed its time limit. If the environment variable NCCL_COMM_BLOCKING is 1, tdict_nccl_table() may wait without a
- * limit. If it is 0, NCCL starts a thread for each call, and small messages take more than twice the time.
+ * limit. If the variable is 0, NCCL starts a thread for each call, so that small messages take longer.
  *
  * **Failures.** If NCCL reports an error, the message has NCCL's text, and err->native is the ncclResult_t. The status
  * is #TDICT_ELOST for ncclRemoteError, which often means that another rank has ended, and #TDICT_EDEVICE for all other

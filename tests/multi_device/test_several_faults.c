@@ -15,6 +15,16 @@ static tdict_context *open_over(tdict_driver *driver) {
   return c;
 }
 
+static tdict_context *open_large(tdict_driver *driver) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *c = NULL;
+  o.device = tdict_sim(0);
+  o.num_threads = 3;
+  o.staging_bytes = (size_t)16 << 20;
+  td_ok(tdict_context_create_over(&o, driver, &c, err));
+  return c;
+}
+
 /* One transfer that a fault is let into: 0 and 1 replicate and split `src`, 2 and 3 do so by a future and gather. */
 static tdict_status run_job(const several *s, int job, const tdict_tree *src, tdict_tree **trees, tdict_tree **whole,
                             tdict_error *why) {
@@ -91,6 +101,30 @@ SIM_CASE(several_faults_of_small_trees) { sweep(2, TDICT_SIM_PEERS_ALL, 16, 1); 
 SIM_CASE(several_faults_on_two_devices) { sweep(2, TDICT_SIM_PEERS_ALL, 400, 3); }
 SIM_CASE(several_faults_on_four_devices) { sweep(4, TDICT_SIM_PEERS_ALL, 400, 7); }
 SIM_CASE(several_faults_without_peers) { sweep(2, TDICT_SIM_PEERS_NONE, 100, 3); }
+
+/* Several threads copy a small tree while its results are made. The error is that of the copy to the first device. */
+SIM_CASE(several_faults_while_results_are_made) {
+  enum { ROUNDS = 60 };
+  several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_large);
+  tdict_tree *src = new_tree(), *trees[MOST_DEVICES] = {NULL};
+  tdict_transfer_options o = tdict_transfer_options_default();
+  const tdict_spread how = on_all(&s, NULL);
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(900000), NULL));
+  o.num_threads = 3;
+  for (int round = 0; round < ROUNDS; round++) {
+    const tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_IN), .n = 1, .code = TDICT_CU_UNKNOWN};
+    tdict_driver_fault_arm(s.fault, &fault);
+    td_fails(TDICT_EDEVICE, "", tdict_to_devices(s.c, src, &how, &o, trees, err));
+    assert_string_equal(td_last_error.path, "0.x");
+    tdict_driver_fault_arm(s.fault, NULL);
+    for (size_t i = 0; i < s.count; i++) assert_null(trees[i]);
+  }
+  td_ok(tdict_to_devices(s.c, src, &how, &o, trees, err));
+  check_replicas(&s, src, trees);
+  for (size_t i = 0; i < s.count; i++) tdict_release(trees[i]);
+  tdict_release(src);
+  several_close(&s);
+}
 
 /* A copy from device to device that fails names the device that should have received the bytes; the other copies stop. */
 SIM_CASE(several_errors_name_the_device) {
