@@ -24,7 +24,6 @@ typedef struct group {
   size_t count;
   tdict_replica replicas[TDICT_MAX_DEVICES];
   tdict_copy_pair *pairs; /* room for the pairs of one transfer */
-  bool caller_waits;      /* true: the calling thread waits for the transfer that is started next */
 } group;
 
 /* The parts that a new part waits for. */
@@ -61,7 +60,6 @@ static tdict_status start_pairs(group *g, size_t i, size_t num_pairs, const awai
                        .src = s->src,
                        .device = s->devices[g->positions[i]],
                        .options = s->options,
-                       .caller_waits = g->caller_waits,
                        .storage = r->storage,
                        .pairs = g->pairs,
                        .num_pairs = num_pairs,
@@ -89,57 +87,23 @@ static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t
     num_views++;
   }
   if (status == TDICT_OK && num_views) status = start_pairs(g, i, num_views, awaits, err);
-  if (status == TDICT_OK && g->caller_waits) /* the transfer borrows the views */
-    (void)!tdict_future_wait(tdict_promise_last_part(g->spreading->promise), NULL, NULL);
   for (size_t j = 0; j < num_views; j++) tdict_tensor_release(views[j]);
   return status;
 }
 
-/* Describes the result of the first device, and creates the results of the other devices with the same layout. */
-static tdict_status repeat_result(void *user, tdict_tree *result, tdict_error *err) {
-  group *g = user;
-  tdict_replica *first = &g->replicas[0];
-  tdict_status status = tdict_replica_of(first, result, err);
-  for (size_t i = 1; i < g->count && status == TDICT_OK; i++)
-    status = tdict_replica_repeat(&g->replicas[i], first, g->source, memory_of(g, i), err);
-  return status;
-}
-
-/* Starts the transfer of a small tree to the first device. While the copies run, creates the other results. If the public
- * call blocks, the calling thread then copies, too. *has_failed becomes true if the transfer has failed. The promise then
- * fails, too. */
-static tdict_status start_first(group *g, bool *has_failed, tdict_error *err) {
+/* Moves a small tree to the first device as a whole. Each chunk that has arrived is copied to the other devices. */
+static tdict_status replicate_small(group *g, tdict_error *err) {
   tdict_spreading *s = g->spreading;
+  tdict_repeat_target targets[TDICT_MAX_DEVICES];
+  for (size_t i = 1; i < g->count; i++) targets[i - 1] = (tdict_repeat_target){memory_of(g, i), g->positions[i]};
   tdict_start start = {.what = s->what,
                        .src = s->src,
                        .device = s->devices[g->positions[0]],
                        .options = s->options,
-                       .caller_waits = s->caller_waits,
-                       .while_copying = s->caller_waits ? repeat_result : NULL,
-                       .user = g};
-  tdict_status status = tdict_promise_start(s->promise, s->context, &start, g->positions[0], err);
-  if (status != TDICT_OK) return status;
-  tdict_future *first = tdict_promise_last_part(s->promise);
-  if (g->replicas[0].tree) return TDICT_OK;
-  tdict_tree *result = tdict_promise_part_result(first);
-  *has_failed = !result;
-  return result ? repeat_result(g, result, err) : TDICT_OK;
-}
-
-/* Moves a small tree to the first device as a whole. The other devices copy the storage of the first device. */
-static tdict_status replicate_small(group *g, tdict_error *err) {
-  tdict_spreading *s = g->spreading;
-  bool has_failed = false;
-  tdict_status status = start_first(g, &has_failed, err);
-  if (status != TDICT_OK || has_failed) return status;
-  tdict_future *arrival = tdict_promise_last_part(s->promise);
-  const awaited first_copy = {&arrival, 1};
-  const part whole = {.end = g->replicas[0].storage->bytes};
-  for (size_t i = 1; i < g->count && status == TDICT_OK; i++) {
-    g->caller_waits = s->caller_waits && i == g->count - 1;
-    status = start_exchange(g, i, &whole, 1, &first_copy, err);
-  }
-  return status;
+                       .caller_waits = s->caller_waits && g->count == s->num_devices,
+                       .repeats = targets,
+                       .num_repeats = g->count - 1};
+  return tdict_promise_start(s->promise, s->context, &start, g->positions[0], err);
 }
 
 /* Returns the end of the part that begins at leaf *leaf and ends near `wanted`. Moves *leaf to the first leaf that ends

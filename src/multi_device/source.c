@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "transfer/plan/result.h"
 
 static tdict_status fail_read_memory(tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "to_devices: no host memory to read the tree");
@@ -28,7 +27,7 @@ static bool add_leaves(tdict_source *s, tdict_frame *top) {
   const tdict_leaf *leaves = top->node->leaves;
   const uint32_t end = top->node->keys->num_slots;
   uint32_t i = top->slot, n = s->num_leaves;
-  size_t bytes = 0, num_dims = 0;
+  size_t bytes = 0;
   bool is_suitable = true;
   if (!reserve_leaves(s, end - i)) return false;
   for (; i < end && (!leaves[i] || tdict_leaf_kind(leaves[i]) == TDICT_LEAF_TENSOR); i++) {
@@ -36,11 +35,9 @@ static bool add_leaves(tdict_source *s, tdict_frame *top) {
     if (!t) continue;
     is_suitable &= t->storage->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_unloaded(t->storage);
     s->leaves[n++] = t;
-    num_dims += (size_t)t->ndim;
     bytes += tdict_tensor_nbytes(t);
   }
   s->num_leaves = n;
-  s->num_dims += num_dims;
   s->bytes += bytes;
   s->is_suitable &= is_suitable;
   top->slot = i;
@@ -131,35 +128,6 @@ tdict_status tdict_replica_create(tdict_replica *replica, const char *what, cons
   status = tdict_set_all_devices(made, memory->device, err);
   if (status == TDICT_OK) status = describe_replica(replica, made, err);
   tdict_release(made);
-  return status;
-}
-
-tdict_status tdict_replica_of(tdict_replica *replica, tdict_tree *tree, tdict_error *err) {
-  tdict_cursor cursor;
-  bool has_memory = true;
-  *replica = (tdict_replica){0};
-  tdict_cursor_init(&cursor, tree, false);
-  for (tdict_leaf leaf; has_memory && !replica->storage && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    if (tdict_leaf_tree(leaf)) has_memory = tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf));
-    if (tdict_leaf_tensor(leaf)) replica->storage = tdict_leaf_tensor(leaf)->storage;
-  }
-  tdict_cursor_reset(&cursor);
-  if (!has_memory) return fail_read_memory(err);
-  replica->tree = tdict_retain(tree);
-  return TDICT_OK;
-}
-
-tdict_status tdict_replica_repeat(tdict_replica *replica, const tdict_replica *first, const tdict_source *source,
-                                  tdict_memory *memory, tdict_error *err) {
-  const tdict_result_size size = {source->num_leaves, source->num_dims};
-  tdict_storage *storage;
-  *replica = (tdict_replica){0};
-  tdict_status status = tdict_storage_create(memory, first->storage->bytes, false, &storage, err);
-  if (status != TDICT_OK) return status;
-  storage->flags |= TDICT_STORAGE_ARENA;
-  status = tdict_result_repeat(first->tree, &size, first->storage, storage, &replica->tree, err);
-  if (status == TDICT_OK) replica->storage = storage;
-  tdict_storage_release(storage); /* the tree retains the storage */
   return status;
 }
 

@@ -12,8 +12,7 @@
 typedef struct tdict_source {
   tdict_tensor **leaves; /* in tree order */
   uint32_t num_leaves, cap_leaves;
-  size_t num_dims; /* sum of the ndim of all leaves */
-  size_t bytes;    /* of all leaves, without padding */
+  size_t bytes; /* of all leaves, without padding */
   bool
       is_suitable; /* true: some leaf is not empty, all leaves are in host memory, and the tree has no objects that must
                      * be moved */
@@ -32,21 +31,13 @@ tdict_status tdict_set_all_devices(tdict_tree *tree, tdict_device device, tdict_
 /* A result: a tree with the keys, shapes and locks of the source, whose leaves are in one new storage. */
 typedef struct tdict_replica {
   tdict_tree *tree;
-  tdict_tensor **leaves;  /* in tree order, borrowed from `tree`; NULL: not read */
+  tdict_tensor **leaves;  /* in tree order, borrowed from `tree` */
   tdict_storage *storage; /* borrowed from `tree` */
 } tdict_replica;
 
 /* Creates a result in the memory of a device, with uninitialized elements. The tree must have a tensor. All results of
  * one source have the same layout. Returns TDICT_ENOMEM, TDICT_EOVERFLOW, and the errors of device memory. */
 tdict_status tdict_replica_create(tdict_replica *replica, const char *what, const tdict_tree *tree,
-                                  tdict_memory *memory, tdict_error *err);
-/* Describes the result of a transfer, whose tensors are all in one storage. The tree must have a tensor. Retains the
- * tree. Does not set the field `leaves`. Returns TDICT_ENOMEM. */
-tdict_status tdict_replica_of(tdict_replica *replica, tdict_tree *tree, tdict_error *err);
-/* Creates a result in the memory of a device, with the keys, shapes, locks and offsets of the result `first`, and with
- * uninitialized elements. All tensors of `first` are in first->storage, and `source` describes the source of `first`.
- * Does not set the field `leaves`. Returns TDICT_ENOMEM, TDICT_EOVERFLOW, and the errors of device memory. */
-tdict_status tdict_replica_repeat(tdict_replica *replica, const tdict_replica *first, const tdict_source *source,
                                   tdict_memory *memory, tdict_error *err);
 void tdict_replica_reset(tdict_replica *replica);
 /* Returns the offset of a leaf in the storage. */

@@ -16,6 +16,7 @@
 #include "transfer/plan/result.h"
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/queue_limit.h"
+#include "transfer/run/repeats.h"
 
 /* Adds the path of the failed leaf to the error. If the program already has the result, only the tree `mirror` is safe
  * to read. */
@@ -75,6 +76,10 @@ static void fill_stats(tdict_future *t) {
   s->pageable_bytes = p->way_bytes[TDICT_WAY_PAGEABLE_IN];
   s->host_bytes = p->way_bytes[TDICT_WAY_HOST];
   s->wire_bytes = wire_bytes(t);
+  const size_t repeated_bytes = t->repeats ? t->repeats->count * p->total_bytes : 0;
+  s->total_bytes += repeated_bytes;
+  s->peer_bytes += repeated_bytes;
+  s->wire_bytes += repeated_bytes;
   s->num_chunks = p->num_chunks;
   s->num_objects = p->num_objects;
   s->num_objects_untouched = p->num_untouched;
@@ -118,6 +123,7 @@ static void update_lost_bytes(const tdict_future *t) {
   for (uint32_t i = 0; i < t->num_writes && !has_lost_bytes; i++)
     has_lost_bytes = tdict_storage_has_lost(t->writes[i].storage);
   if (lost && t->arena) tdict_storage_lose_all(t->arena);
+  if (lost) tdict_repeats_lose(t);
   for (uint32_t i = 0; i < t->plan.num_items && has_lost_bytes; i++) {
     const tdict_tensor *dst = t->plan.items[i].dst;
     if (dst && lost) tdict_tensor_lose(dst);
@@ -226,6 +232,7 @@ static void release_all(tdict_future *t) {
   tdict_storage_release(t->arena);
   t->arena = NULL; /* the result is kept even after a failure, because tdict_future_wait_on_stream() may be returning
                     * the result */
+  tdict_repeats_end(t);
 }
 
 /* Reports the end of a part to its promise. The last part ends the promise. */

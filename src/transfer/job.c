@@ -88,6 +88,14 @@ static void free_parts(tdict_parts *p) {
   free(p);
 }
 
+static void free_repeats(tdict_repeats *r) {
+  for (size_t i = 0; r && i < r->count; i++) {
+    tdict_storage_release(r->list[i].storage);
+    tdict_release(r->list[i].tree);
+  }
+  free(r);
+}
+
 void tdict_transfer_release(tdict_future *f) {
   if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
   /* In a forked child, events and streams belong to the parent process, so nothing is freed. */
@@ -107,6 +115,7 @@ void tdict_transfer_release(tdict_future *f) {
   if (f->mirror) tdict_release(f->mirror);
   tdict_tree_plans_release(f->plans);
   if (f->result) tdict_release(f->result);
+  free_repeats(f->repeats);
   free_parts(f->parts);
   free(f->deferred_tail);
   free(f->chunk_parts);

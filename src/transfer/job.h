@@ -57,6 +57,17 @@ typedef struct tdict_parts {
   tdict_future *list[]; /* a handle of each part */
 } tdict_parts;
 
+/* A result on another device with the same keys and bytes, see run/repeats.h. */
+typedef struct tdict_repeat {
+  tdict_storage *storage; /* retained until the transfer has ended */
+  tdict_tree *tree;       /* retained; NULL until the tree is built */
+  size_t position;        /* of the tree in the result of the promise */
+} tdict_repeat;
+typedef struct tdict_repeats {
+  size_t count;
+  tdict_repeat list[];
+} tdict_repeats;
+
 struct tdict_future {
   tdict_fence fence; /* first member, so that a pointer to the fence is also a pointer to the transfer */
 
@@ -145,6 +156,7 @@ struct tdict_future {
   /* owned, one for each chunk, see run/chunk_parts.h. NULL: every chunk has one part */
   struct tdict_chunk_parts *chunk_parts;
   tdict_late_result late_result;
+  tdict_repeats *repeats;                /* owned. NULL: the result is on one device */
   struct tdict_queue_limit *queue_limit; /* owned, see run/queue_limit.h. NULL: no limit of queued bytes */
   struct tdict_batch *batch;             /* owned, see run/batch.h. NULL: each copy is queued at once */
   pthread_mutex_t batch_lock; /* guards: the copies in the batch. Held while the driver queues these copies */

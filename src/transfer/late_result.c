@@ -3,6 +3,7 @@
 
 #include "transfer/finish.h"
 #include "transfer/plan/result.h"
+#include "transfer/run/repeats.h"
 
 void tdict_late_result_prepare(tdict_future *t, tdict_device device) {
   t->late_result.device = device;
@@ -20,7 +21,8 @@ void tdict_late_result_run(tdict_future *t) {
     return;
   tdict_error err;
   if (!tdict_transfer_has_failed(t) &&
-      tdict_result_build(&t->plan, t->plans->snapshot, t->arena, &late->device, &t->result, &err) != TDICT_OK)
+      (tdict_result_build(&t->plan, t->plans->snapshot, t->arena, &late->device, &t->result, &err) != TDICT_OK ||
+       tdict_repeats_build(t, &err) != TDICT_OK))
     tdict_transfer_fail(t, UINT32_MAX, &err);
   tdict_latch_down(&t->queued);
   tdict_transfer_built(t);

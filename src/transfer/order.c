@@ -73,8 +73,9 @@ void tdict_transfer_launch(tdict_future *t) {
  * are in the plan. */
 static tdict_status make_marks(tdict_future *t, tdict_error *err) {
   tdict_plan *p = &t->plan;
-  const uint32_t most = p->writes_existing ? p->num_items : 1;
-  t->writes = malloc(((size_t)most + 1) * sizeof *t->writes);
+  const size_t num_repeats = t->repeats ? t->repeats->count : 0;
+  const size_t most = (p->writes_existing ? p->num_items : 1) + num_repeats;
+  t->writes = malloc((most + 1) * sizeof *t->writes);
   if (!t->writes) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its marks");
   const tdict_storage *last = NULL;
   t->num_writes = 0;
@@ -84,6 +85,9 @@ static tdict_status make_marks(tdict_future *t, tdict_error *err) {
     t->writes[t->num_writes++] = (tdict_fence_node){.storage = dst, .fence = &t->fence, .writes = true};
     last = dst;
   }
+  for (size_t i = 0; i < num_repeats; i++)
+    t->writes[t->num_writes++] =
+        (tdict_fence_node){.storage = t->repeats->list[i].storage, .fence = &t->fence, .writes = true};
   return TDICT_OK;
 }
 

@@ -7,11 +7,19 @@
 #include "base/error.h"
 #include "tree/node.h"
 
+/* Returns the tree that a part has for a position, or NULL. */
+static tdict_tree *result_at(const tdict_future *part, size_t position) {
+  if (part->result && part->position == position) return part->result;
+  for (size_t i = 0; part->repeats && i < part->repeats->count; i++)
+    if (part->repeats->list[i].position == position) return part->repeats->list[i].tree;
+  return NULL;
+}
+
 /* Adds the result of a part to the tree of all results. */
-static tdict_status add_result(tdict_future *part, tdict_tree *parent, tdict_error *err) {
+static tdict_status add_result(tdict_future *part, size_t position, tdict_tree *parent, tdict_error *err) {
   char key[24];
-  const tdict_name name = tdict_name_of(key, (size_t)snprintf(key, sizeof key, "%zu", part->position));
-  tdict_tree *result = tdict_retain(part->result);
+  const tdict_name name = tdict_name_of(key, (size_t)snprintf(key, sizeof key, "%zu", position));
+  tdict_tree *result = tdict_retain(result_at(part, position));
   pthread_mutex_lock(&part->error_lock);
   part->result_was_returned = true;
   pthread_mutex_unlock(&part->error_lock);
@@ -32,8 +40,8 @@ static tdict_status gather_results(tdict_future *f, tdict_error *err) {
   for (size_t position = 0; found && status == TDICT_OK; position++) {
     found = false;
     for (size_t i = 0; i < p->num_parts && !found; i++) {
-      found = p->list[i]->result && p->list[i]->position == position;
-      if (found) status = add_result(p->list[i], parent, err);
+      found = result_at(p->list[i], position) != NULL;
+      if (found) status = add_result(p->list[i], position, parent, err);
     }
   }
   if (status == TDICT_OK)

@@ -53,13 +53,6 @@ tdict_future *tdict_promise_last_part(const tdict_future *promise) {
   return promise->parts->list[promise->parts->num_parts - 1];
 }
 
-tdict_tree *tdict_promise_part_result(tdict_future *part) {
-  tdict_late_result_run(part);
-  if (part->late_result.is_used)
-    (void)tdict_transfer_wait(part, &part->queued, INT64_MAX); /* another thread may build */
-  return tdict_transfer_has_failed(part) ? NULL : part->result;
-}
-
 void tdict_promise_close(tdict_future *promise, tdict_tree *result, const tdict_error *error) {
   if (error) tdict_transfer_fail_at(promise, "", error);
   if (error) tdict_parts_cancel(promise);

@@ -20,9 +20,6 @@ tdict_status tdict_promise_start(tdict_future *promise, tdict_context *context, 
                                  tdict_error *err);
 /* Returns the part that was started last, borrowed from the promise. */
 tdict_future *tdict_promise_last_part(const tdict_future *promise);
-/* Returns the result of a part, borrowed from the part, as soon as the tree exists. The elements may be copied later.
- * Returns NULL if the part has failed. Builds the tree if no thread has begun to. */
-tdict_tree *tdict_promise_part_result(tdict_future *part);
 /* Says that no more parts follow. The promise ends when all parts have ended, or in this call. Takes over the reference
  * to `result`. If `result` is NULL and the promise has parts, the result is a tree. For each position, the tree holds the
  * result of one part with this position, at the key that is the number of the position. If `error` is not NULL, the promise fails with this error. Do not use the context after this call. */

@@ -25,6 +25,7 @@
 #include "transfer/run/batch.h"
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/queue_limit.h"
+#include "transfer/run/repeats.h"
 #include "transfer/run/worker.h"
 
 enum { MAX_READERS = 15 };
@@ -282,6 +283,8 @@ static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *e
   if (s->start->dst || s->start->storage || t->plan.num_items == 0) return TDICT_OK;
   tdict_status status =
       tdict_storage_create_near(s->memory, t->plan.line_bytes, find_memory_node(&t->plan), &t->arena, err);
+  if (status == TDICT_OK && s->start->num_repeats)
+    status = tdict_repeats_create(t, s->start->repeats, s->start->num_repeats, err);
   if (status != TDICT_OK) return status;
   t->arena->flags |= TDICT_STORAGE_ARENA;
   t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan) &&
@@ -356,7 +359,8 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
     t->result = tdict_retain(start->result ? start->result : start->dst);
     return tdict_overlap_check(&t->plan, t->mirror, err);
   }
-  return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
+  status = tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
+  return status == TDICT_OK ? tdict_repeats_build(t, err) : status;
 }
 
 /* Returns true if the result can be built while threads copy. Returns false if the tree has objects, because the
@@ -374,11 +378,10 @@ static bool builds_late(const starter *s, const tdict_future *t) {
          !tdict_pool_is_worker(s->engine->config.pool);
 }
 
-/* Builds the result while threads copy, and then calls while_copying(). If one of both fails, the transfer fails. */
+/* Builds the result while threads copy. On failure, the transfer fails. */
 static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_error why;
   tdict_status status = make_result(s, t, &why);
-  if (status == TDICT_OK && s->start->while_copying) status = s->start->while_copying(s->start->user, t->result, &why);
   if (status != TDICT_OK) {
     atomic_store_explicit(&t->error_was_reported, true, memory_order_relaxed);
     tdict_transfer_fail(t, UINT32_MAX, &why);
@@ -428,7 +431,8 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->max_queued_bytes))
     t->on_caller_if_ready = t->on_caller = false;
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
-  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS) status = tdict_batch_create(t, err);
+  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && !t->repeats)
+    status = tdict_batch_create(t, err);
   if (status == TDICT_OK && t->max_queued_bytes) {
     const int most = t->num_workers * TDICT_LANE_DEPTH;
     status = tdict_queue_limit_create(t->max_queued_bytes, most, &t->queue_limit, err);

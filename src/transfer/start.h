@@ -32,10 +32,10 @@ typedef struct tdict_start {
   size_t position; /* number of the promise's tree to which the part belongs */
   tdict_future *const *awaits;
   size_t num_awaits;
-  /* Called on the starting thread if the result is built while other threads copy, or NULL. `result` is borrowed. If the
-   * function fails, the transfer fails. If `caller_waits` is set, the starting thread copies afterwards, too. */
-  tdict_status (*while_copying)(void *user, tdict_tree *result, tdict_error *err);
-  void *user;
+  /* Further devices that receive the result. Their GPUs have peer access to the target's GPU. Only a transfer from the host
+   * into a new storage, without conversions and kept leaves, may have them. */
+  const tdict_repeat_target *repeats;
+  size_t num_repeats;
 } tdict_start;
 
 /* Starts a transfer and returns a new future. When the function returns, the transfer waits for earlier transfers,

@@ -229,3 +229,52 @@ SIM_CASE(replicate_without_a_future_ends_all_the_same) {
   td_ok(tdict_sim_resume(s.c, err));
   several_close(&s);
 }
+
+/* A replication whose copies are held, and its results, which exist already. */
+typedef struct held {
+  several s;
+  tdict_tree *src, *all, *second; /* `second` is borrowed from `all` */
+  tdict_stream stream;
+  tdict_future *f;
+} held;
+static held hold_small(void) {
+  held h = {.s = several_open(2, TDICT_SIM_PEERS_ALL), .src = rows_tree(16, NULL)};
+  td_ok(tdict_stream_create(h.s.c, h.s.devices[1], &h.stream, err));
+  td_ok(tdict_sim_hold(h.s.c, err));
+  h.f = start(&h.s, h.src, NULL, NULL);
+  td_ok(tdict_future_wait_on_stream(h.f, h.stream, &h.all, err));
+  td_ok(tdict_get_tree(h.all, "1", &h.second, err));
+  return h;
+}
+static void held_close(held *h) {
+  tdict_future_release(h->f);
+  tdict_release(h->all);
+  tdict_release(h->src);
+  tdict_stream_destroy(h->s.c, h->stream);
+  several_close(&h->s);
+}
+SIM_CASE(replicate_small_trees_before_later_transfers) {
+  held h = hold_small();
+  tdict_future *later = NULL;
+  tdict_tree *back = NULL;
+  td_rest();
+  const int64_t queued = driver_counts(&h.s).num_pending;
+  td_ok(tdict_to_device_async(h.s.c, h.second, tdict_cpu(), NULL, &later, err));
+  td_rest();
+  assert_int_equal(driver_counts(&h.s).num_pending, queued); /* it waits, and has queued nothing */
+  td_ok(tdict_sim_resume(h.s.c, err));
+  td_ok(tdict_future_wait(later, &back, err));
+  check_tree(&h.s.at[1], h.src, back);
+  tdict_future_release(later);
+  tdict_release(back);
+  held_close(&h);
+}
+SIM_CASE(replicate_small_trees_lose_all_results) {
+  held h = hold_small();
+  tdict_future_cancel(h.f);
+  td_ok(tdict_sim_resume(h.s.c, err));
+  td_fails(TDICT_ECANCELLED, "", tdict_future_wait(h.f, NULL, err));
+  assert_null(tdict_tensor_data(leaf_of(h.all, "0.obs.pixels")));
+  assert_null(tdict_tensor_data(leaf_of(h.all, "1.obs.pixels")));
+  held_close(&h);
+}

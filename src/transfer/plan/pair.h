@@ -1,5 +1,6 @@
-/* Declares pairs of a tensor and an address, from which and to which a transfer copies. The caller of the transfer owns the pairs.
- * Thread rule: no thread may change the tensors during a call. */
+/* Declares the places that the caller of a transfer can name: pairs of a tensor and an address, from which and to which the
+ * transfer copies, and further devices. The caller owns them. Thread rule: no thread may change the tensors during a
+ * call. */
 #ifndef TDICT_TRANSFER_PLAN_PAIR_H
 #define TDICT_TRANSFER_PLAN_PAIR_H
 
@@ -12,5 +13,11 @@ typedef struct tdict_copy_pair {
   uint32_t leaf; /* number of the leaf in the tree in which paths of errors are looked up; UINT32_MAX: errors have no
                   * path */
 } tdict_copy_pair;
+
+/* Another device that receives the same result, see run/repeats.h. */
+typedef struct tdict_repeat_target {
+  tdict_memory *memory; /* borrowed */
+  size_t position;      /* number of the promise's tree */
+} tdict_repeat_target;
 
 #endif

@@ -251,14 +251,14 @@ tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, t
   return build_with_slab(&b, src, out, err);
 }
 
-tdict_status tdict_result_repeat(const tdict_tree *result, const tdict_result_size *size, const tdict_storage *like,
+tdict_status tdict_result_repeat(const tdict_plan *plan, const tdict_tree *result, const tdict_storage *like,
                                  tdict_storage *arena, tdict_tree **out, tdict_error *err) {
-  const tdict_plan plan = {.whole = result->consolidated,
-                           .num_leaves = size->num_leaves,
-                           .num_new = size->num_leaves,
-                           .num_new_dims = size->num_dims,
-                           .some_locked = true}; /* the locks of `result` are not known */
-  builder b = {.plan = &plan, .arena = arena, .device = &arena->device, .like = like};
+  const tdict_plan own = {.whole = result->consolidated,
+                          .num_leaves = plan->num_leaves,
+                          .num_new = plan->num_new,
+                          .num_new_dims = plan->num_new_dims,
+                          .some_locked = plan->some_locked};
+  builder b = {.plan = &own, .arena = arena, .device = &arena->device, .like = like};
   return build_with_slab(&b, result, out, err);
 }
 

@@ -11,15 +11,10 @@
  * TDICT_ENOMEM, TDICT_EOVERFLOW or an error of the hook `unflatten`. */
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err);
-/* The tensors of a result. */
-typedef struct tdict_result_size {
-  uint32_t num_leaves;
-  size_t num_dims; /* sum of the ndim of all leaves */
-} tdict_result_size;
 /* Builds a result like `result`, for another device: with the same keys, locks and objects. `like` is the storage of all
- * tensors of `result`. The new tensors have the same offsets in `arena`, which must have the size of `like`. All trees
- * of the new result have the device of `arena`. Returns TDICT_ENOMEM or TDICT_EOVERFLOW. */
-tdict_status tdict_result_repeat(const tdict_tree *result, const tdict_result_size *size, const tdict_storage *like,
+ * tensors of `result`, which was built from the plan. The new tensors have the same offsets in `arena`, which must have
+ * the size of `like`. All trees of the new result have the device of `arena`. Returns TDICT_ENOMEM or TDICT_EOVERFLOW. */
+tdict_status tdict_result_repeat(const tdict_plan *plan, const tdict_tree *result, const tdict_storage *like,
                                  tdict_storage *arena, tdict_tree **out, tdict_error *err);
 /* Builds a tree with the nodes and leaves of `src`, in which flattened objects are trees. Paths can be looked up in
  * this tree while other threads change `src`. Errors: TDICT_ENOMEM. */

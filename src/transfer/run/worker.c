@@ -14,6 +14,7 @@
 #include "transfer/run/lane.h"
 #include "transfer/run/pieces.h"
 #include "transfer/run/queue_limit.h"
+#include "transfer/run/repeats.h"
 
 /* A chunk, or a part of a chunk, that a thread has claimed. */
 typedef struct tdict_claim {
@@ -69,6 +70,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
           ? tdict_trace_open(&lane->worker->transfer->traced, lane->gpu, lane->stream, chunk->end - chunk->begin)
           : NULL;
   status = tdict_pieces_submit(plan, chunk, &queue, err);
+  if (status == TDICT_OK) status = tdict_repeats_queue(lane->worker->transfer, chunk, lane->gpu, lane->stream, err);
   lane->worker->packed_bytes += queue.packed_bytes;
   if (slice) tdict_trace_close(slice, lane->gpu);
   *error_item = queue.item;
@@ -280,6 +282,7 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   bool between_devices = t->plan.items[chunk->first].kind == TDICT_CU_D2D;
   status = between_devices ? queue_within_devices(lane, chunk, err) : queue_runs(lane, chunk, err);
   if (status == TDICT_OK && !between_devices && t->plan.pinned_wire_bytes) status = queue_casts_in(lane, chunk, err);
+  if (status == TDICT_OK) status = tdict_repeats_queue(t, chunk, lane->gpu, lane->stream, err);
   if (slice) tdict_trace_close(slice, lane->gpu);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
