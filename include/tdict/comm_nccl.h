@@ -30,7 +30,8 @@
  *
  * **Failures.** If NCCL reports an error, the message has NCCL's text, and err->native is the ncclResult_t. The status
  * is #TDICT_ELOST for ncclRemoteError, which often means that another rank has ended, and #TDICT_EDEVICE for all other
- * results. The environment variable NCCL_DEBUG=WARN makes NCCL print more.
+ * results. The environment variable NCCL_DEBUG=WARN makes NCCL print more. If a rank does not call tdict_nccl_table()
+ * in time, NCCL 2.28 keeps some memory of the attempt until the process ends.
  *
  * Thread rule: all functions of this header are thread-safe. */
 #ifndef TDICT_COMM_NCCL_H
