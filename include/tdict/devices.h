@@ -5,9 +5,10 @@
  * tdict/transfer.h for lifetime, order, failure and the option `after` hold for the source and for all results.
  * Replicate. Devices with peer access to each other form a group. If the source is in host memory, each group reads
  * host memory once. Each device of the group receives a part of the bytes over its own link. The devices then copy the
- * parts from each other. A tree of at most an eighth of the staging ring goes to the first device as a whole. The other
- * devices copy the tree from there. tdict_transfer_stats.peer_bytes counts the bytes that devices copied from each
- * other. The driver says which devices have peer access. A device without peer access receives all bytes from the host.
+ * parts from each other. A tree of at most an eighth of the staging ring goes to the first device as a whole. From
+ * there, it goes to the other devices. tdict_transfer_stats.peer_bytes counts the bytes that were copied between
+ * devices. The driver says which devices have peer access. A device without peer access receives all bytes from the
+ * host.
  * In some cases, each device receives all bytes from the source. This holds if the tree has objects of the program's
  * types, or a tensor on a device or in a file. This also holds if the option `keep`, `conversions`, `narrow`,
  * `max_queued_bytes`, `pinned_result` or `check_sources` is set.
