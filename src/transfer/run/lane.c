@@ -100,9 +100,10 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
   return TDICT_OK;
 }
 
+/* Counts before returning the slot: another thread of the transfer may take the slot at once, and count it, too. */
 static void return_slot(tdict_lane *lane, tdict_slot *slot) {
-  tdict_ring_give(lane->ring, slot, false);
   count_slots(lane, -1);
+  tdict_ring_give(lane->ring, slot, false);
 }
 
 static void return_spare(tdict_lane *lane) {
@@ -317,9 +318,9 @@ void tdict_lane_pause(tdict_lane *lane) {
       lane->flights[(lane->first + kept++) % TDICT_LANE_DEPTH] = f;
       continue;
     }
+    count_slots(lane, -1);
     tdict_ring_give(lane->ring, f.slot, true);
     lane->has_untracked_copies = true;
-    count_slots(lane, -1);
   }
   lane->count = kept;
   return_spare(lane);

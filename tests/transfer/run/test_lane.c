@@ -56,6 +56,50 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
   close_world(&w);
 }
 
+/* The transfer whose count is compared with the ring's slots each time a slot is returned. */
+static _Atomic(tdict_future *) counted;
+static atomic_int num_returned, num_counted_twice;
+void __real_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
+void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
+void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
+  __real_tdict_ring_give(ring, slot, busy);
+  tdict_future *f = atomic_load(&counted);
+  if (!f) return;
+  pthread_mutex_lock(&ring->lock);
+  int taken = ring->num_slots - ring->num_idle;
+  for (const tdict_slot *s = ring->oldest_busy; s; s = s->next) taken--;
+  if (atomic_load(&f->slots_held) > taken) atomic_fetch_add(&num_counted_twice, 1);
+  pthread_mutex_unlock(&ring->lock);
+  atomic_fetch_add(&num_returned, 1);
+}
+
+/* A slot that is back in the ring no longer counts for the transfer, so the peak cannot exceed the ring. */
+SIM_CASE(lane_counts_returned_slots_no_more) {
+  tdict_context_options options;
+  world w = open_large(&options);
+  tdict_tree *src = new_tree(), *there = NULL;
+  tdict_future *f = NULL;
+  held_stream held;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
+  hold_stream(&w, &held);
+  tdict_transfer_options o = behind(&held);
+  o.num_threads = 1;
+  td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+  while (atomic_load(&f->slots_held) == 0) usleep(100);
+  atomic_store(&counted, f);
+  atomic_store(&held.open, true);
+  td_ok(tdict_future_wait(f, &there, err));
+  atomic_store(&counted, NULL);
+  assert_true(atomic_load(&num_returned) > 0);
+  assert_int_equal(atomic_load(&num_counted_twice), 0);
+  check_tree(&w, src, there);
+  tdict_release(there);
+  tdict_future_release(f);
+  tdict_stream_destroy(w.c, held.s);
+  tdict_release(src);
+  close_world(&w);
+}
+
 /* All slots but one are with somebody else: what is left to others is there for the first that a transfer asks for. */
 GPU_CASE(lane_takes_the_last_slot) {
   tdict_context_options options;
