@@ -70,16 +70,20 @@ static inline int64_t naive_offset(int ndim, const int64_t *strides, const int64
   return at;
 }
 
-/* Copies element by element. */
+/* Copies element by element, or row by row if the elements of a row are neighbours in both layouts. */
 static inline void naive_copy(const naive_layout *dst_layout, void *dst, const naive_layout *src_layout,
                               const void *src, size_t item) {
+  const int last = dst_layout->ndim - 1;
+  const bool by_rows = last >= 0 && dst_layout->strides[last] == 1 && src_layout->strides[last] == 1;
+  const int ndim = by_rows ? last : dst_layout->ndim;
+  const size_t bytes = by_rows ? (size_t)dst_layout->shape[last] * item : item;
   int64_t index[8] = {0};
   if (dst_layout->numel == 0) return;
   do {
-    int64_t to = naive_offset(dst_layout->ndim, dst_layout->strides, index) * (int64_t)item;
-    int64_t from = naive_offset(src_layout->ndim, src_layout->strides, index) * (int64_t)item;
-    memcpy((unsigned char *)dst + to, (const unsigned char *)src + from, item);
-  } while (naive_step(dst_layout->ndim, dst_layout->shape, index));
+    int64_t to = naive_offset(ndim, dst_layout->strides, index) * (int64_t)item;
+    int64_t from = naive_offset(ndim, src_layout->strides, index) * (int64_t)item;
+    memcpy((unsigned char *)dst + to, (const unsigned char *)src + from, bytes);
+  } while (naive_step(ndim, dst_layout->shape, index));
 }
 
 static inline naive_layout naive_layout_of(const tdict_tensor *t) {

@@ -5,10 +5,11 @@
 #include "trees.h"
 #include "wrap.h"
 
-/* Leaves of many sizes, 100 MiB in all. */
+/* Leaves of many sizes, 100 MiB in all; fewer with a sanitizer, because checking them takes long there. */
+#define TREE_BYTES ((size_t)(SANITIZED ? 40 : 100) << 20)
 static tdict_tree *large_tree(void) {
   tdict_tree *td = new_tree();
-  size_t left = (size_t)100 << 20;
+  size_t left = TREE_BYTES;
   for (int i = 0; left > 0; i++) {
     static const size_t sizes[] = {33 << 20, 1 << 20, 3000001, 70000, 511, 9 << 20, 65536};
     size_t bytes = sizes[i % 7] < left ? sizes[i % 7] : left;
@@ -46,7 +47,7 @@ static void check_staging(size_t staging, bool all_ways) {
   v.o.num_threads = 8;
   tdict_tree *there = move_tree(&w, src, w.device, &v);
   check_tree(&w, src, there);
-  assert_int_equal(stats.total_bytes, (size_t)100 << 20);
+  assert_int_equal(stats.total_bytes, TREE_BYTES);
   assert_in_range(stats.peak_staging_bytes, staging / 32, staging);
   tdict_device_counts counts;
   td_ok(tdict_context_get_counts(w.c, w.device, &counts, err));
@@ -210,7 +211,7 @@ GPU_CASE(context_counts_are_stable) {
   tdict_tree *src = batch_tree(NULL), *kept = to_device(&w, src, w.device);
   usage first;
   memset(&first, 0, sizeof first);
-  for (int i = 0; i < 1000; i++) {
+  for (int i = 0; i < (SANITIZED ? 200 : 1000); i++) {
     transfer_once(&w, src, kept, i);
     usage now = measure(&w);
     if (i == 9) first = now;

@@ -274,7 +274,7 @@ SIM_CASE(tree_plans_check_sources) {
 }
 
 /* Several threads move one locked tree to two devices and to the host, in all ways. */
-enum { THREADS = 4, MOVES = THREAD_SANITIZED ? 8 : SANITIZED ? 12 : 30 };
+enum { THREADS = 4, MOVES = THREAD_SANITIZED ? 5 : SANITIZED ? 12 : 30 };
 typedef struct mover {
   const world *w;
   const tdict_tree *td;
@@ -526,7 +526,8 @@ SIM_CASE(tree_plans_are_cut_for_each_limit) {
     tdict_tree *unlocked = tree_of_sizes(5, sizes, k ? w.pinned : NULL);
     tdict_tree *locked = tree_of_sizes(5, sizes, k ? w.pinned : NULL);
     tdict_lock(locked);
-    for (int i = 0; i < 24; i++) check_like_unlocked(&w, locked, unlocked, limits[next_seed() * 7 / 3 % 4]);
+    for (int i = 0; i < (SANITIZED ? 8 : 24); i++)
+      check_like_unlocked(&w, locked, unlocked, limits[next_seed() * 7 / 3 % 4]);
     for (int i = 0; i < 4; i++) check_like_unlocked(&w, locked, unlocked, limits[i]);
     tdict_release(locked);
     tdict_release(unlocked);
