@@ -183,14 +183,11 @@ static tdict_status replicate_large(group *g, tdict_error *err) {
 static tdict_status replicate_group(group *g, tdict_error *err) {
   const size_t most_pairs = g->source->num_leaves + (size_t)TDICT_MAX_DEVICES;
   tdict_status status = TDICT_OK;
+  if (g->source->bytes <= staging_bytes(g) / SMALL_PART) return replicate_small(g, err);
   g->pairs = malloc(most_pairs * sizeof *g->pairs);
   if (!g->pairs) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its parts", g->spreading->what);
-  if (g->source->bytes <= staging_bytes(g) / SMALL_PART) {
-    status = replicate_small(g, err);
-  } else {
-    for (size_t i = 0; i < g->count && status == TDICT_OK; i++) status = create_replica(g, i, err);
-    if (status == TDICT_OK) status = replicate_large(g, err);
-  }
+  for (size_t i = 0; i < g->count && status == TDICT_OK; i++) status = create_replica(g, i, err);
+  if (status == TDICT_OK) status = replicate_large(g, err);
   for (size_t i = 0; i < g->count; i++) tdict_replica_reset(&g->replicas[i]);
   free(g->pairs);
   return status;

@@ -5,25 +5,17 @@
 
 enum { MOST_FAULTS = 4000, NUM_JOBS = 4 };
 
-static tdict_context *open_over(tdict_driver *driver) {
+static tdict_context *open_with(tdict_driver *driver, int32_t num_threads, size_t staging_bytes) {
   tdict_context_options o = tdict_context_options_default();
   tdict_context *c = NULL;
   o.device = tdict_sim(0);
-  o.num_threads = 2;
-  o.staging_bytes = (size_t)2 << 20;
+  o.num_threads = num_threads;
+  o.staging_bytes = staging_bytes;
   td_ok(tdict_context_create_over(&o, driver, &c, err));
   return c;
 }
-
-static tdict_context *open_large(tdict_driver *driver) {
-  tdict_context_options o = tdict_context_options_default();
-  tdict_context *c = NULL;
-  o.device = tdict_sim(0);
-  o.num_threads = 3;
-  o.staging_bytes = (size_t)16 << 20;
-  td_ok(tdict_context_create_over(&o, driver, &c, err));
-  return c;
-}
+static tdict_context *open_over(tdict_driver *driver) { return open_with(driver, 2, (size_t)2 << 20); }
+static tdict_context *open_large(tdict_driver *driver) { return open_with(driver, 3, (size_t)16 << 20); }
 
 /* One transfer that a fault is let into: 0 and 1 replicate and split `src`, 2 and 3 do so by a future and gather. */
 static tdict_status run_job(const several *s, int job, const tdict_tree *src, tdict_tree **trees, tdict_tree **whole,
