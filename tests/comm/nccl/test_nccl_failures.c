@@ -184,7 +184,7 @@ SIM_CASE(nccl_host_messages_wait_for_earlier_ones) {
   td_ok(tdict_sim_hold(r->context, err));
   td_fill_random(before, BYTES, 31);
   memcpy(host, before, BYTES);
-  limit_now = SECONDS(0.01);
+  limit_now = SECONDS(0.5); /* of a wait; a call that needs longer to begin would end the communicator */
   td_fails(TDICT_ETIMEDOUT, "rank 0 of 2 waited", send_host(r, err));
   for (int i = 0; i < BYTES; i++) host[i] = (char)~before[i];
   td_fails(TDICT_ETIMEDOUT, "rank 0 of 2 waited", send_host(r, err));
@@ -200,23 +200,24 @@ SIM_CASE(nccl_operations_check_ranks_and_groups) {
   rank *r = &w.ranks[0];
   void *self = r->t.self, *s = r->stream.handle, *m = r->memory;
   const int before = w.fake->operations;
+  const int64_t limit = SECONDS(60); /* refusals come at once */
   ranks_driver = r->gpu->driver;
   for (int32_t peer = -1; peer <= 2; peer += 3) {
-    td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.broadcast(self, m, 8, peer, s, 0, err));
-    td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.send(self, m, 8, peer, s, 0, err));
-    td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.receive(self, m, 8, peer, s, 0, err));
-    td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.send_host(self, host, 8, peer, 0, err));
-    td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.receive_host(self, host, 8, peer, 0, err));
+    td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.broadcast(self, m, 8, peer, s, limit, err));
+    td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.send(self, m, 8, peer, s, limit, err));
+    td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.receive(self, m, 8, peer, s, limit, err));
+    td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.send_host(self, host, 8, peer, limit, err));
+    td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.receive_host(self, host, 8, peer, limit, err));
   }
-  td_fails(TDICT_EINVAL, "itself", r->t.send(self, m, 8, 0, s, 0, err)); /* would wait for ever */
-  td_fails(TDICT_EINVAL, "itself", r->t.receive(self, m, 8, 0, s, 0, err));
-  td_fails(TDICT_EINVAL, "but not 0", r->t.send_host(self, host, 8, 0, 0, err));
-  td_fails(TDICT_EINVAL, "but not 0", r->t.receive_host(self, host, 8, 0, 0, err));
-  td_fails(TDICT_EINVAL, "no group has begun", r->t.group_end(self, s, 0, err));
+  td_fails(TDICT_EINVAL, "itself", r->t.send(self, m, 8, 0, s, limit, err)); /* would wait for ever */
+  td_fails(TDICT_EINVAL, "itself", r->t.receive(self, m, 8, 0, s, limit, err));
+  td_fails(TDICT_EINVAL, "but not 0", r->t.send_host(self, host, 8, 0, limit, err));
+  td_fails(TDICT_EINVAL, "but not 0", r->t.receive_host(self, host, 8, 0, limit, err));
+  td_fails(TDICT_EINVAL, "no group has begun", r->t.group_end(self, s, limit, err));
   td_ok(r->t.group_begin(self, err));
   td_fails(TDICT_EINVAL, "a group has begun already", r->t.group_begin(self, err));
-  td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.send(self, m, 8, 2, s, 0, err));
-  td_ok(r->t.group_end(self, s, 0, err));
+  td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.send(self, m, 8, 2, s, limit, err));
+  td_ok(r->t.group_end(self, s, limit, err));
   assert_int_equal(w.fake->operations, before);
   world_close(&w);
 }
