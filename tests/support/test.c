@@ -1,5 +1,6 @@
 /* The frame of a test file: see test.h. */
 #include "support/test.h"
+#include "support/random.h"
 
 enum { MAX_CASES = 128, SKIPPED = 77 };
 static struct {
@@ -55,17 +56,13 @@ int64_t td_number(const char *name, int64_t otherwise) {
 
 void td_fill_random(void *bytes, size_t count, uint64_t seed) {
   unsigned char *p = bytes;
-  uint64_t x = seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
-  for (size_t i = 0; i < count;) {
-    x += 0x9e3779b97f4a7c15u; /* splitmix64 */
-    uint64_t z = x;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    size_t n = count - i < 8 ? count - i : 8;
-    memcpy(p + i, &z, n);
-    i += n;
+  rng r = {seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u};
+  for (; count >= 8; count -= 8, p += 8) {
+    const uint64_t word = next_random(&r);
+    memcpy(p, &word, 8);
   }
+  const uint64_t last = next_random(&r);
+  memcpy(p, &last, count);
 }
 
 static void run_chosen(void **state) {

@@ -27,11 +27,19 @@ static inline const naive_dtype *naive_find(tdict_dtype dtype) {
   return NULL;
 }
 
+/* 2 to the power of `exponent`. Most of the time of this file would be spent in ldexpl(). */
+static inline long double naive_power(int exponent) {
+  enum { MOST = 1200 };
+  static long double powers[2 * MOST];
+  long double *power = &powers[MOST + exponent];
+  if (*power == 0) *power = ldexpl(1, exponent);
+  return *power;
+}
 /* The magnitude of a float whose sign bit is 0, as if its largest exponent were one for numbers. */
 static inline long double naive_magnitude(const naive_dtype *d, uint64_t bits) {
   const int places = d->bits - 1 - d->mantissa, bias = (1 << (places - 1)) - 1, exponent = (int)(bits >> d->mantissa);
   const uint64_t one = (uint64_t)1 << d->mantissa, low = bits & (one - 1);
-  return ldexpl((long double)(exponent ? low + one : low), (exponent ? exponent : 1) - bias - d->mantissa);
+  return (long double)(exponent ? low + one : low) * naive_power((exponent ? exponent : 1) - bias - d->mantissa);
 }
 /* The smallest magnitude that is no number. */
 static inline uint64_t naive_top(const naive_dtype *d) {

@@ -208,11 +208,12 @@ static inline tdict_tree *pinned_tree(tdict_memory *pinned) {
 }
 
 static inline tdict_tree *mixed_tree(tdict_memory *pinned) {
+  const int64_t unit = SANITIZED ? 1979 : 7919; /* 9 or 34 MB together */
   tdict_tree *td = new_tree();
   for (int i = 0; i < 24; i++) {
     char path[16];
     snprintf(path, sizeof path, "m%d", i);
-    give(td, path, random_tensor(TDICT_U8, SHAPE(100 + 7919 * (int64_t)(i * i)), i % 2 ? pinned : NULL));
+    give(td, path, random_tensor(TDICT_U8, SHAPE(100 + unit * i * i), i % 2 ? pinned : NULL));
   }
   return td;
 }
