@@ -43,7 +43,7 @@ for line in sys.stdin:
 """
 
 
-class Compare(unittest.TestCase):
+class Case(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -59,6 +59,38 @@ class Compare(unittest.TestCase):
         text = self.call(HERE / "compare", "--program", PROGRAM, "--device", "sim", "--out", out, *options, code=code)
         return out, text
 
+
+class Times(Case):
+    """What needs a machine with nothing else to do."""
+
+    def test_a_delay_is_found(self):
+        options = ["--match", ROW, "--turns", 5, "--samples", 1, "--sim-rate", RATE]
+        for attempt in range(5):  # other programs on this machine can spoil a run
+            recorded, _ = self.compare("recorded.json", *options)
+            again, _ = self.compare("again.json", *options)
+            late, _ = self.compare("late.json", *options, "--delay-percent", 10)
+            found = [subprocess.run([sys.executable, "-B", HERE / "check", "--recorded", recorded, "--new", new],
+                                    capture_output=True, text=True) for new in (again, late)]
+            if [done.returncode for done in found] == [0, 1]:
+                break
+        self.assertIn("1 ratios, 0 fell behind", found[0].stdout)
+        self.assertIn("BEHIND batches/38.5 MB of 1 leaf to line", found[1].stdout)
+        self.call(HERE / "check", "--recorded", recorded, "--new", late, "--match", "no such row", code=2)
+
+    def test_a_turn_begins_with_repetitions_that_are_not_counted(self):
+        """Seen by how long they take where each has a pause. What is done to the caches before a repetition is no part of
+        its processors' seconds: emptying them takes over 30 ms, the repetition less than one."""
+        worker = Worker("tdict", [PROGRAM, "worker", "--device", "sim", "--small"])
+        self.addCleanup(worker.close)
+        worker.ask(op="prepare", scenario="batches", row="1.1 MB of 3 leaves, paused")
+        begin = time.monotonic()
+        self.assertEqual(len(worker.ask(op="run", who="tdict", warm=20, count=2)["seconds"]), 2)
+        self.assertGreater(time.monotonic() - begin, 22 * 0.005)
+        worker.ask(op="prepare", scenario="batches", row="1.1 MB of 3 leaves, cold")
+        self.assertLess(worker.ask(op="run", who="tdict", warm=0, count=3)["cpu_seconds"], 3 * 0.015)
+
+
+class Compare(Case):
     def test_every_row_is_reached_and_verified(self):
         out, text = self.compare("all.json", "--turns", 3, "--samples", 1)
         record = records.load(out)
@@ -107,20 +139,6 @@ class Compare(unittest.TestCase):
         self.assertEqual(first["fake"]["steady_seconds"], 0.05)
         self.assertEqual(first["fake"]["broken"], {"broken": "it is broken"})
         self.assertEqual(len(first["tdict"]["turns"]), 3)
-
-    def test_a_delay_is_found(self):
-        options = ["--match", ROW, "--turns", 5, "--samples", 1, "--sim-rate", RATE]
-        for attempt in range(5):  # other programs on this machine can spoil a run
-            recorded, _ = self.compare("recorded.json", *options)
-            again, _ = self.compare("again.json", *options)
-            late, _ = self.compare("late.json", *options, "--delay-percent", 10)
-            found = [subprocess.run([sys.executable, "-B", HERE / "check", "--recorded", recorded, "--new", new],
-                                    capture_output=True, text=True) for new in (again, late)]
-            if [done.returncode for done in found] == [0, 1]:
-                break
-        self.assertIn("1 ratios, 0 fell behind", found[0].stdout)
-        self.assertIn("BEHIND batches/38.5 MB of 1 leaf to line", found[1].stdout)
-        self.call(HERE / "check", "--recorded", recorded, "--new", late, "--match", "no such row", code=2)
 
     def test_peers_take_turns_with_their_best_setting(self):
         (self.folder / "fake_peer.py").write_text(FAKE_PEER)
@@ -174,18 +192,6 @@ class Compare(unittest.TestCase):
             self.assertEqual(row["sittings"], 2, op)
             # a stall of the machine while they were planned leaves fewer
             self.assertIn(len(row["results"]["tdict"]["turns"]), (3, 5, 6), op)
-
-    def test_a_turn_begins_with_repetitions_that_are_not_counted(self):
-        """Seen by how long they take where each has a pause. What is done to the caches before a repetition is no part of
-        its processors' seconds: emptying them takes over 30 ms, the repetition less than one."""
-        worker = Worker("tdict", [PROGRAM, "worker", "--device", "sim", "--small"])
-        self.addCleanup(worker.close)
-        worker.ask(op="prepare", scenario="batches", row="1.1 MB of 3 leaves, paused")
-        begin = time.monotonic()
-        self.assertEqual(len(worker.ask(op="run", who="tdict", warm=20, count=2)["seconds"]), 2)
-        self.assertGreater(time.monotonic() - begin, 22 * 0.005)
-        worker.ask(op="prepare", scenario="batches", row="1.1 MB of 3 leaves, cold")
-        self.assertLess(worker.ask(op="run", who="tdict", warm=0, count=3)["cpu_seconds"], 3 * 0.015)
 
     def test_rows_beyond_the_budget_are_said_and_merged_later(self):
         first, text = self.compare("first.json", "--match", "^container/", "--budget-seconds", 0, code=1)
