@@ -1,5 +1,4 @@
-/* Helpers for tests of a gpu: a context whose gpu is entered, and a shim that replaces single entries of the driver's
- * table, so that a call fails on request. A shim changes only the driver of its own context. */
+/* Helpers for tests of a gpu: a context whose gpu is entered. A shim makes calls of its driver fail on request. */
 #ifndef TDICT_TESTS_DEVICE_GPU_HELP_H
 #define TDICT_TESTS_DEVICE_GPU_HELP_H
 
@@ -12,6 +11,7 @@
 #include "sim/driver.h"
 #include "support/raw.h"
 #include "support/rest.h"
+#include "support/shim.h"
 #include "support/test.h"
 
 /* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
@@ -82,17 +82,5 @@ static inline tdict_driver *open_sim(void) {
   td_ok(tdict_driver_sim_open(&o, &d, err));
   return d;
 }
-
-/* shim.ops is a copy of the driver's table that the test may change. Its entries may call shim.real. */
-typedef struct shim {
-  tdict_driver_ops ops;
-  const tdict_driver_ops *real;
-} shim;
-static inline void shim_begin(shim *s, tdict_driver *d) {
-  s->ops = *d->ops;
-  s->real = d->ops;
-  d->ops = &s->ops;
-}
-static inline void shim_end(shim *s, tdict_driver *d) { d->ops = s->real; }
 
 #endif

@@ -14,6 +14,7 @@
 #include "sim/driver.h"
 #include "support/raw.h"
 #include "support/rest.h"
+#include "support/shim.h"
 #include "support/test.h"
 #include "tensor/tensor.h"
 
@@ -285,19 +286,6 @@ static inline bool kernel_saw(kernel *k, uint64_t number) {
   return same;
 }
 static inline void kernel_end(kernel *k) { free(k->seen); }
-
-/* A copy of the driver's table, to be changed by the test; its entries may call shim.real. Put before and taken away while
- * no transfer is under way. */
-typedef struct shim {
-  tdict_driver_ops ops;
-  const tdict_driver_ops *real;
-} shim;
-static inline void shim_begin(shim *s, tdict_driver *d) {
-  s->ops = *d->ops;
-  s->real = d->ops;
-  d->ops = &s->ops;
-}
-static inline void shim_end(shim *s, tdict_driver *d) { d->ops = s->real; }
 
 static inline tdict_stream new_stream(const place *p) {
   tdict_stream s = {0};

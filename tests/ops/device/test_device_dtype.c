@@ -95,11 +95,6 @@ SIM_CASE(device_to_dtype_is_ordered) {
   place_close(&w);
 }
 
-static tdict_cu refuse_module(tdict_driver *d, const char *image, tdict_cu_module *out) {
-  (void)d, (void)image, (void)out;
-  return TDICT_CU_JIT_COMPILER_NOT_FOUND;
-}
-
 SIM_CASE(device_to_dtype_fails_whole) {
   place w = place_sim(2, 0, 2);
   rig r = {w.c, w.memory};

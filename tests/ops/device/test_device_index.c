@@ -336,11 +336,6 @@ GPU_CASE(device_index_checks_lists_without_elements) {
   place_close(&w);
 }
 
-static tdict_cu refuse_module(tdict_driver *d, const char *image, tdict_cu_module *out) {
-  (void)d, (void)image, (void)out;
-  return TDICT_CU_JIT_COMPILER_NOT_FOUND;
-}
-
 /* Without a compiler for kernels, lists are refused, and slices are copied by the driver. */
 SIM_CASE(device_index_without_compiler) {
   place w = place_open(2);

@@ -195,11 +195,6 @@ SIM_CASE(device_writes_fail_whole) {
   place_close(&w);
 }
 
-static tdict_cu refuse_module(tdict_driver *d, const char *image, tdict_cu_module *out) {
-  (void)d, (void)image, (void)out;
-  return TDICT_CU_JIT_COMPILER_NOT_FOUND;
-}
-
 /* Without a compiler for kernels, the driver's copies and fills remain. */
 SIM_CASE(device_writes_without_compiler) {
   place w = place_open(2);
