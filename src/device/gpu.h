@@ -59,7 +59,8 @@ void tdict_gpu_release(tdict_gpu *gpu);
 /* Sets the mark by which tdict_gpu_enter() detects a forked child. Retains the mark. Call before other threads use the
  * gpu. */
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark);
-/* Sets the log that receives messages about pinned memory. Retains the log. Call before other threads use the gpu. */
+/* Sets the log that receives messages about pinned memory and kernels. Retains the log. Call before other threads use
+ * the gpu. */
 void tdict_gpu_set_log(tdict_gpu *gpu, tdict_log *log);
 
 /* The state of the calling thread before tdict_gpu_enter(). tdict_gpu_leave() restores this state. */

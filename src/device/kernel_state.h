@@ -21,6 +21,7 @@ typedef struct tdict_launch_table {
 typedef struct tdict_kernel_state {
   pthread_mutex_t lock;
   tdict_cu_module module; /* NULL: not loaded yet */
+  bool logged_failure;    /* a message about kernels that cannot be loaded was logged */
   tdict_cu_function functions[TDICT_KERNEL_NUM_OPS];
   int num_tables;
   tdict_launch_table tables[TDICT_KEPT_TABLES];

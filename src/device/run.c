@@ -58,12 +58,26 @@ static tdict_status load_module(tdict_gpu *gpu, tdict_error *err) {
   return status;
 }
 
+/* Logs the first failure to load the kernels. Some calls do their work without kernels then, and return no error. The
+ * caller holds the lock. */
+static void log_failure(tdict_gpu *gpu, const tdict_error *cause) {
+  if (!gpu->log || gpu->kernels.logged_failure) return;
+  gpu->kernels.logged_failure = true;
+  tdict_log_write(gpu->log, TDICT_LOG_WARNING, "calls that can do without kernels are slower: %s", cause->message);
+}
+
 /* Finds the kernel of an operation. Loads the module at the first call. */
 static tdict_status find_function(tdict_gpu *gpu, tdict_kernel_op op, tdict_cu_function *out, tdict_error *err) {
   tdict_kernel_state *k = &gpu->kernels;
+  tdict_error cause;
   pthread_mutex_lock(&k->lock);
-  tdict_status status = k->module ? TDICT_OK : load_module(gpu, err);
-  if (status == TDICT_OK) *out = k->functions[op];
+  tdict_status status = k->module ? TDICT_OK : load_module(gpu, &cause);
+  if (status == TDICT_OK) {
+    *out = k->functions[op];
+  } else {
+    log_failure(gpu, &cause);
+    if (err) *err = cause;
+  }
   pthread_mutex_unlock(&k->lock);
   return status;
 }

@@ -252,6 +252,33 @@ GPU_CASE(gpu_logs_a_refused_node_once) {
   fixture_close(&b);
 }
 
+/* Some calls then use another way and return no error: the log has the cause, once. */
+static void hear_of_kernels(void *user, int32_t level, const char *text) {
+  if (strstr(text, "kernels") == NULL) return;
+  assert_int_equal(level, TDICT_LOG_WARNING);
+  assert_non_null(strstr(text, "calls that can do without kernels are slower: "));
+  assert_non_null(strstr(text, "cannot compile the library's kernels: cuModuleLoadData returned 221, "));
+  ++*(int *)user;
+}
+GPU_CASE(gpu_logs_kernels_that_cannot_be_loaded_once) {
+  tdict_context_options o = tdict_context_options_default();
+  int lines = 0;
+  shim s;
+  o.log = hear_of_kernels;
+  o.user = &lines;
+  fixture b = fixture_open(&o);
+  shim_begin(&s, b.d);
+  s.ops.module_load = refuse_module;
+  for (int i = 0; i < 3; i++) {
+    td_fails(TDICT_ENOTSUP, "cuModuleLoadData returned 221", tdict_gpu_load_kernels(b.gpu, err));
+    assert_int_equal(tdict_gpu_load_kernels(b.gpu, NULL), TDICT_ENOTSUP);
+    assert_int_equal(lines, 1);
+  }
+  shim_end(&s, b.d);
+  td_ok(tdict_gpu_load_kernels(b.gpu, err));
+  fixture_close(&b);
+}
+
 GPU_CASE(gpu_open_refuses_absent_ordinals) {
   fixture b = fixture_open(NULL);
   tdict_gpu *gpu = NULL;
