@@ -150,10 +150,14 @@ static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdi
   if (s.device.type != f->gpu->memory.device.type)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, which the transfer did not use", what,
                       tdict_device_format(s.device, name, sizeof name));
-  /* ignore a lost device here, because the transfer's own error has the cause */
-  if (tdict_gpu_enter(f->gpu, &scope, NULL) == TDICT_OK) status = tdict_gpu_refuse_capture(f->gpu, s.handle, what, err);
+  tdict_error cause;
+  if (tdict_gpu_enter(f->gpu, &scope, NULL) == TDICT_OK)
+    status = tdict_gpu_refuse_capture(f->gpu, s.handle, what, &cause);
   tdict_gpu_leave(f->gpu, &scope);
-  return status == TDICT_ELOST ? TDICT_OK : status;
+  /* ignore a lost device here, because the transfer's own error has the cause */
+  if (status == TDICT_OK || status == TDICT_ELOST) return TDICT_OK;
+  if (err) *err = cause;
+  return status;
 }
 
 tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream, tdict_tree **out,

@@ -54,15 +54,18 @@ int64_t td_number(const char *name, int64_t otherwise);
 /* Fills bytes with a sequence that depends on the seed; different seeds give different bytes everywhere. */
 void td_fill_random(void *bytes, size_t count, uint64_t seed);
 
-/* Checks a status with its message shown on failure. */
-#define td_ok(call)                                                                                  \
-  do {                                                                                               \
-    tdict_error td_error_;                                                                           \
-    memset(&td_error_, 0, sizeof td_error_);                                                         \
-    tdict_error *err = &td_error_;                                                                   \
-    tdict_status td_status_ = (call);                                                                \
-    if (td_status_ != TDICT_OK)                                                                      \
-      fail_msg("%s: %s at '%s': %s", #call, tdict_status_name(td_status_), err->path, err->message); \
+/* The call must succeed and must not write the error; `err` is in scope for it. */
+enum { TD_UNWRITTEN = -1 };
+#define td_ok(call)                                                                                            \
+  do {                                                                                                         \
+    tdict_error td_error_;                                                                                     \
+    memset(&td_error_, 0, sizeof td_error_);                                                                   \
+    td_error_.status = TD_UNWRITTEN;                                                                           \
+    tdict_error *err = &td_error_;                                                                             \
+    tdict_status td_status_ = (call);                                                                          \
+    if (td_status_ != TDICT_OK)                                                                                \
+      fail_msg("%s: %s at '%s': %s", #call, tdict_status_name(td_status_), err->path, err->message);           \
+    if (err->status != TD_UNWRITTEN) fail_msg("%s: succeeded, and wrote the error '%s'", #call, err->message); \
   } while (0)
 /* The call must fail with this status and a message that holds `text`; `err` is in scope for it. The error is kept in
  * td_last_error. */

@@ -214,6 +214,29 @@ SIM_CASE(streams_are_checked_for_capture_first) {
   place_close(&w);
 }
 
+/* The transfer has ended well before the device is lost, and the wait says so: it writes no error. */
+static tdict_cu lose_the_device(tdict_driver *d, tdict_cu_stream s, int *status) {
+  return (void)d, (void)s, (void)status, TDICT_CU_ILLEGAL_ADDRESS;
+}
+SIM_CASE(wait_on_stream_of_a_lost_device_leaves_the_error) {
+  place w = place_open(2);
+  shim h;
+  tdict_tree *src = numbered_tree(&w, NULL, 6), *out = NULL;
+  tdict_stream s = new_stream(&w);
+  tdict_future *f = move_async(&w, src, w.device, NULL);
+  td_ok(tdict_future_wait(f, NULL, err));
+  shim_begin(&h, w.d);
+  h.ops.stream_capture_status = lose_the_device;
+  td_ok(tdict_future_wait_on_stream(f, s, &out, err));
+  shim_end(&h, w.d);
+  assert_non_null(out);
+  tdict_release(out);
+  tdict_future_release(f);
+  tdict_release(src);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}
+
 static void *no_block(void *user, size_t bytes) {
   (void)user, (void)bytes;
   return NULL;

@@ -302,11 +302,12 @@ static tdict_status take_work(launch *l, tdict_error *err) {
 static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error *err) {
   tdict_status status = take_work(l, err);
   if (status == TDICT_OK) {
-    status = l->memory->ops->run(l->memory, &l->work, order, err);
-    if (status == TDICT_ENOTSUP && !order && !l->needs_kernel) {
-      if (err) memset(err, 0, sizeof *err);
+    tdict_error cause;
+    status = l->memory->ops->run(l->memory, &l->work, order, &cause);
+    if (status == TDICT_ENOTSUP && !order && !l->needs_kernel)
       status = copy_each(l, err);
-    }
+    else if (status != TDICT_OK && err)
+      *err = cause;
     if (status == TDICT_OK) status = check_results(l, err);
     if (status != TDICT_OK && order && order->use) {
       order->use->ops->release(order->use); /* the launch has ended, because it had results */
