@@ -103,6 +103,7 @@ CASE(comm_silent_ranks_are_reported_within_the_time_limit) { die_everywhere(true
 typedef struct absent_case {
   op_case c;
   int absent;
+  bool is_silent;
 } absent_case;
 static void come_or_not(rig_rank *r) {
   absent_case *a = r->rig->user;
@@ -134,7 +135,7 @@ DEVICE_CASE(comm_absent_ranks_are_reported_within_the_time_limit) {
       for (int r = 0; r < WORLD; r++) a.c.of[r].options = &o;
       const int64_t begin = tdict_now_ns();
       rig_run(g, come_or_not, &a);
-      assert_in_range(tdict_now_ns() - begin, RIG_SECOND / 10, 5 * RIG_SECOND);
+      assert_in_range(tdict_now_ns() - begin, RIG_SECOND / 10, 20 * RIG_SECOND);
       release_args(&a.c);
       rig_destroy(g);
     }
@@ -177,7 +178,7 @@ CASE(comm_abort_ends_calls_that_wait) {
 static void send_or_die(rig_rank *r) {
   absent_case *a = r->rig->user;
   tdict_comm_options o = tdict_comm_options_default();
-  o.timeout_ns = RIG_SECOND / 10;
+  if (a->is_silent) o.timeout_ns = RIG_SECOND / 4;
   if (r->rank == 0) rig_keep(r, tdict_send(r->comm, a->c.of[0].tree, 1, &o, err));
   if (r->rank == 1) rig_keep(r, tdict_receive(r->comm, 0, &o, &r->got, err));
 }
@@ -187,7 +188,7 @@ CASE(comm_send_reports_dead_ranks) {
     for (int dead = 0; dead < 2; dead++)
       for (int n = 0;; n++) {
         rig *g = rig_create(2);
-        absent_case a = {0};
+        absent_case a = {.is_silent = silent};
         a.c.of[0].tree = op_good_tree();
         thread_world_fail(g->threads, dead, n, silent);
         rig_run(g, send_or_die, &a);

@@ -38,16 +38,18 @@ CASE(thread_comm_moves_bytes) {
 
 static void exchange_twice(rig_rank *r) {
   const tdict_comm_table *t = &r->table;
+  const int64_t *limit_ns = r->rig->user;
   int64_t mine = r->rank, all[THREAD_MOST_RANKS] = {0};
-  rig_ok(r, t->exchange(t->self, &mine, all, sizeof mine, RIG_SECOND / 10, err));
-  rig_keep(r, t->exchange(t->self, &mine, all, sizeof mine, RIG_SECOND / 10, err));
+  rig_ok(r, t->exchange(t->self, &mine, all, sizeof mine, 60 * RIG_SECOND, err));
+  rig_keep(r, t->exchange(t->self, &mine, all, sizeof mine, *limit_ns, err));
 }
 
 CASE(thread_comm_fails_as_told) {
   for (int silent = 0; silent < 2; silent++) {
     rig *g = rig_create_on(3, NULL, tdict_cpu(), false);
+    int64_t limit_ns = silent ? RIG_SECOND / 10 : 60 * RIG_SECOND;
     thread_world_fail(g->threads, 1, 1, silent);
-    rig_run(g, exchange_twice, NULL);
+    rig_run(g, exchange_twice, &limit_ns);
     assert_int_equal(g->ranks[1].status, TDICT_EIO);
     assert_int_equal(g->ranks[0].status, silent ? TDICT_ETIMEDOUT : TDICT_ELOST);
     assert_int_equal(g->ranks[2].status, silent ? TDICT_ETIMEDOUT : TDICT_ELOST);
