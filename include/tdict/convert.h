@@ -27,9 +27,9 @@
  * large integer to a float of 8 or 16 bits, PyTorch rounds twice, first to float32. PyTorch 2.15 has one more
  * difference: a number that is too large for F8E4M3 becomes the largest F8E4M3 number.
  *
- * The calling thread must use the default floating-point environment: rounding to nearest, and subnormal numbers not
- * flushed to zero. If the processor has AVX2 or AVX-512, the library uses these instructions for frequent pairs of
- * dtypes. Thread rule: as in tdict/tensor.h and tdict/tree.h. */
+ * The floating-point environment of the calling thread, such as its rounding mode, changes no result. If the processor
+ * has AVX2 or AVX-512, the library uses these instructions for frequent pairs of dtypes.
+ * Thread rule: as in tdict/tensor.h and tdict/tree.h. */
 #ifndef TDICT_CONVERT_H
 #define TDICT_CONVERT_H
 

@@ -86,11 +86,15 @@ static tdict_status share_error(tdict_comm_call *call, int32_t r, tdict_error *e
 
 tdict_status tdict_comm_read_schema(const tdict_comm_call *call, const void *blob, const tdict_comm_header *header,
                                     int32_t from, tdict_tree_schema **out, tdict_error *err) {
-  tdict_status status = tdict_tree_schema_read(blob, header->blob_bytes, out, err);
+  tdict_tree_schema *found = NULL;
+  tdict_status status = tdict_tree_schema_read(blob, header->blob_bytes, &found, err);
   if (status != TDICT_OK) return status;
-  const tdict_hash128 hash = tdict_tree_schema_hash(*out);
-  if (hash.lo == header->hash.lo && hash.hi == header->hash.hi) return TDICT_OK;
-  tdict_tree_schema_release(*out);
+  const tdict_hash128 hash = tdict_tree_schema_hash(found);
+  if (hash.lo == header->hash.lo && hash.hi == header->hash.hi) {
+    *out = found;
+    return TDICT_OK;
+  }
+  tdict_tree_schema_release(found);
   return tdict_fail(err, TDICT_EFORMAT, "%s: the schema from rank %d does not have the announced hash",
                     tdict_comm_what(call), (int)from);
 }

@@ -28,7 +28,7 @@ tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_
  * TDICT_EFORMAT for a blob that is malformed or does not have the hash, TDICT_ENOMEM, and errors of the table. */
 tdict_status tdict_comm_share_schema(const tdict_comm_call *call, tdict_tree_schema *mine, int32_t root,
                                      tdict_tree_schema **out, tdict_error *err);
-/* Reads a blob that another rank has sent, and checks its hash. */
+/* Reads a blob that another rank has sent, and checks its hash. Writes *out on success only. */
 tdict_status tdict_comm_read_schema(const tdict_comm_call *call, const void *blob, const tdict_comm_header *header,
                                     int32_t from, tdict_tree_schema **out, tdict_error *err);
 

@@ -117,9 +117,7 @@ static tdict_status receive_schema(tdict_comm_call *call, const tdict_comm_heade
                       (unsigned long long)h->blob_bytes);
   tdict_status status = tdict_table_receive_host(call, blob, h->blob_bytes, call->root, err);
   if (status == TDICT_OK) {
-    tdict_status read = tdict_comm_read_schema(call, blob, h, call->root, out, &local);
-    if (read != TDICT_OK) *out = NULL;
-    tdict_comm_note(call, read, &local);
+    tdict_comm_note(call, tdict_comm_read_schema(call, blob, h, call->root, out, &local), &local);
   }
   free(blob);
   return status;

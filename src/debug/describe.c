@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/float_env.h"
 #include "base/options.h"
 #include "tdict/debug.h"
 #include "tensor/element.h"
@@ -76,7 +77,7 @@ static const char *format_number(number_kind kind, long double value, char text[
   return text;
 }
 
-static void format_summary(const summary *s, char text[TDICT_PRINT_ABOUT_BYTES]) {
+TDICT_FLOAT_ENV_BODY static void format_summary(const summary *s, char text[TDICT_PRINT_ABOUT_BYTES]) {
   char low[32], high[32], mean[32], nans[32];
   const int64_t count = s->num_numbers + s->num_nans;
   snprintf(nans, sizeof nans, "nan=%lld", (long long)s->num_nans);
@@ -98,7 +99,7 @@ static void format_summary(const summary *s, char text[TDICT_PRINT_ABOUT_BYTES])
 }
 
 /* Summarizes a tensor whose elements can be read. */
-static summary compute_summary(const tdict_tensor *t) {
+TDICT_FLOAT_ENV_BODY static summary compute_summary(const tdict_tensor *t) {
   const tdict_dtype lane = (t->dtype & 0xffffu) | 1u << 16;
   const int64_t *strides = tdict_tensor_dims_strides(t);
   summary s = {.dtype = lane, .kind = kind_of(lane)};
@@ -110,8 +111,10 @@ static summary compute_summary(const tdict_tensor *t) {
 }
 
 static void summarize(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]) {
+  const tdict_float_env saved = tdict_float_env_enter();
   const summary s = compute_summary(t);
   format_summary(&s, text);
+  tdict_float_env_leave(&saved);
 }
 
 /* If the elements cannot be read, writes the reason and returns true. */
@@ -177,7 +180,7 @@ static tdict_status check_readable(const tdict_tensor *t, tdict_error *err) {
 }
 
 /* Sets the minimum, maximum and mean of a summary of numbers. */
-static void set_range(const summary *s, tdict_tensor_summary *out) {
+TDICT_FLOAT_ENV_BODY static void set_range(const summary *s, tdict_tensor_summary *out) {
   out->min = (double)s->low;
   out->max = (double)s->high;
   out->mean = (double)(s->sum / (long double)s->num_numbers);
@@ -194,11 +197,13 @@ tdict_status tdict_tensor_get_summary(const tdict_tensor *tensor, tdict_tensor_s
   if (status == TDICT_OK) status = check_readable(tensor, err);
   if (status != TDICT_OK) return status;
   if (tensor->numel) {
+    const tdict_float_env saved = tdict_float_env_enter();
     const summary s = compute_summary(tensor);
     found.num_elements = s.num_numbers + s.num_nans;
     found.num_nans = s.num_nans;
     if (s.kind == KIND_BOOL) found.num_true = s.num_true;
     if (s.num_numbers && (s.kind == KIND_INTEGER || s.kind == KIND_FLOAT)) set_range(&s, &found);
+    tdict_float_env_leave(&saved);
   }
   return tdict_options_write(out, &found, sizeof found, "summary", err);
 }

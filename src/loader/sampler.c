@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/float_env.h"
 #include "base/options.h"
 #include "loader/sampler_order.h"
 #include "loader/shuffle.h"
@@ -101,7 +102,7 @@ static void fill_alias_table(tdict_sampler *s, const double *weights, double sum
 }
 
 /* Allocates and fills the alias table, and computes its hash for saved states. */
-static tdict_status build_alias_table(tdict_sampler *s, const double *weights, tdict_error *err) {
+TDICT_FLOAT_ENV_BODY static tdict_status build_alias_table(tdict_sampler *s, const double *weights, tdict_error *err) {
   double sum = 0;
   if (s->length == 0) return TDICT_OK;
   tdict_status status = sum_weights(weights, s->length, &sum, err);
@@ -145,7 +146,9 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   s->rank = o.rank;
   s->world_size = o.world_size;
   s->seed = o.seed;
+  const tdict_float_env saved = tdict_float_env_enter();
   if (s->kind == TDICT_SAMPLER_WEIGHTED) status = build_alias_table(s, o.weights, err);
+  tdict_float_env_leave(&saved);
   if (status != TDICT_OK) {
     tdict_sampler_release(s);
     return status;

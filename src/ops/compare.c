@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/float_env.h"
 #include "base/options.h"
 #include "tdict/clone.h"
 #include "tensor/element.h"
@@ -118,7 +119,7 @@ static int64_t count_equal(const tdict_tensor *t, const void *a, const void *b) 
 }
 
 /* Compares the elements of two host tensors of the same dtype and shape, and records the first difference. */
-static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_tensor *b) {
+TDICT_FLOAT_ENV_BODY static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_tensor *b) {
   const int64_t *sa = tdict_tensor_dims_strides(a), *sb = tdict_tensor_dims_strides(b);
   const size_t item = tdict_dtype_bytes(a->dtype);
   int64_t at[TDICT_MAX_NDIM] = {0};
@@ -178,7 +179,11 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
   tdict_tensor *copies[2] = {NULL, NULL};
   tdict_status status = copy_device_tensor_to_host(a, "the bytes in the first tree", &x, &copies[0], err);
   if (status == TDICT_OK) status = copy_device_tensor_to_host(b, "the bytes in the second tree", &y, &copies[1], err);
-  if (status == TDICT_OK) compare_elements(c, x, y);
+  if (status == TDICT_OK) {
+    const tdict_float_env saved = tdict_float_env_enter();
+    compare_elements(c, x, y);
+    tdict_float_env_leave(&saved);
+  }
   tdict_tensor_release(copies[0]);
   tdict_tensor_release(copies[1]);
   return status;
@@ -199,7 +204,10 @@ static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict
   }
   const tdict_builtin *builtin = tdict_builtin_of(a->type);
   if (builtin && builtin->equal) {
-    if (!builtin->equal(a->self, b->self, c->out->message, sizeof c->out->message)) note_difference(c, NULL);
+    const tdict_float_env saved = tdict_float_env_enter();
+    const bool is_equal = builtin->equal(a->self, b->self, c->out->message, sizeof c->out->message);
+    tdict_float_env_leave(&saved);
+    if (!is_equal) note_difference(c, NULL);
     return TDICT_OK;
   }
   char path[sizeof((tdict_error *)NULL)->path];

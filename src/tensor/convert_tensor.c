@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/float_env.h"
 #include "tensor/convert_simple.h"
 #include "tensor/convert_vector.h"
 #include "tensor/element.h"
@@ -79,7 +80,7 @@ static void copy_chunk(side *s, size_t at, size_t count, bool to_buffer) {
 
 /* Converts all elements. Returns the number of elements, or the index in C order of the first element that does not
  * fit. */
-static size_t convert_elements(const tdict_tensor *dst, const tdict_tensor *src) {
+TDICT_FLOAT_ENV_BODY static size_t convert_elements(const tdict_tensor *dst, const tdict_tensor *src) {
   const tdict_stream_kind kind = tdict_stream_best();
   const size_t count = (size_t)dst->numel;
   side to, from;
@@ -160,7 +161,9 @@ tdict_status tdict_convert_tensor(const char *what, tdict_tensor *dst, const tdi
   tdict_tensor_await(dst, true);
   /* Check after the wait, since a transfer into `src` can fail during the wait. */
   if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost(what, "the source's bytes", src, err);
+  const tdict_float_env saved = tdict_float_env_enter();
   const size_t fitting = convert_elements(dst, src);
+  tdict_float_env_leave(&saved);
   if (fitting < (size_t)dst->numel)
     return tdict_convert_overflow(what, dst->dtype, src, fitting,
                                   (const char *)src->data + tdict_convert_offset(src, fitting), err);

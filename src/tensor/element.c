@@ -5,14 +5,15 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/float_env.h"
 #include "tensor/affine.h"
 #include "tensor/convert.h"
 #include "tensor/layout.h"
 
 enum { MOST_ELEMENT_BYTES = 4096 };
 
-tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
-                                       tdict_error *err) {
+TDICT_FLOAT_ENV_BODY static tdict_status write_number(const char *what, tdict_dtype dtype, double value, void *element,
+                                                      tdict_error *err) {
   size_t bytes = tdict_dtype_bytes(dtype);
   memset(element, 0, bytes);
   if (tdict_convert_knows(dtype)) {
@@ -36,6 +37,14 @@ tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, doub
   char name[TDICT_DTYPE_TEXT_BYTES];
   return tdict_fail(err, TDICT_ENOTSUP, "%s: %s can be filled with 0 only", what,
                     tdict_dtype_format(dtype, name, sizeof name));
+}
+
+tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
+                                       tdict_error *err) {
+  const tdict_float_env saved = tdict_float_env_enter();
+  tdict_status status = write_number(what, dtype, value, element, err);
+  tdict_float_env_leave(&saved);
+  return status;
 }
 
 static bool has_equal_bytes(const unsigned char *bytes, size_t count) {

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/float_env.h"
 #include "base/options.h"
 #include "tensor/convert.h"
 #include "tensor/layout.h"
@@ -134,27 +135,36 @@ tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t 
   return TDICT_OK;
 }
 
+/* Writes start + i * step to each element. */
+TDICT_FLOAT_ENV_BODY static tdict_status write_arange(tdict_tensor *t, double start, double step, tdict_error *err) {
+  const size_t item = tdict_dtype_bytes(t->dtype);
+  for (int64_t i = 0; i < t->numel; i++) {
+    double value = start + (double)i * step;
+    if (!tdict_convert_double(t->dtype, value, (char *)t->data + (size_t)i * item))
+      return tdict_fail(err, TDICT_EOVERFLOW, "tensor: arange element %lld is %g, which %s cannot hold", (long long)i,
+                        value, tdict_dtype_name(t->dtype));
+  }
+  return TDICT_OK;
+}
+
 tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count, tdict_tensor **out,
                                  tdict_error *err) {
-  size_t item = tdict_dtype_bytes(dtype);
   tdict_tensor *t = NULL;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
   char name[TDICT_DTYPE_TEXT_BYTES];
-  if (item != 0 && !tdict_convert_knows(dtype))
+  if (tdict_dtype_bytes(dtype) != 0 && !tdict_convert_knows(dtype))
     return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s; wanted one integer or float of 16 bits or more",
                       tdict_dtype_format(dtype, name, sizeof name));
   tdict_status status = create_tensor(make_description(dtype, 1, &count), NULL, false, &t, err);
   if (status != TDICT_OK) return status;
-  unsigned char *data = t->data;
-  for (int64_t i = 0; i < count; i++) {
-    double value = start + (double)i * step;
-    if (tdict_convert_double(dtype, value, data + (size_t)i * item)) continue;
+  const tdict_float_env saved = tdict_float_env_enter();
+  status = write_arange(t, start, step, err);
+  tdict_float_env_leave(&saved);
+  if (status == TDICT_OK)
+    *out = t;
+  else
     tdict_tensor_release(t);
-    return tdict_fail(err, TDICT_EOVERFLOW, "tensor: arange element %lld is %g, which %s cannot hold", (long long)i,
-                      value, tdict_dtype_name(dtype));
-  }
-  *out = t;
-  return TDICT_OK;
+  return status;
 }
 
 /* The range of bytes that a description covers: the lowest address and the number of bytes. */

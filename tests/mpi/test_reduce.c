@@ -3,6 +3,7 @@
 
 #include "mpi/job.h"
 
+#include "support/float_env.h"
 #include "tensor/convert_simple.h"
 
 enum { MOST_RANKS = 4, MOST_COUNT = 300 };
@@ -161,5 +162,33 @@ MPI_CASE(mpi_table_small_floats_are_rounded_once) {
   const double small = t.rank == 0 ? 1 : 0x1p-9;
   const double wanted = t.world == 4 ? 1 + 0x1p-7 : 1;
   assert_true(reduce_one(&t, TDICT_BF16, TDICT_REDUCE_SUM, small) == wanted);
+  end_job(&t);
+}
+
+/* Each rank has another floating-point environment. */
+MPI_CASE(mpi_table_reduces_in_any_float_env) {
+  static const tdict_dtype dtypes[] = {TDICT_BF16, TDICT_F32, TDICT_F64};
+  /* Subnormal in bfloat16 and float32; numbers whose sums are rounded. */
+  static const double numbers[] = {0x1p-133, 0x1.555556p-2};
+  tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
+  for (int d = 0; d < 3; d++)
+    for (int n = 0; n < 2; n++) {
+      const size_t bytes = tdict_dtype_bytes(dtypes[d]);
+      const double number = numbers[n] * (1 + t.rank);
+      unsigned char given[8], wanted[8], found[8];
+      td_float_env_reset();
+      assert_int_equal(tdict_convert_simple(dtypes[d], given, TDICT_F64, &number, 1), 1);
+      for (int i = -1; i < TD_FLOAT_ENVS; i++) {
+        const td_float_env set = i < 0 ? td_float_env_get() : td_float_env_set((i + t.rank) % TD_FLOAT_ENVS);
+        memcpy(found, given, bytes);
+        const tdict_status status = t.all_reduce(t.self, found, 1, dtypes[d], TDICT_REDUCE_MEAN, NULL, LONG_NS, NULL);
+        const td_float_env left = td_float_env_get();
+        td_float_env_reset();
+        assert_int_equal(status, TDICT_OK);
+        assert_true(td_float_env_equal(left, set));
+        if (i < 0) memcpy(wanted, found, bytes);
+        assert_memory_equal(found, wanted, bytes);
+      }
+    }
   end_job(&t);
 }

@@ -1,9 +1,10 @@
 /* Conversion of whole tensors: strides, waits, errors. Elements are compared with conversions by the compiler. */
 #include <math.h>
 
-#include "naive.h"
+#include "naive_convert.h"
 #include "slow_fence.h"
 #include "support/fail_alloc.h"
+#include "support/float_env.h"
 #include "tensor/tensor.h"
 
 /* Makes a tensor of a layout over new memory, filled with 0xA5. The first element is at `data - low`. */
@@ -215,4 +216,52 @@ CASE(convert_survives_enomem) {
   assert_true(refused >= 2);
   tdict_tensor_release(out);
   tdict_tensor_release(t);
+}
+
+/* Converts to new elements, in the floating-point environment `i` or, if `i` is -1, in the default environment. */
+static void convert_in_env(int i, tdict_tensor *dst, const tdict_tensor *src) {
+  const td_float_env set = i < 0 ? td_float_env_get() : td_float_env_set(i);
+  const tdict_status status = tdict_convert(dst, src, NULL);
+  const td_float_env left = td_float_env_get();
+  td_float_env_reset();
+  assert_int_equal(status, TDICT_OK);
+  assert_true(td_float_env_equal(left, set));
+}
+static tdict_tensor *fitting_tensor(naive_random *r, const naive_dtype *to, const naive_dtype *from, int64_t count) {
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_empty(from->dtype, TDICT_SHAPE(count), NULL, &t, err));
+  for (int64_t i = 0; i < count; i++) {
+    uint64_t bits = naive_bits(r, from), unused;
+    while (!naive_convert(to, from, bits, &unused)) bits = naive_bits(r, from);
+    naive_store(from, t->data, (size_t)i, bits);
+  }
+  return t;
+}
+
+/* All pairs of dtypes, with vector instructions and without, in C order and strided. */
+CASE(convert_in_any_float_env) {
+  enum { MOST = 800 };
+  naive_random r = {0xf10a7};
+  td_float_env_reset();
+  for (int pair = 0; pair < NAIVE_DTYPES * NAIVE_DTYPES; pair++) {
+    const naive_dtype *to = &naive_dtypes[pair / NAIVE_DTYPES], *from = &naive_dtypes[pair % NAIVE_DTYPES];
+    tdict_tensor *src = fitting_tensor(&r, to, from, MOST), *strided = NULL, *found = NULL;
+    char wanted[MOST * 8];
+    td_ok(tdict_tensor_slice(src, &(tdict_tensor_range){0, MOST - 1, MOST / 2, -2}, &strided, err));
+    for (int i = -1; i < TD_FLOAT_ENVS; i++) {
+      td_ok(tdict_tensor_zeros(to->dtype, TDICT_SHAPE(MOST), NULL, &found, err));
+      convert_in_env(i, found, src);
+      if (i < 0) memcpy(wanted, found->data, tdict_tensor_bytes(found));
+      assert_memory_equal(found->data, wanted, tdict_tensor_bytes(found));
+      tdict_tensor_release(found);
+      td_ok(tdict_tensor_zeros(to->dtype, TDICT_SHAPE(MOST / 2), NULL, &found, err));
+      convert_in_env(i, found, strided);
+      for (int k = 0; k < MOST / 2; k++)
+        assert_true(naive_equal(to, naive_load(to, found->data, (size_t)k),
+                                naive_load(to, wanted, (size_t)(MOST - 1 - 2 * k))));
+      tdict_tensor_release(found);
+    }
+    tdict_tensor_release(strided);
+    tdict_tensor_release(src);
+  }
 }

@@ -2,6 +2,7 @@
  * tensor/naive_convert.h. */
 #include "conversions.h"
 #include "support/fail_alloc.h"
+#include "support/float_env.h"
 #include "support/things.h"
 #include "support/unloaded.h"
 #include "transfer/engine.h"
@@ -427,4 +428,30 @@ DEVICE_CASE(conversions_survive_enomem) {
   tdict_release(there);
   tdict_release(src);
   close_world(&w);
+}
+
+/* The thread that makes the context and the thread that transfers have another floating-point environment. */
+DEVICE_CASE(conversions_in_any_float_env) {
+  for (int i = 0; i < TD_FLOAT_ENVS; i++) {
+    (void)td_float_env_set(i);
+    world w = open_world();
+    td_float_env_reset();
+    tdict_tree *src = make_sources(&w, i % 3), *there = to_device(&w, src, w.device);
+    for (int k = i; k < NUM_WAYS; k += FEW_WAYS_STEP) {
+      way v = way_at(k);
+      use_rules(&v.o);
+      const td_float_env set = td_float_env_set(i);
+      tdict_tree *out = move_tree(&w, src, w.device, &v), *back = move_tree(&w, there, tdict_cpu(), &v);
+      const td_float_env left = td_float_env_get();
+      td_float_env_reset();
+      assert_true(td_float_env_equal(left, set));
+      check_all(&w, src, out, w.device);
+      check_all(&w, src, back, tdict_cpu());
+      tdict_release(out);
+      tdict_release(back);
+    }
+    tdict_release(there);
+    tdict_release(src);
+    close_world(&w);
+  }
 }

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/float_env.h"
 #include "base/options.h"
 #include "kernel/pack.h"
 #include "kernel/work.h"
+#include "tensor/convert.h"
 #include "tensor/convert_simple.h"
 
 struct tdict_conversions {
@@ -17,6 +19,15 @@ struct tdict_conversions {
   size_t count;
   tdict_conversion rules[]; /* the patterns of the rules must not be read: the program may have freed them */
 };
+
+/* Rounds to nearest in any floating-point environment of the thread. */
+static float to_float(double number) {
+  const tdict_float_env saved = tdict_float_env_enter();
+  float rounded;
+  (void)tdict_convert_double(TDICT_F32, number, &rounded); /* cannot fail, because the dtype is a float */
+  tdict_float_env_leave(&saved);
+  return rounded;
+}
 
 /* Checks a conversion whose fields are known. */
 static tdict_status check_rule(const char *what, const tdict_conversion *rule, size_t i, tdict_error *err) {
@@ -26,7 +37,7 @@ static tdict_status check_rule(const char *what, const tdict_conversion *rule, s
     status = tdict_fail(err, TDICT_EDTYPE, "%s[%zu]: dtype 0x%x is unknown", what, i, (unsigned)rule->dtype);
   else if (rule->wire_dtype && !tdict_dtype_bytes(rule->wire_dtype))
     status = tdict_fail(err, TDICT_EDTYPE, "%s[%zu]: wire_dtype 0x%x is unknown", what, i, (unsigned)rule->wire_dtype);
-  else if (!isfinite((float)rule->scale) || !isfinite((float)rule->offset))
+  else if (!isfinite(to_float(rule->scale)) || !isfinite(to_float(rule->offset)))
     status = tdict_fail(err, TDICT_EINVAL, "%s[%zu]: scale %g and offset %g, wanted finite float32 numbers", what, i,
                         rule->scale, rule->offset);
   return status == TDICT_OK ? status : tdict_error_at(err, status, rule->pattern);
@@ -110,7 +121,7 @@ tdict_status tdict_conversions_find(const tdict_conversions *conversions, const 
                       is_scaled ? " with a scale or an offset" : "");
   *out = (tdict_item_cast){.rule = (uint32_t)found + 1,
                            .wire = rule->wire_dtype,
-                           .cast = {rule->dtype, t->dtype, is_scaled, (float)rule->scale, (float)rule->offset}};
+                           .cast = {rule->dtype, t->dtype, is_scaled, to_float(rule->scale), to_float(rule->offset)}};
   return TDICT_OK;
 }
 

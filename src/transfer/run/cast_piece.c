@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/float_env.h"
 #include "tensor/convert_tensor.h"
 #include "transfer/run/leaf_bytes.h"
 
@@ -29,7 +30,10 @@ static tdict_status cast_block(const tdict_cast_piece *p, const buffers *b, size
     tdict_status status = tdict_leaf_copy(item, false, true, &part, err);
     if (status != TDICT_OK) return status;
   }
+  /* Threads of the library have the default environment already, but a hook can change it. */
+  const tdict_float_env saved = tdict_float_env_enter();
   const size_t fitting = tdict_cast_elements(tdict_stream_best(), p->cast, to, from, count);
+  tdict_float_env_leave(&saved);
   if (fitting < count) {
     return tdict_convert_overflow("transfer", p->cast->to, item->src, first + fitting, from + fitting * from_bytes,
                                   err);
