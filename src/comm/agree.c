@@ -145,6 +145,10 @@ tdict_status tdict_comm_agree(tdict_comm_call *call, const tdict_comm_offer *off
   tdict_comm_write_header(call, offer, &mine);
   tdict_status status = tdict_table_exchange(call, &mine, c->headers, sizeof mine, err);
   if (status != TDICT_OK) return status;
+  /* the steps below rely on what this rank has said itself */
+  if (memcmp(&c->headers[c->table.rank], &mine, sizeof mine) != 0)
+    return tdict_fail(err, TDICT_EFORMAT, "%s: the table returned another header for rank %d than this rank has sent",
+                      tdict_comm_what(call), (int)c->table.rank);
   status = compare_all(call, compare_functions, err);
   if (status != TDICT_OK) return status;
   for (int32_t r = 0; r < c->table.world; r++)

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "memory/memory.h"
 
-enum { MOST_GROUPED = 64 };
+enum { MOST_GROUPED = 64, MOST_LOGGED = 32 };
 typedef struct post {
   thread_kind kind;
   const void *src; /* host memory */
@@ -40,6 +40,9 @@ typedef struct rank_state {
   post grouped[MOST_GROUPED];
   int num_grouped;
   post posted;
+  size_t received[MOST_LOGGED]; /* bytes that each call has received */
+  bool is_waiting;
+  uint64_t seen; /* the number of changes when the rank began to wait */
 } rank_state;
 struct thread_world {
   pthread_mutex_t lock; /* guards everything below */
@@ -47,6 +50,10 @@ struct thread_world {
   int world, arrived;
   uint64_t generation;
   bool mixed; /* the ranks posted different operations in the generation that ended last */
+  uint64_t changes;
+  int damaged_rank, damaged_call; /* -1: none */
+  size_t damaged_byte;
+  unsigned char damage;
   tdict_context *context;
   tdict_device device;
   mail *mails;
@@ -63,6 +70,7 @@ thread_world *thread_world_create(int world, tdict_context *context, tdict_devic
   pthread_cond_init(&w->changed, &clock);
   pthread_condattr_destroy(&clock);
   w->world = world;
+  w->damaged_rank = -1;
   w->context = context;
   w->device = context ? device : tdict_cpu();
   for (int i = 0; i < world; i++) w->ranks[i] = (rank_state){.world = w, .rank = i, .fails_at = -1};
@@ -80,6 +88,19 @@ void thread_world_destroy(thread_world *w) {
   free(w);
 }
 
+/* Wakes all ranks. Called under the lock. */
+static void note_change(thread_world *w) {
+  w->changes++;
+  pthread_cond_broadcast(&w->changed);
+}
+
+/* Returns true if all ranks wait, and have looked since the last change. */
+static bool is_deadlock(const thread_world *w) {
+  for (int i = 0; i < w->world; i++)
+    if (!w->ranks[i].is_waiting || w->ranks[i].seen != w->changes) return false;
+  return true;
+}
+
 /* Waits for a change, and returns an error if no change can come. Called under the lock. */
 static tdict_status await_change(rank_state *r, int wanted, int64_t deadline, tdict_error *err) {
   thread_world *w = r->world;
@@ -89,8 +110,12 @@ static tdict_status await_change(rank_state *r, int wanted, int64_t deadline, td
       return tdict_fail(err, TDICT_ELOST, "threads: rank %d has ended", i);
   if (tdict_now_ns() >= deadline) return tdict_fail(err, TDICT_ETIMEDOUT, "threads: no answer in time");
   const struct timespec until = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
-  pthread_cond_timedwait(&w->changed, &w->lock, &until);
-  return TDICT_OK;
+  r->is_waiting = true;
+  r->seen = w->changes;
+  const bool ends = w->damaged_rank >= 0 && is_deadlock(w);
+  if (!ends) pthread_cond_timedwait(&w->changed, &w->lock, &until);
+  r->is_waiting = false;
+  return ends ? tdict_fail(err, TDICT_ETIMEDOUT, "threads: all ranks wait") : TDICT_OK;
 }
 
 /* Counts the call in the log. Returns an error if the call must fail. Called under the lock. */
@@ -99,7 +124,7 @@ static tdict_status begin_call(rank_state *r, thread_kind kind, size_t bytes, td
   r->num_bytes[kind] += bytes;
   if (r->calls++ == r->fails_at) r->is_gone = true;
   if (!r->is_gone && !r->is_aborted) return TDICT_OK;
-  pthread_cond_broadcast(&r->world->changed);
+  note_change(r->world);
   return tdict_fail(err, TDICT_EIO, "threads: the connection of rank %d is broken", r->rank);
 }
 
@@ -142,7 +167,7 @@ static tdict_status meet(rank_state *r, const post *mine, int64_t timeout_ns, td
     complete(w);
     w->arrived = 0;
     w->generation++;
-    pthread_cond_broadcast(&w->changed);
+    note_change(w);
   }
   while (w->generation == generation && status == TDICT_OK) status = await_change(r, -1, deadline, err);
   if (status != TDICT_OK) {
@@ -159,7 +184,7 @@ static void post_mail(rank_state *r, const void *src, size_t bytes, int32_t peer
   if (bytes) memcpy(m->data, src, bytes);
   while (*at) at = &(*at)->next;
   *at = m;
-  pthread_cond_broadcast(&r->world->changed);
+  note_change(r->world);
 }
 
 static tdict_status take_mail(rank_state *r, const post *p, int64_t timeout_ns, tdict_error *err) {
@@ -200,9 +225,23 @@ static tdict_status run_on_host(rank_state *r, const post *p, int64_t timeout_ns
   return meet(r, p, timeout_ns, err);
 }
 
+/* Notes the bytes that a call has received, and damages them if the test has asked for it. Called under the lock. */
+static void receive(rank_state *r, const post *p, int call) {
+  const thread_world *w = r->world;
+  const bool gathers = p->kind == THREAD_EXCHANGE || p->kind == THREAD_ALL_GATHER;
+  const bool sends =
+      p->kind == THREAD_SEND || p->kind == THREAD_SEND_HOST || (p->kind == THREAD_BROADCAST && p->root == r->rank);
+  const size_t bytes = sends ? 0 : gathers ? p->bytes * (size_t)w->world : p->bytes;
+  if (call < MOST_LOGGED) r->received[call] = bytes;
+  if (w->damaged_rank == r->rank && w->damaged_call == call && w->damaged_byte < bytes)
+    ((unsigned char *)p->dst)[w->damaged_byte] ^= w->damage;
+}
+
 static tdict_status run(rank_state *r, post p, int64_t timeout_ns, tdict_error *err) {
   pthread_mutex_lock(&r->world->lock);
+  const int call = r->calls;
   tdict_status status = run_on_host(r, &p, timeout_ns, err);
+  if (status == TDICT_OK) receive(r, &p, call);
   pthread_mutex_unlock(&r->world->lock);
   return status;
 }
@@ -326,7 +365,7 @@ static void op_abort(void *self) {
   r->aborts++;
   r->is_aborted = true;
   r->is_gone = true;
-  pthread_cond_broadcast(&r->world->changed);
+  note_change(r->world);
   pthread_mutex_unlock(&r->world->lock);
 }
 static void op_destroy(void *self) {
@@ -362,6 +401,21 @@ void thread_world_table(thread_world *w, int rank, tdict_comm_table *out) {
 void thread_world_fail(thread_world *w, int rank, int call, bool silent) {
   w->ranks[rank].fails_at = call;
   w->ranks[rank].silent = silent;
+}
+void thread_world_damage(thread_world *w, int rank, int call, size_t byte, unsigned char bits) {
+  w->damaged_rank = rank;
+  w->damaged_call = call;
+  w->damaged_byte = byte;
+  w->damage = bits;
+}
+size_t thread_world_received(thread_world *w, int rank, int call) {
+  return call < MOST_LOGGED ? w->ranks[rank].received[call] : 0;
+}
+void thread_world_leave(thread_world *w, int rank) {
+  pthread_mutex_lock(&w->lock);
+  w->ranks[rank].is_gone = true;
+  note_change(w);
+  pthread_mutex_unlock(&w->lock);
 }
 int thread_world_calls(thread_world *w, int rank, thread_kind kind) { return w->ranks[rank].num_calls[kind]; }
 size_t thread_world_bytes(thread_world *w, int rank, thread_kind kind) { return w->ranks[rank].num_bytes[kind]; }
