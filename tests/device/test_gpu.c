@@ -341,6 +341,30 @@ CASE(gpu_open_leaks_nothing_when_it_fails) {
   tdict_driver_release(d);
 }
 
+static int num_unordered_frees;
+static tdict_cu count_free(tdict_driver *d, void *memory) {
+  num_unordered_frees++;
+  return opening.real->mem_free(d, memory);
+}
+
+/* Memory of the pool is freed in the order of a stream. compute-sanitizer --track-stream-ordered-races reports
+ * cuMemFree() of such memory. */
+CASE(gpu_open_frees_in_the_order_of_the_stream) {
+  tdict_driver *d = open_sim();
+  tdict_gpu *gpu = NULL;
+  tdict_driver_sim_count n;
+  shim_begin(&opening, d);
+  opening.ops.mem_free = count_free;
+  td_ok(tdict_gpu_open(d, 0, SIZE_MAX, &gpu, err));
+  tdict_driver_sim_counts(d, 0, &n);
+  assert_int_equal(n.num_allocations, 0);
+  assert_int_equal(n.device_bytes, 0);
+  tdict_gpu_release(gpu);
+  assert_int_equal(num_unordered_frees, 0);
+  shim_end(&opening, d);
+  tdict_driver_release(d);
+}
+
 static tdict_cu no_pools(tdict_driver *d, int ordinal, int attribute, int *value) {
   tdict_cu result = opening.real->device_attribute(d, ordinal, attribute, value);
   if (attribute == TDICT_CU_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) *value = 0;
