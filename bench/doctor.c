@@ -3,7 +3,6 @@
  * it. Thread rule: one thread. */
 #include <argp.h>
 #include <dirent.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,8 @@
 
 #include "options.h"
 #include "rows.h"
+#include "sched/cpus.h"
+#include "sched/quota.h"
 
 static char *read_line(const char *path, char *buffer, size_t size) {
   buffer[0] = 0;
@@ -28,21 +29,17 @@ static json_t *line_or_null(const char *path) {
   return read_line(path, text, sizeof text) ? json_string(text) : json_null();
 }
 
-/* Formats the processors of a mask, such as "0-3,8". */
+/* The processors of the process, such as "0-3,8". */
 static json_t *cpu_mask(void) {
-  cpu_set_t set;
-  char text[1024] = "";
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return json_null();
-  size_t at = 0;
-  for (size_t i = 0; i < CPU_SETSIZE && at + 32 < sizeof text; i++) {
-    if (!CPU_ISSET(i, &set)) continue;
-    size_t last = i;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) last++;
-    at += (size_t)snprintf(text + at, sizeof text - at, last > i ? "%s%zu-%zu" : "%s%zu", at ? "," : "", i, last);
-    i = last;
-  }
-  return json_string(text);
+  tdict_cpus set;
+  char text[1024];
+  return tdict_cpus_read(&set) ? json_string(tdict_cpus_format(&set, text, sizeof text)) : json_null();
+}
+
+/* The quota of the cgroups in processors, or "none". */
+static json_t *cpu_quota(void) {
+  const int quota = tdict_quota_cpus("");
+  return quota > 0 ? json_integer(quota) : json_string("none");
 }
 
 static json_t *host_section(void) {
@@ -51,6 +48,7 @@ static json_t *host_section(void) {
   json_object_set_new(host, "cpu", json_string(bench_cpu_model(text, sizeof text)));
   json_object_set_new(host, "processors", json_integer(bench_cpu_count()));
   json_object_set_new(host, "cpu_mask", cpu_mask());
+  json_object_set_new(host, "cpu_quota", cpu_quota());
   json_object_set_new(host, "memory_bytes",
                       json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE)));
   json_object_set_new(host, "kernel", line_or_null("/proc/sys/kernel/osrelease"));

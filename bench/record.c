@@ -2,7 +2,6 @@
  * thread. */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "sched/cpus.h"
 
 char *bench_cpu_model(char *buffer, size_t size) {
   snprintf(buffer, size, "unknown");
@@ -31,12 +31,7 @@ char *bench_cpu_model(char *buffer, size_t size) {
   return buffer;
 }
 
-int bench_cpu_count(void) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
+int bench_cpu_count(void) { return tdict_cpus_count(); }
 
 static json_t *machine_record(void) {
   char model[256];

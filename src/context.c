@@ -11,13 +11,13 @@
 #include "device/placement.h"
 #include "ops/visit.h"
 #include "sched/pool.h"
+#include "sched/quota.h"
 #include "sim/driver.h"
 #include "tdict/tdict.h"
 #include "transfer/engine.h"
 #include "transfer/plan/tuning_file.h"
 
 #define MIN_STAGING_BYTES ((size_t)64 << 10)
-enum { MAX_THREADS = 1024 };
 static const char sysfs[] = "/sys";
 
 struct tdict_context {
@@ -38,9 +38,9 @@ tdict_tracer *tdict_context_tracer(const tdict_context *context) { return &conte
 
 /* Checks the options of the pool and the ring. The other layers check their own options. */
 static tdict_status check_context_options(const tdict_context_options *o, tdict_error *err) {
-  if (o->num_threads < -1 || o->num_threads == 0 || o->num_threads > MAX_THREADS)
+  if (o->num_threads < -1 || o->num_threads == 0 || o->num_threads > TDICT_POOL_MOST_THREADS)
     return tdict_fail(err, TDICT_EINVAL, "context: num_threads is %d, wanted -1 or 1 to %d", (int)o->num_threads,
-                      MAX_THREADS);
+                      TDICT_POOL_MOST_THREADS);
   if (o->staging_bytes < MIN_STAGING_BYTES)
     return tdict_fail(err, TDICT_EINVAL, "context: staging_bytes is %zu, wanted at least %zu", o->staging_bytes,
                       MIN_STAGING_BYTES);
@@ -67,6 +67,7 @@ static tdict_status create_parts(tdict_context *c, const tdict_context_options *
   if (status == TDICT_OK) status = tdict_log_create(o->log, o->user, &c->log, err);
   if (status == TDICT_OK) status = tdict_pool_create(threads, &c->pool, err);
   if (status != TDICT_OK) return status;
+  tdict_pool_set_quota(c->pool, tdict_quota_cpus(""));
   tdict_devices_config devices = {o, driver, tdict_driver_sim_open, c->pool, c->mark, c->log, sysfs};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;

@@ -126,12 +126,13 @@ static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
 typedef struct tdict_transfer_options {
   size_t struct_size;
   int32_t mode; /**< a tdict_mode */
-  /** Number of threads that copy. 0: the calling thread copies. n > 0: n threads of the context's pool copy; the pool
-   *  must have at least n threads. -1 (default): the library chooses. With -1, the calling thread of a blocking call
-   *  may copy too, so the call makes progress even if all threads of the pool are busy. The calling thread does not
-   *  copy if 2048 leaves or more are copied, and in other cases that docs/engine.md lists. In the modes BLOCKING and
-   *  NON_BLOCKING, only one thread copies: the calling thread if the call is blocking or the value is 0, else a thread
-   *  of the pool. */
+  /** Number of threads that copy. 0: the calling thread copies. n > 0: at most n threads of the context's pool copy;
+   *  the pool must have at least n threads. -1 (default): the library chooses. It uses at most one thread for each CPU
+   *  of the process, and at most as many as the quota of the process's cgroup. With -1, the calling thread of a
+   *  blocking call may copy too, so the call makes progress even if all threads of the pool are busy. The calling
+   *  thread does not copy if 2048 leaves or more are copied, and in other cases that docs/engine.md lists. In the modes
+   *  BLOCKING and NON_BLOCKING, only one thread copies: the calling thread if the call is blocking or the value is 0,
+   *  else a thread of the pool. */
   int32_t num_threads;
   /** A stream. Copies from and to devices wait for the work that is queued on the stream at the time of the call. NULL
    *  (default): copies from the host into new device memory wait for nothing, and other copies from or to a device wait

@@ -22,9 +22,9 @@ static bool read_text(const char *path, char *buffer, size_t bytes) {
 }
 
 /* Parses a list of numbers in the kernel's format, such as "0-3,8". Returns false if the text has another format, or if
- * a number is CPU_SETSIZE or more. */
-static bool parse_list(const char *text, cpu_set_t *out) {
-  CPU_ZERO(out);
+ * a number is TDICT_MOST_CPUS or more. */
+static bool parse_list(const char *text, tdict_cpus *out) {
+  memset(out, 0, sizeof *out);
   while (*text && *text != '\n') {
     char *end;
     long first = strtol(text, &end, 10), last = first;
@@ -34,8 +34,8 @@ static bool parse_list(const char *text, cpu_set_t *out) {
       last = strtol(text, &end, 10);
       if (end == text) return false;
     }
-    if (last < first || last >= CPU_SETSIZE) return false;
-    for (long i = first; i <= last; i++) CPU_SET((size_t)i, out);
+    if (last < first || last >= TDICT_MOST_CPUS) return false;
+    for (long i = first; i <= last; i++) CPU_SET_S((size_t)i, sizeof out->sets, out->sets);
     if (*end == ',')
       end++;
     else if (*end && *end != '\n')
@@ -45,27 +45,29 @@ static bool parse_list(const char *text, cpu_set_t *out) {
   return true;
 }
 
-tdict_placement tdict_placement_find(const char *root, const char *bus, const cpu_set_t *mask) {
+static int count(const tdict_cpus *cpus) { return CPU_COUNT_S(sizeof cpus->sets, cpus->sets); }
+
+tdict_placement tdict_placement_find(const char *root, const char *bus, const tdict_cpus *mask) {
   tdict_placement p = {TDICT_PLACEMENT_ONE_NODE, 1, -1, *mask};
   char path[MAX_PATH], text[MAX_LIST];
-  cpu_set_t nodes, cpus;
+  tdict_cpus nodes, cpus;
   /* Count the machine's NUMA nodes. */
   snprintf(path, sizeof path, "%.100s/devices/system/node/online", root);
-  if (!read_text(path, text, sizeof text) || !parse_list(text, &nodes) || CPU_COUNT(&nodes) < 2) return p;
-  p.num_nodes = CPU_COUNT(&nodes);
+  if (!read_text(path, text, sizeof text) || !parse_list(text, &nodes) || count(&nodes) < 2) return p;
+  p.num_nodes = count(&nodes);
   p.kind = TDICT_PLACEMENT_UNKNOWN;
   /* Find the NUMA node of the device. */
   snprintf(path, sizeof path, "%.100s/bus/pci/devices/%.32s/numa_node", root, bus);
   if (!read_text(path, text, sizeof text)) return p;
   long node = strtol(text, NULL, 10);
-  if (node < 0 || node >= CPU_SETSIZE || !CPU_ISSET((size_t)node, &nodes)) return p;
+  if (node < 0 || node >= TDICT_MOST_CPUS || !CPU_ISSET_S((size_t)node, sizeof nodes.sets, nodes.sets)) return p;
   p.node = (int)node;
   /* Find the node's processors that the process may use. */
   snprintf(path, sizeof path, "%.100s/devices/system/node/node%ld/cpulist", root, node);
   if (!read_text(path, text, sizeof text) || !parse_list(text, &cpus)) return p;
-  CPU_AND(&cpus, &cpus, mask);
-  p.kind = CPU_COUNT(&cpus) ? TDICT_PLACEMENT_NODE : TDICT_PLACEMENT_ELSEWHERE;
-  if (CPU_COUNT(&cpus)) p.cpus = cpus;
+  CPU_AND_S(sizeof cpus.sets, cpus.sets, cpus.sets, mask->sets);
+  p.kind = count(&cpus) ? TDICT_PLACEMENT_NODE : TDICT_PLACEMENT_ELSEWHERE;
+  if (count(&cpus)) p.cpus = cpus;
   return p;
 }
 
@@ -82,28 +84,14 @@ bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes) {
 
 int tdict_placement_node(const char *root, const tdict_gpu *gpu) {
   char bus[32];
-  cpu_set_t none;
-  CPU_ZERO(&none);
+  const tdict_cpus none = {0};
   return tdict_placement_bus(gpu, bus, sizeof bus) ? tdict_placement_find(root, bus, &none).node : -1;
 }
 
-char *tdict_placement_format(const cpu_set_t *cpus, char *buffer, size_t bytes) {
-  size_t at = 0;
-  buffer[0] = 0;
-  for (size_t i = 0; i < CPU_SETSIZE && at + 32 < bytes; i++) {
-    if (!CPU_ISSET(i, cpus)) continue;
-    size_t last = i;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cpus)) last++;
-    at += (size_t)snprintf(buffer + at, bytes - at, last > i ? "%s%zu-%zu" : "%s%zu", at ? "," : "", i, last);
-    i = last;
-  }
-  return buffer;
-}
-
 void tdict_placement_apply(const char *root, const tdict_gpu *gpu, tdict_pool *pool, tdict_log *log) {
-  cpu_set_t mask;
+  tdict_cpus mask;
   char bus[32], list[256];
-  if (!tdict_placement_bus(gpu, bus, sizeof bus) || sched_getaffinity(0, sizeof mask, &mask) != 0) return;
+  if (!tdict_placement_bus(gpu, bus, sizeof bus) || !tdict_cpus_read(&mask)) return;
   const tdict_placement p = tdict_placement_find(root, bus, &mask);
   switch (p.kind) {
   case TDICT_PLACEMENT_ONE_NODE:
@@ -120,7 +108,7 @@ void tdict_placement_apply(const char *root, const tdict_gpu *gpu, tdict_pool *p
   case TDICT_PLACEMENT_NODE:
     tdict_log_write(log, TDICT_LOG_INFO, "workers %s processors %s of node %d, where %s at %s is",
                     tdict_pool_set_cpus(pool, &p.cpus) ? "keep to" : "cannot be moved to",
-                    tdict_placement_format(&p.cpus, list, sizeof list), p.node, gpu->name, bus);
+                    tdict_cpus_format(&p.cpus, list, sizeof list), p.node, gpu->name, bus);
     return;
   }
 }

@@ -18,12 +18,12 @@ typedef enum tdict_placement_kind {
 typedef struct tdict_placement {
   tdict_placement_kind kind;
   int num_nodes, node; /* node -1: unknown, or the machine has one node */
-  cpu_set_t cpus;      /* kind NODE: the node's processors that the process may use; else `mask` */
+  tdict_cpus cpus;     /* kind NODE: the node's processors that the process may use; else `mask` */
 } tdict_placement;
 
 /* Finds the node of the device at PCI address `bus` ("0000:1b:00.0"). `root` is "/sys", or a folder that a test has
  * made. `mask` holds the processors that the process may use. */
-tdict_placement tdict_placement_find(const char *root, const char *bus, const cpu_set_t *mask);
+tdict_placement tdict_placement_find(const char *root, const char *bus, const tdict_cpus *mask);
 /* Writes the gpu's PCI address to `buffer`. Returns false if the driver does not give the address. */
 bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes);
 /* Returns the gpu's NUMA node; -1 if the node is unknown or the machine has one node. */
@@ -32,8 +32,5 @@ int tdict_placement_node(const char *root, const tdict_gpu *gpu);
  * machine with one node. If the node is unknown, or if the process may use none of the node's processors, only logs the
  * reason. */
 void tdict_placement_apply(const char *root, const tdict_gpu *gpu, tdict_pool *pool, tdict_log *log);
-/* Writes the set of processors in the kernel's format, such as "0-3,8". Leaves out processors for which `buffer` has no
- * room. Returns `buffer`. */
-char *tdict_placement_format(const cpu_set_t *cpus, char *buffer, size_t bytes);
 
 #endif

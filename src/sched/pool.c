@@ -4,8 +4,8 @@
  * first, since its data is most likely still in the caches. Thread rule: see pool.h. */
 #include "sched/pool.h"
 
+#include <limits.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -38,7 +38,9 @@ struct tdict_pool {
   int num_woken_to_spin;       /* number of threads woken to spin that have not run yet */
   _Atomic(bool) may_have_work; /* relaxed: only a hint to check the queue under the lock */
   int max_spinning;
-  int num_threads, num_cpus;
+  int num_threads;
+  int num_cpus; /* of the set of the threads, but at most `quota` */
+  int quota;
   sleeper *sleepers;
   pthread_t threads[];
 };
@@ -50,14 +52,9 @@ static _Thread_local struct {
   void *note;
 } this_thread;
 
-static int count_cpus(void) {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 int tdict_pool_default_size(void) {
-  int count = count_cpus();
-  return count > MIN_THREADS ? count : MIN_THREADS;
+  const int count = tdict_cpus_count();
+  return count < MIN_THREADS ? MIN_THREADS : count > TDICT_POOL_MOST_THREADS ? TDICT_POOL_MOST_THREADS : count;
 }
 
 /* Tells spinning threads whether to check the queue. Call under the lock after a change of `first` or `stop`. */
@@ -183,6 +180,11 @@ static void stop_and_join(tdict_pool *pool, int num_threads) {
   free(pool);
 }
 
+static void set_num_cpus(tdict_pool *pool, int count) {
+  pool->num_cpus = count < pool->quota ? count : pool->quota;
+  pool->max_spinning = pool->num_cpus < SPIN_MIN_CPUS ? 0 : pool->num_cpus - 1;
+}
+
 tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *err) {
   tdict_pool *pool = calloc(1, sizeof *pool + (size_t)num_threads * sizeof pool->threads[0]);
   sleeper *sleepers = calloc((size_t)num_threads + 1, sizeof *sleepers);
@@ -195,8 +197,8 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
   pool->sleepers = sleepers;
   pool->num_threads = num_threads;
   for (int i = 0; i < num_threads; i++) pthread_cond_init(&sleepers[i].woken, NULL);
-  pool->num_cpus = count_cpus();
-  pool->max_spinning = pool->num_cpus < SPIN_MIN_CPUS ? 0 : pool->num_cpus - 1;
+  pool->quota = INT_MAX;
+  set_num_cpus(pool, tdict_cpus_count());
   /* Start the threads. If a thread cannot be started, stop the threads that are running. */
   for (int i = 0; i < num_threads; i++) {
     int code = tdict_thread_create(&pool->threads[i], run_worker, pool);
@@ -219,15 +221,21 @@ int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus) {
                                                                                   : pool->num_cpus - reserved_cpus;
 }
 
-bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus) {
+bool tdict_pool_set_cpus(tdict_pool *pool, const tdict_cpus *cpus) {
   bool all_moved = true;
   for (int i = 0; i < pool->num_threads; i++)
-    if (pthread_setaffinity_np(pool->threads[i], sizeof *cpus, cpus) != 0) all_moved = false;
+    if (pthread_setaffinity_np(pool->threads[i], sizeof cpus->sets, cpus->sets) != 0) all_moved = false;
   pthread_mutex_lock(&pool->lock);
-  pool->num_cpus = CPU_COUNT(cpus);
-  pool->max_spinning = pool->num_cpus < SPIN_MIN_CPUS ? 0 : pool->num_cpus - 1;
+  set_num_cpus(pool, CPU_COUNT_S(sizeof cpus->sets, cpus->sets));
   pthread_mutex_unlock(&pool->lock);
   return all_moved;
+}
+
+void tdict_pool_set_quota(tdict_pool *pool, int num_cpus) {
+  pthread_mutex_lock(&pool->lock);
+  pool->quota = num_cpus > 0 ? num_cpus : INT_MAX;
+  set_num_cpus(pool, pool->num_cpus);
+  pthread_mutex_unlock(&pool->lock);
 }
 
 /* Appends a task to the queue. Call under the lock. */

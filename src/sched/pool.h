@@ -4,10 +4,12 @@
 #ifndef TDICT_SCHED_POOL_H
 #define TDICT_SCHED_POOL_H
 
-#include <sched.h>
 #include <stdbool.h>
 
+#include "sched/cpus.h"
 #include "tdict/status.h"
+
+enum { TDICT_POOL_MOST_THREADS = 1024 };
 
 typedef struct tdict_pool tdict_pool;
 typedef struct tdict_task tdict_task;
@@ -20,7 +22,8 @@ struct tdict_task {
   const void *owner; /* a thread that waits for this owner may run the task even if may_wait is true; NULL: no owner */
 };
 
-/* Returns the default pool size: the number of CPUs that this process may use, at least 8. */
+/* Returns the default pool size: the number of CPUs that this process may use, at least 8 and at most
+ * TDICT_POOL_MOST_THREADS. */
 int tdict_pool_default_size(void);
 /* Creates a pool and starts num_threads threads. Returns TDICT_ENOMEM if memory is exhausted or a thread cannot be
  * started. After an error, no thread of the pool is left running. */
@@ -30,7 +33,7 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
 void tdict_pool_destroy(tdict_pool *pool);
 /* Returns the number of threads. */
 int tdict_pool_size(const tdict_pool *pool);
-/* Returns the number of CPUs that the pool's threads may use. */
+/* Returns the number of CPUs that the pool's threads may use at once. */
 int tdict_pool_num_cpus(const tdict_pool *pool);
 /* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. No CPU is reserved
  * if the pool may use at most three CPUs, or at most `reserved_cpus` CPUs. */
@@ -38,7 +41,10 @@ int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
 /* Restricts the pool's threads to the CPUs in `cpus`. The process must be allowed to use at least one of these CPUs.
  * Call this function before the first task is submitted. Returns false if the system call failed for at least one
  * thread. */
-bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
+bool tdict_pool_set_cpus(tdict_pool *pool, const tdict_cpus *cpus);
+/* Limits the CPUs that the pool's threads use at once, as tdict_quota_cpus() finds them. 0: no limit. The number of
+ * threads stays. Call this function before the first task is submitted. */
+void tdict_pool_set_quota(tdict_pool *pool, int num_cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
 /* Appends a list of tasks, linked by `next`, to the queue. If several threads must be woken, the calling thread wakes one

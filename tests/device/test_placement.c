@@ -6,17 +6,12 @@
 #include "device/gpu_help.h"
 #include "memory/pinned_blocks.h"
 #include "sched/latch.h"
+#include "support/cpus.h"
 
 static const char bus[] = "0000:1b:00.0";
 
-static cpu_set_t cpus(int first, int last) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (int i = first; i <= last; i++) CPU_SET((size_t)i, &set);
-  return set;
-}
 static tdict_placement find(const machine *m) {
-  cpu_set_t mask = cpus(2, 11);
+  const tdict_cpus mask = td_cpus(2, 11);
   return tdict_placement_find(m->root, bus, &mask);
 }
 
@@ -25,15 +20,26 @@ CASE(placement_uses_the_node_of_the_gpu) {
   put_file(&m, "devices/system/node/node0/cpulist", "0-7\n");
   put_file(&m, "devices/system/node/node1/cpulist", "8-9,11,14-15\n");
   tdict_placement p = find(&m);
-  cpu_set_t mask = cpus(0, 7);
+  const tdict_cpus mask = td_cpus(0, 7);
   char text[64];
   assert_int_equal(p.kind, TDICT_PLACEMENT_NODE);
   assert_int_equal(p.node, 1);
   assert_int_equal(p.num_nodes, 2);
-  assert_string_equal(tdict_placement_format(&p.cpus, text, sizeof text), "8-9,11");
+  assert_string_equal(tdict_cpus_format(&p.cpus, text, sizeof text), "8-9,11");
   p = tdict_placement_find(m.root, bus, &mask); /* the mask allows none of them */
   assert_int_equal(p.kind, TDICT_PLACEMENT_ELSEWHERE);
-  assert_true(CPU_EQUAL(&p.cpus, &mask));
+  assert_true(td_cpus_equal(&p.cpus, &mask));
+  drop_machine(&m);
+}
+
+CASE(placement_knows_processors_above_1024) {
+  machine m = make_machine("0-1\n", "1\n");
+  const tdict_cpus mask = td_cpus(1500, 8191);
+  put_file(&m, "devices/system/node/node1/cpulist", "1000-1999,8190-8191\n");
+  const tdict_placement p = tdict_placement_find(m.root, bus, &mask);
+  char text[64];
+  assert_int_equal(p.kind, TDICT_PLACEMENT_NODE);
+  assert_string_equal(tdict_cpus_format(&p.cpus, text, sizeof text), "1500-1999,8190-8191");
   drop_machine(&m);
 }
 
@@ -65,15 +71,15 @@ CASE(placement_reports_unknown_node) {
 
 typedef struct look {
   tdict_task task;
-  cpu_set_t mask;
+  tdict_cpus mask;
   tdict_latch done;
 } look;
 static void take_mask(tdict_task *task) {
   look *l = (look *)task;
-  (void)sched_getaffinity(0, sizeof l->mask, &l->mask);
+  (void)tdict_cpus_read(&l->mask);
   tdict_latch_down(&l->done);
 }
-static cpu_set_t mask_of_worker(tdict_pool *pool) {
+static tdict_cpus mask_of_worker(tdict_pool *pool) {
   look l = {.task.run = take_mask};
   tdict_latch_init(&l.done, 1);
   tdict_pool_submit(pool, &l.task);
@@ -112,32 +118,32 @@ CASE(gpu_open_finds_its_memory_node) {
 /* One of this machine's own processors plays the gpu's node. */
 SIM_CASE(placement_moves_the_workers) {
   fixture b = fixture_open(NULL);
-  cpu_set_t own, first;
+  tdict_cpus own, first;
   char text[256] = "", list[32];
   tdict_log *log;
   tdict_pool *pool;
   machine m = make_machine("0-1\n", NULL);
-  assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
+  assert_true(tdict_cpus_read(&own));
   size_t cpu = 0;
-  while (!CPU_ISSET(cpu, &own)) cpu++;
-  first = cpus((int)cpu, (int)cpu);
+  while (!CPU_ISSET_S(cpu, sizeof own.sets, own.sets)) cpu++;
+  first = td_cpus((int)cpu, (int)cpu);
   td_ok(tdict_log_create(keep_text, text, &log, err));
   td_ok(tdict_pool_create(3, &pool, err));
   tdict_placement_apply(m.root, b.gpu, pool, log); /* its node is not known */
   assert_non_null(strstr(text, "is not known"));
-  cpu_set_t mask = mask_of_worker(pool);
-  assert_true(CPU_EQUAL(&mask, &own));
+  tdict_cpus mask = mask_of_worker(pool);
+  assert_true(td_cpus_equal(&mask, &own));
   put_node(&m, b.gpu, 1);
   snprintf(list, sizeof list, "%zu\n", cpu);
   put_file(&m, "devices/system/node/node1/cpulist", list);
   tdict_placement_apply(m.root, b.gpu, pool, log);
   assert_non_null(strstr(text, "workers keep to processors"));
   mask = mask_of_worker(pool);
-  assert_true(CPU_EQUAL(&mask, &first));
+  assert_true(td_cpus_equal(&mask, &first));
   assert_int_equal(tdict_pool_num_cpus(pool), 1);
   mask = own;
-  assert_int_equal(sched_getaffinity(0, sizeof mask, &mask), 0);
-  assert_true(CPU_EQUAL(&mask, &own)); /* the program's own thread stays where it was */
+  assert_true(tdict_cpus_read(&mask));
+  assert_true(td_cpus_equal(&mask, &own)); /* the program's own thread stays where it was */
   tdict_pool_destroy(pool);
   tdict_log_release(log);
   drop_machine(&m);

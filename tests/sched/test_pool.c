@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include "sched/gate.h"
+#include "support/cpus.h"
 #include "support/fail_alloc.h"
 #include "support/rest.h"
 
@@ -33,9 +34,7 @@ CASE(pool_leaves_reserved_cpus_free) {
   static const int cpus[] = {1, 2, 3, 4, 8, 16}, one_left[] = {1, 2, 3, 3, 7, 15}, two_left[] = {1, 2, 3, 2, 6, 14};
   tdict_pool *pool = open_pool(2);
   for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (size_t n = 0; n < (size_t)cpus[i]; n++) CPU_SET(n, &set);
+    const tdict_cpus set = td_cpus(0, cpus[i] - 1);
     (void)tdict_pool_set_cpus(pool, &set);
     assert_int_equal(tdict_pool_num_cpus(pool), cpus[i]);
     assert_int_equal(tdict_pool_max_working(pool, 0), cpus[i]);
@@ -212,10 +211,23 @@ CASE(pool_threads_run_concurrently) {
   tdict_pool_destroy(pool);
 }
 
-CASE(pool_default_size_counts_cpus) {
-  cpu_set_t set;
-  assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
-  assert_int_equal(tdict_pool_default_size(), CPU_COUNT(&set) > 8 ? CPU_COUNT(&set) : 8);
+/* The quota limits the processors, also those that are set later, and not the threads. */
+CASE(pool_uses_as_many_cpus_as_the_quota) {
+  tdict_pool *pool = open_pool(4);
+  tdict_cpus set = td_cpus(0, 15);
+  (void)tdict_pool_set_cpus(pool, &set);
+  tdict_pool_set_quota(pool, 0);
+  assert_int_equal(tdict_pool_num_cpus(pool), 16);
+  tdict_pool_set_quota(pool, 5);
+  assert_int_equal(tdict_pool_num_cpus(pool), 5);
+  assert_int_equal(tdict_pool_max_working(pool, 1), 4);
+  (void)tdict_pool_set_cpus(pool, &set);
+  assert_int_equal(tdict_pool_num_cpus(pool), 5);
+  set = td_cpus(0, 2);
+  (void)tdict_pool_set_cpus(pool, &set);
+  assert_int_equal(tdict_pool_num_cpus(pool), 3);
+  assert_int_equal(tdict_pool_size(pool), 4);
+  tdict_pool_destroy(pool);
 }
 
 CASE(pool_create_survives_enomem) {

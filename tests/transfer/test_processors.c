@@ -4,6 +4,9 @@
 #include <sched.h>
 #include <time.h>
 
+#include "ops/visit.h"
+#include "sched/quota.h"
+
 static double cpu_now(clockid_t clock) {
   struct timespec t;
   assert_int_equal(clock_gettime(clock, &t), 0);
@@ -52,6 +55,33 @@ GPU_CASE(stats_count_processor_time) {
   tdict_release(src);
   tdict_release(there);
   tdict_release(back);
+  place_close(&p);
+}
+
+static int quota = -1; /* that the library finds; -1: the system's */
+int __real_tdict_quota_cpus(const char *root);
+int __wrap_tdict_quota_cpus(const char *root);
+int __wrap_tdict_quota_cpus(const char *root) {
+  assert_string_equal(root, "");
+  return quota < 0 ? __real_tdict_quota_cpus(root) : quota;
+}
+
+/* As in a container with a quota of one processor: one thread copies unless the program asks for more. */
+GPU_CASE(transfer_keeps_to_the_quota) {
+  quota = 1;
+  place p = place_open(-1);
+  tdict_tree *src = big_tree(6), *there;
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  assert_int_equal(tdict_pool_num_cpus(tdict_context_pool(p.c)), 1);
+  assert_true(tdict_context_num_threads(p.c) >= 8);
+  for (int asked = -1; asked <= 4; asked += 5) {
+    tdict_transfer_options o = threads(asked);
+    o.stats = &stats;
+    td_ok(tdict_to_device(p.c, src, p.device, &o, &there, err));
+    assert_in_range(stats.num_threads, 1, asked < 0 ? 1 : asked);
+    tdict_release(there);
+  }
+  tdict_release(src);
   place_close(&p);
 }
 

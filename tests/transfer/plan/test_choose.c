@@ -1,5 +1,6 @@
 /* Who works on a transfer and in which chunks, and what comes of it. */
 #include "sched/gate.h"
+#include "support/cpus.h"
 #include "transfer/job.h"
 #include "transfer/plan/choose.h"
 #include "transfer/trees.h"
@@ -51,15 +52,21 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
   tdict_context_options o = tdict_context_options_default();
   o.num_threads = 16;
   world w = world_over(td_context(&o));
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (size_t n = 0; n < 8; n++) CPU_SET(n, &set);
+  const tdict_cpus set = td_cpus(0, 7);
   (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
   for (int waits = 0; waits < 2; waits++) {
     assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).num_workers, 7);
     assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, 8, waits).num_workers, 8); /* as asked */
     assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).num_workers, 8);
   }
+  /* A quota limits the default, but not a number that the program names. */
+  tdict_pool_set_quota(tdict_context_engine(w.c)->config.pool, 2);
+  for (int waits = 0; waits < 2; waits++) {
+    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).num_workers, 2);
+    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).num_workers, 2);
+    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, 8, waits).num_workers, 8);
+  }
+  assert_int_equal(tdict_context_num_threads(w.c), 16);
   close_world(&w);
 }
 
@@ -69,19 +76,16 @@ GPU_CASE(choose_more_threads_for_files) {
   o.num_threads = 20;
   world w = world_over(td_context(&o));
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
-  for (size_t cpus = 6; cpus <= 20; cpus += 7) { /* the pool need not run on so many processors */
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (size_t n = 0; n < cpus; n++) CPU_SET(n, &set);
+  for (int cpus = 6; cpus <= 20; cpus += 7) { /* the pool need not run on so many processors */
+    const tdict_cpus set = td_cpus(0, cpus - 1);
     (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
-    const int wanted = cpus < 16 ? (int)cpus : 16;
+    const int wanted = cpus < 16 ? cpus : 16;
     assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, FILES).num_workers, wanted);
     assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, true, FILES).num_workers, wanted);
     assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, 3, false, FILES).num_workers, 3);
     assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, FILES).num_workers,
                      choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).num_workers);
-    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, PACKED).num_workers,
-                     cpus < 12 ? (int)cpus : 12);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, PACKED).num_workers, cpus < 12 ? cpus : 12);
     assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, PACKED).num_workers,
                      choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).num_workers);
   }
