@@ -71,6 +71,9 @@ FAULTS = [
      + MUTANT.format(name="never", match="no such text", case="checked_round_up")
      + MUTANT.format(name="untested", match="step - 1", case="planted_case"),
      "planted_often: the expression matches", "planted_never: the expression matches 0 times", "no test has the case planted_case"),
+    ("numbers", "src/base/error.c", 'void tdict_planted(char *t) { snprintf(t, 9, "%+8.3f", 1.5); }\n', '"%+8.3f" depends on the locale'),
+    ("numbers", "src/base/file.c", "double tdict_planted(const char *t) { return strtod(t, NULL); }\n", "strtod() depends on the locale"),
+    ("numbers", "tools/tdict.c", 'void planted(void) { setlocale(LC_ALL, ""); }\n', "sets LC_ALL"),
     ("sentences", "include/tdict/status.h", f"/* The planted{LONG_TAIL}. */\n", "33 words, at most 32 are allowed: The planted"),
     ("sentences", "docs/loader.md", f"\nThe planted{LONG_TAIL}.\n", "33 words, at most 32 are allowed: The planted"),
     ("sentences", "README.md", f"\n| a table |\n|---|\n| The planted{LONG_TAIL} |\n\nThe `a b` planted{LONG_TAIL}.\n", "34 words, at most 32 are allowed: The `code` planted"),

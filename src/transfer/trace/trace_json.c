@@ -1,5 +1,5 @@
 /* Writes a recording as a timeline in Chrome's "Trace Event Format", which Perfetto reads, too. Times are microseconds
- * since the recording began. The struct writer lives for one call. Slices that are not complete are left out, because
+ * since the recording began. Numbers are written without "%f", which writes a comma in some locales. The struct writer lives for one call. Slices that are not complete are left out, because
  * another thread may still write these slices. Thread rule: see trace.h. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@ enum { HOST_PID = 1, FIRST_GPU_PID = 10, FIRST_WORKER_TID = 1000, MAX_STREAMS = 
 
 typedef struct stream_track {
   tdict_cu_stream stream;
-  double last_us; /* end of the stream's last slice */
+  int64_t last_ns; /* end of the stream's last slice, since the recording began */
 } stream_track;
 
 typedef struct writer {
@@ -75,37 +75,46 @@ static void put_threads(writer *w) {
   }
 }
 
-static double to_us(const writer *w, int64_t ns) { return 1e-3 * (double)(ns - w->r->begin_ns); }
+/* Writes nanoseconds as microseconds with three decimals, and returns the text. */
+enum { US_BYTES = 32 };
+static const char *format_us(int64_t ns, char text[US_BYTES]) {
+  const uint64_t magnitude = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+  snprintf(text, US_BYTES, "%s%" PRIu64 ".%03d", ns < 0 ? "-" : "", magnitude / 1000, (int)(magnitude % 1000));
+  return text;
+}
 
+/* Times are nanoseconds since the recording began. */
 typedef struct slice_place {
   int pid, tid;
-  double begin_us, end_us;
+  int64_t begin_ns, end_ns;
 } slice_place;
 
 static void put_slice(writer *w, const tdict_slice *s, const slice_place *p) {
-  put_text(
-      w,
-      "%s{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"transfer\":%" PRIu32
-      ",\"bytes\":%zu}}",
-      event_separator(w), p->pid, p->tid, tdict_range_name((tdict_range)s->range), p->begin_us, p->end_us - p->begin_us,
-      s->transfer, s->bytes);
+  char begin[US_BYTES], took[US_BYTES];
+  put_text(w,
+           "%s{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%s,\"dur\":%s,\"args\":{\"transfer\":%" PRIu32
+           ",\"bytes\":%zu}}",
+           event_separator(w), p->pid, p->tid, tdict_range_name((tdict_range)s->range), format_us(p->begin_ns, begin),
+           format_us(p->end_ns - p->begin_ns, took), s->transfer, s->bytes);
 }
 
 /* Writes the whole transfer as an asynchronous event, because transfers may overlap in any way. */
 static void put_transfer(writer *w, const tdict_slice *s) {
   static const char *const edges[] = {"b", "e"};
-  const double at[] = {to_us(w, s->begin_ns), to_us(w, s->end_ns)};
+  const int64_t at_ns[] = {s->begin_ns - w->r->begin_ns, s->end_ns - w->r->begin_ns};
+  char at[US_BYTES];
   for (int i = 0; i < 2; i++)
     put_text(w,
              "%s{\"ph\":\"%s\",\"cat\":\"transfer\",\"id\":%" PRIu32
-             ",\"pid\":%d,\"tid\":0,\"name\":\"transfer\",\"ts\":%.3f,\"args\":{\"transfer\":%" PRIu32
-             ",\"bytes\":%zu}}",
-             event_separator(w), edges[i], s->transfer, HOST_PID, at[i], s->transfer, s->bytes);
+             ",\"pid\":%d,\"tid\":0,\"name\":\"transfer\",\"ts\":%s,\"args\":{\"transfer\":%" PRIu32 ",\"bytes\":%zu}}",
+             event_separator(w), edges[i], s->transfer, HOST_PID, format_us(at_ns[i], at), s->transfer, s->bytes);
 }
 
 static void put_count(writer *w, const tdict_slice *s) {
-  put_text(w, "%s{\"ph\":\"C\",\"pid\":%d,\"tid\":0,\"name\":\"%s\",\"ts\":%.3f,\"args\":{\"batches\":%zu}}",
-           event_separator(w), HOST_PID, tdict_range_name((tdict_range)s->range), to_us(w, s->end_ns), s->bytes);
+  char at[US_BYTES];
+  put_text(w, "%s{\"ph\":\"C\",\"pid\":%d,\"tid\":0,\"name\":\"%s\",\"ts\":%s,\"args\":{\"batches\":%zu}}",
+           event_separator(w), HOST_PID, tdict_range_name((tdict_range)s->range),
+           format_us(s->end_ns - w->r->begin_ns, at), s->bytes);
 }
 
 static void put_host_slices(writer *w) {
@@ -114,7 +123,8 @@ static void put_host_slices(writer *w) {
     bool complete = atomic_load_explicit(&s->complete, memory_order_acquire);
     if (!complete || s->gpu >= 0) continue;
     w->num_written++;
-    slice_place p = {HOST_PID, tid_of(&w->r->tracks[s->track]), to_us(w, s->begin_ns), to_us(w, s->end_ns)};
+    const slice_place p = {HOST_PID, tid_of(&w->r->tracks[s->track]), s->begin_ns - w->r->begin_ns,
+                           s->end_ns - w->r->begin_ns};
     if (s->range == TDICT_RANGE_TRANSFER)
       put_transfer(w, s);
     else if (s->range == TDICT_RANGE_READY)
@@ -130,8 +140,8 @@ static bool read_times(const writer *w, const tdict_trace_gpu *g, const tdict_sl
   float after_ms, took_ms;
   if (tdict_gpu_elapsed(g->gpu, g->base, s->from, &after_ms, NULL) != TDICT_OK) return false;
   if (tdict_gpu_elapsed(g->gpu, s->from, s->to, &took_ms, NULL) != TDICT_OK) return false;
-  p->begin_us = to_us(w, g->base_ns) + 1e3 * (double)after_ms;
-  p->end_us = p->begin_us + 1e3 * (double)took_ms;
+  p->begin_ns = g->base_ns - w->r->begin_ns + (int64_t)(1e6 * (double)after_ms);
+  p->end_ns = p->begin_ns + (int64_t)(1e6 * (double)took_ms);
   return true;
 }
 
@@ -151,14 +161,14 @@ static bool is_on(const tdict_slice *s, int index) {
 }
 
 /* Returns the smallest shift of a GPU's slices with which no copy begins before that copy was queued. */
-static double find_shift(const writer *w, int index) {
-  double shift = 0;
+static int64_t find_shift(const writer *w, int index) {
+  int64_t shift = 0;
   slice_place p;
   for (int64_t i = 0; i < w->num_slices; i++) {
     const tdict_slice *s = &w->r->slices[i];
     if (!is_on(s, index) || !read_times(w, &w->r->gpus[index], s, &p)) continue;
-    double late_us = to_us(w, s->begin_ns) - p.begin_us;
-    if (late_us > shift) shift = late_us;
+    const int64_t late_ns = s->begin_ns - w->r->begin_ns - p.begin_ns;
+    if (late_ns > shift) shift = late_ns;
   }
   return shift;
 }
@@ -173,7 +183,7 @@ static void put_gpu_slices(writer *w, int index) {
   snprintf(name, sizeof name, "%s streams", tdict_device_format(g->gpu->memory.device, device, sizeof device));
   put_name(w, p.pid, 0, "process_name", name);
   (void)!tdict_gpu_enter(g->gpu, &scope, NULL); /* if the device is lost, no times can be read */
-  double shift = find_shift(w, index);
+  const int64_t shift = find_shift(w, index);
   for (int64_t i = 0; i < w->num_slices && w->status == TDICT_OK; i++) {
     const tdict_slice *s = &w->r->slices[i];
     if (!is_on(s, index)) continue;
@@ -181,12 +191,12 @@ static void put_gpu_slices(writer *w, int index) {
     if (!track) continue;
     w->num_written++;
     p.tid = (int)(track - w->streams) + 1;
-    p.begin_us += shift;
-    p.end_us += shift;
+    p.begin_ns += shift;
+    p.end_ns += shift;
     /* Remove overlaps. */
-    if (p.begin_us < track->last_us) p.begin_us = track->last_us;
-    if (p.end_us < p.begin_us) p.end_us = p.begin_us;
-    track->last_us = p.end_us;
+    if (p.begin_ns < track->last_ns) p.begin_ns = track->last_ns;
+    if (p.end_ns < p.begin_ns) p.end_ns = p.begin_ns;
+    track->last_ns = p.end_ns;
     put_slice(w, s, &p);
   }
   tdict_gpu_leave(g->gpu, &scope);

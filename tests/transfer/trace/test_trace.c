@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "support/comma_locale.h"
 #include "support/fail_alloc.h"
 #include "support/things.h"
 
@@ -178,6 +179,24 @@ GPU_CASE(trace_holds_every_slice) {
   tdict_release(a);
   tdict_release(b);
   tdict_release(back);
+  place_close(&p);
+}
+
+/* In a locale with a decimal comma, numbers still have points. */
+GPU_CASE(trace_is_json_in_any_locale) {
+  td_comma_locale_set();
+  place p = place_open(2);
+  tdict_tree *src = even_tree(NULL);
+  start(&p, 0);
+  tdict_release(move_in(&p, src, p.device, 1));
+  text t = {0};
+  td_ok(tdict_trace_write_to(p.c, take_text, &t, err));
+  td_comma_locale_reset();
+  const facts seen = read_text(t.bytes, t.count);
+  assert_int_equal(fact(&seen, "stream_transfer_bytes"), TOTAL);
+  assert_int_equal(fact(&seen, "copy_bytes"), TOTAL);
+  free(t.bytes);
+  tdict_release(src);
   place_close(&p);
 }
 

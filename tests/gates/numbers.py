@@ -1,0 +1,70 @@
+"""Gate: numbers in files, and numbers for other programs, do not depend on the locale of the program.
+
+usage: numbers.py ROOT
+In a locale with a decimal comma, "%f" writes 1,5 and strtod() stops at the point of 1.5. So src/ and include/ use neither,
+except in the messages of errors and logs, and in files that write text for people (ALLOWED). The programs in tools/, bench/
+and examples/ keep the locale "C" for numbers."""
+
+import re
+
+import source
+
+FLOAT = re.compile(r"(?<!%)(?:%%)*%[-+ #0']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[lL]*[aAeEfFgG]")
+CALL = re.compile(r"\b(strto(?:d|f|ld)|atof)\s*\(")
+LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"')
+LOCALE = re.compile(r"\bsetlocale\s*\(\s*(LC_ALL|LC_NUMERIC)\b")
+# Functions whose text people read.
+MESSAGES = {"tdict_fail", "tdict_fail_native", "tdict_log_write", "SET_MESSAGE"}
+ALLOWED = {
+    "src/debug/describe.c": "summaries for people",
+    "src/io/tensordict/names.c": "writes %2E, which is no conversion",
+    "src/tensor/convert_tensor.c": "the value in the message of an error",
+    "src/tree/print.c": "sizes for people",
+    "src/types/nontensor.c": "values for people",
+}
+
+
+def caller(code, position):
+    """The name of the function whose call contains the position; None: no call."""
+    depth = 0
+    for at in range(position - 1, -1, -1):
+        if code[at] == ")":
+            depth += 1
+        elif code[at] == "(" and depth:
+            depth -= 1
+        elif code[at] == "(":
+            name = re.search(r"(\w+)\s*$", code[:at])
+            return name.group(1) if name else None
+        elif code[at] in "{};" and not depth:
+            return None
+    return None
+
+
+def main():
+    root = source.root_argument()
+    report = source.Report("numbers")
+    for file in source.files(root, "src/**/*.[ch]", "include/**/*.h", "include/**/*.hpp"):
+        name = str(file.relative_to(root))
+        report.checked()
+        if name in ALLOWED:
+            continue
+        text = source.blank(file.read_text(), keep_strings=True)
+        code = source.blank(file.read_text())
+        for match in LITERAL.finditer(text):
+            if FLOAT.search(match.group()) and caller(code, match.start()) not in MESSAGES:
+                report.fail(f"{name}:{source.line_of(text, match.start())}", f"{match.group()} depends on the locale")
+        for match in CALL.finditer(code):
+            report.fail(f"{name}:{source.line_of(text, match.start())}", f"{match.group(1)}() depends on the locale")
+    for name in ALLOWED:
+        if not (root / name).exists():
+            report.fail(name, "is allowed to write numbers, but does not exist")
+    for file in source.files(root, "tools/**/*.[ch]", "bench/**/*.[ch]", "examples/**/*.c", "examples/**/*.cpp"):
+        code = source.blank(file.read_text())
+        report.checked()
+        for match in LOCALE.finditer(code):
+            report.fail(f"{file.relative_to(root)}:{source.line_of(code, match.start())}",
+                        f"sets {match.group(1)}: numbers for other programs would depend on the locale")
+    report.end()
+
+
+main()
