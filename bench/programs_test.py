@@ -187,8 +187,12 @@ class Terminal(Case):
 
     def test_tune_says_how_long(self):
         text = self.run_there("tune --device sim --repeat 1 --max-bytes 3000000")
-        self.assertRegex(text, r"takes about \d+ s")
-        self.assertRegex(text, r"size 2 of \d, about \d+ s left")
+        self.assertIn("takes about 60 s at most (--seconds)", text)
+        self.assertRegex(text, r"size 2 of \d, \d+ of at most 60 s")
+
+    def test_tune_keeps_its_time_limit(self):
+        text = self.expect("tune --device sim --max-bytes 40000000 --seconds 1", 0, "the time limit has ended the search of").stdout
+        self.assertLess(int(re.search(r"settings tried in (\d+) s", text).group(1)), 15)
 
 
 class Texts(Case):

@@ -1,7 +1,7 @@
 /* tdict-bench tune: measures the settings of the tuning table (threads, chunks, stores, whether the caller helps) for
  * several transfer sizes in both directions. Writes the best settings to a tuning file for contexts.
  * Starts with the built-in settings and changes one setting at a time. A new setting wins if it is clearly faster.
- * The best settings of each size are verified. The job owns the place and the table.
+ * The best settings of each size are verified. The search of a size ends early if its part of the time limit is over. The job owns the place and the table.
  * Thread rule: one thread. Only this scenario uses internals of the library: it sets the table between transfers. */
 #include <inttypes.h>
 #include <math.h>
@@ -23,15 +23,15 @@ static const double clearly = 0.98; /* a setting wins if its time is below this 
 
 typedef struct tune_options {
   const char *device, *out, *json;
-  int64_t max_bytes, repeats;
+  int64_t max_bytes, repeats, seconds;
 } tune_options;
 typedef struct tune_job {
   tune_options o;
   bench_place place;
   tdict_tuning table; /* the resulting table */
   int64_t tried;
-  double begin, weight, done; /* start time; work of all sizes; work of the finished sizes */
-  double about;               /* estimated seconds of all sizes */
+  double begin, weight, done; /* start time; work of all sizes; work of the finished sizes and of the current size */
+  int num_sizes, num_cut;     /* all sizes; sizes whose search the time limit has ended */
   char at[96];                /* the current size, for the progress line */
   json_t *rows;
 } tune_job;
@@ -43,6 +43,8 @@ typedef struct tune_size {
   size_t bytes, slot_bytes;
   check_source source;
   tdict_tree *there; /* copies to the host: the source tree */
+  double end;        /* when the part of this size in the time limit is over */
+  bool is_cut;       /* a setting was not tried, because the time was over */
   bench_samples samples;
 } tune_size;
 
@@ -71,8 +73,10 @@ static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
   return status == TDICT_OK;
 }
 
-/* Returns the median time of several transfers after one warm-up, without the release of the result. Returns 0 on
- * failure. */
+static bool is_over(const tune_size *s) { return bench_now() >= s->end; }
+
+/* Returns the median time of several transfers after one warm-up, without the release of the result. If the time of this
+ * size is over, makes no more transfers than one after the warm-up. Returns 0 on failure. */
 static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   s->samples.count = 0;
   bench_progress("%s, setting %" PRId64, s->job->at, s->job->tried + 1);
@@ -83,6 +87,7 @@ static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
     if (!move_once(s, &seconds, &out)) return 0;
     tdict_release(out);
     if (i >= 0) bench_samples_add(&s->samples, seconds);
+    if (i >= 0 && is_over(s)) break;
   }
   s->job->tried++;
   return bench_samples_median(&s->samples);
@@ -104,6 +109,7 @@ typedef struct tune_best {
 
 static bool try_row(tune_size *s, tdict_tuning_row row, tune_best *best) {
   if (!fit_row(s, &row) || memcmp(&row, &best->row, sizeof row) == 0) return true;
+  if (is_over(s)) return s->is_cut = true;
   double seconds = measure_setting(s, &row);
   if (seconds <= 0) return false;
   if (seconds < best->seconds * clearly) *best = (tune_best){row, seconds};
@@ -192,7 +198,8 @@ static bool open_size(tune_size *s) {
 
 /* Finds the best row for a size, starting from the built-in row. */
 static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t bytes, tdict_tuning_row *out) {
-  tune_size s = {.job = job, .direction = direction, .bytes = bytes};
+  const double end = job->begin + (double)job->o.seconds * job->done / job->weight;
+  tune_size s = {.job = job, .direction = direction, .bytes = bytes, .end = end};
   tdict_tuning built_in = tdict_tuning_default();
   int answer = BENCH_FAILED;
   if (open_size(&s)) {
@@ -201,6 +208,7 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
     (void)fit_row(&s, &best.row);
     double begun = best.seconds = measure_setting(&s, &best.row);
     if (begun > 0 && search_settings(&s, &best)) answer = verify_best(&s, &best);
+    job->num_cut += s.is_cut;
     if (answer == BENCH_OK) {
       show_row(&s, &best, begun);
       *out = best.row;
@@ -212,8 +220,8 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
   return answer;
 }
 
-/* Returns the estimated work of a size: its bytes plus a constant for each transfer. */
-static double size_weight(size_t bytes) { return (double)bytes + (1 << 20); }
+/* Returns the part of a size in the work: its bytes plus a constant, so that small sizes get enough time. */
+static double size_weight(size_t bytes) { return (double)bytes + (16 << 20); }
 
 static int count_sizes(const tune_job *job, tdict_tuning_direction direction) {
   const size_t *sizes = direction == TDICT_TUNING_IN ? in_sizes : out_sizes;
@@ -222,34 +230,15 @@ static int count_sizes(const tune_job *job, tdict_tuning_direction direction) {
   return count;
 }
 
-/* Prints an estimate of the total time, from one driver copy. A transfer is assumed to take twice as long, with 20
- * settings for each size. */
-static bool show_estimate(tune_job *job) {
-  enum { SETTINGS = 20 };
-  const bench_place *p = &job->place;
-  size_t line = p->line_bytes;
-  double seconds;
-  int count = 0;
-  if (!place_line(&job->place, &seconds) || !place_line(&job->place, &seconds)) return false;
-  for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
-    const size_t *sizes = d == TDICT_TUNING_IN ? in_sizes : out_sizes;
-    int of_direction =
-        d == TDICT_TUNING_IN || d == TDICT_TUNING_OUT_NEW ? count_sizes(job, (tdict_tuning_direction)d) : 0;
-    for (int i = 0; i < of_direction; i++) job->weight += size_weight(sizes[i]);
-    count += of_direction;
+/* Counts the sizes and their work. */
+static void count_work(tune_job *job) {
+  static const tdict_tuning_direction directions[] = {TDICT_TUNING_IN, TDICT_TUNING_OUT_NEW};
+  for (int d = 0; d < 2; d++) {
+    const size_t *sizes = directions[d] == TDICT_TUNING_IN ? in_sizes : out_sizes;
+    const int count = count_sizes(job, directions[d]);
+    for (int i = 0; i < count; i++) job->weight += size_weight(sizes[i]);
+    job->num_sizes += count;
   }
-  job->about = 2 * SETTINGS * (double)(job->o.repeats + 1) * job->weight * seconds / (double)line;
-  bench_print_text("%d sizes, about %d settings for each, %" PRId64 " transfers for each setting: takes about %.0f s",
-                   count, (int)SETTINGS, job->o.repeats + 1, job->about < 1 ? 1 : job->about);
-  return true;
-}
-
-/* Estimates the remaining seconds. Until an eighth of the work is done, uses the first estimate, since small sizes
- * predict large sizes badly. */
-static double seconds_left(const tune_job *job) {
-  double elapsed = bench_now() - job->begin;
-  if (job->done < job->weight / 8) return job->about - elapsed;
-  return elapsed * (job->weight - job->done) / job->done;
 }
 
 /* Finds the rows of one direction. A row is used up to the geometric mean of its size and the next size. */
@@ -258,12 +247,10 @@ static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
   int count = count_sizes(job, direction), answer = BENCH_OK;
   for (int i = 0; i < count && answer == BENCH_OK; i++) {
     tdict_tuning_row *row = &job->table.rows[direction][i];
-    double left = job->done > 0 ? seconds_left(job) : 0;
-    snprintf(job->at, sizeof job->at, "%s, size %d of %d%s", direction == TDICT_TUNING_IN ? "in" : "out_new", i + 1,
-             count, left > 0 ? ", about " : "");
-    if (left > 0) snprintf(job->at + strlen(job->at), sizeof job->at - strlen(job->at), "%.0f s left", left);
-    answer = tune_one(job, direction, sizes[i], row);
+    snprintf(job->at, sizeof job->at, "%s, size %d of %d, %.0f of at most %" PRId64 " s",
+             direction == TDICT_TUNING_IN ? "in" : "out_new", i + 1, count, bench_now() - job->begin, job->o.seconds);
     job->done += size_weight(sizes[i]);
+    answer = tune_one(job, direction, sizes[i], row);
     row->up_to_bytes = i + 1 == count ? SIZE_MAX : (size_t)sqrt((double)sizes[i] * (double)sizes[i + 1]);
     job->table.num_rows[direction] = i + 1;
   }
@@ -287,8 +274,11 @@ static bool write_table(const tune_job *job, const char *machine) {
     return false;
   }
   tdict_context_destroy(context);
-  bench_print_text("written: %s, which tdict_context_options.tuning_file takes (%" PRId64 " settings tried)",
-                   job->o.out, job->tried);
+  if (job->num_cut)
+    bench_print_text("the time limit has ended the search of %d of %d sizes: --seconds sets another limit",
+                     job->num_cut, job->num_sizes);
+  bench_print_text("written: %s, which tdict_context_options.tuning_file takes (%" PRId64 " settings tried in %.0f s)",
+                   job->o.out, job->tried, bench_now() - job->begin);
   return true;
 }
 
@@ -302,6 +292,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     o->json = arg;
   } else if (key == 'r') {
     options_number(state, "--repeat", arg, 1, 1000, &o->repeats);
+  } else if (key == 's') {
+    options_number(state, "--seconds", arg, 1, 86400, &o->seconds);
   } else if (key == 'm') {
     options_number(state, "--max-bytes", arg, 1, INT64_C(1) << 40, &o->max_bytes);
   } else if (key == ARGP_KEY_ARG) {
@@ -326,7 +318,9 @@ static int run_tune(tune_job *job, int argc, char **argv) {
            gpu ? raw_device_name(job->place.check.raw) : "SIMULATED device");
   bench_print_text("tune: %s", machine);
   if (!gpu) printf("SIMULATED device: these settings suit copies in host memory and say nothing about a GPU\n");
-  if (!show_estimate(job)) return BENCH_FAILED;
+  count_work(job);
+  bench_print_text("%d sizes, %" PRId64 " transfers for each setting: takes about %" PRId64 " s at most (--seconds)",
+                   job->num_sizes, job->o.repeats + 1, job->o.seconds);
   job->begin = bench_now();
   printf("%-7s %11s %9s %7s %9s %7s %9s %9s %5s %9s %6s\n", "", "bytes", "ms", "GB/s", "built-in", "workers", "chunk",
          "first", "slots", "streaming", "caller");
@@ -352,6 +346,7 @@ int tune_main(int argc, char **argv) {
       {"json", 'j', "FILE", 0, "write the measurements to FILE as JSON; - writes to standard output and prints no text",
        0},
       {"repeat", 'r', "N", 0, "transfers for each setting (default 7)", 0},
+      {"seconds", 's', "N", 0, "time limit in seconds (default 60); the search of each size gets a part of it", 0},
       {"max-bytes", 'm', "N", 0, "largest size in bytes (default 1073741824)", 0},
       {0}};
   static const char doc[] =
@@ -360,7 +355,7 @@ int tune_main(int argc, char **argv) {
       "\vExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   static tune_job job;
-  job.o = (tune_options){"auto", "tdict.tuning", NULL, INT64_C(1) << 30, 7};
+  job.o = (tune_options){"auto", "tdict.tuning", NULL, INT64_C(1) << 30, 7, 60};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
   job.rows = json_array();

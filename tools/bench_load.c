@@ -131,8 +131,8 @@ static int run(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"device", 'd', "DEVICE", 0, "cuda:N, cpu or sim (default: auto, which is cuda:0 if present, else cpu)", 0},
       {"repeat", 'r', "N", 0, "measure N calls after the first call (default: 5)", 0},
-      {"threads", 't', "N", 0, "number of threads that read; 0 is the calling thread (default: chosen by the library)",
-       0},
+      {"threads", 't', "N", 0,
+       "maximum number of threads that read; 0: the calling thread (default: chosen by the library)", 0},
       {"json", 'j', NULL, 0, "print JSON", 0},
       {0}};
   static const struct argp argp = {
