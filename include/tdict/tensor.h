@@ -96,8 +96,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype
 /** @brief Creates a tensor of one dimension with @p count values in plain host memory. Value i is start + i * step.
  *  Each value is computed as a double and converted to @p dtype. If @p dtype is an integer type, the value is truncated
  *  toward zero.
- *  @return The same errors as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types, and for
- *          types with several lanes; #TDICT_EOVERFLOW if an integer type cannot hold a value. */
+ *  @return The same errors as tdict_tensor_empty(); #TDICT_ENOTSUP for bool and complex types, and for types with
+ *          several lanes; #TDICT_EOVERFLOW if an integer type cannot hold a value. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count,
                                                            tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor over memory of the program. Copies nothing.

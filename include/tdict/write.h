@@ -41,9 +41,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const ch
  *          or an object; #TDICT_EOVERFLOW if an integer dtype cannot hold @p value; #TDICT_EREADONLY;
  *          #TDICT_EWRONGDEVICE if a tensor is in device memory that the program owns; #TDICT_ENOTSUP for an object of
  *          the program without `flatten`, or for elements of more than 64 bytes; #TDICT_ENOTSUP also if @p value is not
- *          0 and the dtype is an 8-bit float or has several lanes; #TDICT_ENOTSUP also on a device if
- *          the bytes of the new element are not all equal, and the element has more than 16 bytes or the driver cannot
- *          compile kernels; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM. */
+ *          0 and the dtype has several lanes; #TDICT_ENOTSUP also on a device if the bytes of the new element are not
+ *          all equal, and the element has more than 16 bytes or the driver cannot compile kernels; #TDICT_EDEVICE;
+ *          #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err);
 /** @brief Fills like tdict_fill(), and queues the fills on @p stream.
  *

@@ -3,12 +3,11 @@
 
 #include <string.h>
 
-enum { CODE_INT = 0, CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4 };
+enum { CODE_INT = 0, CODE_UINT = 1, CODE_FLOAT = 2 }; /* larger codes are those of small floats */
 
 bool tdict_convert_knows(tdict_dtype dtype) {
   unsigned code = dtype & 0xffu;
-  return tdict_dtype_bytes(dtype) != 0 && dtype >> 16 == 1 &&
-         (code == CODE_INT || code == CODE_UINT || code == CODE_FLOAT || code == CODE_BFLOAT);
+  return tdict_dtype_bytes(dtype) != 0 && dtype >> 16 == 1 && (code <= CODE_FLOAT || tdict_small_float_of(dtype));
 }
 
 const tdict_small_float *tdict_small_float_of(tdict_dtype dtype) {
@@ -82,7 +81,7 @@ static bool write_float(tdict_dtype dtype, double value, void *element) {
     memcpy(element, &single, sizeof single);
   } else {
     uint16_t bits = (uint16_t)tdict_small_float_encode(tdict_small_float_of(dtype), value);
-    memcpy(element, &bits, sizeof bits);
+    memcpy(element, &bits, tdict_dtype_bytes(dtype)); /* elements are little-endian */
   }
   return true;
 }
@@ -110,6 +109,6 @@ static bool write_integer(bool is_signed, unsigned bits, double value, void *ele
 bool tdict_convert_double(tdict_dtype dtype, double value, void *element) {
   if (!tdict_convert_knows(dtype)) return false;
   unsigned code = dtype & 0xffu;
-  if (code == CODE_FLOAT || code == CODE_BFLOAT) return write_float(dtype, value, element);
+  if (code >= CODE_FLOAT) return write_float(dtype, value, element);
   return write_integer(code == CODE_INT, dtype >> 8 & 0xffu, value, element);
 }

@@ -7,9 +7,9 @@
 
 enum { TDICT_ELEMENT_BYTES = 16 };
 /* Writes `value` as one element of `dtype`. `element` has at least tdict_dtype_bytes() bytes. Numbers are converted as
- * by tdict_convert_double(). A bool element becomes 0 or 1. A complex element gets the imaginary part 0. For 8-bit
- * floats and types with several lanes, the value must be +0, else the function returns TDICT_ENOTSUP. Returns
- * TDICT_EOVERFLOW if an integer type cannot hold the value. The error message begins with `what`. */
+ * by tdict_convert_double(). A bool element becomes 0 or 1. A complex element gets the imaginary part 0. For types with
+ * several lanes, the value must be +0, else the function returns TDICT_ENOTSUP. Returns TDICT_EOVERFLOW if an integer
+ * type cannot hold the value. The error message begins with `what`. */
 tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
                                        tdict_error *err);
 /* Checks that tdict_element_fill() can fill the tensor. Returns TDICT_EREADONLY for read-only storage, and

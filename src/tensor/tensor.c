@@ -153,7 +153,7 @@ tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, i
   if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
   char name[TDICT_DTYPE_TEXT_BYTES];
   if (tdict_dtype_bytes(dtype) != 0 && !tdict_convert_knows(dtype))
-    return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s; wanted one integer or float of 16 bits or more",
+    return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s; wanted one integer or float",
                       tdict_dtype_format(dtype, name, sizeof name));
   tdict_status status = create_tensor(make_description(dtype, 1, &count), NULL, false, &t, err);
   if (status != TDICT_OK) return status;

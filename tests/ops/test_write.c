@@ -183,6 +183,29 @@ DEVICE_CASE(fill_zero) {
   rig_close(&r);
 }
 
+/* The bytes of PyTorch's fill_(): of 3, -0.75, and numbers that are rounded, in float8_e4m3fn and float8_e5m2. */
+DEVICE_CASE(fill_converts_to_8_bit_floats) {
+  static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2};
+  static const double values[] = {3, -0.75, 0.1, 447, -0.0, 0.0009765625};
+  static const unsigned char wanted[][2] = {{68, 66}, {180, 186}, {29, 46}, {126, 95}, {128, 128}, {0, 20}};
+  rig r = rig_open();
+  for (int d = 0; d < 2; d++) {
+    tdict_tree *td = TREE(5);
+    tdict_tensor *t = NULL, *host = NULL;
+    td_ok(tdict_tensor_zeros(dtypes[d], COUNTS(5, 3), r.memory, &t, err));
+    help_put(td, "n.x", t);
+    for (int i = 0; i < 6; i++) {
+      td_ok(tdict_fill(td, i % 2 ? "n.x" : NULL, values[i], err));
+      td_ok(tdict_tensor_clone(help_get(td, "n.x"), NULL, &host, err));
+      const unsigned char *found = tdict_tensor_const_data(host);
+      for (int k = 0; k < 15; k++) assert_int_equal(found[k], wanted[i][d]);
+      tdict_tensor_release(host);
+    }
+    tdict_release(td);
+  }
+  rig_close(&r);
+}
+
 DEVICE_CASE(fill_refuses) {
   rig r = rig_open();
   m_tree *t = SAMPLE(4);
@@ -194,11 +217,11 @@ DEVICE_CASE(fill_refuses) {
   if (!r.context) {
     td_fails(TDICT_EOVERFLOW, "does not hold 256", tdict_fill(td, NULL, 256, err));
     assert_string_equal(td_last_error.path, "n.m.u");
-    tdict_tensor *small = NULL;
-    td_ok(tdict_tensor_zeros(TDICT_F8E4M3, 1, t->bs, NULL, &small, err));
-    help_put(td, "f8", small);
+    tdict_tensor *lanes = NULL;
+    td_ok(tdict_tensor_zeros(TDICT_DTYPE(2, 16, 2), 1, t->bs, NULL, &lanes, err));
+    help_put(td, "two", lanes);
     td_fails(TDICT_ENOTSUP, "with 0 only", tdict_fill(td, NULL, 1, err));
-    td_ok(tdict_delete(td, "f8", err));
+    td_ok(tdict_delete(td, "two", err));
   }
   help_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_fill(td, NULL, 0, err));

@@ -1,11 +1,11 @@
-/* Rounding to the 16-bit floats, truncation to the integers. */
+/* Rounding to the 16-bit and 8-bit floats, truncation to the integers. */
 #include "support/test.h"
 
 #include "tensor/convert.h"
 
-/* The value of a 16-bit float, exactly: `mantissa` stored bits. */
-static double decode(unsigned bits, int mantissa) {
-  int exponent_bits = 15 - mantissa, exponent = (int)(bits >> mantissa) & ((1 << exponent_bits) - 1);
+/* The value of a float with `places` bits below the sign, exactly: `mantissa` stored bits. */
+static double decode_of(unsigned bits, int places, int mantissa) {
+  int exponent_bits = places - mantissa, exponent = (int)(bits >> mantissa) & ((1 << exponent_bits) - 1);
   int bias = (1 << (exponent_bits - 1)) - 1;
   double value = (double)(bits & ((1u << mantissa) - 1));
   if (exponent)
@@ -13,8 +13,10 @@ static double decode(unsigned bits, int mantissa) {
   else
     exponent = 1;
   for (int i = exponent - bias - mantissa; i != 0; i += i < 0 ? 1 : -1) value = i < 0 ? value / 2 : value * 2;
-  return bits & 0x8000u ? -value : value;
+  return bits >> places & 1 ? -value : value;
 }
+
+static double decode(unsigned bits, int mantissa) { return decode_of(bits, 15, mantissa); }
 
 static unsigned encode(tdict_dtype dtype, double value) {
   uint16_t bits = 0xA5A5;
@@ -67,6 +69,38 @@ CASE(convert_bfloat16_to_nearest_even) {
   assert_int_equal(encode(TDICT_BF16, 3.140625), 0x4049);
   /* rounded once: by way of float32 this tie would be made first and then broken the other way */
   assert_int_equal(encode(TDICT_BF16, beside(1.00390625, true)), 0x3f81);
+}
+
+static unsigned encode_8(tdict_dtype dtype, double value) {
+  unsigned char bits[2] = {0, 0xA5};
+  assert_true(tdict_convert_double(dtype, value, bits));
+  assert_int_equal(bits[1], 0xA5); /* one byte only */
+  return bits[0];
+}
+
+/* `top`: the smallest bits that are no finite number. */
+static void check_8_bits(tdict_dtype dtype, int mantissa, unsigned top) {
+  for (unsigned bits = 0; bits < top; bits++) {
+    double value = decode_of(bits, 7, mantissa), middle = (value + decode_of(bits + 1, 7, mantissa)) / 2;
+    unsigned even = bits & 1 ? bits + 1 : bits;
+    assert_int_equal(encode_8(dtype, value), bits);
+    assert_int_equal(encode_8(dtype, -value), bits | 0x80u);
+    assert_int_equal(encode_8(dtype, middle), even);
+    assert_int_equal(encode_8(dtype, beside(middle, true)), bits + 1);
+    assert_int_equal(encode_8(dtype, beside(-middle, false)), bits | 0x80u);
+  }
+  assert_int_equal(encode_8(dtype, 1e300), top);
+  assert_int_equal(encode_8(dtype, -1e300), top | 0x80u);
+  assert_true((encode_8(dtype, 1e300 * 1e300 * 0) & 0x7fu) > 0x7cu);
+}
+
+/* e4m3 has no infinity: a number that is too large becomes its only NaN. */
+CASE(convert_8_bit_floats_to_nearest_even) {
+  check_8_bits(TDICT_F8E4M3, 3, 0x7f);
+  check_8_bits(TDICT_F8E5M2, 2, 0x7c);
+  assert_int_equal(encode_8(TDICT_F8E4M3, 3), 0x44);
+  assert_int_equal(encode_8(TDICT_F8E5M2, 3), 0x42);
+  assert_int_equal(encode_8(TDICT_F8E4M3, 448), 0x7e);
 }
 
 CASE(convert_wide_floats) {
@@ -125,10 +159,11 @@ CASE(convert_64_bits_at_their_borders) {
 }
 
 CASE(convert_knows_its_types) {
-  static const tdict_dtype known[] = {TDICT_I8,  TDICT_I16, TDICT_I32, TDICT_I64, TDICT_U8,  TDICT_U16,
-                                      TDICT_U32, TDICT_U64, TDICT_F16, TDICT_F32, TDICT_F64, TDICT_BF16};
+  static const tdict_dtype known[] = {TDICT_I8,  TDICT_I16,  TDICT_I32,    TDICT_I64,   TDICT_U8,
+                                      TDICT_U16, TDICT_U32,  TDICT_U64,    TDICT_F16,   TDICT_F32,
+                                      TDICT_F64, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2};
   static const tdict_dtype others[] = {
-      TDICT_BOOL, TDICT_C64, TDICT_C128, TDICT_F8E4M3, TDICT_F8E5M2, TDICT_DTYPE(2, 32, 2), 0, TDICT_DTYPE(0, 24, 1)};
+      TDICT_BOOL, TDICT_C64, TDICT_C128, TDICT_DTYPE(10, 8, 2), TDICT_DTYPE(2, 32, 2), 0, TDICT_DTYPE(0, 24, 1)};
   unsigned char out[16], kept[16];
   memset(out, 0xA5, sizeof out);
   memset(kept, 0xA5, sizeof kept);
