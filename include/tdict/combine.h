@@ -116,22 +116,24 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *i
 /** @brief Stacks the @p count trees of @p items, which are sequences of different lengths, and pads the shorter
  *  sequences.
  *
- *  The first batch dimension of each tree is the sequence dimension. The result has the batch size [count, length of
- *  the longest sequence, ...]. Elements after the end of a sequence are set to @p value, converted to the dtype of the
- *  tensor. For bool, 0 is false and every other number is true.
+ *  The first dimension of each tensor is the sequence dimension. If the trees have batch dimensions, the result has the
+ *  batch size [count, length of the longest sequence, ...]. If the trees have no batch dimensions, the tensors of a
+ *  tree may have different lengths. The result then has the batch size [count], and the tensor at a path has the shape
+ *  [count, length of the longest sequence at this path, ...]. Elements after the end of a sequence are set to @p value,
+ *  converted to the dtype of the tensor. For bool, 0 is false and every other number is true.
  *
  *  If the option `masks` is set, the result also has a tree of masks at the path `masks`. The tree of masks has one
  *  bool tensor for each tensor of the result, at the same path. If the result has leaves of tdict/nontensor.h or
- *  tdict/unbatched.h, the tree of masks has the same leaves. The shape of each mask is the batch size of the result. A
- *  mask is true where an element belongs to a sequence, and false in the padding. All masks in one memory share one
- *  storage.
+ *  tdict/unbatched.h, the tree of masks has the same leaves. The shape of each mask is the batch size of the result. If
+ *  the trees have no batch dimensions, the shape is [count, length of the longest sequence at this path]. A mask is
+ *  true where an element belongs to a sequence, and false in the padding. All masks in one memory share one storage.
  *  @param[in] options  Only `memory` and `masks` are used; `dim` must be 0, and `ragged` false.
- *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if a tree has no batch dimension, `dim` is not 0, or
- *          `ragged` is set; #TDICT_EOVERFLOW also if an integer dtype cannot hold @p value; #TDICT_ENOTSUP if a tensor
- *          is on a device and the bytes of the padding element are not all equal; #TDICT_ENOTSUP also if @p value is
- *          not 0 and a dtype is an 8-bit float or has several lanes, or if an element has more than 64 bytes;
- *          #TDICT_EEXIST if the trees have an entry at the path `masks`; the errors of tdict_set_tree() for that path.
- */
+ *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `dim` is not 0 or `ragged` is set; #TDICT_ESHAPE
+ *          also if a tensor has no dimension; #TDICT_EOVERFLOW also if an integer dtype cannot hold @p value;
+ *          #TDICT_ENOTSUP if a tensor is on a device and the bytes of the padding element are not all equal;
+ *          #TDICT_ENOTSUP also if @p value is not 0 and a dtype has several lanes, or if an element has more than 64
+ *          bytes; #TDICT_EEXIST if the trees have an entry at the path `masks`; the errors of tdict_set_tree() for that
+ *          path. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, double value,
                                                           const tdict_join_options *options, tdict_tree **out,
                                                           tdict_error *err);

@@ -49,15 +49,14 @@ static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
   for (int i = 0; i < first->batch_ndim; i++) p->batch_size[i + 1] = first->batch_size[i];
   for (size_t i = 0; i < p->count; i++) {
     const tdict_tree *td = p->items[i];
-    if (p->rule->pads_sequence && td->batch_ndim == 0)
-      return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu has no batch dimension to pad", what, i);
     if (!sizes_match(p, td->batch_ndim, td->batch_size, first->batch_ndim, first->batch_size)) {
       char wanted[96], found[96];
       return tdict_fail(err, TDICT_ESHAPE, "%s: tree %zu has batch size %s, tree 0 has %s", what, i,
                         tdict_text_shape(td->batch_ndim, td->batch_size, found, sizeof found),
                         tdict_text_shape(first->batch_ndim, first->batch_size, wanted, sizeof wanted));
     }
-    if (p->rule->pads_sequence && td->batch_size[0] > p->batch_size[1]) p->batch_size[1] = td->batch_size[0];
+    if (p->rule->pads_sequence && td->batch_ndim && td->batch_size[0] > p->batch_size[1])
+      p->batch_size[1] = td->batch_size[0];
   }
   return TDICT_OK;
 }
@@ -92,10 +91,13 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   const padder *p = map->user;
   const char *what = p->rule->what;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  /* The mask has the batch dimensions, and then all dimensions up to the last dimension in which the tensors differ. */
-  int num_masked = p->ndim;
+  /* The mask has the batch dimensions, and then all dimensions up to the last dimension in which the tensors differ. The
+   * mask of a sequence always has the sequence dimension. */
+  int num_masked = p->rule->pads_sequence && p->ndim == 1 ? 2 : p->ndim;
   if (from->ndim == TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have more than %d dimensions", what, TDICT_MAX_NDIM);
+  if (p->rule->pads_sequence && from->ndim == 0)
+    return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has no dimension to pad", what);
   made->fresh = true;
   made->ndim = from->ndim + 1;
   made->shape[0] = p->batch_size[0];
@@ -160,6 +162,39 @@ static tdict_status stack_builtins(const tdict_map *map, size_t entry, tdict_box
   return tdict_box_join(p->aligned.leaves + entry * p->count, p->count, &how, out, err);
 }
 
+/* Returns true if the child trees at an entry have equal batch sizes, except in the sequence dimension. Writes the
+ * largest size of the sequence dimension to *longest. */
+static bool measure_children(const padder *p, size_t entry, int64_t *longest) {
+  const tdict_leaf *row = p->aligned.leaves + entry * p->count;
+  const tdict_tree *first = tdict_leaf_tree(row[0]);
+  bool matches = first->batch_ndim > 0;
+  *longest = 0;
+  for (size_t i = 0; i < p->count && matches; i++) {
+    const tdict_tree *child = tdict_leaf_tree(row[i]);
+    matches = sizes_match(p, child->batch_ndim, child->batch_size, first->batch_ndim, first->batch_size);
+    if (matches && child->batch_size[0] > *longest) *longest = child->batch_size[0];
+  }
+  return matches;
+}
+
+/* Sets the batch sizes of the result's children if the trees have no batch dimensions. A child whose own first batch
+ * dimension is the sequence dimension gets the largest size of this dimension. If the batch sizes of the children differ
+ * otherwise, the child gets the batch size of the result. Returns false if memory is exhausted. */
+static bool set_child_batch_sizes(const padder *p, tdict_tree *made) {
+  bool is_done = true;
+  tdict_cursor cursor;
+  size_t entry = 0;
+  tdict_cursor_init(&cursor, made, false);
+  for (tdict_leaf leaf; is_done && (leaf = tdict_cursor_next(&cursor)) != 0; entry++) {
+    tdict_tree *node = tdict_leaf_tree(leaf);
+    if (!node) continue;
+    if (!measure_children(p, entry, &node->batch_size[1])) node->batch_ndim = p->ndim;
+    is_done = tdict_cursor_enter(&cursor, node);
+  }
+  tdict_cursor_reset(&cursor);
+  return is_done;
+}
+
 /* Shortens the batch size of every node of a tree of masks to the batch dimensions of the result. A mask need not have
  * the additional batch dimensions of its node. Returns false if memory is exhausted. */
 static bool set_mask_batch_sizes(const padder *p, tdict_tree *masks) {
@@ -196,6 +231,8 @@ static tdict_status make_padded(padder *p, tdict_tree **opened, bool is_mask, td
                          .join = stack_builtins,
                          .objects_opened = opened != NULL};
   tdict_status status = tdict_map_run(&map, opened ? opened[0] : p->items[0], &made, err);
+  if (status == TDICT_OK && p->rule->pads_sequence && p->ndim == 1 && !set_child_batch_sizes(p, made))
+    status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk through the result", p->rule->what);
   /* Masks of objects stay trees. */
   if (status == TDICT_OK && opened && !is_mask) status = tdict_objects_unflatten(p->rule->what, p->items[0], made, err);
   if (status == TDICT_OK && is_mask && !set_mask_batch_sizes(p, made))

@@ -8,7 +8,7 @@
 
 typedef struct tdict_pad_rule {
   const char *what; /* prefix of error messages */
-  /* true: the first batch dimension of the trees is padded, as in tdict_pad_sequence(). If false, the trees have equal
+  /* true: the first dimension of the tensors is padded, as in tdict_pad_sequence(). If false, the trees have equal
    * batch sizes, and every dimension after the batch dimensions is padded. */
   bool pads_sequence;
   double value;

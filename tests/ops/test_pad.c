@@ -53,15 +53,141 @@ CASE(pad_sequence_converts_the_value) {
   tdict_release(b);
 }
 
+DEVICE_CASE(pad_sequence_pads_8_bit_floats) {
+  static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2};
+  static const unsigned char three[] = {68, 66}; /* as PyTorch stores 3 */
+  rig r = rig_open();
+  for (int d = 0; d < 2; d++) {
+    tdict_tree *td[2], *out = NULL;
+    tdict_tensor *host = NULL;
+    for (int i = 0; i < 2; i++) {
+      tdict_tensor *t = NULL;
+      td[i] = TREE(2 + i);
+      td_ok(tdict_tensor_zeros(dtypes[d], COUNTS(2 + i, 2), r.memory, &t, err));
+      help_put(td[i], "x", t);
+    }
+    td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, 3, NULL, &out, err));
+    td_ok(tdict_tensor_clone(help_get(out, "x"), NULL, &host, err));
+    const unsigned char *found = tdict_tensor_const_data(host);
+    for (int k = 0; k < 12; k++) assert_int_equal(found[k], k == 4 || k == 5 ? three[d] : 0);
+    tdict_tensor_release(host);
+    tdict_release(out);
+    for (int i = 0; i < 2; i++) tdict_release(td[i]);
+  }
+  rig_close(&r);
+}
+
+/* Puts a random byte tensor of 1 or 2 dimensions at a path, and returns its elements. */
+static unsigned char *put_bytes(const rig *r, tdict_tree *td, const char *path, int64_t length, int64_t width) {
+  static unsigned seed = 1;
+  tdict_tensor *host = NULL, *t = NULL;
+  const int64_t shape[] = {length, width};
+  const size_t count = (size_t)(length * (width ? width : 1));
+  unsigned char *bytes = malloc(count + 1);
+  for (size_t i = 0; i < count; i++) bytes[i] = (unsigned char)((seed = seed * 1103515245u + 12345u) >> 16);
+  td_ok(tdict_tensor_from_array(TDICT_U8, width ? 2 : 1, shape, bytes, &host, err));
+  td_ok(tdict_tensor_clone(host, r->memory, &t, err));
+  tdict_tensor_release(host);
+  help_put(td, path, t);
+  return bytes;
+}
+
+/* Checks the rows of a padded tensor, or of its mask if `elements` is NULL. */
+static void check_rows(const tdict_tree *out, const char *path, const int64_t *lengths, int64_t longest, int64_t width,
+                       unsigned char *const *elements) {
+  tdict_tensor *host = NULL;
+  td_ok(tdict_tensor_clone(help_get(out, path), NULL, &host, err));
+  assert_int_equal(tdict_tensor_ndim(host), elements && width ? 3 : 2);
+  const int64_t wanted[] = {3, longest, width}, row = elements && width ? width : 1;
+  assert_memory_equal(tdict_tensor_shape(host), wanted, sizeof *wanted * (elements && width ? 3 : 2));
+  const unsigned char *found = tdict_tensor_const_data(host);
+  for (int64_t i = 0; i < 3; i++)
+    for (int64_t k = 0; k < longest * row; k++, found++)
+      assert_int_equal(*found, k / row < lengths[i] ? (elements ? elements[i][k] : 1) : (elements ? 7 : 0));
+  tdict_tensor_release(host);
+}
+
+/* Samples without batch dimensions: each key has lengths of its own, as in TensorDict. */
+DEVICE_CASE(pad_sequence_pads_samples) {
+  static const int64_t lengths[3][3] = {{2, 5, 0}, {4, 1, 3}, {0, 0, 0}}, longest[3] = {5, 4, 0}, widths[3] = {0, 3, 2};
+  static const char *const paths[3] = {"ids", "n.pixels", "n.none"}, *const masks[3] = {"m.ids", "m.n.pixels",
+                                                                                        "m.n.none"};
+  rig r = rig_open();
+  tdict_tree *td[3], *out = NULL;
+  unsigned char *elements[3][3];
+  for (int i = 0; i < 3; i++) {
+    td[i] = help_tree_without_batch();
+    for (int k = 0; k < 3; k++) elements[k][i] = put_bytes(&r, td[i], paths[k], lengths[k][i], widths[k]);
+    td_ok(tdict_set_text(td[i], "source", i ? "b" : "a", err));
+  }
+  tdict_join_options o = tdict_join_options_default();
+  o.masks = "m";
+  td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 3, 7, &o, &out, err));
+  static const char *const nodes[] = {"n", "m", "m.n"};
+  for (int i = 0; i < 4; i++) {
+    const tdict_tree *node = i < 3 ? help_get_tree(out, nodes[i]) : out;
+    assert_int_equal(tdict_batch_ndim(node), 1);
+    assert_int_equal(tdict_batch_size(node)[0], 3);
+  }
+  for (int k = 0; k < 3; k++) {
+    check_rows(out, paths[k], lengths[k], longest[k], widths[k], elements[k]);
+    check_rows(out, masks[k], lengths[k], longest[k], widths[k], NULL);
+  }
+  const char *text = NULL;
+  td_ok(tdict_get_text_at(out, "source", 0, &text, NULL, err));
+  assert_string_equal(text, "a");
+  td_ok(tdict_get_text_at(out, "source", 2, &text, NULL, err));
+  assert_string_equal(text, "b");
+  tdict_release(out);
+  for (int i = 0; i < 3; i++) {
+    tdict_release(td[i]);
+    for (int k = 0; k < 3; k++) free(elements[k][i]);
+  }
+  rig_close(&r);
+}
+
+/* The first batch dimension of a child can be the sequence dimension. The result must stay a sound tree. */
+DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
+  rig r = rig_open();
+  tdict_tree *td[2], *out = NULL, *row = NULL;
+  for (int i = 0; i < 2; i++) {
+    td[i] = help_tree_without_batch();
+    help_put_tree(td[i], "both", TREE(2 + i, 3));
+    free(put_bytes(&r, td[i], "both.x", 2 + i, 3));
+    if (i)
+      help_put_tree(td[i], "one", TREE(4));
+    else
+      help_put_tree(td[i], "one", help_tree_without_batch());
+    free(put_bytes(&r, td[i], "one.x", 4, 0));
+  }
+  td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, 0, NULL, &out, err));
+  const int64_t wanted[] = {2, 3, 3};
+  const tdict_tree *both = help_get_tree(out, "both"), *one = help_get_tree(out, "one");
+  assert_int_equal(tdict_batch_ndim(both), 3);
+  assert_memory_equal(tdict_batch_size(both), wanted, sizeof wanted);
+  assert_int_equal(tdict_batch_ndim(one), 1);
+  td_ok(tdict_index_get(both, TDICT_INDEX(TDICT_AT(1), TDICT_AT(2), TDICT_AT(2)), &row, err));
+  tdict_release(row);
+  tdict_release(out);
+  for (int i = 0; i < 2; i++) tdict_release(td[i]);
+  rig_close(&r);
+}
+
 DEVICE_CASE(pad_sequence_refuses) {
   rig r = rig_open();
   tdict_tree *a = rig_tree(&r, SAMPLE(2)), *b = rig_tree(&r, SAMPLE(3)), *scalar = help_tree(0, NULL), *out = NULL;
-  const tdict_tree *both[] = {a, b}, *scalars[] = {scalar};
+  const tdict_tree *both[] = {a, b}, *scalars[] = {scalar}, *mixed[] = {scalar, a};
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, r.memory, &t, err));
+  help_put(scalar, "n.b", t);
   tdict_join_options o = tdict_join_options_default();
   o.dim = 1;
   td_fails(TDICT_EINVAL, "no trees", tdict_pad_sequence(NULL, 0, 0, NULL, &out, err));
   td_fails(TDICT_EINVAL, "dim is 1", tdict_pad_sequence(both, 2, 0, &o, &out, err));
-  td_fails(TDICT_EINVAL, "no batch dimension", tdict_pad_sequence(scalars, 1, 0, NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "no dimension to pad", tdict_pad_sequence(scalars, 1, 0, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  td_ok(tdict_delete(scalar, "n", err));
+  td_fails(TDICT_ENOTFOUND, "tree 1 has a key", tdict_pad_sequence(mixed, 2, 0, NULL, &out, err));
   td_fails(TDICT_EOVERFLOW, "uint8 does not hold 300", tdict_pad_sequence(both, 2, 300, NULL, &out, err));
   if (r.context) td_fails(TDICT_ENOTSUP, "equal bytes", tdict_pad_sequence(both, 2, 1, NULL, &out, err));
   help_put(b, "n.b", TENSOR(3, 3));
@@ -132,8 +258,8 @@ DEVICE_CASE(pad_sequence_makes_a_mask) {
 
 /* Each allocation fails once. The sanitizers report what a failed call does not free. */
 CASE(pad_sequence_mask_needs_memory) {
-  tdict_tree *td[2] = {TREE(2), TREE(3)};
-  for (int i = 0; i < 2; i++) help_put(td[i], "x", TENSOR(i + 2));
+  tdict_tree *td[2] = {help_tree_without_batch(), help_tree_without_batch()};
+  for (int i = 0; i < 2; i++) help_put(td[i], "n.x", TENSOR(i + 2));
   tdict_join_options o = tdict_join_options_default();
   o.masks = "deep.masks";
   int64_t failures = 0;
