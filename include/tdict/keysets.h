@@ -87,8 +87,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *t
 /** @brief Makes a tree in which the keys of the root are split at the separators into nested keys. Keys without a
  *  separator do not change.
  *
- *  The nesting does not depend on the order of the keys. For example, the entry "a.b" is put into the tree at "a", even
- *  if the key "a" is after "a.b". If the tree at "a" exists already, the new keys are added after its keys.
+ *  The keys without a separator come first, in their order. Then come the new trees, in the order of the keys that were
+ *  split. The nesting does not depend on the order of the keys. For example, the entry "a.b" is put into the tree at
+ *  "a", even if the key "a" is after "a.b". If the tree at "a" exists already, the new keys are added after its keys.
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path, or a tensor or object is at the path of a
  *          tree; #TDICT_EINVAL if a key begins or ends with the separator or contains two separators in a row;

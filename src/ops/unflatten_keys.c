@@ -141,8 +141,13 @@ static tdict_status unflatten_node(const char *what, tdict_tree *td, const char 
     u.placed = calloc(slots, sizeof *u.placed);
     if (!u.placed) status = no_memory_to_unflatten(&u, err);
   }
-  for (uint32_t i = 0; i < slots && status == TDICT_OK; i++)
-    if (td->keys->slots[i].name) status = place_after_prefixes(&u, i, err);
+  /* Keys without a separator come first. */
+  for (int splits = 0; splits < 2; splits++) {
+    for (uint32_t i = 0; i < slots && status == TDICT_OK; i++) {
+      const char *name = td->keys->slots[i].name;
+      if (name && (strstr(name, separator) != NULL) == (splits == 1)) status = place_after_prefixes(&u, i, err);
+    }
+  }
   free(u.placed);
   return tdict_changes_end(&u.changes, status);
 }

@@ -48,6 +48,19 @@ CASE(unflatten_keys_unflattens) {
   m_reset();
 }
 
+/* As TensorDict orders keys: what was not split, then the new trees in the order of the split keys. */
+CASE(unflatten_keys_puts_split_keys_last) {
+  static const char *const keys[] = {"a\\.b", "z", "k\\.n", "a\\.c", "y\\.u\\.v", "k.old", "q"};
+  tdict_tree *td = TREE(3), *out = NULL;
+  for (int i = 0; i < 7; i++) help_put(td, keys[i], TENSOR(3));
+  td_ok(tdict_unflatten_keys(td, NULL, &out, err));
+  help_paths(out, "z k k.old k.n q a a.b a.c y y.u y.u.v");
+  tdict_release(out);
+  td_ok(tdict_unflatten_keys_in_place(td, NULL, err));
+  help_paths(td, "z k k.old k.n q a a.b a.c y y.u y.u.v");
+  tdict_release(td);
+}
+
 /* Tests that five keys in any order give the same tree. Some keys lead to trees that others are put into. */
 CASE(unflatten_keys_merges_in_every_order) {
   static const char *const keys[] = {"a\\.b", "a.c", "a\\.t", "a\\.t\\.u", "x\\.y\\.z"};

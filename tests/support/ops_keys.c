@@ -402,8 +402,10 @@ static void op_unflatten_keys(ops *o) {
   tdict_status wanted = TDICT_OK;
   bool *placed = calloc((size_t)t->count + 1, sizeof *placed);
   if (!placed) return;
-  for (int i = 0; i < t->count && wanted == TDICT_OK; i++)
-    wanted = unflatten_in_turn(made, t, i, separator ? separator : ".", placed);
+  const char *between = separator ? separator : ".";
+  for (int i = 0; i < t->count && wanted == TDICT_OK; i++) /* what is not split comes first */
+    if (!strstr(t->entries[i].key, between)) wanted = unflatten_in_turn(made, t, i, between, placed);
+  for (int i = 0; i < t->count && wanted == TDICT_OK; i++) wanted = unflatten_in_turn(made, t, i, between, placed);
   free(placed);
   tdict_tree *td = clone_to_change(o, s);
   tdict_status status = td ? OPS_CALL(o, tdict_unflatten_keys_in_place(td, separator, o->err))
