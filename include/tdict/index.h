@@ -130,26 +130,24 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *  and masks together produce one dimension of the result, the list dimension. If a range, TDICT_REST or a new axis
  *  between two lists or masks also produces a dimension, the list dimension is the first dimension of the result.
  *  Otherwise the list dimension replaces the first dimension to which a list or mask applies. Unlike in NumPy, TDICT_AT
- *  does not count as a list.
+ *  does not count as a list. A tree without batch dimensions can only be indexed with TDICT_NEW_AXIS and TDICT_REST.
  *
  *  Cost without lists and masks: O(tensors + nodes). One block is allocated for all tensors, and one block per node. No
  *  element is read. With lists or masks, the call also copies the bytes of the result. In each tensor, every position
  *  of a list or mask is copied separately, in one or more pieces.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the tree has no batch dimension, or a position is outside its
- *          dimension; #TDICT_EINVAL also if the index has too many items, items for more dimensions than the tree has,
- *          an invalid item, two TDICT_REST or a step of 0; #TDICT_EINVAL also if the result would have more than
- *          TDICT_MAX_BATCH_NDIM batch dimensions, or a tensor more than TDICT_MAX_NDIM dimensions; #TDICT_EINVAL also
- *          if a transfer into a mask, a list or a copied tensor has failed; #TDICT_ESHAPE if the sizes of a mask are
- *          not the sizes of the dimensions to which the mask applies; #TDICT_ESHAPE also if lists have different
- *          numbers of positions, or the tensor of a list does not have one dimension; #TDICT_ESHAPE also if a child
- *          tree of the result would have too many batch dimensions;
- *          #TDICT_ESHAPE also if a tensor of a child tree no longer begins with the batch size of @p tree (see
- *          tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8, or the tensor of a list is not int64;
+ *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, or a position is outside its dimension; #TDICT_EINVAL also if
+ *          the index has too many items, items for more dimensions than the tree has, an invalid item, two TDICT_REST
+ *          or a step of 0; #TDICT_EINVAL also if the result would have more than TDICT_MAX_BATCH_NDIM batch dimensions,
+ *          or a tensor more than TDICT_MAX_NDIM dimensions; #TDICT_EINVAL also if a transfer into a mask, a list or a
+ *          copied tensor has failed; #TDICT_ESHAPE if the sizes of a mask are not the sizes of the dimensions to which
+ *          the mask applies; #TDICT_ESHAPE also if lists have different numbers of positions, or the tensor of a list
+ *          does not have one dimension; #TDICT_ESHAPE also if a child tree of the result would have too many batch
+ *          dimensions; #TDICT_ESHAPE also if a tensor of a child tree no longer begins with the batch size of @p tree
+ *          (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8, or the tensor of a list is not int64;
  *          #TDICT_EWRONGDEVICE if a mask, a list or a tensor to copy is in device memory of the program; #TDICT_ENOTSUP
- *          if the driver cannot compile kernels;
- *          #TDICT_EOVERFLOW if the size of the result does not fit in 63 bits; #TDICT_ENOMEM; #TDICT_EDEVICE and other
- *          errors of the driver; the errors of objects, see tdict/object.h. */
+ *          if the driver cannot compile kernels; #TDICT_EOVERFLOW if the size of the result does not fit in 63 bits;
+ *          #TDICT_ENOMEM; #TDICT_EDEVICE and other errors of the driver; the errors of objects, see tdict/object.h. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
 typedef struct tdict_index_options {

@@ -248,7 +248,7 @@ DEVICE_CASE(must_index) {
     assert_int_equal(tdict_batch_size(out)[0], i == 1 ? 0 : 2);
     tdict_release(out);
   }
-  td_fails(TDICT_EINVAL, "no batch", tdict_index_get(none, TDICT_INDEX(TDICT_REST), &out, err));
+  td_fails(TDICT_EINVAL, "for 1 dimensions", tdict_index_get(none, TDICT_INDEX(TDICT_AT(0)), &out, err));
   td_fails(TDICT_EINVAL, "TDICT_REST is used twice",
            tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_REST), &out, err));
   tdict_tree *row = rig_tree(&r, rig_like(SAMPLE(4)));

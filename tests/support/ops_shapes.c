@@ -124,7 +124,7 @@ static void whole(index_choice *c, const m_tree *t, int d) {
 
 static tdict_status choose_index(ops *o, const m_tree *t, index_choice *c) {
   memset(c, 0, sizeof *c);
-  tdict_status status = t->nb > 0 ? TDICT_OK : TDICT_EINVAL;
+  tdict_status status = TDICT_OK;
   bool rest = false;
   c->map.in = t->nb;
   int d = 0;

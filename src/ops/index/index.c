@@ -20,7 +20,6 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 static tdict_status plan_batch_index(tdict_index_plan *plan, tdict_moves *moves, const tdict_tree *td,
                                      const tdict_indices *index, tdict_error *err) {
   const char *what = moves->what;
-  if (td->batch_ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension", what);
   tdict_status status = tdict_index_plan_init(plan, moves, td->batch_ndim, td->batch_size, index, err);
   if (status == TDICT_OK && plan->ndim > TDICT_MAX_BATCH_NDIM) {
     tdict_index_plan_reset(plan);

@@ -88,6 +88,41 @@ DEVICE_CASE(index_rest) {
   rig_close(&r);
 }
 
+/* A tree without batch dimensions has nothing to select, but takes new dimensions. */
+DEVICE_CASE(index_without_batch_dimensions) {
+  rig r = rig_open();
+  m_tree *t = m_tree_make(0, NULL);
+  m_put(t, "a", rig_array(TDICT_F32, t, 2, (const int64_t[]){2, 3}), NULL);
+  tdict_tree *td = rig_tree(&r, t), *twin = rig_tree(&r, t), *out = NULL;
+  td_ok(tdict_set_text(td, "t", "x", err));
+  const tdict_indices indices[] = {tdict_indices_none(), TDICT_INDEX(TDICT_REST), TDICT_INDEX(TDICT_NEW_AXIS),
+                                   TDICT_INDEX(TDICT_NEW_AXIS, TDICT_REST, TDICT_NEW_AXIS)};
+  for (int n = 0; n < 4; n++, tdict_release(out)) {
+    const char *text = NULL;
+    td_ok(tdict_index_get(td, indices[n], &out, err));
+    assert_int_equal(tdict_batch_ndim(out), n > 1 ? n - 1 : 0);
+    for (int i = 0; i < tdict_batch_ndim(out); i++) assert_int_equal(tdict_batch_size(out)[i], 1);
+    assert_int_equal(tdict_tensor_ndim(help_get(out, "a")), tdict_batch_ndim(out) + 2);
+    assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(td, "a")));
+    td_ok(tdict_get_text(out, "t", &text, NULL, err));
+    assert_string_equal(text, "x");
+  }
+  td_fails(TDICT_EINVAL, "but there are only 0",
+           tdict_index_get(td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_ALL), &out, err));
+  td_ok(tdict_delete(td, "t", err));
+  td_ok(tdict_clone_deep(td, r.memory, &out, err));
+  td_ok(tdict_zero(td, err));
+  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_REST), out, err));
+  assert_true(tdict_equal(td, twin));
+  td_ok(tdict_zero(td, err));
+  td_ok(tdict_index_into(out, td, TDICT_INDEX(TDICT_REST), err));
+  assert_true(tdict_equal(td, out) && !tdict_equal(out, twin));
+  tdict_release(out);
+  tdict_release(twin);
+  tdict_release(td);
+  rig_close(&r);
+}
+
 DEVICE_CASE(index_gives_views) {
   rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 6);
@@ -303,7 +338,7 @@ DEVICE_CASE(index_refuses) {
   char *before = help_snapshot(td);
   td_fails(TDICT_EINVAL, "NULL", tdict_index_get(NULL, TDICT_INDEX(TDICT_ALL), &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_index_get(td, TDICT_INDEX(TDICT_ALL), NULL, err));
-  td_fails(TDICT_EINVAL, "no batch", tdict_index_get(none, TDICT_INDEX(TDICT_REST), &out, err));
+  td_fails(TDICT_EINVAL, "for 1 dimensions", tdict_index_get(none, TDICT_INDEX(TDICT_AT(0)), &out, err));
   td_fails(TDICT_EINVAL, "TDICT_REST is used twice",
            tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_REST), &out, err));
   td_fails(TDICT_EINVAL, "position 3", tdict_index_get(td, TDICT_INDEX(TDICT_AT(3)), &out, err));
