@@ -20,6 +20,7 @@
  * - If the tensors at a path have different dtypes, tdict_lazy_stack_get() returns an error. TensorDict converts the
  *   tensors to a common dtype.
  * - If an item is locked, tdict_lazy_stack_set() changes no item. TensorDict may change other items.
+ * - If all items are locked, the program can unlock an item. In TensorDict, only the stack can unlock its items.
  * - For an index beyond the end, tdict_lazy_stack_insert() returns an error. TensorDict appends the item.
  * - If the items have different keys, tdict_lazy_stack_densify() returns an error. The method contiguous() of
  *   TensorDict leaves out keys that an item lacks.
@@ -72,8 +73,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_item(const tdict_laz
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_index(const tdict_lazy_stack *stack, tdict_index index,
                                                               tdict_lazy_stack **out, tdict_error *err);
 /** @brief Adds an item at the end.
+ *
+ *  A stack whose items are all locked is locked: no item can be added until one of its items is unlocked.
  *  @param[in] item  Retained by the stack.
- *  @return #TDICT_OK; #TDICT_ESHAPE the batch size of @p item differs; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_ELOCKED all items of the stack are locked; #TDICT_ESHAPE the batch size of @p item
+ *          differs; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
+ *  @note Cost: O(items) if the first items are locked, else O(1) on average. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_append(tdict_lazy_stack *stack, tdict_tree *item,
                                                                tdict_error *err);
 /** @brief Adds an item before item @p i. Negative indices count from the end. If @p i is the number of items, the item

@@ -158,8 +158,17 @@ tdict_status tdict_lazy_stack_index(const tdict_lazy_stack *stack, tdict_index i
   return status;
 }
 
+static bool is_locked(const tdict_lazy_stack *stack) {
+  bool all_locked = true;
+  for (size_t i = 0; all_locked && i < stack->count; i++) all_locked = tdict_is_locked(stack->items[i]);
+  return all_locked;
+}
+
 static tdict_status insert_item(const char *what, tdict_lazy_stack *stack, size_t i, const tdict_tree *item,
                                 tdict_error *err) {
+  if (is_locked(stack))
+    return tdict_fail(err, TDICT_ELOCKED, "%s: all items are locked, so the stack is locked: unlock an item first",
+                      what);
   tdict_status status = check_item(what, stack, item, i, err);
   if (status != TDICT_OK) return status;
   if (stack->count == stack->cap) {

@@ -1,6 +1,7 @@
 /* Moves the items of a lazy stack to a device in one transfer. During the call, a temporary tree holds the items as
  * children. Thread rule: as in tdict/lazy_stack.h. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -78,19 +79,14 @@ static tdict_status get_child(const char *what, const tdict_tree *tree, size_t i
 
 tdict_status tdict_lazy_stack_from_tree(const tdict_tree *tree, tdict_lazy_stack **out, tdict_error *err) {
   static const char what[] = "lazy_stack_from_tree";
-  tdict_lazy_stack *stack = NULL;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
   const size_t count = tdict_num_keys(tree);
-  tdict_status status = count ? TDICT_OK : tdict_fail(err, TDICT_EINVAL, "%s: the tree has no keys", what);
-  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
-    tdict_tree *child = NULL;
-    status = get_child(what, tree, i, &child, err);
-    if (status != TDICT_OK) break;
-    status = stack ? tdict_lazy_stack_append(stack, child, err) : tdict_lazy_stack_create(&child, 1, &stack, err);
-  }
-  if (status == TDICT_OK)
-    *out = stack;
-  else
-    tdict_lazy_stack_release(stack);
+  if (count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no keys", what);
+  tdict_tree **items = malloc(count * sizeof *items);
+  if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, count);
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) status = get_child(what, tree, i, &items[i], err);
+  if (status == TDICT_OK) status = tdict_lazy_stack_create(items, count, out, err);
+  free(items);
   return status;
 }

@@ -65,6 +65,24 @@ CASE(lazy_stack_appends_and_inserts) {
   tdict_lazy_stack_release(s);
 }
 
+/* As in TensorDict, the stack is locked while all of its items are. */
+CASE(lazy_stack_of_locked_items_is_locked) {
+  tdict_lazy_stack *s = STACK(TREE(2), TREE(2));
+  tdict_tree *item = TREE(2);
+  tdict_lock(rig_item(s, 0));
+  td_ok(tdict_lazy_stack_append(s, item, err)); /* some items can still change */
+  tdict_lock(rig_item(s, 1));
+  tdict_lock(item);
+  td_fails(TDICT_ELOCKED, "all items are locked", tdict_lazy_stack_append(s, item, err));
+  td_fails(TDICT_ELOCKED, "all items are locked", tdict_lazy_stack_insert(s, 0, item, err));
+  assert_int_equal(tdict_lazy_stack_count(s), 3);
+  td_ok(tdict_unlock(rig_item(s, 1), err));
+  td_ok(tdict_lazy_stack_insert(s, 0, item, err));
+  assert_int_equal(tdict_lazy_stack_count(s), 4);
+  tdict_release(item);
+  tdict_lazy_stack_release(s);
+}
+
 static void check_index(const tdict_lazy_stack *s, tdict_index index, int count, const int *wanted) {
   tdict_lazy_stack *some = NULL;
   td_ok(tdict_lazy_stack_index(s, index, &some, err));

@@ -133,7 +133,9 @@ CASE(lazy_stack_from_tree_takes_numbered_children) {
     snprintf(key, sizeof key, "%d", i);
     child[i] = help_put_tree(td, key, TREE(2));
   }
+  tdict_lock(td); /* the items may be locked */
   td_ok(tdict_lazy_stack_from_tree(td, &s, err));
+  td_ok(tdict_unlock(td, err));
   assert_int_equal(tdict_lazy_stack_count(s), 12);
   for (int i = 0; i < 12; i++) assert_ptr_equal(rig_item(s, i), child[i]);
   tdict_lazy_stack_release(s);

@@ -141,11 +141,17 @@ static void op_insert(ops *o) {
   const bool appends = ops_pick(o, 3) == 0;
   const int64_t at = appends ? p.count : (int64_t)ops_pick(o, 2 * (uint32_t)p.count + 3) - p.count - 1;
   const bool is_there = at >= -p.count && at <= p.count, fits = have_equal_batch_sizes(p.models[0], o->model[s]);
+  bool are_locked = true;
+  for (int i = 0; i < p.count; i++) are_locked = are_locked && m_is_locked(p.models[i]);
   tdict_tree *items[OPS_MOST_ITEMS + 1];
   memcpy(items, p.trees, sizeof p.trees);
   tdict_status status = OPS_CALL(o, appends ? tdict_lazy_stack_append(p.lazy, o->td[s], o->err)
                                             : tdict_lazy_stack_insert(p.lazy, at, o->td[s], o->err));
-  const bool is_done = ops_judge(o, status, !is_there ? TDICT_EINVAL : fits ? TDICT_OK : TDICT_ESHAPE);
+  const bool is_done = ops_judge(o, status,
+                                 !is_there    ? TDICT_EINVAL
+                                 : are_locked ? TDICT_ELOCKED
+                                 : fits       ? TDICT_OK
+                                              : TDICT_ESHAPE);
   if (is_done) {
     const int64_t place = at < 0 ? at + p.count : at;
     memmove(items + place + 1, items + place, (size_t)(p.count - place) * sizeof *items);
