@@ -91,7 +91,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *tree, int d
 /** @brief Cuts batch dimension @p dim into pieces of @p size elements. The last piece may be shorter.
  *  @param[out] trees  The pieces; owned by the caller.
  *  @param[in,out] count  Before the call, the capacity of @p trees; after the call, the number of pieces. If the
- *          dimension has no elements, there is one empty piece.
+ *          dimension has no elements, there is one empty piece, and @p size may be 0.
  *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small, or @p size is below 1. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size,
                                                          tdict_tree **trees, size_t *count, tdict_error *err);

@@ -95,18 +95,20 @@ static tdict_status check_capacity(const char *what, size_t capacity, int64_t wa
                     (long long)wanted);
 }
 
-/* Returns the number of pieces of size `size`. An empty dimension gives one empty piece. */
+/* Returns the number of pieces of size `size`. An empty dimension gives one empty piece, also if `size` is 0. */
 static int64_t count_pieces(int64_t whole, int64_t size) { return whole ? (whole - 1) / size + 1 : 1; }
 
-static tdict_status check_piece_size(const char *what, int64_t size, tdict_error *err) {
-  if (size >= 1) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: size is %lld, wanted 1 or more", what, (long long)size);
+static tdict_status check_piece_size(const cutter *c, int64_t size, tdict_error *err) {
+  const int64_t least = c->td->batch_size[c->dim] ? 1 : 0;
+  if (size >= least) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "%s: size is %lld, wanted %lld or more", c->what, (long long)size,
+                    (long long)least);
 }
 
 tdict_status tdict_split_every_count(const tdict_tree *tree, int dim, int64_t size, size_t *count, tdict_error *err) {
   cutter c = {"split_every_count", tree, 0, false};
   tdict_status status = find_cut_dim(&c, dim, &c, count, err);
-  if (status == TDICT_OK) status = check_piece_size(c.what, size, err);
+  if (status == TDICT_OK) status = check_piece_size(&c, size, err);
   if (status == TDICT_OK) *count = (size_t)count_pieces(tree->batch_size[c.dim], size);
   return status;
 }
@@ -122,8 +124,7 @@ tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size, td
                                tdict_error *err) {
   cutter c = {"split_every", tree, 0, false};
   tdict_status status = find_cut_dim(&c, dim, trees, count, err);
-  if (status != TDICT_OK) return status;
-  status = check_piece_size(c.what, size, err);
+  if (status == TDICT_OK) status = check_piece_size(&c, size, err);
   if (status != TDICT_OK) return status;
   const int64_t pieces = count_pieces(tree->batch_size[c.dim], size);
   status = check_capacity(c.what, *count, pieces, err);

@@ -105,7 +105,20 @@ CASE(split_counts_pieces) {
       for (size_t i = 0; i < count; i++) tdict_release(out[i]);
     }
     told = 99;
-    td_fails(TDICT_EINVAL, "size is 0", tdict_split_every_count(td, 1, 0, &told, err));
+    count = ROOM;
+    if (whole) {
+      td_fails(TDICT_EINVAL, "size is 0, wanted 1", tdict_split_every_count(td, 1, 0, &told, err));
+      td_fails(TDICT_EINVAL, "size is 0, wanted 1", tdict_split_every(td, 1, 0, out, &count, err));
+    } else { /* as PyTorch, which splits nothing into one piece of nothing */
+      td_ok(tdict_split_every_count(td, 1, 0, &told, err));
+      assert_int_equal(told, 1);
+      td_ok(tdict_split_every(td, 1, 0, out, &count, err));
+      assert_int_equal(count, 1);
+      assert_int_equal(tdict_batch_size(out[0])[1], 0);
+      tdict_release(out[0]);
+      told = 99;
+    }
+    td_fails(TDICT_EINVAL, "size is -1", tdict_split_every_count(td, 1, -1, &told, err));
     td_fails(TDICT_EINVAL, "dimension 2", tdict_split_every_count(td, 2, 1, &told, err));
     td_fails(TDICT_EINVAL, "dimension -3", tdict_unbind_count(td, -3, &told, err));
     td_fails(TDICT_EINVAL, "tree is NULL", tdict_unbind_count(NULL, 0, &told, err));
