@@ -60,8 +60,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_contiguous_on(const tdict_tree *tre
  *
  *  The storage holds the tensors in the order of tdict_walk(), each in C order. Each tensor begins at a multiple of 256
  *  bytes from the start of the storage. The padding bytes after a tensor are zero. Tensors that share bytes in @p tree
- *  get separate bytes. The result has the keys, batch sizes and child trees of @p tree. If @p tree has a device, the
- *  result has the device of @p memory.
+ *  get separate bytes. The result has the keys, batch sizes and child trees of @p tree, and shares its text, numbers
+ *  and JSON. If @p tree has a device, the result has the device of @p memory.
  *
  *  The result is consolidated until the program calls tdict_unlock(). A later tdict_lock() does not consolidate the
  *  tree again. A program may write the elements of a consolidated tree. Clones, views and child trees of a consolidated
@@ -72,9 +72,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_contiguous_on(const tdict_tree *tre
  *  @param[in]  tree    Borrowed. The call also copies a tree that is already consolidated.
  *  @param[in]  memory  Memory of the result. NULL: plain host memory.
  *  @param[out] out     New tree with one reference. Written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOTSUP the tree holds an object, and err->path names the
- *          object; #TDICT_EOVERFLOW the size does not fit in 63 bits; #TDICT_ENOMEM; the errors of tdict_tensor_empty()
- *          and tdict_tensor_copy().
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOTSUP the tree holds an object other than text, numbers
+ *          and JSON, and err->path names the object; #TDICT_EOVERFLOW the size does not fit in 63 bits; #TDICT_ENOMEM;
+ *          the errors of tdict_tensor_empty() and tdict_tensor_copy().
  *  @note Cost: one copy of all bytes, plus O(tensors + nodes). Copies from or to a device run one after another. The
  *        call copies between host memory and a device, and within one device. The call cannot copy from one device to
  *        another device. To obtain a consolidated tree on another device, consolidate the tree on its own device first,

@@ -116,8 +116,8 @@ static tdict_status fill_consolidated(const tdict_map *map, size_t entry, const 
   return status == TDICT_OK ? tdict_moves_copy(map->moves, made, from, err) : status;
 }
 
-/* Counts the tensors of a tree. If the tree has an object, returns TDICT_ENOTSUP and sets err->path to the path of the
- * object. */
+/* Counts the tensors of a tree. If the tree has an object other than text, numbers and JSON, returns TDICT_ENOTSUP and
+ * sets err->path to the path of the object. */
 static tdict_status count_tensors(const tdict_tree *tree, size_t *out, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
@@ -129,10 +129,11 @@ static tdict_status count_tensors(const tdict_tree *tree, size_t *out, tdict_err
     count += tdict_leaf_tensor(leaf) != NULL;
     if (child && !tdict_cursor_enter(&cursor, child))
       status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
-    if (!box) continue;
+    if (!box || tdict_box_has_fixed_elements(box)) continue;
     char path[sizeof err->path];
     tdict_cursor_path(&cursor, NULL, path, sizeof path);
-    status = tdict_fail(err, TDICT_ENOTSUP, "consolidate: an object of type %.60s, wanted tensors and trees only",
+    status = tdict_fail(err, TDICT_ENOTSUP,
+                        "consolidate: an object of type %.60s, wanted tensors, trees, text, numbers and JSON only",
                         box->type->name);
     tdict_error_at(err, status, path);
   }
@@ -149,8 +150,9 @@ static tdict_status find_storage(const tdict_tree *tree, tdict_memory *memory, t
   tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, tree, false);
   for (tdict_leaf leaf; status == TDICT_OK && !first && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
     first = tdict_leaf_tensor(leaf);
-    if (!first && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
+    if (child && !tdict_cursor_enter(&cursor, child))
       status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
   }
   tdict_cursor_reset(&cursor);
@@ -169,11 +171,14 @@ tdict_status tdict_make_consolidated(tdict_tree *tree, size_t num_tensors, tdict
   size_t begin = 0, n = 0;
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    tdict_tree *child = tdict_leaf_tree(leaf);
     if (tensor) {
       made->leaves[n++] = (tdict_leaf_span){begin, tdict_tensor_nbytes(tensor)};
       made->num_dims += (size_t)tensor->ndim;
       begin += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
-    } else if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf))) {
+    } else if (!child) {
+      made->has_objects = true;
+    } else if (!tdict_cursor_enter(&cursor, child)) {
       status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
       break;
     }
@@ -197,7 +202,8 @@ tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdi
                          .one_memory = true,
                          .describe = describe_clone,
                          .fill = fill_consolidated,
-                         .moves = &moves};
+                         .moves = &moves,
+                         .way = TDICT_OBJECT_SHARE};
   tdict_tree *made = NULL;
   tdict_storage *storage = NULL;
   size_t num_tensors = 0;

@@ -25,6 +25,7 @@ tdict_status tdict_consolidated_create(size_t num_leaves, tdict_storage *storage
   atomic_init(&made->refs, 1);
   made->num_leaves = num_leaves;
   made->num_dims = 0;
+  made->has_objects = false;
   *out = made;
   return TDICT_OK;
 }
@@ -34,6 +35,7 @@ tdict_status tdict_consolidated_create_like(const tdict_consolidated *like, tdic
   tdict_status status = tdict_consolidated_create(like->num_leaves, storage, out, err);
   if (status != TDICT_OK) return status;
   (*out)->num_dims = like->num_dims;
+  (*out)->has_objects = like->has_objects;
   memcpy((*out)->leaves, like->leaves, like->num_leaves * sizeof like->leaves[0]);
   return TDICT_OK;
 }

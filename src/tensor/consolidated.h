@@ -15,10 +15,11 @@ typedef struct tdict_consolidated {
   _Atomic(int64_t) refs;
   tdict_tensor *bytes;         /* retained; covers the whole storage */
   size_t num_leaves, num_dims; /* num_dims: sum of the ndim of all leaves */
+  bool has_objects;            /* true: the tree has text, numbers or JSON, which are not in the storage */
   tdict_leaf_span leaves[];    /* in tree order */
 } tdict_consolidated;
 
-/* Makes a record for `num_leaves` leaves. The caller fills in num_dims and the spans. Retains `storage`. Returns
+/* Makes a record for `num_leaves` leaves. The caller fills in num_dims, has_objects and the spans. Retains `storage`. Returns
  * TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_consolidated_create(size_t num_leaves, tdict_storage *storage, tdict_consolidated **out,
                                        tdict_error *err);

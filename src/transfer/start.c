@@ -146,7 +146,7 @@ static tdict_plan_stamp make_stamp(const starter *s) {
 static tdict_status keep_plan(starter *s, tdict_consolidated *whole, tdict_error *err) {
   const tdict_plan_stamp stamp = make_stamp(s);
   tdict_status status = TDICT_OK;
-  const bool may_keep = whole || tdict_tree_plans_may_keep(&s->plan);
+  const bool may_keep = s->plan.num_objects == 0 && (whole || tdict_tree_plans_may_keep(&s->plan));
   if (may_keep && !s->plans) status = tdict_tree_plans_create(s->start->src, whole, &s->plans, err);
   if (status != TDICT_OK) return status;
   if (may_keep && !whole && s->plans) s->kept_plan = tdict_tree_plans_store(s->plans, &stamp, &s->plan);

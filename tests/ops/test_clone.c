@@ -267,10 +267,8 @@ static size_t check_one_storage(const tdict_tree *out) {
   tdict_cursor_init(&cursor, out, false);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_tensor *t = tdict_leaf_tensor(leaf);
-    if (!t) {
-      assert_true(tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)));
-      continue;
-    }
+    if (tdict_leaf_tree(leaf)) assert_true(tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)));
+    if (!t) continue;
     assert_true(tdict_tensor_is_contiguous(t));
     assert_ptr_equal(t->storage, bytes->storage);
     assert_int_equal((char *)t->data - (char *)bytes->data, at);
@@ -363,13 +361,38 @@ CASE(consolidate_refuses) {
   help_thing *object = help_make_thing(&ends, 8, "text");
   td_ok(tdict_set_object(td, "n.text", &type, object, err));
   char *before = help_snapshot(td);
-  td_fails(TDICT_ENOTSUP, "wanted tensors and trees only", tdict_consolidate(td, NULL, &out, err));
+  td_fails(TDICT_ENOTSUP, "wanted tensors, trees, text", tdict_consolidate(td, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.text");
   help_unchanged(td, before);
   assert_null(out);
   assert_null(bytes);
   tdict_release(td);
   assert_int_equal(ends, 1);
+}
+
+/* Text, numbers and JSON are shared, as in TensorDict. A tree of text alone is consolidated, too. */
+CASE(consolidate_shares_values) {
+  tdict_tree *td = TREE(2), *out = NULL;
+  static const char *const texts[] = {"p", "q"};
+  td_ok(tdict_set_text(td, "n.text", "hello", err));
+  td_ok(tdict_set_texts(td, "m.column", texts, 2, err));
+  for (int i = 0; i < 2; i++) {
+    td_ok(tdict_consolidate(td, NULL, &out, err));
+    assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
+    assert_int_equal(check_one_storage(out), i ? 256 : 0);
+    assert_true(tdict_equal(td, out));
+    const char *text = NULL;
+    td_ok(tdict_get_text_at(out, "m.column", 1, &text, NULL, err));
+    assert_string_equal(text, "q");
+    tdict_release(out);
+    help_put(td, "m.x", TENSOR(2));
+  }
+  td_ok(tdict_set_unbatched(td, "u", help_get(td, "m.x"), err));
+  out = NULL;
+  td_fails(TDICT_ENOTSUP, "unbatched", tdict_consolidate(td, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "u");
+  assert_null(out);
+  tdict_release(td);
 }
 
 CASE(consolidate_empty_trees) {

@@ -245,6 +245,40 @@ DEVICE_CASE(consolidated_trees_of_every_kind) {
   close_world(&w);
 }
 
+/* Text and columns of a consolidated tree are shared with the result. The tensors still move in one copy, also in a
+ * second transfer. */
+GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
+  world w = open_wrapped(NULL);
+  static const char *const texts[] = {"p", "q", "r"};
+  tdict_tree *td = thousand_leaves();
+  td_ok(tdict_set_text(td, "group3.text", "hello", err));
+  td_ok(tdict_set_texts(td, "column", texts, 3, err));
+  tdict_tree *src = consolidated(td, w.pinned), *into = NULL;
+  const way v = way_at(0);
+  for (int i = 0; i < 3; i++) {
+    const int64_t before = num_copies();
+    tdict_tree *out = move_tree(&w, src, w.device, &v);
+    assert_int_equal(num_copies() - before, 1);
+    tdict_tree *home = move_tree(&w, out, tdict_cpu(), &v);
+    assert_true(tdict_is_consolidated(out) && tdict_is_locked(out) && tdict_is_consolidated(home));
+    check_tree(&w, src, home);
+    const char *text = NULL;
+    td_ok(tdict_get_text_at(home, "column", 2, &text, NULL, err));
+    assert_string_equal(text, "r");
+    td_ok(tdict_get_text(home, "group3.text", &text, NULL, err));
+    assert_string_equal(text, "hello");
+    td_ok(tdict_clone_deep(src, NULL, &into, err));
+    td_ok(tdict_zero(into, err));
+    td_ok(tdict_transfer_into(w.c, into, out, NULL, err));
+    check_tree(&w, src, into);
+    tdict_release(into);
+    tdict_release(home);
+    tdict_release(out);
+  }
+  tdict_release(src);
+  close_world(&w);
+}
+
 GPU_CASE(consolidated_trees_are_pinned) {
   world w = open_world();
   tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL, *again = NULL;

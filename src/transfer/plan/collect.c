@@ -336,6 +336,21 @@ static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
   return c->kept_depth || (keep && !c->flat_depth && tdict_patterns_find(keep, cursor) != TDICT_NO_PATTERN);
 }
 
+/* Adds a step for each object of a consolidated tree. The result shares these objects, which are text, numbers and
+ * JSON. */
+static tdict_status keep_whole_objects(collector *c, const tdict_tree *src, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  tdict_cursor_init(&cursor, src, false);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    if (child && !tdict_cursor_enter(&cursor, child)) status = fail_plan_memory(err);
+    if (tdict_leaf_box(leaf)) status = add_step(c, &cursor, tdict_leaf_box(leaf), err);
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
 /* Collects a tree that is one interval of memory as one item, which is all bytes of the tree's storage, and sets *done
  * to true. If these bytes are already in place, adds no item. If the leaves must be collected one by one, returns
  * TDICT_OK without changing *done. If the tree cannot be copied, the leaves are collected one by one, too, so that the
@@ -367,7 +382,7 @@ static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *don
   p->some_locked = true;
   p->num_leaves = (uint32_t)whole->num_leaves;
   *done = true;
-  return TDICT_OK;
+  return whole->has_objects ? keep_whole_objects(c, src, err) : TDICT_OK;
 }
 
 enum { MOST_MISSES = 64 }; /* after MOST_MISSES failed attempts in a row, the fast path is not tried again */
