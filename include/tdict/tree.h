@@ -12,8 +12,9 @@
  * nothing; err->path names the tensor. Examples are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h,
  * tdict_flatten_keys(), tdict_dataset_from_tree() and tdict_tree_schema_export(). Functions that do not use the
  * parent's batch size still work. If only the batch size of a child differs, and the shapes of all its tensors begin
- * with the parent's batch size, every function accepts the child. In results, the batch size of such a child begins
- * with the batch size of the parent.
+ * with the parent's batch size, every function accepts the child. In the results of functions that use the parent's
+ * batch size, the batch size of such a child begins with the batch size of the parent. Other functions, such as
+ * tdict_clone(), tdict_select() and tdict_apply(), keep the batch size of the child.
  *
  * Paths. A path such as "next.obs.pixels" names nested keys. If a key contains a dot or a backslash, write a backslash
  * before this character. In C source, "h\\.0" is the single key `h.0`. A key may contain all bytes except 0. A path is
@@ -21,7 +22,7 @@
  *
  * Ownership. Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops
  * a reference.
- * TensorDict. Trees behave as in TensorDict 0.14, with the differences that docs/container.md lists.
+ * TensorDict. Trees behave as in TensorDict 0.15, with the differences that docs/container.md lists.
  * Thread rule: many threads may read a tree at the same time. While a thread changes a tree, no other thread may use
  * this tree. For the elements of its tensors, the thread rule of tdict/tensor.h applies. tdict_retain() and
  * tdict_release() are thread-safe. */

@@ -181,6 +181,61 @@ CASE(changed_child_gets_the_parent_batch_size) {
   tdict_release(td);
 }
 
+static bool keep_all(void *user, const tdict_leaves *at) {
+  (void)user, (void)at;
+  return true;
+}
+static tdict_status same_tensor(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  (void)user, (void)err;
+  *out = tdict_tensor_retain(at->tensors[0]);
+  return TDICT_OK;
+}
+
+/* The functions of the next case. The first KEEPERS of them do not use the batch size of the parent. */
+enum { KEEPERS = 11, FUNCTIONS = 19 };
+static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+  static const int64_t zero[] = {0}, turned[] = {3, 1};
+  const tdict_tree *both[2] = {td, td};
+  if (n == 0) return tdict_clone(td, out, err);
+  if (n == 1) return tdict_clone_deep(td, NULL, out, err);
+  if (n == 2) return tdict_contiguous(td, out, err);
+  if (n == 3) return tdict_consolidate(td, NULL, out, err);
+  if (n == 4) return tdict_select(td, (const char *[]){"d.x"}, 1, true, out, err);
+  if (n == 5) return tdict_exclude(td, (const char *[]){"a"}, 1, out, err);
+  if (n == 6) return tdict_unflatten_keys(td, ".", out, err);
+  if (n == 7) return tdict_merge(both, 2, out, err);
+  if (n == 8) return tdict_apply(both, 1, same_tensor, NULL, out, err);
+  if (n == 9) return tdict_filter(td, keep_all, NULL, out, err);
+  if (n == 10) return tdict_to_dtype(td, TDICT_F64, NULL, out, err);
+  if (n == 11) return tdict_index_get(td, TDICT_INDEX(TDICT_ALL), out, err);
+  if (n == 12) return tdict_index_get(td, TDICT_INDEX(TDICT_LIST(zero, 1)), out, err);
+  if (n == 13) return tdict_view(td, 2, turned, out, err);
+  if (n == 14) return tdict_unsqueeze(td, 0, out, err);
+  if (n == 15) return tdict_permute(td, 2, (const int[]){0, 1}, out, err);
+  if (n == 16) return tdict_stack(both, 2, NULL, out, err);
+  if (n == 17) return tdict_cat(both, 2, NULL, out, err);
+  return tdict_pad_sequence(both, 2, 0, NULL, out, err);
+}
+
+/* Functions that use the batch size of the parent give a child a batch size that begins with it. All others keep the
+ * child's own. */
+CASE(changed_child_keeps_its_batch_size) {
+  tdict_tree *td = TREE(1, 3);
+  help_put(td, "a", TENSOR(1, 3));
+  help_put(td, "d.x", TENSOR(1, 3, 2));
+  td_ok(tdict_set_batch_size(help_get_tree(td, "d"), 1, (const int64_t[]){1}, err));
+  for (int n = 0; n < FUNCTIONS; n++) {
+    tdict_tree *out = NULL;
+    td_ok(make_result(n, td, &out, err));
+    const tdict_tree *d = help_get_tree(out, "d");
+    const int ndim = n < KEEPERS ? 1 : tdict_batch_ndim(out);
+    if (tdict_batch_ndim(d) != ndim) fail_msg("function %d: %d dimensions, wanted %d", n, tdict_batch_ndim(d), ndim);
+    assert_memory_equal(tdict_batch_size(d), tdict_batch_size(out), sizeof(int64_t) * (size_t)ndim);
+    tdict_release(out);
+  }
+  tdict_release(td);
+}
+
 /* Functions that do not use the batch size still work: such a tree can be read, copied and repaired. */
 DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   rig r = rig_open();
