@@ -38,6 +38,16 @@ def in_order_of(td, like):
     return made
 
 
+def tensors_first(td):
+    """The order of a consolidated file: the tensors of a tree, then its trees."""
+    made = TensorDict({}, td.batch_size)
+    for is_tensor in (True, False):
+        for key, value in td.items():
+            if isinstance(value, torch.Tensor) == is_tensor:
+                made._tensordict[key] = value if is_tensor else tensors_first(value)
+    return made
+
+
 def ids_of(td):
     """The identities of a tree and of all trees below it."""
     return {id(td)}.union(*(ids_of(v) for v in td.values() if not isinstance(v, torch.Tensor)))
@@ -48,7 +58,7 @@ def some_locked(td):
 
 
 USES_BATCH = {"index", "setindex", "view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "expand", "permute",
-              "transpose", "split", "chunk", "unbind", "join", "pad", "flatten_keys", "flatten_keys_"}
+              "transpose", "split", "chunk", "every", "unbind", "join", "pad", "flatten_keys", "flatten_keys_"}
 
 
 class Wanted(Exception):

@@ -42,12 +42,13 @@ class KeyOperations:
         safe = self.r.random() < 0.5
         if old == new:
             raise Wanted("rename to the same name")
-        if new[0] in self.pool[s].keys() and not safe:
-            raise Wanted("the place of a key that was renamed over another")
-        if old[0] in self.pool[s].keys():
-            raise Wanted("the place of a key that was renamed")
-        return self.change(s, f"rename {s} {self.text(old)} {self.text(new)} {int(safe)}",
-                           lambda t: t.rename_key_(old[0], new[0], safe=safe))
+
+        def do(t):
+            order = [new[0] if k == old[0] else k for k in t.keys() if k != new[0]]  # container.md: it keeps its position
+            t.rename_key_(old[0], new[0], safe=safe)
+            t._tensordict = {k: t._tensordict[k] for k in order}
+
+        return self.change(s, f"rename {s} {self.text(old)} {self.text(new)} {int(safe)}", do)
 
     def op_select(self, s, d):
         td = self.pool[s]
@@ -77,14 +78,8 @@ class KeyOperations:
 
     def op_unflatten_keys(self, s, d):
         separator = self.r.choice([".", "_"])
-        order = self.parts_in_order(self.pool[s], separator)
-
-        def do(t):
-            made = own_nodes(t.unflatten_keys(separator))
-            made._tensordict = {k: made._tensordict[k] for k in order}
-            return made
-
-        return self.shape_op(s, d, "unflatten_keys", separator, do)
+        self.check_parts(self.pool[s], separator)
+        return self.shape_op(s, d, "unflatten_keys", separator, lambda t: t.unflatten_keys(separator))
 
     def op_select_(self, s):
         td = self.pool[s]
@@ -122,8 +117,8 @@ class KeyOperations:
 
         return self.change(s, f"flatten_keys_ {s} {separator}", do)
 
-    def parts_in_order(self, td, separator):
-        """The keys that unflatten_keys makes, in tdict's order."""
+    def check_parts(self, td, separator):
+        """Refuses keys that lead into a tree that comes later: TensorDict raises an error."""
         keys = list(td.keys())
         moved = any(separator in k and not isinstance(v, torch.Tensor) for k, v in td.items())
         if moved and self.agreement(td) != "whole":
@@ -132,22 +127,16 @@ class KeyOperations:
             if any(key.startswith(k + separator) and separator in k and not isinstance(td.get(k), torch.Tensor)
                    for k in keys[i + 1:]):
                 raise Wanted("unflatten_keys of a key before that of the tree it leads into")
-        return list(dict.fromkeys(key.split(separator)[0] for key in keys))
 
     def op_unflatten_keys_(self, s):
         separator = self.r.choice([".", "_"])
-        order = self.parts_in_order(self.pool[s], separator)
+        self.check_parts(self.pool[s], separator)
         td = self.pool[s]
         moved = set().union(*(ids_of(v) for k, v in td.items() if separator in k and not isinstance(v, torch.Tensor)))
         stay = set().union(*(ids_of(v) for k, v in td.items() if separator not in k and not isinstance(v, torch.Tensor)))
         if moved & stay:
             raise Wanted("a tree below itself")
-
-        def do(t):
-            t.unflatten_keys(separator, inplace=True)
-            t._tensordict = {k: t._tensordict[k] for k in order}
-
-        return self.change(s, f"unflatten_keys_ {s} {separator}", do)
+        return self.change(s, f"unflatten_keys_ {s} {separator}", lambda t: t.unflatten_keys(separator, inplace=True))
 
     def op_split_keys(self, s, d):
         td = self.pool[s]
@@ -261,6 +250,23 @@ class KeyOperations:
 
         return self.change(s, f"stray {s} {self.text(path)} {base} {self.text((key,))}", do)
 
+    def accepts(self, td, source):
+        """Whether the tensors of a source fit the trees that they are put into."""
+        for key, value in source.items():
+            below = td.get(key, None)
+            if isinstance(value, torch.Tensor) or below is None or isinstance(below, torch.Tensor):
+                inside = [value] if isinstance(value, torch.Tensor) else [v for _, v in self.leaves(value)]
+                if any(v.shape[: td.batch_dims] != td.batch_size for v in inside):
+                    return False
+            elif not self.accepts(below, value):
+                return False
+        return True
+
+    def same_sizes(self, td, source):
+        return td.batch_size == source.batch_size and all(
+            self.same_sizes(td.get(k), v) for k, v in source.items()
+            if not isinstance(v, torch.Tensor) and k in td.keys() and not isinstance(td.get(k), torch.Tensor))
+
     def op_update(self, s):
         f = self.r.randrange(POOL)
         source = self.pool[f]
@@ -268,6 +274,8 @@ class KeyOperations:
             raise Wanted("update with itself")
         if not list(self.leaves(source)):
             raise Wanted("update with nothing, of another batch size or of a locked tree")
+        if self.accepts(self.pool[s], source) and not self.same_sizes(self.pool[s], source):
+            raise Wanted("update with a source of another batch size")
         # tdict copies the trees that it takes over, TensorDict shares some of them: tell them apart no more
         return self.change(s, f"update {s} {f}", lambda t: t.update(source.clone(recurse=False)))
 

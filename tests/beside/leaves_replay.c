@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/io.h"
 #include "tdict/tdict.h"
 
 enum { MOST_VALUES = 4096, MOST_TEXT = 1 << 16 };
 static tdict_error error;
+static char files[512]; /* the folder of TensorDict's files */
 
 static void need(tdict_status status, const char *what) {
   if (status == TDICT_OK) return;
@@ -69,6 +71,36 @@ static tdict_tree *join(const tdict_tree *td, const tdict_tree *other, bool stac
   tdict_join_options o = tdict_join_options_default();
   o.dim = dim;
   NEED(stacks ? tdict_stack(both, 2, &o, &out, &error) : tdict_cat(both, 2, &o, &out, &error));
+  return out;
+}
+
+/* Saves and opens a tree. */
+static tdict_tree *save(const tdict_tree *td, const char *format) {
+  static const char *const formats[] = {"safetensors", "memmap", "td", "tdz"};
+  static const int32_t values[] = {TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_MEMMAP, TDICT_FORMAT_CONSOLIDATED,
+                                   TDICT_FORMAT_TDZ};
+  char path[600];
+  tdict_tree *out = NULL;
+  tdict_save_options o = tdict_save_options_default();
+  for (int i = 0; i < 4; i++)
+    if (!strcmp(format, formats[i])) o.format = values[i];
+  snprintf(path, sizeof path, "leaves.saved.%s", format); /* in the working directory */
+  NEED(tdict_save(NULL, path, td, &o, &error));
+  NEED(tdict_open(path, NULL, &out, &error));
+  return out;
+}
+
+/* Opens a tree that TensorDict saved, which lacks the unbatched tensor. */
+static tdict_tree *load(const tdict_tree *td, const char *name) {
+  char path[600];
+  tdict_tree *opened = NULL, *out = NULL;
+  tdict_tensor *u = NULL;
+  snprintf(path, sizeof path, "%s/%s", files, name);
+  NEED(tdict_open(path, NULL, &opened, &error));
+  NEED(tdict_clone(opened, &out, &error));
+  NEED(tdict_get_unbatched(td, "u", &u, &error));
+  NEED(tdict_set_unbatched(out, "u", u, &error));
+  tdict_release(opened);
   return out;
 }
 
@@ -148,7 +180,9 @@ static tdict_tree *run_line(char *line) {
     int count = sscanf(part, " %15s %63s %63s %63s %63s", name, words[0], words[1], words[2], words[3]) - 1;
     for (int i = 0; i < count; i++) n[i] = strtoll(words[i], NULL, 10);
     const int length = read_numbers(words[strcmp(name, "list") == 0], list);
-    tdict_tree *made = run(td, name, n, list, length);
+    tdict_tree *made = !strcmp(name, "save")   ? save(td, words[0])
+                       : !strcmp(name, "load") ? load(td, words[0])
+                                               : run(td, name, n, list, length);
     tdict_release(td);
     td = made;
   }
@@ -159,6 +193,7 @@ int main(int argc, char **argv) {
   FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
   static char line[MOST_TEXT], copy[MOST_TEXT], text[MOST_TEXT];
   long lines = 0, differences = 0;
+  if (file) snprintf(files, sizeof files, "%s.files", argv[1]);
   if (!file) return printf("skipped: no file of operations; tests/beside/make_leaves.py makes one\n"), 77;
   while (fgets(line, sizeof line, file)) {
     line[strcspn(line, "\n")] = 0;

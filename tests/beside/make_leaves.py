@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 """Records what the real TensorDict does with NonTensorData, NonTensorStack and UnbatchedTensor in chains of operations.
 
-usage: make_leaves.py COUNT SEED FILE
+usage: make_leaves.py COUNT SEED FILE [--load]
 A line is a batch size, the operations, "|", and the result: its batch size, the values of `s` and of `w` for each element
 in C order, and the elements of `u`. tests/beside/leaves_replay.c does the same operations with tdict. Operations that
-TensorDict refuses are not recorded."""
+TensorDict refuses are not recorded. tdict saves trees in all formats and opens them. With --load, TensorDict saves trees
+too, to the folder FILE.files, and tdict opens them; the record then needs this folder."""
 
+import os
 import random
 import sys
 
 import tensordict
 import torch
 from tensordict import NonTensorData, NonTensorStack, TensorDict, UnbatchedTensor
+
+
+FILES = ["", 0]  # the folder of TensorDict's files, and their number
 
 
 def column(shape, first):
@@ -64,7 +69,18 @@ def step(td, rng):
     d = rng.randrange(ndim)
     size = td.shape[d]
     before = (slice(None),) * d
-    kind = rng.choice("at range list stack stack2 cat cat2 reshape permute unsqueeze squeeze expand unbind split".split())
+    kinds = "at range list stack stack2 cat cat2 reshape permute unsqueeze squeeze expand unbind split save load"
+    kind = rng.choice(kinds.split())
+    if kind == "save":  # tdict saves and opens
+        return f"save {rng.choice(['safetensors', 'memmap', 'td', 'tdz'])}", td
+    if kind == "load" and not FILES[0]:
+        return step(td, rng)
+    if kind == "load":  # TensorDict saves, tdict opens
+        FILES[1] += 1
+        name = f"{FILES[1]}.{rng.choice(['memmap', 'tdz'])}"
+        os.makedirs(FILES[0], exist_ok=True)
+        td.exclude("u").clone().save(f"{FILES[0]}/{name}")  # TensorDict refuses to save unbatched tensors
+        return f"load {name}", td
     if kind == "at":
         i = rng.randrange(size)
         return f"at {d} {i}", td[before + (i,)]
@@ -107,6 +123,7 @@ def step(td, rng):
 def main():
     count, seed, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     rng = random.Random(seed)
+    FILES[0] = name + ".files" if "--load" in sys.argv else ""
     refused = 0
     with open(name, "w") as out:
         out.write(f"# TensorDict {tensordict.__version__}, PyTorch {torch.__version__}, seed {seed}\n")

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Random operations, done by the real TensorDict (PyTorch), written down for tests/beside/replay.c.
 
-usage: make_operations.py COUNT SEED FILE
+usage: make_operations.py COUNT SEED FILE [--load]
+tdict saves trees in all formats and opens them. With --load, TensorDict saves trees too, to the folder FILE.files, and tdict
+opens them; the record then needs this folder.
 Each line is an operation on a pool of four trees of int64 tensors, `|`, then `fails` or what the operation made: keys in
 order, batch sizes, shapes, elements. Trees are aliased: a child is put into several trees (`adopt`), a slot of the pool is
 a handle of a child of another (`handle`), and both are then changed and operated on; `show` lines follow a change, one for
@@ -10,21 +12,27 @@ the names that docs/container.md lists; the counts are printed. A tree whose chi
 tdict whatever TensorDict makes of it: that is written down without asking TensorDict, and counted too."""
 
 import collections
+import os
 import random
 import sys
 
+HERE = sys.path.pop(0)  # this folder has a safetensors.py of its own
+import safetensors.torch  # noqa: E402, F401
 import tensordict
 import torch
 from tensordict import TensorDict
 
-from common import KEYS, POOL, USES_BATCH, Wanted, dump, escape, ids_of, in_order_of, own_nodes, some_locked
+sys.path.insert(0, HERE)
+from common import KEYS, POOL, USES_BATCH, Wanted, dump, escape, ids_of, in_order_of, own_nodes, some_locked, tensors_first
 from key_operations import KeyOperations
 
 EPISODE = 60
+FORMATS = ["safetensors", "memmap", "td", "tdz"]
 
 
 class Maker(KeyOperations):
-    def __init__(self, seed):
+    def __init__(self, seed, files):
+        self.files, self.saved = files, 0
         self.r = random.Random(seed)
         self.pool = [None] * POOL
         self.shape = []
@@ -124,8 +132,10 @@ class Maker(KeyOperations):
     # indexing
     def index(self, td):
         items, texts, left, lists = [], [], list(td.batch_size), 0
-        if not left:
-            return (0,), ["A0"]
+        if not left:  # nothing to select: new axes and the rest, or an error
+            kinds = self.r.choice([["A"], ["R"], ["N"], ["E"], ["N", "E"], ["E", "N"], ["N", "N"]])
+            made = {"A": (0, "A0"), "R": (slice(0, 2, 1), "R0,2,1"), "N": (None, "N"), "E": (Ellipsis, "E")}
+            return tuple(made[k][0] for k in kinds), [made[k][1] for k in kinds]
         rest = False
         kinds = self.r.choice(["AARRRNELM", "LLLMR"]) if len(left) > 1 else "AARRRNELM"
         while left and self.r.random() < 0.8:
@@ -384,10 +394,81 @@ class Maker(KeyOperations):
 
     def op_pad(self, s, d):
         td = self.pool[s]
-        if td.batch_dims == 0 or self.size(td) > 150 or td.batch_size[0] == 0 or not list(self.leaves(td)):
-            raise Wanted("pad_sequence of what has no first dimension")
+        if self.size(td) > 150 or not list(self.leaves(td)):
+            raise Wanted("pad_sequence of nothing")
+        if td.batch_dims == 0:
+            return self.pad_samples(s, d)
+        if td.batch_size[0] == 0:
+            raise Wanted("pad_sequence of nothing")
         rows = self.r.randrange(1, td.batch_size[0] + 1)
         return self.shape_op(s, d, "pad", str(rows), lambda t: in_order_of(tensordict.pad_sequence([t, t[:rows]]), t))
+
+    def pad_samples(self, s, d):
+        """Samples without batch dimensions: each tensor is a sequence."""
+        td, rows = self.pool[s], self.r.randrange(4)
+        if self.agreement(td) != "whole" or any(v.batch_dims for _, v in self.nodes(td)):
+            raise Wanted("pad_sequence of samples whose children have batch sizes")
+
+        def do(t):
+            other = t.clone(recurse=False).unlock_()
+            for path, value in list(self.leaves(other)):
+                other.set(self.key(path), value[:rows] if value.ndim else value)
+            return in_order_of(tensordict.pad_sequence([t, other]), t)
+
+        return self.shape_op(s, d, "pad", str(rows), do)
+
+    def op_every(self, s, d):
+        td = self.pool[s]
+        if td.batch_dims == 0:
+            raise Wanted("split of a tree without batch dimensions")
+        dim, size = self.r.randrange(td.batch_dims), self.r.choice([0, 1, 1, 2, 3, 7])
+        return self.pieces(s, d, "every", f"{dim} {size}", lambda t: t.split(size, dim))
+
+    def op_consolidate(self, s, d):
+        self.check_sound(self.pool[s])
+        return self.shown(f"consolidate {s} {d}", lambda: own_nodes(self.pool[s].consolidate().clone()))
+
+    # files: what is shown is not kept
+    def check_sound(self, td):
+        if self.agreement(td) != "whole":
+            raise Wanted("an operation on a tree whose child no longer agrees with it")
+
+    def shown(self, line, made):
+        return line, lambda: ([made()], False)
+
+    def op_save(self, s, d):
+        """tdict saves and opens; the tree must be the same."""
+        self.check_sound(self.pool[s])
+        td, format = self.pool[s], self.r.choice(FORMATS)
+
+        def made():
+            names = [".".join(p) for p, _ in self.leaves(td)]
+            if format == "safetensors" and len(set(names)) < len(names):
+                raise ValueError("two tensors with one name")  # as TensorDict's to_safetensors
+            return tensors_first(td) if format == "td" else td
+
+        return self.shown(f"save {s} {d} {format}", made)
+
+    def op_load(self, s, d):
+        """TensorDict saves, tdict opens."""
+        td, format = self.pool[s], self.r.choice(FORMATS)
+        self.check_sound(td)
+        if not self.files:
+            raise Wanted("a tree that TensorDict saves, without --load")
+        self.saved += 1
+        name = f"{self.saved}.{format}"
+        path = f"{self.files}/{name}"
+        os.makedirs(self.files, exist_ok=True)
+        try:
+            if format == "safetensors":
+                tensordict.to_safetensors(td.contiguous(), path)
+            elif format == "td":
+                td.consolidate(filename=path)
+            else:
+                td.clone().save(path)  # a strided leaf cannot be put into an archive
+        except Exception as error:
+            raise Wanted(f"TensorDict cannot write .{format}: {type(error).__name__}") from None
+        return self.shown(f"load {s} {d} {name}", lambda: tensors_first(td) if format == "td" else td)
 
     def op_write(self, s):
         td = self.pool[s]
@@ -439,7 +520,7 @@ class Maker(KeyOperations):
                self.op_unsqueeze, self.op_squeeze, self.op_expand, self.op_permute, self.op_transpose, self.op_split,
                self.op_chunk, self.op_unbind, self.op_join, self.op_join, self.op_pad, self.op_select, self.op_exclude,
                self.op_flatten_keys, self.op_unflatten_keys, self.op_clone, self.op_split_keys, self.op_handle,
-               self.op_handle, self.op_handle, self.op_handle]
+               self.op_handle, self.op_handle, self.op_handle, self.op_every, self.op_consolidate, self.op_save, self.op_load]
         one = [self.op_new, self.op_new, self.op_setindex, self.op_setindex, self.op_set, self.op_set, self.op_delete,
                self.op_rename, self.op_update, self.op_update_in_place, self.op_write, self.op_fill, self.op_zero,
                self.op_lock, self.op_select_, self.op_exclude_, self.op_flatten_keys_, self.op_unflatten_keys_,
@@ -491,7 +572,7 @@ class Maker(KeyOperations):
 
 def main():
     count, seed, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    maker = Maker(seed)
+    maker = Maker(seed, name + ".files" if "--load" in sys.argv else None)
     with open(name, "w") as out:
         out.write(f"# TensorDict {tensordict.__version__}, PyTorch {torch.__version__}, seed {seed}, {count} operations\n")
         done = 0

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/io.h"
 #include "tdict/tdict.h"
 
 enum { POOL = 4, MOST_WORDS = 64, MOST_LINE = 1 << 16, MOST_MADE = 512 };
@@ -16,6 +17,7 @@ static size_t num_made;
 static char text[1 << 20];
 static size_t length;
 static tdict_error error;
+static char files[512]; /* the folder of TensorDict's files */
 
 static void add(const char *part) {
   size_t bytes = strlen(part);
@@ -178,9 +180,57 @@ static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int
   if (!strcmp(op, "split"))
     status = tdict_split(td, a, c, out, &(size_t){count = (size_t)read_numbers(w[4], c)}, &error);
   if (!strcmp(op, "chunk")) status = tdict_chunks(td, a, out, (count = (size_t)b, &count), &error);
+  if (!strcmp(op, "every")) status = tdict_split_every(td, a, b, out, &count, &error);
   if (!strcmp(op, "unbind")) status = tdict_unbind(td, a, out, &count, &error);
   num_made = status != TDICT_OK ? 0 : count == MOST_MADE ? 1 : count;
   return status;
+}
+
+/* Keeps the first `rows` elements of a tensor that has a dimension. */
+static tdict_status keep_rows(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  const int64_t *rows = user;
+  tdict_tensor *t = at->tensors[0];
+  tdict_tree *whole = NULL, *part = NULL;
+  tdict_status status = tdict_create(tdict_tensor_ndim(t) > 0, tdict_tensor_shape(t), &whole, err);
+  if (status == TDICT_OK) status = tdict_set(whole, "t", t, err);
+  if (status == TDICT_OK && tdict_tensor_ndim(t) > 0)
+    status = tdict_index_get(whole, TDICT_INDEX(TDICT_RANGE(0, *rows, 1)), &part, err);
+  if (status == TDICT_OK) status = tdict_get(part ? part : whole, "t", out, err);
+  if (status == TDICT_OK) (void)tdict_tensor_retain(*out);
+  tdict_release(part);
+  tdict_release(whole);
+  return status;
+}
+
+static tdict_status do_pad(const tdict_tree *td, int64_t count, tdict_tree **out) {
+  tdict_tree *rows = NULL;
+  tdict_visit_options o = tdict_visit_options_default();
+  o.user = &count;
+  tdict_status status = tdict_batch_ndim(td) ? tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, count, 1)), &rows, &error)
+                                             : tdict_apply(&td, 1, keep_rows, &o, &rows, &error);
+  const tdict_tree *both[] = {td, rows};
+  if (status == TDICT_OK) status = tdict_pad_sequence(both, 2, 0, NULL, out, &error);
+  tdict_release(rows);
+  return status;
+}
+
+/* Saves and opens a tree, or opens a file of TensorDict. */
+static tdict_status do_files(const char *op, const tdict_tree *td, const char *name, tdict_tree **out) {
+  static const char *const formats[] = {"safetensors", "memmap", "td", "tdz"};
+  static const int32_t values[] = {TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_MEMMAP, TDICT_FORMAT_CONSOLIDATED,
+                                   TDICT_FORMAT_TDZ};
+  char path[600];
+  tdict_save_options o = tdict_save_options_default();
+  tdict_status status = TDICT_OK;
+  if (*op == 's') {
+    for (int i = 0; i < 4; i++)
+      if (!strcmp(name, formats[i])) o.format = values[i];
+    snprintf(path, sizeof path, "operations.saved.%s", name); /* in the working directory */
+    status = tdict_save(NULL, path, td, &o, &error);
+  } else {
+    snprintf(path, sizeof path, "%s/%s", files, name);
+  }
+  return status == TDICT_OK ? tdict_open(path, NULL, out, &error) : status;
 }
 
 static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int n) {
@@ -212,13 +262,9 @@ static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int 
     num_made = status == TDICT_OK ? 3 : 0;
     return status;
   }
-  if (!strcmp(op, "pad")) {
-    tdict_tree *rows = NULL;
-    status = tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, atoi(w[3]), 1)), &rows, &error);
-    const tdict_tree *both[] = {td, rows};
-    if (status == TDICT_OK) status = tdict_pad_sequence(both, 2, 0, NULL, out, &error);
-    tdict_release(rows);
-  }
+  if (!strcmp(op, "pad")) status = do_pad(td, atoi(w[3]), out);
+  if (!strcmp(op, "consolidate")) status = tdict_consolidate(td, NULL, out, &error);
+  if (!strcmp(op, "save") || !strcmp(op, "load")) status = do_files(op, td, w[3], out);
   num_made = status == TDICT_OK;
   return status;
 }
@@ -317,7 +363,9 @@ static void run(char *line, bool kept) {
     status = do_change_keys(w[0], *slot, w, n);
   else if (!makes)
     status = do_change(w[0], *slot, w, n);
-  else if (is_one_of(w[0], "select exclude split_keys flatten_keys unflatten_keys clone join pad handle"))
+  else if (is_one_of(
+               w[0],
+               "select exclude split_keys flatten_keys unflatten_keys clone join pad handle consolidate save load"))
     status = do_keys(w[0], *slot, w, n);
   else
     status = do_shape(w[0], *slot, w, n);
@@ -346,6 +394,7 @@ int main(int argc, char **argv) {
   FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
   static char line[1 << 18], kept_line[1 << 18];
   long operations = 0, differences = 0, number = 0;
+  if (file) snprintf(files, sizeof files, "%s.files", argv[1]);
   if (!file) return printf("skipped: no file of operations; tests/beside/make_operations.py makes one\n"), 77;
   while (fgets(line, sizeof line, file)) {
     number++;
