@@ -242,6 +242,19 @@ static tdict_status run_get(const char *path) {
   return status;
 }
 
+/* Locks one item, or unlocks all items. */
+static tdict_status run_lock(const char *place) {
+  tdict_tree *item;
+  for (size_t i = 0; i < tdict_lazy_stack_count(stack); i++) {
+    tdict_status status =
+        tdict_lazy_stack_get_item(stack, place ? strtoll(place, NULL, 10) : (int64_t)i, &item, &error);
+    if (status == TDICT_OK && place) tdict_lock(item);
+    if (status == TDICT_OK && !place) status = tdict_unlock(item, &error);
+    if (status != TDICT_OK) return status;
+  }
+  return TDICT_OK;
+}
+
 static tdict_status run(char **words) {
   const char *name = words[0];
   int64_t numbers[MOST_WORDS];
@@ -259,6 +272,8 @@ static tdict_status run(char **words) {
   if (strcmp(name, "set") == 0) return run_set(words);
   if (strcmp(name, "append") == 0) return run_add(words + 1, NULL);
   if (strcmp(name, "insert") == 0) return run_add(words + 2, words[1]);
+  if (strcmp(name, "lock") == 0) return run_lock(words[1]);
+  if (strcmp(name, "unlock") == 0) return run_lock(NULL);
   if (strcmp(name, "pad") == 0) return run_pad(words[1], strtod(words[2], NULL));
   return run_whole(words);
 }

@@ -81,7 +81,7 @@ class Maker:
         self.stack = lazy_stack(self.known, 0)
         for _ in range(EPISODE):
             yield from getattr(self, "do_" + self.r.choice(
-                ["keys", "shape", "get", "list", "range", "pick", "set", "append", "insert", "pad", "dense", "tree"]))()
+                ["keys", "shape", "get", "list", "range", "pick", "set", "append", "insert", "pad", "dense", "tree", "lock"]))()
 
     def path(self):
         return self.r.choice(KEYS + ["n", "q"])
@@ -129,7 +129,8 @@ class Maker:
 
     def do_set(self):
         path = self.path()
-        if path == "n":
+        locked = [item.is_locked for item in self.stack.tensordicts]
+        if path == "n" or (any(locked) and not all(locked)):  # TensorDict may change the items that are not locked
             return
         shape = [len(self.stack.tensordicts)] + self.batch + self.common.get(path, [])
         if self.r.random() < 0.15:
@@ -145,9 +146,21 @@ class Maker:
         batch = self.batch + ([2] if self.r.random() < 0.1 else [])
         item, text = self.item(batch)
         self.known.append(item)
-        if len(batch) != len(self.batch):
+        line, result = self.attempt(f"{line} {numbers(batch) or '-'} {text}", lambda: fn(item) or self.order(self.stack))
+        if result == "fails":
             self.known.pop()
-        return self.attempt(f"{line} {numbers(batch) or '-'} {text}", lambda: fn(item) or self.order(self.stack))
+        return line, result
+
+    def do_lock(self):
+        """Locks one item, or unlocks all: TensorDict unlocks the items of a locked stack only together."""
+        at = self.r.randrange(len(self.stack.tensordicts))
+        if self.r.random() < 0.5:
+            yield self.attempt(f"lock {at}", lambda: self.stack.tensordicts[at].lock_() is None or "")
+        else:
+            for item in self.stack.tensordicts:
+                if not self.stack.is_locked:
+                    item.unlock_()
+            yield self.attempt("unlock", lambda: self.stack.unlock_() is None or "")
 
     def do_append(self):
         if len(self.stack.tensordicts) < 5:
