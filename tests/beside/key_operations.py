@@ -123,6 +123,12 @@ class KeyOperations:
         moved = any(separator in k and not isinstance(v, torch.Tensor) for k, v in td.items())
         if moved and self.agreement(td) != "whole":
             raise Wanted("an operation on a tree whose child no longer agrees with it")
+        for key, value in td.items():
+            parts = key.split(separator)
+            for i in range(1, len(parts)):
+                above = td.get(separator.join(parts[:i]), None)
+                if above is not None and not isinstance(above, torch.Tensor) and above.batch_size != td.batch_size:
+                    raise Wanted("unflatten_keys into a tree of another batch size")
         for i, key in enumerate(keys):
             if any(key.startswith(k + separator) and separator in k and not isinstance(td.get(k), torch.Tensor)
                    for k in keys[i + 1:]):

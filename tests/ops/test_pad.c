@@ -155,9 +155,9 @@ DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
     help_put_tree(td[i], "both", TREE(2 + i, 3));
     free(put_bytes(&r, td[i], "both.x", 2 + i, 3));
     if (i)
-      help_put_tree(td[i], "one", TREE(4));
-    else
       help_put_tree(td[i], "one", help_tree_without_batch());
+    else
+      help_put_tree(td[i], "one", TREE(4));
     free(put_bytes(&r, td[i], "one.x", 4, 0));
   }
   td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, 0, NULL, &out, err));
