@@ -6,6 +6,7 @@
 WAY is one of
 
   safetensors          safetensors.torch.load_file(FILE, device="cuda:0")
+  tensordict           tensordict.from_safetensors(FILE, device="cuda:0")
   pin-loop             load_file() to the cpu, then pin_memory().to(non_blocking=True) for each tensor
   fastsafetensors      fastsafe_open(FILE, nogds=True): through a bounce buffer
   instanttensor        instanttensor.safe_open(FILE): its own choice, which reads a disk past the page cache
@@ -18,10 +19,12 @@ reason in "error". Without a GPU, the ways that can do so load to the cpu.
 
 A machine without a package registry needs these wheels (Python 3.12, x86-64); torch and safetensors are expected there:
   fastsafetensors-0.5.0-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl, 2.7 MB (needs typer)
-  instanttensor-0.2.2-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl, 6.5 MB (needs torch >= 2.8)"""
+  instanttensor-0.2.2-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl, 6.5 MB (needs torch >= 2.8)
+  tensordict-0.15.3-py3-none-any.whl, 0.9 MB (needs pyvers and cloudpickle)"""
 
 import argparse
 import concurrent.futures
+import importlib
 import importlib.metadata
 import json
 import os
@@ -43,6 +46,13 @@ def need_gpu(device, way):
 def load_safetensors(path, device):
     import safetensors.torch
     return safetensors.torch.load_file(path, device=str(device))
+
+
+def load_tensordict(path, device):
+    import tensordict
+    tree = tensordict.from_safetensors(path, device=device)
+    return {".".join((name,) if isinstance(name, str) else name): tensor
+            for name, tensor in tree.items(include_nested=True, leaves_only=True)}
 
 
 def load_pin_loop(path, device):
@@ -70,7 +80,8 @@ def load_instanttensor_mmap(path, device):
     return load_instanttensor(path, device, backend=instanttensor.Backend.MMAP)
 
 
-WAYS = {"safetensors": ("safetensors", load_safetensors), "pin-loop": ("torch", load_pin_loop),
+WAYS = {"safetensors": ("safetensors", load_safetensors), "tensordict": ("tensordict", load_tensordict),
+        "pin-loop": ("torch", load_pin_loop),
         "fastsafetensors": ("fastsafetensors", load_fastsafetensors),
         "instanttensor": ("instanttensor", load_instanttensor),
         "instanttensor-mmap": ("instanttensor", load_instanttensor_mmap)}
@@ -108,6 +119,8 @@ def verify(torch, tensors, path):
 def measure(options):
     package, load = WAYS[options.way]
     import torch
+    import safetensors.torch  # noqa: F401  an import is no part of the first call
+    importlib.import_module(package)
     version = importlib.metadata.version(package)
     device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
     synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None

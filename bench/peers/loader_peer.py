@@ -1,9 +1,11 @@
-"""The loader's work in PyTorch: windows of a shard of tokens, or samples of seven tensors in memory, taken at random,
+"""The loader's work in PyTorch and TensorDict: windows of a shard of tokens, or samples of seven tensors in memory, taken at random,
 collated and put on the GPU. Reads one JSON object a line - {"work", "way", "workers", "pin", "batched", "seconds",
 "shard", "samples", "batch"} - and answers one a line: {"batches_per_second"} or {"error"}.
 
 ways: dataloader (torch.utils.data.DataLoader; batched: a sampler of whole batches and one indexing for each), loop (a
-hand-written loop that gathers with one indexing into one of two pinned buffers)."""
+hand-written loop that gathers with one indexing into one of two pinned buffers), tensordict (a DataLoader of a
+TensorDict, which makes a batch by one indexing; samples only). "pin" of tensordict: DataLoader pins each batch; else
+TensorDict.to() pins it."""
 
 import json
 import sys
@@ -105,8 +107,23 @@ def loop(dataset, job, device):
             yield batch
 
 
+def whole(batch):
+    return batch
+
+
+def tensordict(dataset, job, device):
+    from tensordict import TensorDict
+    options = {"num_workers": job["workers"], "pin_memory": job["pin"], "persistent_workers": job["workers"] > 0}
+    loader = torch.utils.data.DataLoader(TensorDict(dataset.data, [dataset.count]), batch_size=job["batch"], shuffle=True,
+                                         drop_last=True, collate_fn=whole, **options)
+    way = {"non_blocking": True} if job["pin"] else {"non_blocking_pin": device.type == "cuda"}
+    while True:
+        for batch in loader:
+            yield batch.to(device, **way)
+
+
 def measure(job, dataset, device):
-    batches = {"dataloader": dataloader, "loop": loop}[job["way"]](dataset, job, device)
+    batches = {"dataloader": dataloader, "loop": loop, "tensordict": tensordict}[job["way"]](dataset, job, device)
     begin, warm, count = None, time.perf_counter() + job["seconds"] / 4, 0
     for batch in batches:
         del batch
