@@ -1,7 +1,13 @@
-"""Draws the charts of the site from the tables of docs/performance.md, with bench/charts.py."""
+"""Draws the charts of the site from the tables of docs/performance.md, and README's chart from README's table, with
+bench/charts.py."""
 
+import math
+import pathlib
 import re
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import charts  # noqa: E402
 
 SERIES = {"tdict": "tdict", "driver calls": "driver", "PyTorch": "torch", "TensorDict": "tensordict", "JAX": "jax"}
 CHARTS = [  # file, title, rows, series that are left out
@@ -11,6 +17,17 @@ CHARTS = [  # file, title, rows, series that are left out
     ("to_host", "4 GB to the host", ["4 GB to the host, existing pages", "4 GB to the host, new memory",
                                      "4 GB to the host, pinned result"], set()),
 ]
+FIRST = re.compile(r"^\| host memory or file to the GPU .*\n(?:\|.*\n)+\n(?:Medians .*\n(?:.+\n)*)?", re.M)  # and its note
+
+
+class NoTable(Exception):
+    """README has no table of measured times."""
+
+
+def three_digits(value):
+    """At most three digits that count, without an exponent and without zeros after a point that count nothing."""
+    text = f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def read_rows(text):
@@ -23,16 +40,31 @@ def read_rows(text):
         for line in lines[2:]:
             values = {}
             for column, cell in zip(lines[0], line):
-                match = re.match(r"([\d.]+)(?: ±([\d.]+))?$", cell)
+                match = re.match(r"([\d.]+)(?: ms)?(?: ±([\d.]+))?$", cell)
                 if column in SERIES and match:
                     values[SERIES[column]] = (float(match.group(1)), float(match.group(2) or 0))
             rows.setdefault(line[0], values)
     return rows
 
 
+def first_page(root):
+    return (root / "README.md").read_text()
+
+
+def first_chart(root):
+    """The times of README's table as parts of PyTorch's time, which a reader can compare between rows."""
+    table = FIRST.search(first_page(root))
+    rows = read_rows(table.group(0)) if table else {}
+    if len(rows) != 4 or any(len(values) != 3 for values in rows.values()):
+        raise NoTable("has no table of four rows with the times of tdict, PyTorch and TensorDict")
+    groups = [(name.split(",")[0] if "loader" in name else name,
+               {who: (100 * value / values["torch"][0], 0) for who, (value, _) in values.items()})
+              for name, values in rows.items()]
+    return charts.bars("Time until the tensors are on the GPU", "percent of PyTorch's time; lower is better; NVIDIA H200", groups,
+                       ["tdict", "torch", "tensordict"])
+
+
 def write_charts(root, folder):
-    sys.path.insert(0, str(root / "bench"))
-    import charts
     folder.mkdir(parents=True, exist_ok=True)
     rows = read_rows((root / "docs/performance.md").read_text())
     for name, title, wanted, left_out in CHARTS:

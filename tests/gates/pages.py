@@ -2,15 +2,21 @@
 
 usage: pages.py ROOT
 Relative links in *.md and in the pages of docs/, paths in backticks, and included listings must name existing files.
-Every program of docs/listings/ has an .out file of the same name. README.md must show
-examples/first_batch.c, and has at most README_LINES lines. The table of gates in CONTRIBUTING.md must have a row for
-each gate of tests/CMakeLists.txt, and no other row."""
+Every program of docs/listings/ has an .out file of the same name. README.md must show the
+function train_step of docs/listings/train_step.c, in at most PROGRAM_LINES lines, and has at most README_LINES lines.
+docs/figures/first.svg must be the chart of README's table. The table of gates in CONTRIBUTING.md must have a row for each
+gate of tests/CMakeLists.txt, and no other row."""
 
+import pathlib
 import re
+import sys
 
 import source
 
-README_LINES = 120
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/site"))
+import figures  # noqa: E402
+
+README_LINES, PROGRAM_LINES = 120, 20
 
 
 def check_links(report, root, page):
@@ -20,7 +26,7 @@ def check_links(report, root, page):
             continue
         report.checked()
         chart = re.search(r"figures/(\w+)\.svg$", target)  # drawn when the site is built
-        if chart and f'"{chart.group(1)}"' in (root / "docs/site/figures.py").read_text():
+        if chart and page.name != "README.md" and f'"{chart.group(1)}"' in (root / "docs/site/figures.py").read_text():
             continue
         if not (page.parent / target).exists():
             report.fail(page.relative_to(root), f"links to {target}, which is not there")
@@ -51,14 +57,28 @@ def check_outputs(report, root):
 
 
 def check_program(report, root):
-    """The program that README.md shows is examples/first_batch.c, which is built and run."""
+    """The code that README.md shows is a function of a listing, which is built and run."""
     report.checked()
-    lines = (root / "README.md").read_text().count("\n")
-    if lines > README_LINES:
-        report.fail("README.md", f"has {lines} lines, at most {README_LINES} are allowed")
-    shown = re.findall(r"```c\n(.*?)```", (root / "README.md").read_text(), flags=re.S)
-    if shown != [(root / "examples/first_batch.c").read_text()]:
-        report.fail("README.md", "shows another program than examples/first_batch.c")
+    page = (root / "README.md").read_text()
+    if page.count("\n") > README_LINES:
+        report.fail("README.md", f"has {page.count(chr(10))} lines, at most {README_LINES} are allowed")
+    shown = re.findall(r"```c\n(.*?)```", page, flags=re.S)
+    listing = (root / "docs/listings/train_step.c").read_text()
+    if shown != re.findall(r"^static int train_step.*?^}\n", listing, flags=re.S | re.M):
+        report.fail("README.md", "shows another program than train_step of docs/listings/train_step.c")
+    elif shown[0].count("\n") > PROGRAM_LINES:
+        report.fail("README.md", f"shows a program of more than {PROGRAM_LINES} lines")
+
+
+def check_chart(report, root):
+    """README's chart is drawn from README's table: bench/first-screen."""
+    report.checked()
+    chart = root / "docs/figures/first.svg"
+    try:
+        if not chart.exists() or chart.read_text() != figures.first_chart(root):
+            report.fail("docs/figures/first.svg", "is not the chart of README's table: run bench/first-screen")
+    except figures.NoTable as mistake:
+        report.fail("README.md", str(mistake))
 
 
 def check_gates(report, root):
@@ -85,6 +105,7 @@ def main():
         if page.name != "CHANGELOG.md":  # it also names what is gone
             check_paths(report, root, page)
     check_program(report, root)
+    check_chart(report, root)
     check_gates(report, root)
     report.end()
 
