@@ -1,8 +1,9 @@
 """Gate: every public header compiles alone as C99, C++11 and C++17.
 
 usage: headers.py ROOT CC CXX
-Compiles each header with warnings as errors. No header may contain atomics or include a CUDA header.
-tests/headers/client.c must use every public name. Other CTest entries compile and run it in both languages."""
+Compiles each header with warnings as errors. No header may contain atomics or include a CUDA header. The comment of
+tdict.h names the headers that tdict.h does not include. tests/headers/client.c must use every public name. Other CTest
+entries compile and run it in both languages."""
 
 import re
 import subprocess
@@ -27,6 +28,20 @@ def compile_alone(report, root, header, compiler, standard):
             report.fail(f"include/tdict/{header.name}", f"does not compile alone as {standard}:\n{result.stderr}")
 
 
+def check_umbrella(report, root):
+    said = re.search(r" except(.*?)\.\s+Declares", (root / "include/tdict/tdict.h").read_text(), re.S)
+    included, rest = set(), ["tdict.h"]
+    while rest:
+        name = rest.pop()
+        if name not in included:
+            included.add(name)
+            rest += re.findall(r'^#include "tdict/(\w+\.h)"', (root / "include/tdict" / name).read_text(), re.M)
+    left_out = {header.name for header in source.files(root, "include/tdict/*.h")} - included
+    report.checked()
+    if not said or set(re.findall(r"tdict/(\w+\.h)", said.group(1))) != left_out:
+        report.fail("include/tdict/tdict.h", f"does not include {', '.join(sorted(left_out))}, and its comment names others")
+
+
 def main():
     root = source.root_argument()
     report = source.Report("headers")
@@ -37,6 +52,7 @@ def main():
         for what, pattern in (("atomics", r"_Atomic|stdatomic|<atomic>"), ("a CUDA header", r"#\s*include\s*[<\"](cuda|driver_types)")):
             if re.search(pattern, text):
                 report.fail(f"include/tdict/{header.name}", f"holds {what}")
+    check_umbrella(report, root)
     client = "".join(source.blank(part.read_text()) for part in sorted((root / "tests/headers").glob("client*")))
     used = set(re.findall(r"\w+", client))
     for name, header in sorted(source.public_names(root).items()):

@@ -41,6 +41,8 @@ def tool_completes_options():
     equal(complete("inspect", "--so"), ["--sort="])
     equal(complete("inspect", "--sort", "="), ["bytes", "name"])
     equal(complete("convert", "--format", "=", "n"), ["npy", "npz"])
+    equal(complete("convert", "--format", "n"), ["npy", "npz"])
+    equal(complete("inspect", "--sort", ""), ["bytes", "name"])
 
 
 def tool_completes_files():
