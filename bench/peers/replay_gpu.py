@@ -10,6 +10,9 @@ import sys
 import threading
 import time
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 import torch
 from tensordict import TensorDict
 

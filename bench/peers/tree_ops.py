@@ -13,6 +13,9 @@ import subprocess
 import sys
 import time
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 import tensordict
 import torch
 from tensordict import TensorDict

@@ -10,6 +10,9 @@ import random
 import struct
 import sys
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 try:
     import nanoarrow
     import numpy as np

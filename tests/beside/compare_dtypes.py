@@ -10,6 +10,9 @@ instead; these elements are counted apart. Exit status: 0 equal, 1 different, 77
 import ctypes
 import sys
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 try:
     import torch
 except ImportError:

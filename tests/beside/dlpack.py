@@ -14,6 +14,9 @@ import importlib
 import sys
 import weakref
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 try:
     import numpy as np
 except ImportError:

@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 import compare_dtypes as floats  # exits with 77 if PyTorch is missing
 import torch
 

@@ -8,6 +8,9 @@ is meant to differ (tdict/lazy_stack.h lists them) are not written."""
 import random
 import sys
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 import tensordict
 import torch
 from tensordict import TensorDict, lazy_stack

@@ -11,6 +11,9 @@ import os
 import random
 import sys
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 import tensordict
 import torch
 from tensordict import NonTensorData, NonTensorStack, TensorDict, UnbatchedTensor

@@ -16,6 +16,9 @@ import os
 import random
 import sys
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 HERE = sys.path.pop(0)  # this folder has a safetensors.py of its own
 import safetensors.torch  # noqa: E402, F401
 import tensordict

@@ -8,6 +8,9 @@ tensor that torch.nested makes of the rows, and one row taken by an index. All n
 import random
 import sys
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 import torch
 
 

@@ -6,6 +6,9 @@ Needs torch. Each record is six lines of numbers: the lengths; the elements of a
 length of a jagged nested tensor; the result of pad_sequence; the mask, which is pad_sequence of ones."""
 import sys
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 import torch
 from torch.nn.utils.rnn import pad_sequence
 

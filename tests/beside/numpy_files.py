@@ -9,6 +9,9 @@ import sys
 import tempfile
 import zipfile
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 from tdict_files import Tdict
 
 try:

@@ -10,6 +10,9 @@ import random
 import sys
 import tempfile
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 from tdict_files import Tdict
 
 # The script has the name of the package, so its folder must not be searched for the package.

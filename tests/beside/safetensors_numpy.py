@@ -11,6 +11,9 @@ import random
 import sys
 import tempfile
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 from numpy_files import SHAPES, TYPES, np, random_array, same
 from tdict_files import Tdict
 

@@ -12,6 +12,9 @@ import tempfile
 import warnings
 import zipfile
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 from tdict_files import Tdict
 
 # A script of this folder has the name of the package safetensors, so the folder must not be searched for packages.

@@ -1,6 +1,6 @@
 """Gate: the other gates can fail. Plants faults in a copy of the tree, and runs the gate that must find them.
 
-usage: selftest.py ROOT CC CXX
+usage: selftest.py ROOT CC CXX BUILD
 A fault is a text to add to one or more files, and words that the output of the gate must contain. Most runs of a gate
 take seconds, so faults of different files are planted together. For each fault, the gate must print a line with its
 words that is no line of another fault. The gates also run on the tree itself, where such lines would make them fail."""
@@ -25,6 +25,22 @@ CXX = ("namespace tdict {\nclass planted_class {};\nvoid planted_function();\nty
        "#define TDICT_PLANTED(x) x\n")
 OTHER_LIBRARIES = "comm_mpi.h"  # the header whose functions are in libraries of their own
 LONG_TAIL = " word" * 31
+COMMANDS = {  # the gate `commands` finds these in a page
+    "scripts/format --planted": "scripts/format has no option --planted",
+    "scripts/setup planted": "scripts/setup --help does not name planted",
+    "scripts/planted": "scripts/planted is not there",
+    "cmake --preset planted": "there is no preset planted",
+    "cmake -DTDICT_PLANTED_OPTION=ON": "CMake has no option TDICT_PLANTED_OPTION",
+    "build/dev/examples/train_lm --planted-too": "examples/train_lm has no option --planted-too",
+    "build/dev/tests/share/test_share_ring_trainer planted_case host": "no test has the case planted_case",
+    "man tdict_planted": "there is no man page tdict_planted",
+}
+PROGRAMS = {  # needs the programs
+    "tdict-bench planted": "tdict-bench has no planted",
+    "tdict-bench loader --planted-option": "tdict-bench loader has no option --planted-option",
+    "tdict inspect --sort planted": "tdict inspect --sort does not know planted",
+    "--planted-alone": "show the option --planted-alone, and no program",
+}
 FAULTS = [
     ("layers", "src/base/error.c", '#include "tree/node.h"\n', "base must not see tree"),
     ("layers", "src/device/driver.h", '#include "tensor/tensor.h"\n', "device must not see tensor"),
@@ -106,6 +122,11 @@ if source.newest_clang():
     ]
 
 
+def command_fault(build):
+    shown = COMMANDS | (PROGRAMS if (build / "bench/tdict-bench").exists() and (build / "tools/tdict").exists() else {})
+    return "commands", "docs/loader.md", "\n" + "\n".join(f"`{one}`" for one in shown) + "\n", *shown.values()
+
+
 def run_gate(name, *arguments):
     command = [sys.executable, "-B", str(GATES / f"{name}.py"), *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True)
@@ -137,7 +158,7 @@ def rounds_of(faults):
 
 def check_round(report, copy, gate, group):
     before = [(copy / name, plant(copy / name, planted)) for names, planted, _ in group for name in names]
-    code, text = run_gate(gate, copy, *sys.argv[2:4])
+    code, text = run_gate(gate, copy, *(sys.argv[4:5] if gate == "commands" else sys.argv[2:4]))
     for file, own in before:
         if own is None:
             file.unlink()
@@ -193,14 +214,15 @@ def main():
     report = source.Report("selftest")
     with tempfile.TemporaryDirectory() as name:
         copy = pathlib.Path(name) / "copy"
-        for part in ("include", "src", "tests", "tools", "examples", "docs", "scripts", "editors"):
+        for part in ("include", "src", "tests", "tools", "examples", "docs", "scripts", "editors", "bench", "cmake"):
             shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-        for page in root.glob("*.md"):
-            shutil.copy(page, copy)
-        for gate in sorted({fault[0] for fault in FAULTS}):
+        for file in (*root.glob("*.md"), *root.glob("CMake*")):
+            shutil.copy(file, copy)
+        faults = [*FAULTS, command_fault(pathlib.Path(sys.argv[4]))]
+        for gate in sorted({fault[0] for fault in faults}):
             if gate in ("reference", "cxx_reference") and not shutil.which("doxygen"):
                 continue  # the gate is skipped without doxygen
-            for group in rounds_of([fault for fault in FAULTS if fault[0] == gate]):
+            for group in rounds_of([fault for fault in faults if fault[0] == gate]):
                 check_round(report, copy, gate, group)
         check_symbols(report, root, pathlib.Path(name))
     report.end()
