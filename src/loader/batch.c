@@ -181,12 +181,19 @@ static tdict_status convert_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_tree *converted;
   o.num_threads = 0;
   o.memory = l->memory;
+  o.keep_objects = true; /* the objects of the batch are on the cpu already */
   use_wire(l, &o);
   tdict_status status = tdict_to_device(l->context, slot->tree, tdict_cpu(), &o, &converted, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   tdict_release(slot->tree);
   slot->tree = converted;
   return TDICT_OK;
+}
+
+static void note_objects(tdict_loader_slot *slot, const tdict_transfer_stats *stats) {
+  slot->num_objects_pinned = stats->num_objects_pinned;
+  slot->num_objects_unpinned = stats->num_objects_unpinned;
+  slot->num_objects_kept = stats->num_objects_kept;
 }
 
 /* Pins a batch that stays on the cpu, if the option pin_memory is set. If the batch has objects, calls
@@ -196,8 +203,12 @@ static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
   if (status != TDICT_OK) return status;
   if (!l->options.pin_memory || (tdict_is_pinned(slot->tree) && tdict_num_objects(slot->tree) == 0)) return TDICT_OK;
   tdict_tree *pinned;
-  status = tdict_pin_memory(l->context, slot->tree, NULL, &pinned, &slot->error);
+  tdict_pin_options o = tdict_pin_options_default();
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  o.stats = &stats;
+  status = tdict_pin_memory(l->context, slot->tree, &o, &pinned, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
+  note_objects(slot, &stats);
   tdict_release(slot->tree);
   slot->tree = pinned;
   return TDICT_OK;
@@ -267,6 +278,7 @@ static void release_ended_transfers(tdict_loader *l) {
 static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (needs_no_pool_thread(l, slot)) o.num_threads = 0;
+  o.keep_objects = l->options.keep_objects;
   use_wire(l, &o);
 
   /* Wait for the transfer that was started TDICT_LOADER_MAX_IN_FLIGHT transfers before. */
@@ -280,13 +292,15 @@ static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_status status = tdict_to_device_async(l->context, slot->tree, l->device, &o, &slot->future, &slot->error);
   if (status == TDICT_OK) wait_for_transfer(l, store_fence(l, place, &slot->future->fence));
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
-  tdict_release(slot->tree); /* The transfer retains the storages that it reads. */
+  note_objects(slot, &slot->future->stats); /* the transfer may still run, but does not change these numbers */
+  tdict_release(slot->tree);                /* the transfer retains the storages that it reads */
   slot->tree = NULL;
   return TDICT_OK;
 }
 
 void tdict_loader_fill_slot(tdict_loader *l, tdict_loader_slot *slot) {
   memset(&slot->error, 0, sizeof slot->error);
+  note_objects(slot, &(tdict_transfer_stats){.num_objects = 0});
   find_indices(l, slot);
   int64_t wanted = slot->count;
   slot->status = fetch_tree(l, slot);

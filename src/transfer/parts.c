@@ -92,7 +92,8 @@ static void add_stats(tdict_transfer_stats *sum, const tdict_transfer_stats *par
   sum->num_shared_leaves += part->num_shared_leaves;
   sum->num_objects += part->num_objects;
   sum->num_objects_pinned += part->num_objects_pinned;
-  sum->num_objects_untouched += part->num_objects_untouched;
+  sum->num_objects_unpinned += part->num_objects_unpinned;
+  sum->num_objects_kept += part->num_objects_kept;
   sum->total_bytes += part->total_bytes;
   sum->direct_bytes += part->direct_bytes;
   sum->staged_bytes += part->staged_bytes;
