@@ -64,10 +64,10 @@ typedef struct tdict_hook tdict_hook;
 
 /** A type of object: a table of hooks. All members after `release` may be NULL.
  *
- *  A hook returns a tdict_status; any other number becomes #TDICT_EHOOK. A hook writes its result on success only.
- *  If a hook returns #TDICT_OK without a result, the status also becomes #TDICT_EHOOK. A hook that makes an object may
- *  return `self` in *out. The result then shares the box of `self`. The type must outlive its objects. The library
- *  never writes to the type, and compares types by address. */
+ *  A hook returns a tdict_status; any other number becomes #TDICT_EHOOK. A hook reports an error with
+ *  tdict_error_set(), and writes its result on success only. If a hook returns #TDICT_OK without a result, the status
+ *  also becomes #TDICT_EHOOK. A hook that makes an object may return `self` in *out. The result then shares the box of
+ *  `self`. The type must outlive its objects. The library never writes to the type, and compares types by address. */
 struct tdict_type {
   size_t struct_size;          /**< sizeof(tdict_type); hooks beyond this size are treated as NULL */
   const char *name;            /**< name in messages and in tdict_print(); not empty */

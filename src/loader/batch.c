@@ -21,20 +21,16 @@ static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot 
                                        tdict_status status) {
   char text[sizeof slot->error.message];
   memcpy(text, slot->error.message, sizeof text);
-  text[sizeof text - 1] = 0;
   int32_t native = slot->error.native;
-  bool known = status > TDICT_OK && slot->error.status == (int32_t)status;
   char path[sizeof slot->error.path];
   memcpy(path, slot->error.path, sizeof path);
-  path[sizeof path - 1] = 0;
   const char *name = l->dataset.name ? l->dataset.name : "dataset";
   if (index >= 0)
-    tdict_fail_native(&slot->error, status, native, "loader: sample %lld of %s: %.160s", (long long)index, name,
-                      known ? text : "the function set no message");
+    tdict_fail_native(&slot->error, status, native, "loader: sample %lld of %s: %.160s", (long long)index, name, text);
   else
     tdict_fail_native(&slot->error, status, native, "loader: batch %lld of %s: %.160s", (long long)slot->position.batch,
-                      name, known ? text : "the function set no message");
-  if (known && path[0]) tdict_error_at(&slot->error, status, path);
+                      name, text);
+  if (path[0]) tdict_error_at(&slot->error, status, path);
   return status;
 }
 
@@ -71,11 +67,13 @@ static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_status status = tdict_create_unset(l->schema, 1, &wanted, l->memory, &slot->tree, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   if (d->fetch_batch && !tdict_loader_is_stream(l)) {
+    tdict_error_clear(&slot->error);
     status = d->fetch_batch(d->self, slot->indices, wanted, slot->tree, &slot->error);
     status = tdict_callback_status(status, "fetch_batch", &slot->error);
     return status == TDICT_OK ? TDICT_OK : name_failed_sample(l, slot, wanted == 1 ? slot->indices[0] : -1, status);
   }
   for (int64_t i = 0; i < wanted; i++) {
+    tdict_error_clear(&slot->error);
     status = d->fetch(d->self, slot->indices[i], slot->tree, i, &slot->error);
     status = tdict_callback_status(status, "fetch", &slot->error);
     if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
@@ -98,6 +96,7 @@ static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot, int6
   for (*num_fetched = 0; *num_fetched < slot->count; (*num_fetched)++) {
     tdict_tree *sample = NULL;
     int64_t index = slot->indices[*num_fetched];
+    tdict_error_clear(&slot->error);
     tdict_status status = d->fetch_sample(d->self, index, &sample, &slot->error);
     status = tdict_callback_status(status, "fetch_sample", &slot->error);
     if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
@@ -140,6 +139,7 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   join.memory = l->memory;
   tdict_status status;
   if (l->options.collate) {
+    tdict_error_clear(&slot->error);
     status = l->options.collate(l->options.user, samples, slot->count, l->memory, &slot->tree, &slot->error);
     status = tdict_callback_status(status, "collate", &slot->error);
     if (status == TDICT_OK && !slot->tree)

@@ -71,10 +71,8 @@ static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *ho
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
   tdict_status status = fn(box->self, hook, &returned, &hook_error);
   (void)tdict_phase_end(&hook->transfer->traced, TDICT_RANGE_HOOK, span, 0);
-  if (status == TDICT_OK && returned) return tdict_box_of(box, returned, out, err);
-  status = tdict_hook_failed(box->type, name, status, &hook_error);
-  if (err) *err = hook_error;
-  return status;
+  status = tdict_hook_finish(box->type, name, status, returned, &hook_error, err);
+  return status == TDICT_OK ? tdict_box_of(box, returned, out, err) : status;
 }
 
 /* Moves the tensors of an object that has `flatten` and no `to_device`. The call queues all copies itself, because the

@@ -100,6 +100,7 @@ static void use_status(void) {
   size_t i;
   for (i = 0; i < sizeof all / sizeof all[0]; i++) TRUE(tdict_status_name(all[i]) != NULL);
   TRUE(try_to(TDICT_OK) == 0);
+  TRUE(tdict_error_set(NULL, TDICT_EIO, "path", "%d", 1) == TDICT_EIO);
   tdict_error_print(NULL, stderr);
   TRUE(sizeof(tdict_error) == 512);
   TRUE(tdict_version() == TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH);

@@ -8,12 +8,8 @@ tdict_status tdict_flatten_object(const tdict_box *box, tdict_tree **out, tdict_
   tdict_error hook_error = {0};
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
   tdict_status status = TDICT_HOOK_OF(box->type, flatten)(box->self, &flat, &hook_error);
-  if (status == TDICT_OK && flat) {
-    *out = flat;
-    return TDICT_OK;
-  }
-  status = tdict_hook_failed(box->type, "flatten", status, &hook_error);
-  if (err) *err = hook_error;
+  status = tdict_hook_finish(box->type, "flatten", status, flat, &hook_error, err);
+  if (status == TDICT_OK) *out = flat;
   return status;
 }
 
@@ -22,10 +18,8 @@ tdict_status tdict_unflatten_object(tdict_box *box, const tdict_tree *tree, tdic
   tdict_error hook_error = {0};
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): a type with flatten has unflatten, too */
   tdict_status status = TDICT_HOOK_OF(box->type, unflatten)(box->self, tree, &returned, &hook_error);
-  if (status == TDICT_OK && returned) return tdict_box_of(box, returned, out, err);
-  status = tdict_hook_failed(box->type, "unflatten", status, &hook_error);
-  if (err) *err = hook_error;
-  return status;
+  status = tdict_hook_finish(box->type, "unflatten", status, returned, &hook_error, err);
+  return status == TDICT_OK ? tdict_box_of(box, returned, out, err) : status;
 }
 
 tdict_status tdict_flatten_check_pair(const tdict_box *box, tdict_leaf other, tdict_error *err) {
