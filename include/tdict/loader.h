@@ -106,7 +106,8 @@ typedef struct tdict_loader_options {
    *  `drop_uneven` is true, the last, incomplete round of batches is left out instead. */
   int64_t max_tokens;
   /** Tensors of the batches to convert to other dtypes, see tdict/wire.h. The conversions and their strings must live
-   *  as long as the loader. NULL (default): no conversions. For a batch on a device, threads of the context or
+   *  as long as the loader. NULL (default): no conversions. If a pattern matches no tensor of a batch, the
+   *  batch fails, unless the pattern begins with `?`. For a batch on a device, threads of the context or
    *  kernels convert during the transfer. For a batch on the cpu, the worker converts. */
   const tdict_conversion *conversions;
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */

@@ -113,6 +113,8 @@ typedef struct tdict_transfer_stats {
                                  between devices. Differs from the other byte counts if elements are converted or
                                  narrowed. The other counts contain the bytes of the result */
   size_t peer_bytes; /**< bytes that were copied from one device to another device */
+  int64_t num_keep_matches;       /**< entries that a pattern of `keep` matched; a kept child tree counts once */
+  int64_t num_conversion_matches; /**< tensors that a pattern of `conversions` matched, also if they had the dtype */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
@@ -157,8 +159,10 @@ typedef struct tdict_transfer_options {
    *  result shares the kept tensors and objects. tdict_transfer_into() does not write kept entries. The destination
    *  must have the keys of kept entries; types, shapes and dtypes of kept entries are not compared.
    *  A pattern is an escaped path. In a pattern, the key `*` stands for any one key. The key `**` stands for zero or
-   *  more keys. Examples: "meta", "meta.*", "**.text". To match a star itself, write a backslash before the star. A
-   *  pattern that matches no entry has no effect. Patterns do not match the tensors inside an object.
+   *  more keys. Examples: "meta", "meta.*", "**.text". To match a star itself, write a backslash before the star.
+   *  Patterns do not match the tensors inside an object.
+   *  If a pattern matches no entry, the call returns #TDICT_ENOTFOUND, and err->path is the pattern. A `?` before the
+   *  pattern, such as "?meta", allows this. For a key that begins with `?`, write a backslash before the `?`.
    *  A pattern must not have an empty key, a backslash at its end that escapes nothing, or a star that is only a part
    *  of a key. For such a pattern, the call returns #TDICT_EINVAL, and err->path is the pattern.
    *  If a kept tensor is not on the target device, the trees of the result that contain this tensor have no device.
@@ -242,8 +246,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
  *          memory or a stream of another device; #TDICT_ECAPTURE the stream `after` is being captured, even if nothing
  *          is to be copied; #TDICT_EINVAL the bytes of a leaf are lost, because an earlier transfer into the leaf
  *          failed (err->path names the leaf); #TDICT_ENOTSUP `keep_objects` is false, and an object's type has neither
- *          `to_device` nor `flatten` (err->path names the object); #TDICT_ECHANGED `check_sources` is true, and a
- *          source has changed (err->path names the leaf); #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and
+ *          `to_device` nor `flatten` (err->path names the object); #TDICT_ENOTFOUND a pattern of
+ *          `keep` or `conversions` matches nothing (err->path is the pattern); #TDICT_ECHANGED `check_sources` is true,
+ *          and a source has changed (err->path names the leaf); #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and
  *          #TDICT_ELOST with the leaf's path; the status that a hook returned, or #TDICT_EHOOK, with the object's
  *          path. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src,
@@ -293,7 +298,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *
  *  `flatten` returns. The result shares an object whose type has neither hook.
  *  @param[out] out  A new reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a leaf is on a device, and err->path names the leaf; #TDICT_ENODEVICE the
- *          context has no device that can read pinned memory; #TDICT_EINVAL an option is invalid, or the bytes of a
+ *          context has no device that can read pinned memory; #TDICT_ENOTFOUND a pattern of `keep` matches no entry;
+ *          #TDICT_EINVAL an option is invalid, or the bytes of a
  *          leaf are lost; #TDICT_ENOMEM pinned memory is exhausted; #TDICT_EDEVICE; #TDICT_EFORKED; the status that a
  *          hook returned, or #TDICT_EHOOK. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src,

@@ -541,7 +541,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   t->caller_waits = start->caller_waits;
   t->skips_stats = start->caller_waits && !start->options.stats && !start->promise;
   t->pins_result = s->want_pinned;
-  tdict_transfer_count_objects(t);
+  tdict_transfer_count_entries(t);
   t->max_queued_bytes = start->options.max_queued_bytes;
   t->awaits = start->awaits;
   t->num_awaits = start->num_awaits;

@@ -585,7 +585,7 @@ GPU_CASE(objects_are_kept_by_patterns) {
   assert_int_equal(atomic_load(&p.flattens), 0);
   tdict_release(out);
   /* The tensors of an object match no pattern, and entries after a flattened object do. */
-  static const char *const inside[] = {"**.inp", "n.flat.*", "last", "bare", "meta", "hooked"};
+  static const char *const inside[] = {"?**.inp", "?n.flat.*", "last", "bare", "meta", "hooked"};
   o.keep = inside;
   o.num_keep = 6;
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));

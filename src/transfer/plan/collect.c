@@ -344,7 +344,7 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
 /* Returns true if the current entry is not copied, because the entry or a tree above matches a pattern of `keep`. Also
  * detects the end of a flattened object or of a kept tree. Tensors of objects match no pattern. */
 static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
-  const tdict_patterns *keep = c->request->keep;
+  tdict_patterns *keep = c->request->keep;
   if (cursor->depth < c->flat_depth) c->flat_depth = 0;
   if (cursor->depth < c->kept_depth) c->kept_depth = 0;
   c->watch_depth = keep ? SIZE_MAX : 0;
@@ -383,6 +383,16 @@ static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *don
   p->num_leaves = (uint32_t)whole->num_leaves;
   *done = true;
   return TDICT_OK;
+}
+
+/* Counts the matches of all patterns. Returns TDICT_ENOTFOUND if a pattern that must match has no match. */
+static tdict_status check_patterns(const collector *c, const tdict_tree *src, tdict_error *err) {
+  tdict_patterns *keep = c->request->keep;
+  tdict_patterns *converted = c->request->conversions ? tdict_conversions_patterns(c->request->conversions) : NULL;
+  if (keep) c->plan->num_keep_matches = tdict_patterns_count_matches(keep);
+  if (converted) c->plan->num_conversion_matches = tdict_patterns_count_matches(converted);
+  tdict_status status = keep ? tdict_patterns_check(keep, src, false, err) : TDICT_OK;
+  return status == TDICT_OK && converted ? tdict_patterns_check(converted, src, true, err) : status;
 }
 
 enum { MOST_MISSES = 64 }; /* after MOST_MISSES failed attempts in a row, the fast path is not tried again */
@@ -446,6 +456,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   tdict_item_count_slab(&c.make);
   tdict_cursor_reset(&cursor);
   if (c.same.cap) tdict_same_bytes_reset(&c.same);
+  if (status == TDICT_OK) status = check_patterns(&c, src, err);
   if (status == TDICT_OK) tdict_plan_settle_objects(plan, request->dst != NULL);
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;

@@ -138,6 +138,8 @@ typedef struct tdict_plan {
   tdict_object_step *objects; /* in tree order */
   uint32_t num_objects, cap_objects;
   int64_t num_unpinned, num_kept;     /* see the statistics num_objects_unpinned and num_objects_kept */
+  int64_t num_keep_matches;           /* number of entries that patterns of `keep` matched */
+  int64_t num_conversion_matches;     /* number of tensors that patterns of `conversions` matched */
   int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
                                        * leaf, or are kept by the option `keep` */
   size_t max_copy_bytes;              /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0,

@@ -24,9 +24,9 @@ typedef struct tdict_plan_request {
   bool borrows;
   tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
-  const tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
-  const tdict_conversions *conversions; /* NULL: no leaf is converted */
-  bool narrow;                          /* the option `narrow` */
+  tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
+  tdict_conversions *conversions; /* NULL: no leaf is converted */
+  bool narrow;                    /* the option `narrow` */
   /* the record of a tree that is one interval of memory, see interval.h. NULL: only a consolidated tree is copied as
    * one item. Must be NULL if `dst` is set */
   tdict_consolidated *whole;
