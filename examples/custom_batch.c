@@ -6,8 +6,8 @@
  * two tensors. The library knows only its tdict_type. If the type has a `pin_memory` hook, both tensors of every batch
  * are pinned. Without the hook the library returns the batch unchanged. The exit status is 0 if this is true.
  *
- * The program only pins. A type whose batches are also sent to a device needs the hook `to_device`, too: without
- * `to_device`, a transfer does not call `pin_memory`. docs/listings/custom_batch.c shows such a type. */
+ * The program only pins. A type whose batches are also sent to a device needs the hook `to_device`, too.
+ * docs/listings/custom_batch.c shows such a type. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -60,16 +60,15 @@ static int read_file(text *t, const char *path) {
 }
 
 static tdict_status refuse(text *t, int why, const char *path, tdict_error *err) {
-  err->status = why == ENOMEM ? TDICT_ENOMEM : why ? TDICT_EIO : TDICT_EINVAL;
-  err->native = why;
-  snprintf(err->path, sizeof err->path, "%s", path);
+  const tdict_status status = why == ENOMEM ? TDICT_ENOMEM : why ? TDICT_EIO : TDICT_EINVAL;
   if (why)
-    snprintf(err->message, sizeof err->message, "%s", strerror(why));
+    tdict_error_set(err, status, path, "%s", strerror(why));
   else
-    snprintf(err->message, sizeof err->message, "%lld bytes, wanted at least %lld for a window of %lld",
-             (long long)t->count, (long long)t->window + 1, (long long)t->window);
+    tdict_error_set(err, status, path, "%lld bytes, wanted at least %lld for a window of %lld", (long long)t->count,
+                    (long long)t->window + 1, (long long)t->window);
+  err->native = why;
   if (t) release(t);
-  return (tdict_status)err->status;
+  return status;
 }
 
 tdict_status text_dataset(const char *path, int64_t window, tdict_dataset *out, tdict_error *err) {

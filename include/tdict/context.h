@@ -18,7 +18,7 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_context_options {
   size_t struct_size;
   /** The default device of the context. All zero (default) means "auto": cuda:0 if it can be opened, else sim:0 if
-   *  `sim` is set, else the cpu. */
+   *  `sim` is set, else the cpu. If cuda:0 cannot be opened, the log receives a warning with the reason. */
   tdict_device device;
   /** Number of threads in the pool, 1 to 1024. -1 (default): one thread for each CPU in the affinity mask of the thread
    *  that creates the context, but at least 8 and at most 1024. The threads of the pool block all signals, and start in

@@ -1,5 +1,5 @@
-/* Converts elements to another dtype. The functions for single tensors need elements in host memory, plain or pinned.
- * tdict_to_dtype() also converts tensors on a device: one launch converts all tensors of one memory.
+/* Converts elements to another dtype. tdict_to_dtype() and tdict_tensor_to_dtype() also convert tensors on a device:
+ * one launch converts all tensors of one memory. tdict_convert() needs elements in host memory, plain or pinned.
  *
  * The floats are F16, BF16, F32, F64, F8E4M3 and F8E5M2. The integers are the signed and unsigned dtypes of 8 to 64
  * bits. These are the rules for each pair of dtypes:
@@ -39,14 +39,16 @@ TDICT_BEGIN_DECLS
 
 /** @brief Converts a tensor to @p dtype. The elements of the result are in C order.
  *
- *  If @p tensor has this dtype already, the function returns @p tensor itself with a new reference. In this case @p
- *  tensor may be on any device.
+ *  If @p tensor has this dtype already, the function returns @p tensor itself with a new reference. A tensor on a
+ *  device is converted on this device, as by tdict_to_dtype().
  *  Before a conversion, the call waits for transfers that write @p tensor.
- *  @param[in]  memory  Host memory of the result. NULL for plain host memory.
+ *  @param[in]  memory  Memory of the result, on the device of @p tensor. NULL: plain host memory for a tensor on the
+ *                      host, and its own memory for a tensor on a device.
  *  @param[out] out  One reference, owned by the caller. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into @p tensor has failed; #TDICT_EDTYPE @p dtype
- *          is unknown; #TDICT_ENOTSUP the pair of dtypes is not supported; #TDICT_EWRONGDEVICE @p tensor or @p memory
- *          is not in host memory; #TDICT_EOVERFLOW an element is out of range; the errors of tdict_tensor_empty(). */
+ *          is unknown; #TDICT_ENOTSUP the pair of dtypes is not supported; #TDICT_EWRONGDEVICE @p memory is not
+ *          on the device of @p tensor; #TDICT_EOVERFLOW an element is out of range; the errors of tdict_tensor_empty(),
+ *          and for a tensor on a device those of tdict_to_dtype(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype,
                                                              tdict_memory *memory, tdict_tensor **out,
                                                              tdict_error *err);

@@ -18,7 +18,8 @@ TDICT_BEGIN_DECLS
 
 /** A dataset. Its owner calls `release` once. If tdict_loader_create() succeeds, the loader owns the dataset. If
  *  `fetch`, `fetch_batch` or `fetch_sample` returns a number that is not a tdict_status, the loader reports
- *  #TDICT_EHOOK. */
+ *  #TDICT_EHOOK. These functions report errors with tdict_error_set(). The loader puts the number of the sample before
+ *  the message. */
 typedef struct tdict_dataset {
   size_t struct_size;
   const char *name; /**< for error messages; must live as long as the dataset; NULL: "dataset" */

@@ -28,8 +28,11 @@ TDICT_API tdict_stream tdict_hook_stream(const tdict_hook *hook);
 /** @brief Returns true if the transfer has failed or was cancelled. The hook may then return an error early. */
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);
 /** @brief Copies a tensor to pinned memory. If @p tensor is already pinned, the result is @p tensor itself, retained.
+ *
+ *  If @p tensor is on a device, and the object is moved to a device next, the result is @p tensor itself too.
  *  @param[out] out  The result; a new reference.
- *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL; #TDICT_EWRONGDEVICE the tensor is on a device; #TDICT_ENODEVICE
+ *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL; #TDICT_EWRONGDEVICE the tensor is on a device, and the object is
+ *          not moved to a device; #TDICT_ENODEVICE
  *          the context has no device that reads pinned memory; the errors of tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                       tdict_error *err);

@@ -62,9 +62,9 @@ typedef struct tdict_loader_options {
    *  each index once. If `length_varies` is true, the kind of `sampler` must not be WEIGHTED. */
   const tdict_sampler *sampler;
   tdict_device device; /**< device of the delivered batches; all zero (default): the context's default device */
-  /** true: pins batches that are delivered on the cpu. The hooks of objects pin the objects. The context must have a
-   *  device that reads pinned memory. Batches for any other device are made in pinned memory even if this option is
-   *  false. */
+  /** true: pins batches that are delivered on the cpu, with their objects, see tdict_pin_memory(). The context must
+   *  have a device that reads pinned memory. Batches for any other device are made in pinned memory, and their objects
+   *  are pinned, even if this option is false. */
   bool pin_memory;
   /** Function that makes batches from samples. NULL (default): the dataset writes rows into the batch, or the loader
    *  stacks, pads or packs the samples. */
@@ -106,7 +106,8 @@ typedef struct tdict_loader_options {
    *  `drop_uneven` is true, the last, incomplete round of batches is left out instead. */
   int64_t max_tokens;
   /** Tensors of the batches to convert to other dtypes, see tdict/wire.h. The conversions and their strings must live
-   *  as long as the loader. NULL (default): no conversions. For a batch on a device, threads of the context or
+   *  as long as the loader. NULL (default): no conversions. If a pattern matches no tensor of a batch, the
+   *  batch fails, unless the pattern begins with `?`. For a batch on a device, threads of the context or
    *  kernels convert during the transfer. For a batch on the cpu, the worker converts. */
   const tdict_conversion *conversions;
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */
@@ -114,6 +115,10 @@ typedef struct tdict_loader_options {
    *  batches that `collate` makes in ordinary memory. Batches that the loader itself makes are in pinned memory.
    *  Default: 0 */
   int32_t narrow;
+  /** true: objects whose type has neither `to_device` nor `flatten` stay on the cpu, and tdict_loader_stats counts
+   *  them. false (default): a batch with such an object fails with #TDICT_ENOTSUP. Has an effect only for batches on a
+   *  device. */
+  bool keep_objects;
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
   tdict_loader_options o;
@@ -280,6 +285,9 @@ typedef struct tdict_loader_stats {
                                                      batch, summed over all workers */
   double mean_ready;                            /**< mean number of ready batches at the calls of tdict_loader_next() */
   int32_t num_ready;                            /**< batches that are ready now */
+  /** Objects in delivered batches that the loader pinned, that it could not pin, and that `keep_objects` left on the
+   *  cpu, as in tdict_transfer_stats. 0 if batches are delivered on the cpu and `pin_memory` is false. */
+  int64_t num_objects_pinned, num_objects_unpinned, num_objects_kept;
 } tdict_loader_stats;
 static inline tdict_loader_stats tdict_loader_stats_default(void) {
   tdict_loader_stats s;

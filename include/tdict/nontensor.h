@@ -10,8 +10,8 @@
  * function tdict_cat() also makes a column, unless all trees have the same value for the whole tree. If the trees of
  * tdict_pad_sequence() have columns at one path, these columns must have equal lengths.
  *
- * Other functions. A deep clone and the result of a transfer share the values, which stay in host memory. A transfer
- * with the option `strict_objects` accepts values. The functions tdict_visit(), tdict_apply(), tdict_filter() and
+ * Other functions. A deep clone and the result of a transfer share the values, which stay in host memory. No
+ * transfer needs the option `keep_objects` for values. The functions tdict_visit(), tdict_apply(), tdict_filter() and
  * tdict_fill() skip values. Comparisons are exact: the integer 1 and the real 1.0 differ, reals are compared bit by
  * bit, and JSON is compared as text. The function tdict_bytes() counts 16 bytes for each value, plus the stored texts,
  * each with one byte for its end. If successive values of a column are set from the same `text` pointer, their text is

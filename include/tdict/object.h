@@ -6,15 +6,18 @@
  * only, and only once. An object must not hold a reference to a tree that contains the object. tdict_pop() does not
  * accept objects, because other trees may share the box. The function tdict_rename() moves an object to another path.
  *
- * Transfers. tdict_pin_memory() calls the hook `pin_memory`. tdict_to_device() calls the hook `to_device`. If a type
- * has both hooks, a transfer to a device first calls `pin_memory`, and passes the pinned object to `to_device`. This
- * holds in the modes AUTO and NON_BLOCKING_PIN. A transfer never calls `pin_memory` of a type without `to_device`.
+ * Pinning. These calls pin objects: tdict_pin_memory(), a loader with `pin_memory`, a transfer to the cpu with
+ * `pinned_result` or pinned `memory`, and a transfer to a device in the modes AUTO and NON_BLOCKING_PIN. To pin, a call
+ * uses the hook `pin_memory` whenever the type has this hook. Exception: a transfer to a device does not pin the
+ * objects of a tree that is on a device already. If the type has no `pin_memory`, and the call uses `flatten`, the
+ * library copies the tensors through pinned memory. Other objects are not pinned, which is no error.
+ * tdict_transfer_stats.num_objects_unpinned counts these objects.
  *
- * If a type lacks the hook that a call needs, the call uses `flatten` and `unflatten`, and the library pins or moves
- * the tensors. tdict_transfer_into() calls no hooks and always uses `flatten`. If a type also lacks `flatten`, the
- * result of the call holds the same object, whose tensors stay where they are. tdict_transfer_stats counts such objects
- * in `num_objects_untouched`. If the option `strict_objects` is true, a transfer fails instead. tdict_transfer_into()
- * always fails.
+ * Moving. A transfer calls the hook `to_device`. If the type has no `to_device`, the transfer moves the tensors that
+ * `flatten` returns, and calls `unflatten`. If a type has neither hook, the transfer fails. With the option
+ * `keep_objects`, the result shares the object instead, and tdict_transfer_stats.num_objects_kept counts the object. On
+ * the way to a device, an object is pinned first, and the hooks that move receive the pinned object. For a pinned
+ * result on the cpu, an object is moved first. tdict_transfer_into() calls only `flatten`, and does not pin objects.
  *
  * Operations on trees. Operations that only move keys share the box, for example tdict_select(), tdict_update(),
  * tdict_flatten_keys() and tdict_clone(). An operation that leaves every element at its index also shares the box, for
@@ -61,16 +64,16 @@ typedef struct tdict_hook tdict_hook;
 
 /** A type of object: a table of hooks. All members after `release` may be NULL.
  *
- *  A hook returns a tdict_status; any other number becomes #TDICT_EHOOK. A hook writes its result on success only.
- *  If a hook returns #TDICT_OK without a result, the status also becomes #TDICT_EHOOK. A hook that makes an object may
- *  return `self` in *out. The result then shares the box of `self`. The type must outlive its objects. The library
- *  never writes to the type, and compares types by address. */
+ *  A hook returns a tdict_status; any other number becomes #TDICT_EHOOK. A hook reports an error with
+ *  tdict_error_set(), and writes its result on success only. If a hook returns #TDICT_OK without a result, the status
+ *  also becomes #TDICT_EHOOK. A hook that makes an object may return `self` in *out. The result then shares the box of
+ *  `self`. The type must outlive its objects. The library never writes to the type, and compares types by address. */
 struct tdict_type {
   size_t struct_size;          /**< sizeof(tdict_type); hooks beyond this size are treated as NULL */
   const char *name;            /**< name in messages and in tdict_print(); not empty */
   void (*release)(void *self); /**< frees the struct; called once */
-  /** Makes an object of the same type whose tensors are pinned. Called by tdict_pin_memory(), and by transfers to a
-   *  device if the type also has `to_device`. Without `to_device`, no transfer calls this hook. */
+  /** Makes an object of the same type whose tensors are pinned. Called by all calls that pin objects, see the top of
+   *  this header. Runs on threads of the context's pool, except if `num_threads` is 0. */
   tdict_status (*pin_memory)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
   /** Makes an object of the same type on the device that tdict_hook_device() returns. Called by transfers to a device
    *  and to the cpu. If the transfer has called `pin_memory` before, `self` is the pinned object. If the hook queues

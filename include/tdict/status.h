@@ -58,6 +58,22 @@ typedef struct tdict_error {
  *  @return a static string. Thread-safe. */
 TDICT_API const char *tdict_status_name(tdict_status status);
 
+/** @brief Fills an error struct. Functions of the program that the library calls, such as the hooks of a type and the
+ *  functions of a dataset, report their errors with this function.
+ *
+ *  Example: ``return tdict_error_set(err, TDICT_EIO, file, "cannot read: %s", strerror(errno));``
+ *
+ *  A function of the program may also write the members of the struct itself. The library then keeps the path, the
+ *  message and `native`. It sets `status` to the status that the function returned, and writes a message if there is
+ *  none.
+ *  @param[out] err  NULL is allowed. `native` becomes 0; the caller may set `native` afterwards.
+ *  @param[in] path  The entry or the file that the error is about; NULL for none. A long path is cut in the middle.
+ *  @param[in] format  The message, as for printf(), on one line. A long message is cut at its end. @p path and the
+ *                     arguments may point into @p err.
+ *  @return @p status. Thread-safe. */
+TDICT_API tdict_status tdict_error_set(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
+    TDICT_PRINTF(4, 5);
+
 /** @brief Prints an error as one line.
  *
  *  Example: ``TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels``.

@@ -20,14 +20,11 @@
  * another call has written all of its bytes. There are two exceptions: a strided tensor that consists of more than 2^20
  * separate runs of bytes, and a tensor whose bytes are written in more than 4096 separate parts. Such a tensor is valid
  * again only after one call writes the tensor itself, or a contiguous tensor that covers all of its bytes.
- * Objects. The hooks of an object's type move the object before the copies begin. Hooks of several objects run at the
- * same time. If the type has the hook `to_device`, the transfer calls this hook. If the type has the hook `pin_memory`
- * too, a transfer to a device in the modes AUTO and NON_BLOCKING_PIN calls `pin_memory` first. The hook `to_device`
- * then receives the pinned object. If the type has no `to_device`, the transfer does not call `pin_memory` either. The
- * transfer then copies the tensors that `flatten` returns. If the type has no `flatten` either, the result holds the
- * same object. Its tensors stay where they are. tdict_transfer_stats.num_objects_untouched counts such objects. The
- * result has objects of the same types at the same paths. tdict_pin_memory() calls the hook `pin_memory`, or else pins
- * the tensors that `flatten` returns.
+ * Objects. The hooks of an object's type pin and move the object before the copies begin. Hooks of several objects run
+ * at the same time. The result has objects of the same types at the same paths. tdict/object.h says which hooks a call
+ * uses. A transfer fails if an object's type has neither `to_device` nor `flatten`, unless the option `keep_objects` is
+ * set. An object whose type has neither `pin_memory` nor `flatten` is not pinned, which is no error. The statistics
+ * count both kinds of objects.
  * Locked trees. The library keeps the plan of a transfer with a locked tree, and reuses the plan in later transfers of
  * the tree to the same device with the same mode. Unlocking or freeing the tree frees its plans. To keep plans, lock
  * the root of the source with tdict_lock(). tdict_transfer_into() and tdict_pin_memory() keep no plans. Other transfers
@@ -82,27 +79,28 @@ typedef enum tdict_pin_path {
  *  header. */
 typedef struct tdict_transfer_stats {
   size_t struct_size;
-  int64_t num_leaves;        /**< tensors in the tree */
-  int64_t num_shared_leaves; /**< tensors that were not copied separately: already in place, kept, or the same bytes as
+  int64_t num_leaves;         /**< tensors in the tree */
+  int64_t num_shared_leaves;  /**< tensors that were not copied separately: already in place, kept, or the same bytes as
                                   another leaf */
-  /** Numbers of objects. In num_objects: all objects in the tree. In num_objects_pinned: objects that the hook
-   *  `pin_memory` pinned, or whose tensors tdict_pin_memory() pinned. In num_objects_untouched: objects that the result
-   *  shares, because their type has neither the hook of the call (`to_device` or `pin_memory`) nor `flatten`. */
-  int64_t num_objects, num_objects_pinned, num_objects_untouched;
-  size_t total_bytes;        /**< bytes that were copied */
-  size_t direct_bytes;       /**< bytes that driver copies moved directly from or to pinned memory, or between
+  int64_t num_objects;        /**< objects in the tree */
+  int64_t num_objects_pinned; /**< objects for which `pin_memory` was called, or whose tensors were copied into a
+                                     pinned result on the cpu */
+  int64_t num_objects_unpinned; /**< objects that the call had to pin and could not pin, see tdict/object.h */
+  int64_t num_objects_kept;     /**< objects that `keep_objects` left where they are */
+  size_t total_bytes;           /**< bytes that were copied */
+  size_t direct_bytes;          /**< bytes that driver copies moved directly from or to pinned memory, or between
                                   devices, and converted bytes that kernels read from pinned memory. Also bytes of
                                   ordinary memory that #TDICT_MODE_AUTO let the device read */
-  size_t staged_bytes;       /**< bytes copied through the staging ring */
-  size_t pageable_bytes;     /**< bytes that driver copies read from ordinary memory */
-  size_t host_bytes;         /**< bytes copied from host memory to host memory */
-  int64_t num_chunks;        /**< chunks that the work was divided into */
-  size_t peak_staging_bytes; /**< largest number of bytes of the staging ring that this transfer held at once */
-  size_t peak_pinned_bytes;  /**< tdict_memory_counts.peak_bytes of the context's pinned pool at the end of the
+  size_t staged_bytes;          /**< bytes copied through the staging ring */
+  size_t pageable_bytes;        /**< bytes that driver copies read from ordinary memory */
+  size_t host_bytes;            /**< bytes copied from host memory to host memory */
+  int64_t num_chunks;           /**< chunks that the work was divided into */
+  size_t peak_staging_bytes;    /**< largest number of bytes of the staging ring that this transfer held at once */
+  size_t peak_pinned_bytes;     /**< tdict_memory_counts.peak_bytes of the context's pinned pool at the end of the
                                   transfer */
-  int32_t num_threads;       /**< threads that copied, including the calling thread if the calling thread copied */
-  int32_t mode;              /**< the tdict_mode that was used */
-  int32_t pin_path;          /**< a tdict_pin_path, of the staging ring or of the pinned result */
+  int32_t num_threads;          /**< threads that copied, including the calling thread if the calling thread copied */
+  int32_t mode;                 /**< the tdict_mode that was used */
+  int32_t pin_path;             /**< a tdict_pin_path, of the staging ring or of the pinned result */
   double plan_seconds, copy_seconds, wait_seconds; /**< time spent planning, copying on host threads, and waiting for
                                                         slots of the staging ring. Copying and waiting are summed over
                                                         all threads */
@@ -115,6 +113,8 @@ typedef struct tdict_transfer_stats {
                                  between devices. Differs from the other byte counts if elements are converted or
                                  narrowed. The other counts contain the bytes of the result */
   size_t peer_bytes; /**< bytes that were copied from one device to another device */
+  int64_t num_keep_matches;       /**< entries that a pattern of `keep` matched; a kept child tree counts once */
+  int64_t num_conversion_matches; /**< tensors that a pattern of `conversions` matched, also if they had the dtype */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
@@ -146,7 +146,11 @@ typedef struct tdict_transfer_options {
   tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL (default): the context's
                              memory of the target device */
   bool pinned_result;   /**< for results on the cpu: allocate pinned memory, on the NUMA node of the source's device */
-  bool strict_objects;  /**< true: return #TDICT_ENOTSUP if an object's type has neither `to_device` nor `flatten` */
+  /** true: the result shares an object whose type has neither `to_device` nor `flatten`. The tensors of the object stay
+   *  where they are. If such a type has `pin_memory`, the call pins the object if it pins other objects. For
+   *  tdict_transfer_into(), an object of a type without `flatten` stays in the destination as it is. false (default):
+   *  for such an object, the call returns #TDICT_ENOTSUP. */
+  bool keep_objects;
   /** true: host sources are hashed before and after the copies. If a source has changed, the transfer fails with
    *  #TDICT_ECHANGED and the leaf's path. The option costs two additional reads of the sources. */
   bool check_sources;
@@ -156,8 +160,10 @@ typedef struct tdict_transfer_options {
    *  result shares the kept tensors and objects. tdict_transfer_into() does not write kept entries. The destination
    *  must have the keys of kept entries; types, shapes and dtypes of kept entries are not compared.
    *  A pattern is an escaped path. In a pattern, the key `*` stands for any one key. The key `**` stands for zero or
-   *  more keys. Examples: "meta", "meta.*", "**.text". To match a star itself, write a backslash before the star. A
-   *  pattern that matches no entry has no effect. Patterns do not match the tensors inside an object.
+   *  more keys. Examples: "meta", "meta.*", "**.text". To match a star itself, write a backslash before the star.
+   *  Patterns do not match the tensors inside an object.
+   *  If a pattern matches no entry, the call returns #TDICT_ENOTFOUND, and err->path is the pattern. A `?` before the
+   *  pattern, such as "?meta", allows this. For a key that begins with `?`, write a backslash before the `?`.
    *  A pattern must not have an empty key, a backslash at its end that escapes nothing, or a star that is only a part
    *  of a key. For such a pattern, the call returns #TDICT_EINVAL, and err->path is the pattern.
    *  If a kept tensor is not on the target device, the trees of the result that contain this tensor have no device.
@@ -240,10 +246,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
  *          no such device; #TDICT_EWRONGDEVICE a leaf is on a simulated device of another context, or the options name
  *          memory or a stream of another device; #TDICT_ECAPTURE the stream `after` is being captured, even if nothing
  *          is to be copied; #TDICT_EINVAL the bytes of a leaf are lost, because an earlier transfer into the leaf
- *          failed (err->path names the leaf); #TDICT_ENOTSUP `strict_objects` is true, and an object's type has neither
- *          `to_device` nor `flatten`; #TDICT_ECHANGED `check_sources` is true, and a source has changed
- *          (err->path names the leaf); #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's
- *          path; the status that a hook returned, or #TDICT_EHOOK, with the object's path. */
+ *          failed (err->path names the leaf); #TDICT_ENOTSUP `keep_objects` is false, and an object's type has neither
+ *          `to_device` nor `flatten` (err->path names the object); #TDICT_ENOTFOUND a pattern of
+ *          `keep` or `conversions` matches nothing (err->path is the pattern); #TDICT_ECHANGED `check_sources` is true,
+ *          and a source has changed (err->path names the leaf); #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and
+ *          #TDICT_ELOST with the leaf's path; the status that a hook returned, or #TDICT_EHOOK, with the object's
+ *          path. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src,
                                                        tdict_device device, const tdict_transfer_options *options,
                                                        tdict_tree **out, tdict_error *err);
@@ -272,9 +280,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
  *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
  *  @return Errors of tdict_to_device(); #TDICT_ENOTFOUND a key is missing in one of the trees; #TDICT_ETYPE one path
  *          names entries of different kinds or objects of different types; #TDICT_ESHAPE two shapes differ;
- *          #TDICT_EDTYPE two dtypes differ; #TDICT_EREADONLY a tensor of @p dst must not be written; #TDICT_ENOTSUP an
- *          object's type has no `flatten`; #TDICT_EINVAL two tensors of @p dst are the same or share bytes, but have
- *          different sources (err->path names the second tensor).
+ *          #TDICT_EDTYPE two dtypes differ; #TDICT_EREADONLY a tensor of @p dst must not be written; #TDICT_ENOTSUP
+ *          `keep_objects` is false, and an object's type has no `flatten`; #TDICT_EINVAL two tensors
+ *          of @p dst are the same or share bytes, but have different sources (err->path names the second tensor).
  *  @note If the transfer fails after the comparison, the bytes of @p dst are lost until a later call writes these
  *        bytes. Transfers that read lost bytes fail, including transfers that were started before the failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
@@ -287,10 +295,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *
                                                                  const tdict_transfer_options *options,
                                                                  tdict_future **out, tdict_error *err);
 /** @brief Copies a tree into pinned host memory. The result shares leaves that are already pinned. All other leaves are
- *  copied into one new pinned storage.
+ *  copied into one new pinned storage. An object is pinned by the hook `pin_memory`, else through the tensors that
+ *  `flatten` returns. The result shares an object whose type has neither hook.
  *  @param[out] out  A new reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a leaf is on a device, and err->path names the leaf; #TDICT_ENODEVICE the
- *          context has no device that can read pinned memory; #TDICT_EINVAL an option is invalid, or the bytes of a
+ *          context has no device that can read pinned memory; #TDICT_ENOTFOUND a pattern of `keep` matches no entry;
+ *          #TDICT_EINVAL an option is invalid, or the bytes of a
  *          leaf are lost; #TDICT_ENOMEM pinned memory is exhausted; #TDICT_EDEVICE; #TDICT_EFORKED; the status that a
  *          hook returned, or #TDICT_EHOOK. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src,

@@ -144,6 +144,24 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_tree(const tdict_tree *tree, co
 TDICT_API void *tdict_data(tdict_tree *tree, const char *path);
 /** @brief Returns tdict_tensor_const_data() of the tensor at a path, or NULL if there is no tensor at the path. */
 TDICT_API const void *tdict_const_data(const tdict_tree *tree, const char *path);
+/** @brief Returns the address of the tensor at a path, for writing, if the tensor is what the caller expects.
+ *
+ *  Example: `float *x = tdict_checked_data(batch, "x", TDICT_F32, TDICT_SHAPE(-1, 4), &err);`
+ *  The tensor must be in host memory, and its elements in C order without gaps. The call waits as tdict_tensor_data().
+ *  @param[in] num_dims  Number of dimensions and length of @p shape; -1: any shape is accepted.
+ *  @param[in] shape  The expected sizes; -1 stands for any size.
+ *  @return The address, borrowed from the tree; never NULL on success, but without elements, there is nothing to read.
+ *          NULL after an error, which is in *@p err: the errors of tdict_get(); #TDICT_EDTYPE or #TDICT_ESHAPE the
+ *          tensor has another dtype or shape, or gaps; #TDICT_EWRONGDEVICE the tensor is on a device; #TDICT_EREADONLY
+ *          the tensor must not be written; #TDICT_EINVAL @p num_dims is invalid, or the elements are lost or in a file.
+ *          The message says what was found. */
+TDICT_API TDICT_NODISCARD void *tdict_checked_data(tdict_tree *tree, const char *path, tdict_dtype dtype, int num_dims,
+                                                   const int64_t *shape, tdict_error *err);
+/** @brief Returns the address of the tensor at a path, for reading. Has the parameters and errors of
+ *  tdict_checked_data(), but accepts read-only tensors. */
+TDICT_API TDICT_NODISCARD const void *tdict_checked_const_data(const tdict_tree *tree, const char *path,
+                                                               tdict_dtype dtype, int num_dims, const int64_t *shape,
+                                                               tdict_error *err);
 /** @brief Returns true if the path names a tensor, a tree or an object. Returns false for an invalid path. */
 TDICT_API bool tdict_has(const tdict_tree *tree, const char *path);
 

@@ -5,8 +5,9 @@
  *
  * Patterns. A pattern has the syntax of the option `keep`. A pattern is compared with the path of each tensor. The
  * pattern of a child tree does not match the tensors below; use "meta.**" for these tensors. The first conversion whose
- * pattern matches is used. A pattern that matches no tensor has no effect. Patterns do not match the tensors inside an
- * object. Kept tensors are not converted.
+ * pattern matches is used. If a pattern matches no tensor, the call returns #TDICT_ENOTFOUND, and err->path is the
+ * pattern. A `?` before the pattern, such as "?image", allows this. Patterns do not match the tensors inside an object.
+ * Kept tensors are not converted.
  *
  * Elements. The results are those of tdict_to_dtype(), see tdict/convert.h. With a `scale` or an `offset`, the result
  * is x * scale + offset. The integer x is first rounded to float32. The product is rounded to float32, the sum is

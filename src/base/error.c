@@ -72,6 +72,18 @@ tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *forma
   return status;
 }
 
+tdict_status tdict_error_set(tdict_error *err, tdict_status status, const char *path, const char *format, ...) {
+  tdict_error made;
+  va_list args;
+  if (!err) return status;
+  va_start(args, format);
+  write_error(&made, status, 0, format, args);
+  va_end(args);
+  (void)tdict_error_at(&made, status, path);
+  *err = made; /* last, because `path` can point into *err */
+  return status;
+}
+
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...) {
   va_list args;
   va_start(args, format);
@@ -84,11 +96,15 @@ bool tdict_status_is_known(tdict_status status) {
   return (int)status >= (int)TDICT_OK && (int)status <= (int)TDICT_ENOTSUP;
 }
 
-tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err) {
+tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *own) {
+  if (returned == TDICT_OK) return returned;
   if (!tdict_status_is_known(returned))
-    return tdict_fail(callback_err, TDICT_EHOOK, "%s returned %d, which is not a tdict_status", what, (int)returned);
-  /* Callers read the returned status or err->status, so both must be equal. */
-  if (returned != TDICT_OK && callback_err && callback_err->status) callback_err->status = (int32_t)returned;
+    return tdict_fail(own, TDICT_EHOOK, "%s returned %d, which is not a tdict_status", what, (int)returned);
+  if (!own) return returned;
+  own->status = (int32_t)returned;
+  own->path[sizeof own->path - 1] = own->message[sizeof own->message - 1] = 0; /* the program may have filled both */
+  if (!own->message[0])
+    snprintf(own->message, sizeof own->message, "%s returned %s without a message", what, tdict_status_name(returned));
   return returned;
 }
 

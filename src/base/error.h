@@ -20,12 +20,19 @@ tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *p
 
 /* Returns true if `status` is a value of enum tdict_status. */
 bool tdict_status_is_known(tdict_status status);
-/* Checks the value that a callback of the program returned. Call this function after every callback that returns a
- * status. If `returned` is a value of enum tdict_status, returns `returned`. Otherwise fills `callback_err` and returns
- * TDICT_EHOOK. `what` names the callback in the message. `callback_err` is the error struct that was passed to the
- * callback, or NULL. If the callback returned an error and filled `callback_err`, sets callback_err->status to
- * `returned`. */
-tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
+/* Checks the value that a callback of the program returned, and completes the callback's error. Call this function after
+ * every callback that returns a status. `own` is the error struct that was passed to the callback, or NULL. The struct
+ * must have been empty before the call. `what` names the callback in messages.
+ * Returns TDICT_OK if the callback returned TDICT_OK; `own` is then unchanged. If the callback returned another value
+ * of enum tdict_status, returns this value, and sets own->status to it. Keeps the path, the message and the native code
+ * that the callback wrote, and writes a message if there is none. If `returned` is no value of enum tdict_status, fills
+ * `own` and returns TDICT_EHOOK. */
+tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *own);
+/* Empties an error struct. */
+static inline void tdict_error_clear(tdict_error *err) {
+  err->status = err->native = 0;
+  err->path[0] = err->message[0] = 0;
+}
 
 /* clang-tidy analyses one file at a time. Without these macros, clang-tidy assumes that tdict_fail() and
  * tdict_fail_native() can return TDICT_OK. */

@@ -1,5 +1,6 @@
 /* Calls the operations of a communicator's table with its stream and the time limit of a call. A table may be the
- * program's, so a number that is not a tdict_status becomes TDICT_EHOOK. `err` must not be NULL. Thread rule: only the
+ * program's, so a number that is not a tdict_status becomes TDICT_EHOOK. `err` must be an error struct of the
+ * library, because its contents are overwritten. Thread rule: only the
  * call whose turn it is. */
 #ifndef TDICT_COMM_TABLE_INTERNAL_H
 #define TDICT_COMM_TABLE_INTERNAL_H
@@ -8,8 +9,10 @@
 #include "comm/call.h"
 
 /* Calls the operation `name` with `self` and the given arguments. */
-#define TDICT_COMM_TABLE(call, name, err, ...) \
-  tdict_callback_status((call)->comm->table.name((call)->comm->table.self, __VA_ARGS__, (err)), #name, (err))
+#define TDICT_COMM_TABLE(call, name, err, ...)                                                                   \
+  (tdict_error_clear(err),                                                                                       \
+   tdict_callback_status((call)->comm->table.name((call)->comm->table.self, __VA_ARGS__, (err)), "comm: " #name, \
+                         (err)))
 
 static inline tdict_status tdict_table_exchange(const tdict_comm_call *c, const void *src, void *dst, size_t bytes,
                                                 tdict_error *err) {
@@ -45,7 +48,8 @@ static inline tdict_status tdict_table_receive(const tdict_comm_call *c, void *d
   return TDICT_COMM_TABLE(c, receive, err, dst, bytes, peer, c->comm->stream.handle, c->timeout_ns);
 }
 static inline tdict_status tdict_table_group_begin(const tdict_comm_call *c, tdict_error *err) {
-  return tdict_callback_status(c->comm->table.group_begin(c->comm->table.self, err), "group_begin", err);
+  tdict_error_clear(err);
+  return tdict_callback_status(c->comm->table.group_begin(c->comm->table.self, err), "comm: group_begin", err);
 }
 static inline tdict_status tdict_table_group_end(const tdict_comm_call *c, tdict_error *err) {
   return TDICT_COMM_TABLE(c, group_end, err, c->comm->stream.handle, c->timeout_ns);

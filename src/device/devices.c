@@ -14,6 +14,8 @@
 
 enum { MAX_GPUS = 64 };
 
+enum { LOG_WARNING = 2 }; /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
+
 struct tdict_devices {
   tdict_driver *cuda, *sim;    /* retained; NULL: the driver is absent */
   tdict_error no_cuda, no_sim; /* why the driver is absent, or why cuda:0 could not become the default device */
@@ -108,7 +110,11 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
     }
   }
   d->device = d->sim ? tdict_sim(0) : tdict_cpu();
-  return d->sim ? tdict_devices_gpu(d, d->device, &gpu, err) : TDICT_OK;
+  tdict_status status = d->sim ? tdict_devices_gpu(d, d->device, &gpu, err) : TDICT_OK;
+  if (status == TDICT_OK && d->log)
+    tdict_log_write(d->log, LOG_WARNING, "no usable GPU, so the default device of the context is the %s: %s",
+                    d->sim ? "simulated device" : "cpu", d->no_cuda.message);
+  return status;
 }
 
 /* Creates the pool of pinned memory. The default device's driver pins the pages for all devices of this driver. If the

@@ -2,6 +2,8 @@
  * program owns its streams. Thread rule: safe from any thread. */
 #include "device/stream.h"
 
+#include <stdio.h>
+
 #include "base/error.h"
 #include "device/counted.h"
 
@@ -15,15 +17,31 @@ static bool handle_is_of_device(const tdict_driver *driver, tdict_stream_owner o
   return owner(s.handle, &ordinal) == driver && ordinal == s.device.index;
 }
 
+/* Writes which devices have the streams of a context, such as "cuda:0 to cuda:3". */
+static char *format_range(const tdict_stream_range *range, char *buffer, size_t bytes) {
+  const char *kinds[] = {"cuda", "sim"};
+  const int32_t counts[] = {range->num_cuda, range->num_sim};
+  size_t at = 0;
+  buffer[0] = 0;
+  for (int i = 0; i < 2 && at < bytes; i++) {
+    if (counts[i] < 1) continue;
+    at += (size_t)snprintf(buffer + at, bytes - at, at ? " or %s:0" : "%s:0", kinds[i]);
+    if (counts[i] > 1 && at < bytes)
+      at += (size_t)snprintf(buffer + at, bytes - at, " to %s:%d", kinds[i], (int)counts[i] - 1);
+  }
+  if (!at) snprintf(buffer, bytes, "none, because this context has no device with streams");
+  return buffer;
+}
+
 tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s, const char *what, tdict_error *err) {
-  char name[32];
+  char name[32], wanted[80];
   tdict_device_format(s.device, name, sizeof name);
   const int32_t count = s.device.type == TDICT_DEVICE_CUDA  ? range->num_cuda
                         : s.device.type == TDICT_DEVICE_SIM ? range->num_sim
                                                             : 0;
   if (s.device.index < 0 || s.device.index >= count)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted one of a GPU of this context", what,
-                      name);
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted a stream of %s", what, name,
+                      format_range(range, wanted, sizeof wanted));
   if (!handle_is_of_device(range->sim, range->sim_owner, s))
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "%s: the stream's handle is of no %s of this context: simulated devices belong to one context",

@@ -43,7 +43,9 @@ tdict_status tdict_save_host_tree(const char *what, tdict_context *context, cons
   if (status != TDICT_OK) return status;
   if (places.has_device && !context)
     return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", what);
-  if (places.has_device) return tdict_to_device(context, tree, tdict_cpu(), NULL, out, err);
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.keep_objects = true; /* the writer names an object that it cannot write */
+  if (places.has_device) return tdict_to_device(context, tree, tdict_cpu(), &o, out, err);
   *out = tdict_retain(tree);
   return TDICT_OK;
 }
@@ -61,6 +63,7 @@ static tdict_status prepare_tree(tdict_save_request *request, tdict_context *con
   tdict_status status = tdict_save_find_places(tree, &places, err);
   const bool is_on_device = places.has_device;
   o.after = request->options->after;
+  o.keep_objects = true; /* the writer names an object that it cannot write */
   if (status != TDICT_OK) return status;
   if (is_on_device && !context)
     return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", request->what);

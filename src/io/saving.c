@@ -115,6 +115,7 @@ static tdict_status start_copies(tdict_saving *s, const tdict_tree *tree, tdict_
   start.options = tdict_transfer_options_default();
   start.options.after = s->options.after;
   start.options.pinned_result = to_host;
+  start.options.keep_objects = true; /* the writer names an object that it cannot write */
   tdict_error why;
   tdict_status status = tdict_start_transfer(s->context, &start, &s->snapshot, &why);
   if (status != TDICT_ENODEVICE || !to_host) return report(status, &why, err);

@@ -21,20 +21,16 @@ static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot 
                                        tdict_status status) {
   char text[sizeof slot->error.message];
   memcpy(text, slot->error.message, sizeof text);
-  text[sizeof text - 1] = 0;
   int32_t native = slot->error.native;
-  bool known = status > TDICT_OK && slot->error.status == (int32_t)status;
   char path[sizeof slot->error.path];
   memcpy(path, slot->error.path, sizeof path);
-  path[sizeof path - 1] = 0;
   const char *name = l->dataset.name ? l->dataset.name : "dataset";
   if (index >= 0)
-    tdict_fail_native(&slot->error, status, native, "loader: sample %lld of %s: %.160s", (long long)index, name,
-                      known ? text : "the function set no message");
+    tdict_fail_native(&slot->error, status, native, "loader: sample %lld of %s: %.160s", (long long)index, name, text);
   else
     tdict_fail_native(&slot->error, status, native, "loader: batch %lld of %s: %.160s", (long long)slot->position.batch,
-                      name, known ? text : "the function set no message");
-  if (known && path[0]) tdict_error_at(&slot->error, status, path);
+                      name, text);
+  if (path[0]) tdict_error_at(&slot->error, status, path);
   return status;
 }
 
@@ -71,11 +67,13 @@ static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_status status = tdict_create_unset(l->schema, 1, &wanted, l->memory, &slot->tree, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   if (d->fetch_batch && !tdict_loader_is_stream(l)) {
+    tdict_error_clear(&slot->error);
     status = d->fetch_batch(d->self, slot->indices, wanted, slot->tree, &slot->error);
     status = tdict_callback_status(status, "fetch_batch", &slot->error);
     return status == TDICT_OK ? TDICT_OK : name_failed_sample(l, slot, wanted == 1 ? slot->indices[0] : -1, status);
   }
   for (int64_t i = 0; i < wanted; i++) {
+    tdict_error_clear(&slot->error);
     status = d->fetch(d->self, slot->indices[i], slot->tree, i, &slot->error);
     status = tdict_callback_status(status, "fetch", &slot->error);
     if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
@@ -98,6 +96,7 @@ static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot, int6
   for (*num_fetched = 0; *num_fetched < slot->count; (*num_fetched)++) {
     tdict_tree *sample = NULL;
     int64_t index = slot->indices[*num_fetched];
+    tdict_error_clear(&slot->error);
     tdict_status status = d->fetch_sample(d->self, index, &sample, &slot->error);
     status = tdict_callback_status(status, "fetch_sample", &slot->error);
     if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
@@ -140,6 +139,7 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   join.memory = l->memory;
   tdict_status status;
   if (l->options.collate) {
+    tdict_error_clear(&slot->error);
     status = l->options.collate(l->options.user, samples, slot->count, l->memory, &slot->tree, &slot->error);
     status = tdict_callback_status(status, "collate", &slot->error);
     if (status == TDICT_OK && !slot->tree)
@@ -181,12 +181,19 @@ static tdict_status convert_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_tree *converted;
   o.num_threads = 0;
   o.memory = l->memory;
+  o.keep_objects = true; /* the objects of the batch are on the cpu already */
   use_wire(l, &o);
   tdict_status status = tdict_to_device(l->context, slot->tree, tdict_cpu(), &o, &converted, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   tdict_release(slot->tree);
   slot->tree = converted;
   return TDICT_OK;
+}
+
+static void note_objects(tdict_loader_slot *slot, const tdict_transfer_stats *stats) {
+  slot->num_objects_pinned = stats->num_objects_pinned;
+  slot->num_objects_unpinned = stats->num_objects_unpinned;
+  slot->num_objects_kept = stats->num_objects_kept;
 }
 
 /* Pins a batch that stays on the cpu, if the option pin_memory is set. If the batch has objects, calls
@@ -196,8 +203,12 @@ static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
   if (status != TDICT_OK) return status;
   if (!l->options.pin_memory || (tdict_is_pinned(slot->tree) && tdict_num_objects(slot->tree) == 0)) return TDICT_OK;
   tdict_tree *pinned;
-  status = tdict_pin_memory(l->context, slot->tree, NULL, &pinned, &slot->error);
+  tdict_pin_options o = tdict_pin_options_default();
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  o.stats = &stats;
+  status = tdict_pin_memory(l->context, slot->tree, &o, &pinned, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
+  note_objects(slot, &stats);
   tdict_release(slot->tree);
   slot->tree = pinned;
   return TDICT_OK;
@@ -267,6 +278,7 @@ static void release_ended_transfers(tdict_loader *l) {
 static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (needs_no_pool_thread(l, slot)) o.num_threads = 0;
+  o.keep_objects = l->options.keep_objects;
   use_wire(l, &o);
 
   /* Wait for the transfer that was started TDICT_LOADER_MAX_IN_FLIGHT transfers before. */
@@ -280,13 +292,15 @@ static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_status status = tdict_to_device_async(l->context, slot->tree, l->device, &o, &slot->future, &slot->error);
   if (status == TDICT_OK) wait_for_transfer(l, store_fence(l, place, &slot->future->fence));
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
-  tdict_release(slot->tree); /* The transfer retains the storages that it reads. */
+  note_objects(slot, &slot->future->stats); /* the transfer may still run, but does not change these numbers */
+  tdict_release(slot->tree);                /* the transfer retains the storages that it reads */
   slot->tree = NULL;
   return TDICT_OK;
 }
 
 void tdict_loader_fill_slot(tdict_loader *l, tdict_loader_slot *slot) {
   memset(&slot->error, 0, sizeof slot->error);
+  note_objects(slot, &(tdict_transfer_stats){.num_objects = 0});
   find_indices(l, slot);
   int64_t wanted = slot->count;
   slot->status = fetch_tree(l, slot);

@@ -202,6 +202,9 @@ static void count_call(tdict_loader *l, int64_t began_ns, const tdict_loader_slo
     l->stats.num_batches++;
     l->stats.num_samples += slot->count;
     l->stats.total_bytes += slot->bytes;
+    l->stats.num_objects_pinned += slot->num_objects_pinned;
+    l->stats.num_objects_unpinned += slot->num_objects_unpinned;
+    l->stats.num_objects_kept += slot->num_objects_kept;
   }
   pthread_mutex_unlock(&l->lock);
 }

@@ -47,12 +47,13 @@ typedef struct tdict_loader_slot {
   tdict_tree *tree;     /* the batch in host memory, or NULL */
   tdict_future *future; /* the transfer of the batch to the device, or NULL */
   size_t bytes;
-  int64_t num_tokens;   /* packed or padded batch: sum of the samples' lengths; else 0 */
-  int64_t max_seqlen;   /* packed or padded batch: largest length of a sample; else 0 */
-  tdict_status status;  /* the result of the whole batch */
-  tdict_error error;    /* set if status is not TDICT_OK */
-  int64_t *indices;     /* array of batch_size elements */
-  tdict_tree **samples; /* array of batch_size elements */
+  int64_t num_tokens; /* packed or padded batch: sum of the samples' lengths; else 0 */
+  int64_t max_seqlen; /* packed or padded batch: largest length of a sample; else 0 */
+  int64_t num_objects_pinned, num_objects_unpinned, num_objects_kept; /* as in tdict_loader_stats */
+  tdict_status status;                                                /* the result of the whole batch */
+  tdict_error error;                                                  /* set if status is not TDICT_OK */
+  int64_t *indices;                                                   /* array of batch_size elements */
+  tdict_tree **samples;                                               /* array of batch_size elements */
 } tdict_loader_slot;
 
 typedef struct tdict_loader_worker {

@@ -171,8 +171,6 @@ tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst
   if (status == TDICT_OK && done == bytes) return status;
   if (status == TDICT_OK)
     status = tdict_fail(&own, TDICT_EIO, "storage: read %zu bytes at offset %zu, wanted %zu", done, offset, bytes);
-  else if (!own.status) /* the callback returned an error, but did not describe the error */
-    (void)!tdict_fail(&own, status, "storage: cannot read %zu bytes at offset %zu", bytes, offset);
   if (err) *err = own;
   return status;
 }
@@ -183,8 +181,6 @@ tdict_status tdict_storage_write(const tdict_storage *s, size_t offset, const vo
   TDICT_ASSERT(tdict_storage_is_sink(s) && offset <= s->bytes && bytes <= s->bytes - offset);
   tdict_status status = tdict_callback_status(s->write(s->user, offset, src, bytes, &own), "storage: write", &own);
   if (status == TDICT_OK) return status;
-  if (!own.status) /* the callback returned an error, but did not describe the error */
-    (void)!tdict_fail(&own, status, "storage: cannot write %zu bytes at offset %zu", bytes, offset);
   if (err) *err = own;
   return status;
 }

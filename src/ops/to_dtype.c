@@ -14,6 +14,21 @@ tdict_status tdict_convert(tdict_tensor *dst, const tdict_tensor *src, tdict_err
   return tdict_convert_tensor("convert", dst, src, err);
 }
 
+/* Converts a tensor on a device as the only leaf of a tree. */
+static tdict_status convert_on_device(const tdict_tensor *tensor, tdict_dtype dtype, tdict_memory *memory,
+                                      tdict_tensor **out, tdict_error *err) {
+  tdict_tree *tree = NULL, *converted = NULL;
+  tdict_dtype_options options = tdict_dtype_options_default();
+  options.memory = memory;
+  tdict_status status = tdict_create(0, NULL, &tree, err);
+  if (status == TDICT_OK) status = tdict_set(tree, "tensor", (tdict_tensor *)(uintptr_t)tensor, err);
+  if (status == TDICT_OK) status = tdict_to_dtype(tree, dtype, &options, &converted, err);
+  if (status == TDICT_OK) status = tdict_pop(converted, "tensor", out, err);
+  tdict_release(converted);
+  tdict_release(tree);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, "");
+}
+
 tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype, tdict_memory *memory,
                                    tdict_tensor **out, tdict_error *err) {
   tdict_tensor *made;
@@ -22,6 +37,7 @@ tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype
     *out = tdict_tensor_retain(tensor);
     return TDICT_OK;
   }
+  if (tensor->storage->device.type != TDICT_DEVICE_CPU) return convert_on_device(tensor, dtype, memory, out, err);
   tdict_status status = tdict_convert_check(what, dtype, tensor, err);
   if (status == TDICT_OK) status = tdict_convert_check_memory(what, memory, err);
   if (status == TDICT_OK) status = tdict_tensor_empty(dtype, tensor->ndim, tensor->dims, memory, &made, err);

@@ -116,7 +116,6 @@ static void call_function(void *user, long i) {
   char what[32]; /* holds the name of each public call */
   snprintf(what, sizeof what, "%s: the function", j->what);
   status = tdict_callback_status(status, what, &own_error);
-  if (own_error.status == 0) tdict_fail(&own_error, status, "%s: the function returned an error", j->what);
   if (!own_error.path[0]) tdict_error_at(&own_error, status, at->path);
   note_first_failure(j, (size_t)i, status, &own_error);
 }

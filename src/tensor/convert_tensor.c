@@ -18,12 +18,16 @@ enum { CHUNK = 512, SHAPE_BYTES = 96 };
 static tdict_status check_host(const char *what, tdict_device device, tdict_error *err) {
   char text[32];
   if (device.type == TDICT_DEVICE_CPU) return TDICT_OK;
-  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory", what,
+  return tdict_fail(err, TDICT_EWRONGDEVICE,
+                    "%s: the tensor is on %s, wanted host memory; tdict_to_dtype() converts on devices", what,
                     tdict_device_format(device, text, sizeof text));
 }
 
 tdict_status tdict_convert_check_memory(const char *what, const tdict_memory *memory, tdict_error *err) {
-  return memory ? check_host(what, memory->device, err) : TDICT_OK;
+  char text[32];
+  if (!memory || memory->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory, as of the tensor", what,
+                    tdict_device_format(memory->device, text, sizeof text));
 }
 
 tdict_status tdict_convert_refuse(const char *what, tdict_dtype to, tdict_dtype from, tdict_error *err) {

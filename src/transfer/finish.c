@@ -64,6 +64,18 @@ static size_t wire_bytes(const tdict_future *t) {
   return bytes;
 }
 
+void tdict_transfer_count_entries(tdict_future *t) {
+  tdict_transfer_stats *s = &t->stats;
+  const tdict_plan *p = &t->plan;
+  s->num_objects = p->num_objects;
+  s->num_objects_unpinned = p->num_unpinned;
+  s->num_objects_kept = p->num_kept;
+  s->num_keep_matches = p->num_keep_matches;
+  s->num_conversion_matches = p->num_conversion_matches;
+  for (uint32_t i = 0; i < p->num_objects; i++)
+    s->num_objects_pinned += p->objects[i].pin || (t->pins_result && p->objects[i].action == TDICT_OBJECT_FLAT);
+}
+
 static void fill_stats(tdict_future *t) {
   tdict_transfer_stats *s = &t->stats;
   const tdict_plan *p = &t->plan;
@@ -81,10 +93,6 @@ static void fill_stats(tdict_future *t) {
   s->peer_bytes += repeated_bytes;
   s->wire_bytes += repeated_bytes;
   s->num_chunks = p->num_chunks;
-  s->num_objects = p->num_objects;
-  s->num_objects_untouched = p->num_untouched;
-  for (uint32_t i = 0; i < p->num_objects; i++)
-    s->num_objects_pinned += p->objects[i].pin || (t->is_pin_memory && p->objects[i].action == TDICT_OBJECT_FLAT);
   s->mode = t->mode;
   for (int i = 0; i < t->num_workers; i++) {
     const tdict_worker *w = &t->workers[i];

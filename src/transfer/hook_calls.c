@@ -26,10 +26,12 @@ tdict_stream tdict_hook_stream(const tdict_hook *hook) {
 tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_pin: %s is NULL", tensor ? "out" : "tensor");
   char name[32];
-  if (tdict_tensor_device(tensor).type != TDICT_DEVICE_CPU)
+  const bool is_on_device = tdict_tensor_device(tensor).type != TDICT_DEVICE_CPU;
+  const bool is_moved_next = hook->pins && hook->gpu; /* then only host tensors need pinned memory */
+  if (is_on_device && !is_moved_next)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "hook_pin: the tensor is on %s, wanted one on the cpu",
                       tdict_device_format(tdict_tensor_device(tensor), name, sizeof name));
-  if (tdict_tensor_is_pinned(tensor)) {
+  if (is_on_device || tdict_tensor_is_pinned(tensor)) {
     *out = tdict_tensor_retain(tensor);
     return TDICT_OK;
   }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "transfer/finish.h"
 #include "transfer/order.h"
+#include "transfer/plan/flatten.h"
 
 /* A list of the hooks that a thread is running, innermost first. The pool stores a pointer to the list as the thread's
  * data. */
@@ -25,6 +26,7 @@ typedef struct tdict_hooks {
   tdict_context *context;
   tdict_device device;
   tdict_gpu *gpu;
+  tdict_memory *memory;             /* of the transfer's result; NULL: the target is the cpu */
   _Atomic(uint32_t) num_unfinished; /* acq_rel: number of steps that have not ended; the last step begins the copies */
   uint32_t count;
   hook_task tasks[];
@@ -38,7 +40,8 @@ bool tdict_hooks_is_inside(const tdict_future *transfer) {
 
 static void run_hook_task(tdict_task *task);
 
-tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_device device, tdict_error *err) {
+tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_device device, tdict_memory *memory,
+                                 tdict_error *err) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < t->plan.num_objects; i++) count += t->plan.objects[i].action == TDICT_OBJECT_HOOK;
   if (!count) return TDICT_OK;
@@ -46,6 +49,7 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   if (!h) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u hooks", count);
   h->context = context;
   h->device = device;
+  h->memory = device.type == TDICT_DEVICE_CPU ? NULL : memory;
   if (device.type != TDICT_DEVICE_CPU) /* cannot fail: the plan has already found the GPU */
     (void)!tdict_devices_gpu(t->engine->config.devices, device, &h->gpu, NULL);
   for (uint32_t i = 0; i < t->plan.num_objects; i++)
@@ -58,24 +62,42 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
 }
 
 typedef tdict_status (*hook_fn)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
-/* Calls one hook and replaces *box by a box of the object that the hook returned. The caller owns both boxes. */
-static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box **box, tdict_error *err) {
+/* Calls one hook and writes the box of the object that the hook returned to *out. The caller owns the box. */
+static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box *box, tdict_box **out,
+                              tdict_error *err) {
   void *returned = NULL;
   tdict_error hook_error = {0};
   const int64_t span = tdict_phase_begin(&hook->transfer->traced, TDICT_RANGE_HOOK);
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
-  tdict_status status = fn((*box)->self, hook, &returned, &hook_error);
+  tdict_status status = fn(box->self, hook, &returned, &hook_error);
   (void)tdict_phase_end(&hook->transfer->traced, TDICT_RANGE_HOOK, span, 0);
-  if (status == TDICT_OK && !returned) status = (tdict_status)-1;
-  if (status != TDICT_OK) {
-    status = tdict_hook_failed((*box)->type, name, status, &hook_error);
-    if (err) *err = hook_error;
-    return status;
-  }
-  tdict_box *made;
-  status = tdict_box_of(*box, returned, &made, err);
-  if (status == TDICT_OK) *box = made;
+  status = tdict_hook_finish(box->type, name, status, returned, &hook_error, err);
+  return status == TDICT_OK ? tdict_box_of(box, returned, out, err) : status;
+}
+
+/* Moves the tensors of an object that has `flatten` and no `to_device`. The call queues all copies itself, because the
+ * hooks may occupy all threads of the pool. */
+static tdict_status move_tensors(const tdict_hook *hook, tdict_box *box, tdict_box **out, tdict_error *err) {
+  tdict_tree *flat, *moved = NULL;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.num_threads = 0;
+  o.memory = hook->transfer->hooks->memory;
+  tdict_status status = tdict_flatten_object(box, &flat, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_to_device(hook->context, flat, hook->device, &o, &moved, err);
+  if (status == TDICT_OK) status = tdict_unflatten_object(box, moved, out, err);
+  tdict_release(moved);
+  tdict_release(flat);
   return status;
+}
+
+/* Pins or moves an object, and writes the box of the new object to *out. The caller owns the box. */
+static tdict_status run_part(tdict_hook *hook, bool pins, tdict_box *box, tdict_box **out, tdict_error *err) {
+  const hook_fn move = TDICT_HOOK_OF(box->type, to_device);
+  hook->pins = pins;
+  hook->device = pins ? tdict_cpu() : hook->transfer->hooks->device;
+  if (pins) return call_hook(TDICT_HOOK_OF(box->type, pin_memory), "pin_memory", hook, box, out, err);
+  return move ? call_hook(move, "to_device", hook, box, out, err) : move_tensors(hook, box, out, err);
 }
 
 /* Waits for the copies that the hook queued on the hook's stream, before the hook's argument is released. */
@@ -91,37 +113,30 @@ static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
   return status;
 }
 
-/* Runs the hooks of one step: pin_memory, to_device, or both. If both hooks run, releases the pinned object at the end,
- * also after a failure. */
+/* Pins the object of a step, moves the object, or both. An object on the way to a device is pinned first, and an object
+ * for a pinned result on the cpu is moved first. If both are done, releases the first new object at the end, also after
+ * a failure. */
 static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_error *err) {
-  const tdict_type *type = step->box->type;
   tdict_hook hook = {t, t->hooks->context, tdict_cpu(), true, t->hooks->gpu, NULL};
-  tdict_box *pinned = step->box, *moved;
+  tdict_box *boxes[3] = {step->box, NULL, NULL}; /* the object of the source, and the objects that the parts made */
+  const bool pins_first = step->pin && !(step->move && t->hooks->device.type == TDICT_DEVICE_CPU);
+  const int num_parts = step->pin + step->move;
   tdict_status status = TDICT_OK, ended;
-  if (step->pin) {
-    status = call_hook(TDICT_HOOK_OF(type, pin_memory), "pin_memory", &hook, &pinned, err);
-    if (status != TDICT_OK) pinned = NULL;
+  for (int i = 0; i < num_parts && status == TDICT_OK; i++) {
+    if (i > 0 && tdict_transfer_has_failed(t))
+      status = tdict_fail(err, TDICT_ECANCELLED, "transfer: failed or cancelled before this hook");
+    else
+      status = run_part(&hook, (i == 0) == pins_first, boxes[i], &boxes[i + 1], err);
   }
-  moved = pinned;
-  if (status == TDICT_OK && step->pin && step->move && tdict_transfer_has_failed(t)) {
-    status = tdict_fail(err, TDICT_ECANCELLED, "transfer: failed or cancelled before this hook");
-    moved = NULL;
-  }
-  if (status == TDICT_OK && step->move) {
-    /* Move the pinned object, or the original object if no pin_memory ran. */
-    hook.device = t->hooks->device;
-    hook.pins = false;
-    status = call_hook(TDICT_HOOK_OF(type, to_device), "to_device", &hook, &moved, err);
-    if (status != TDICT_OK) moved = NULL;
-  }
-  /* Wait for the copies that the hook queued, even after a failure. */
+  /* Wait for the copies that the hooks queued, even after a failure. */
   ended = end_hook_stream(&hook, status == TDICT_OK ? err : NULL);
   if (status == TDICT_OK) status = ended;
-  if (step->pin && step->move) tdict_box_release(pinned); /* the pinned object was the argument of to_device */
+  tdict_box *last = boxes[num_parts];
+  if (num_parts == 2) tdict_box_release(boxes[1]);
   if (status == TDICT_OK)
-    step->result = moved;
-  else if (moved && moved != step->box)
-    tdict_box_release(moved);
+    step->result = last;
+  else
+    tdict_box_release(last);
   return status;
 }
 

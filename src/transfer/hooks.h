@@ -19,8 +19,10 @@ struct tdict_hook {
 };
 
 /* Prepares a task for each step of the plan that runs hooks. The hooks receive `context` and `device` in their
- * argument. Errors: TDICT_ENOMEM. */
-tdict_status tdict_hooks_prepare(tdict_future *transfer, tdict_context *context, tdict_device device, tdict_error *err);
+ * argument. `memory` is the memory of a result on a device; borrowed until the transfer has ended. Errors:
+ * TDICT_ENOMEM. */
+tdict_status tdict_hooks_prepare(tdict_future *transfer, tdict_context *context, tdict_device device,
+                                 tdict_memory *memory, tdict_error *err);
 /* Runs the hooks. If on_caller is set, the hooks run on the calling thread, which must then call
  * tdict_hooks_begin_copies(). If on_caller is not set, the hooks run on pool threads, and the thread of the last hook
  * begins the copies. */

@@ -112,7 +112,7 @@ struct tdict_future {
    * on_caller_if_ready changes after the transfer has begun */
   bool on_caller_if_ready;
   size_t max_queued_bytes; /* value of the option; 0: no limit */
-  bool is_pin_memory;      /* the call is tdict_pin_memory() */
+  bool pins_result;        /* the result is pinned host memory */
   bool caller_waits;       /* the starting call blocks until the transfer has ended, so no stream can wait for the
                        * transfer */
   bool skips_stats;        /* true: no caller can read the statistics, so the workers gather no statistics */

@@ -92,7 +92,10 @@ static void add_stats(tdict_transfer_stats *sum, const tdict_transfer_stats *par
   sum->num_shared_leaves += part->num_shared_leaves;
   sum->num_objects += part->num_objects;
   sum->num_objects_pinned += part->num_objects_pinned;
-  sum->num_objects_untouched += part->num_objects_untouched;
+  sum->num_objects_unpinned += part->num_objects_unpinned;
+  sum->num_objects_kept += part->num_objects_kept;
+  sum->num_keep_matches += part->num_keep_matches;
+  sum->num_conversion_matches += part->num_conversion_matches;
   sum->total_bytes += part->total_bytes;
   sum->direct_bytes += part->direct_bytes;
   sum->staged_bytes += part->staged_bytes;

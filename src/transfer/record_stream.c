@@ -5,6 +5,7 @@
 #include "device/use.h"
 #include "memory/pinned_pool.h"
 #include "tdict/transfer.h"
+#include "transfer/plan/flatten.h"
 #include "tree/cursor.h"
 
 /* Returns the GPU that owns or pinned the storage's memory, or NULL. */
@@ -20,17 +21,10 @@ static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user
 /* Visits the storages of the tensors that the hook `flatten` of an object returns. If the type has no such hook, the
  * object has no known storages. */
 static tdict_status each_object_storage(const tdict_box *box, storage_fn fn, void *user, tdict_error *err) {
-  tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err) = TDICT_HOOK_OF(box->type, flatten);
-  tdict_tree *flat = NULL;
-  if (!flatten) return TDICT_OK;
-  tdict_error hook_error = {0};
-  tdict_status status = flatten(box->self, &flat, &hook_error);
-  if (status == TDICT_OK && !flat) status = (tdict_status)-1;
-  if (status != TDICT_OK) {
-    status = tdict_hook_failed(box->type, "flatten", status, &hook_error);
-    if (err) *err = hook_error;
-    return status;
-  }
+  tdict_tree *flat;
+  if (!TDICT_HOOK_OF(box->type, flatten)) return TDICT_OK;
+  tdict_status status = tdict_flatten_object(box, &flat, err);
+  if (status != TDICT_OK) return status;
   status = each_storage(flat, fn, user, err);
   tdict_release(flat);
   return status;

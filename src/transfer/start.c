@@ -165,7 +165,7 @@ static tdict_status collect_plan(starter *s, bool borrows, tdict_consolidated *w
                                 .want_pinned = s->want_pinned,
                                 .host_only = s->start->pin,
                                 .copies = s->start->copies,
-                                .strict_objects = s->start->options.strict_objects,
+                                .keep_objects = s->start->options.keep_objects,
                                 .mode = s->mode,
                                 .may_read_pageable = s->start->options.mode == TDICT_MODE_AUTO,
                                 .borrows = borrows,
@@ -439,7 +439,7 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
     status = tdict_queue_limit_create(t->max_queued_bytes, most, &t->queue_limit, err);
   }
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
-  if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, err);
+  if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, s->memory, err);
   return status == TDICT_OK ? make_wait_events(s, t, err) : status;
 }
 
@@ -541,7 +541,8 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   t->source = start->src;
   t->caller_waits = start->caller_waits;
   t->skips_stats = start->caller_waits && !start->options.stats && !start->promise;
-  t->is_pin_memory = start->pin;
+  t->pins_result = s->want_pinned;
+  tdict_transfer_count_entries(t);
   t->max_queued_bytes = start->options.max_queued_bytes;
   t->awaits = start->awaits;
   t->num_awaits = start->num_awaits;

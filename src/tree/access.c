@@ -2,7 +2,10 @@
  * Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
+#include "base/device.h"
 #include "base/error.h"
+#include "tensor/tensor.h"
+#include "tensor/text.h"
 #include "tree/place.h"
 #include "tree/text.h"
 
@@ -96,6 +99,81 @@ void *tdict_data(tdict_tree *tree, const char *path) {
 const void *tdict_const_data(const tdict_tree *tree, const char *path) {
   tdict_tensor *tensor = NULL;
   return tdict_get(tree, path, &tensor, NULL) == TDICT_OK ? tdict_tensor_const_data(tensor) : NULL;
+}
+
+/* What a caller wants at a path. */
+typedef struct wanted {
+  tdict_dtype dtype;
+  int ndim; /* -1: any number */
+  const int64_t *shape;
+} wanted;
+
+static bool has_shape(const tdict_tensor *t, const wanted *w) {
+  if (w->ndim >= 0 && t->ndim != w->ndim) return false;
+  for (int i = 0; i < w->ndim; i++)
+    if (w->shape[i] >= 0 && tdict_tensor_shape(t)[i] != w->shape[i]) return false;
+  return true;
+}
+
+static tdict_status check_tensor(const char *what, const tdict_tensor *t, const wanted *w, tdict_error *err) {
+  char found[96], asked[96];
+  if (t->dtype != w->dtype)
+    return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has the dtype %s, wanted %s", what,
+                      tdict_dtype_format(t->dtype, found, sizeof found),
+                      tdict_dtype_format(w->dtype, asked, sizeof asked));
+  if (!has_shape(t, w))
+    return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has the shape %s, wanted %s", what,
+                      tdict_text_shape(t->ndim, tdict_tensor_shape(t), found, sizeof found),
+                      tdict_text_shape(w->ndim, w->shape, asked, sizeof asked));
+  if (t->storage->device.type != TDICT_DEVICE_CPU)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory; call tdict_to_device()",
+                      what, tdict_device_format(t->storage->device, found, sizeof found));
+  if (!tdict_tensor_is_contiguous(t))
+    return tdict_fail(err, TDICT_ESHAPE, "%s: the elements are not in C order without gaps; call tdict_contiguous()",
+                      what);
+  return TDICT_OK;
+}
+
+/* Finds the tensor and checks everything but its bytes. */
+static tdict_status find_tensor(const char *what, const tdict_tree *tree, const char *path, const wanted *w,
+                                tdict_tensor **out, tdict_error *err) {
+  if (w->ndim < -1 || w->ndim > TDICT_MAX_NDIM || (w->ndim > 0 && !w->shape))
+    return tdict_fail(err, TDICT_EINVAL, "%s: num_dims is %d%s, wanted -1 to %d and a shape", what, w->ndim,
+                      w->shape ? "" : " and shape is NULL", TDICT_MAX_NDIM);
+  tdict_status status = tdict_get(tree, path, out, err);
+  if (status == TDICT_OK) status = check_tensor(what, *out, w, err);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+}
+
+/* Returns the address of a tensor that was checked, or NULL if the bytes are lost or in a file. */
+static const void *give(const char *what, const tdict_tensor *t, const void *data, const char *path, tdict_error *err) {
+  static const char no_elements = 0; /* a valid address for a tensor that has none */
+  if (data) return data;
+  if (t->numel == 0) return &no_elements;
+  (void)tdict_error_at(err, tdict_tensor_refuse_lost(what, "elements", t, err), path);
+  return NULL;
+}
+
+void *tdict_checked_data(tdict_tree *tree, const char *path, tdict_dtype dtype, int num_dims, const int64_t *shape,
+                         tdict_error *err) {
+  static const char what[] = "checked_data";
+  const wanted w = {dtype, num_dims, shape};
+  tdict_tensor *t;
+  if (find_tensor(what, tree, path, &w, &t, err) != TDICT_OK) return NULL;
+  if (t->storage->flags & TDICT_STORAGE_READ_ONLY) {
+    (void)tdict_error_at(err, tdict_fail(err, TDICT_EREADONLY, "%s: the tensor must not be written", what), path);
+    return NULL;
+  }
+  return (void *)(uintptr_t)give(what, t, tdict_tensor_data(t), path, err);
+}
+
+const void *tdict_checked_const_data(const tdict_tree *tree, const char *path, tdict_dtype dtype, int num_dims,
+                                     const int64_t *shape, tdict_error *err) {
+  static const char what[] = "checked_const_data";
+  const wanted w = {dtype, num_dims, shape};
+  tdict_tensor *t;
+  if (find_tensor(what, tree, path, &w, &t, err) != TDICT_OK) return NULL;
+  return give(what, t, tdict_tensor_const_data(t), path, err);
 }
 
 /* Returns the entry of a slot, which must have a key. `path` of the entry is NULL and `depth` is 0. The caller may set

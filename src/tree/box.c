@@ -2,6 +2,7 @@
  * threads. */
 #include "tree/box.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -71,15 +72,14 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
   return status;
 }
 
-tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err) {
-  /* TDICT_OK as `status` means that the hook returned success but no object. */
-  if (status == TDICT_OK || !tdict_status_is_known(status))
-    return tdict_fail(err, TDICT_EHOOK, "%s of type %.60s returned %d, which is not a tdict_status, or no object", hook,
-                      type->name, (int)status);
-  if (!err) return status;
-  /* The hook returned a failure but did not fill the error. */
-  if (err->status != (int32_t)status || !err->message[0])
-    return tdict_fail(err, status, "%s of type %.60s returned %s without a message", hook, type->name,
-                      tdict_status_name(status));
+tdict_status tdict_hook_finish(const tdict_type *type, const char *hook, tdict_status returned, const void *result,
+                               tdict_error *own, tdict_error *err) {
+  char what[96]; /* holds the name of each hook and 60 bytes of the type's name */
+  if (returned == TDICT_OK && result) return TDICT_OK;
+  snprintf(what, sizeof what, "%s of type %.60s", hook, type->name);
+  const tdict_status status = returned == TDICT_OK
+                                  ? tdict_fail(own, TDICT_EHOOK, "%s returned TDICT_OK and no result", what)
+                                  : tdict_callback_status(returned, what, own);
+  if (err) *err = *own;
   return status;
 }

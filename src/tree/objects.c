@@ -32,22 +32,11 @@ static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) 
   }
 }
 
-/* Returns TDICT_OK if a hook succeeded with a result. Otherwise completes the error of the hook, writes the error to
- * *err and returns the status. */
-static tdict_status finish_hook_call(const tdict_type *type, const char *hook, tdict_status status, const void *result,
-                                     tdict_error *hook_err, tdict_error *err) {
-  if (status == TDICT_OK && result) return TDICT_OK;
-  if (status == TDICT_OK) status = (tdict_status)-1; /* success without a result becomes TDICT_EHOOK */
-  status = tdict_hook_failed(type, hook, status, hook_err);
-  if (err) *err = *hook_err;
-  return status;
-}
-
 tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err) {
   void *result = NULL;
   tdict_error hook_err = {0};
   tdict_status status = box->type->clone(box->self, &result, &hook_err);
-  status = finish_hook_call(box->type, "clone", status, result, &hook_err, err);
+  status = tdict_hook_finish(box->type, "clone", status, result, &hook_err, err);
   return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
 }
 
@@ -59,7 +48,7 @@ tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, td
     tdict_box *next = NULL;
     tdict_error hook_err = {0};
     tdict_status status = box->type->index(current->self, pick->at[i], &result, &hook_err);
-    status = finish_hook_call(box->type, "index", status, result, &hook_err, err);
+    status = tdict_hook_finish(box->type, "index", status, result, &hook_err, err);
     if (status == TDICT_OK) status = tdict_box_of(current, result, &next, err);
     tdict_box_release(current);
     if (status != TDICT_OK) return status;
@@ -78,7 +67,7 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
   for (size_t i = 0; i < count; i++) items[i] = tdict_leaf_box(boxes[i])->self;
   tdict_status status = type->stack(items, count, &result, &hook_err);
   free((void *)items);
-  status = finish_hook_call(type, "stack", status, result, &hook_err, err);
+  status = tdict_hook_finish(type, "stack", status, result, &hook_err, err);
   if (status != TDICT_OK) return status;
   size_t own = 0; /* the hook might have returned one of the items */
   while (own + 1 < count && tdict_leaf_box(boxes[own])->self != result) own++;
@@ -317,7 +306,7 @@ tdict_status tdict_box_flatten(const tdict_flatten_rule *o, const tdict_box *box
   if (builtin && o->way == TDICT_OBJECT_ELEMENTS) flatten = builtin->elements;
   if (!flatten) return tdict_error_at(err, fail_missing_hook(o, box->type, err), path);
   tdict_status status = flatten(box->self, &flat, &hook_err);
-  status = finish_hook_call(box->type, "flatten", status, flat, &hook_err, err);
+  status = tdict_hook_finish(box->type, "flatten", status, flat, &hook_err, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   /* If the type is not built-in, the tensors must fit the batch size of the tree that holds the object. */
   const tdict_demand demand = {o->what, builtin ? 0 : o->batch_ndim, o->batch_size, NULL, path};
@@ -415,7 +404,7 @@ static tdict_status unflatten_leaf(const char *what, tdict_box *box, tdict_leaf 
     return TDICT_OK;
   }
   tdict_status status = box->type->unflatten(box->self, tree, &result, &hook_err);
-  status = finish_hook_call(box->type, "unflatten", status, result, &hook_err, err);
+  status = tdict_hook_finish(box->type, "unflatten", status, result, &hook_err, err);
   if (status == TDICT_OK) status = tdict_box_of(box, result, &made, err);
   if (status != TDICT_OK) return status;
   *to = tdict_leaf_of_box(made);

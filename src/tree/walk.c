@@ -39,12 +39,9 @@ static tdict_status call_visitor(const tdict_entry *entry, tdict_visitor visit, 
   static const char what[] = "walk: the visitor";
   if (!err) return tdict_callback_status(visit(user, entry, NULL), what, NULL);
   tdict_error own;
-  own.status = own.native = 0;
-  own.path[0] = own.message[0] = 0;
+  tdict_error_clear(&own);
   tdict_status status = tdict_callback_status(visit(user, entry, &own), what, &own);
   if (status == TDICT_OK) return TDICT_OK;
-  /* The visitor returned a failure but did not fill the error. */
-  if (own.status == 0) tdict_fail(&own, status, "walk: ended by the visitor");
   if (!own.path[0]) tdict_error_at(&own, status, entry->path);
   *err = own;
   return status;

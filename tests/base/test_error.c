@@ -214,11 +214,28 @@ CASE(callback_statuses_are_codes) {
     memset(&said, 0, sizeof said);
     assert_true(tdict_status_is_known((tdict_status)i));
     assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
-    assert_int_equal(said.status, TDICT_OK); /* it said nothing, and the caller says where */
-    (void)tdict_fail(&said, TDICT_EIO, "what it said");
-    assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
     assert_int_equal(said.status, i);
-    assert_string_equal(said.message, "what it said");
+    char silent[64];
+    snprintf(silent, sizeof silent, "f returned %s without a message", tdict_status_name((tdict_status)i));
+    assert_string_equal(said.message, silent);
+    for (int k = 0; k < 3; k++) { /* the status in the struct is another one, none, or the same */
+      said = (tdict_error){k == 0 ? TDICT_EIO : k == 1 ? 0 : i, 7, "where", "what it said"};
+      assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
+      assert_int_equal(said.status, i);
+      assert_int_equal(said.native, 7);
+      assert_string_equal(said.path, "where");
+      assert_string_equal(said.message, "what it said");
+    }
+    said = (tdict_error){0, 7, "where", ""}; /* the path and the number are kept without a message */
+    assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
+    assert_int_equal(said.native, 7);
+    assert_string_equal(said.path, "where");
+    assert_string_equal(said.message, silent);
+    memset(said.message, 'm', sizeof said.message); /* written to the last byte */
+    memset(said.path, 'p', sizeof said.path);
+    assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
+    assert_int_equal(strlen(said.message), sizeof said.message - 1);
+    assert_int_equal(strlen(said.path), sizeof said.path - 1);
     assert_int_equal(tdict_callback_status((tdict_status)i, "f", NULL), i);
   }
   const int none[] = {-1, TDICT_ENOTSUP + 1, 99, INT32_MAX, INT32_MIN};
@@ -229,4 +246,31 @@ CASE(callback_statuses_are_codes) {
     assert_non_null(strstr(said.message, "the function returned"));
     assert_int_equal(tdict_callback_status((tdict_status)none[i], "f", NULL), TDICT_EHOOK);
   }
+}
+
+CASE(error_set_fills_all_fields) {
+  tdict_error e = {TDICT_EIO, 5, "old path", "old message"};
+  assert_int_equal(tdict_error_set(&e, TDICT_EFORMAT, "a.b", "%s of %d", "sample", 7), TDICT_EFORMAT);
+  assert_int_equal(e.status, TDICT_EFORMAT);
+  assert_int_equal(e.native, 0);
+  assert_string_equal(e.path, "a.b");
+  assert_string_equal(e.message, "sample of 7");
+  /* The arguments may be in the struct itself. */
+  assert_int_equal(tdict_error_set(&e, TDICT_EIO, e.path, "after %s at %s", e.message, e.path), TDICT_EIO);
+  assert_string_equal(e.path, "a.b");
+  assert_string_equal(e.message, "after sample of 7 at a.b");
+  assert_int_equal(tdict_error_set(&e, TDICT_EIO, NULL, "none"), TDICT_EIO);
+  assert_string_equal(e.path, "");
+  char text[600];
+  memset(text, 'x', sizeof text - 1);
+  text[sizeof text - 1] = 0;
+  text[0] = 'b';
+  text[sizeof text - 2] = 'e';
+  (void)tdict_error_set(&e, TDICT_EIO, text, "%s", text);
+  assert_int_equal(strlen(e.message), sizeof e.message - 1);
+  assert_int_equal(strlen(e.path), sizeof e.path - 1);
+  assert_int_equal(e.path[0], 'b');
+  assert_int_equal(e.path[sizeof e.path - 2], 'e');
+  assert_non_null(strstr(e.path, "..."));
+  assert_int_equal(tdict_error_set(NULL, TDICT_ENOMEM, "a", "b"), TDICT_ENOMEM);
 }

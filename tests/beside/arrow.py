@@ -52,7 +52,7 @@ class Value(C.Structure):
 class Stats(C.Structure):
     """The first members of tdict_transfer_stats."""
     _fields_ = [("struct_size", C.c_size_t), ("num_leaves", C.c_int64), ("num_shared_leaves", C.c_int64),
-                ("objects", C.c_int64 * 3), ("total_bytes", C.c_size_t)]
+                ("objects", C.c_int64 * 4), ("total_bytes", C.c_size_t)]
 
 
 class TransferOptions(C.Structure):

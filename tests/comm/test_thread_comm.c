@@ -56,3 +56,29 @@ CASE(thread_comm_fails_as_told) {
     rig_destroy(g);
   }
 }
+
+/* A table that writes a message and no status, or nothing. */
+static bool speaks;
+static tdict_status say(void *self, const void *src, void *dst, size_t bytes, int64_t timeout_ns, tdict_error *err) {
+  (void)self, (void)src, (void)dst, (void)bytes, (void)timeout_ns;
+  if (speaks) memcpy(err->message, "the cable is out", sizeof "the cable is out");
+  return TDICT_EIO;
+}
+CASE(comm_keeps_messages_of_a_table) {
+  for (int i = 0; i < 2; i++) {
+    rig *g = rig_create_on(2, rig_context(), tdict_cpu(), false);
+    tdict_comm_table *t = &g->ranks[0].table;
+    tdict_comm *comm = NULL;
+    tdict_tree *src = NULL, *out = NULL;
+    t->exchange = say;
+    speaks = i;
+    td_ok(tdict_comm_create(g->context, t, NULL, &comm, err));
+    td_ok(tdict_create(0, NULL, &src, err));
+    td_fails(TDICT_EIO, i ? "the cable is out" : "comm: exchange returned TDICT_EIO without a message",
+             tdict_broadcast(comm, src, 0, NULL, &out, err));
+    tdict_release(src);
+    tdict_comm_destroy(comm);
+    rig_destroy(g);
+  }
+  rig_end();
+}

@@ -25,6 +25,44 @@ static tdict_context *open_on(tdict_device device, const tdict_sim_options *sim)
   return c;
 }
 
+typedef struct heard {
+  int count;
+  int32_t level;
+  char text[1024];
+} heard;
+static void hear(void *user, int32_t level, const char *text) {
+  heard *h = user;
+  h->count++;
+  h->level = level;
+  snprintf(h->text, sizeof h->text, "%s", text);
+}
+
+/* A context that should use a GPU and finds none says so. A context whose device is named says nothing. */
+CASE(context_without_a_gpu_logs_a_warning) {
+  tdict_sim_options sim = tdict_sim_options_default();
+  for (int way = 0; way < 2 * 3; way++) {
+    heard h = {.count = 0};
+    tdict_error why = {0};
+    tdict_context *c = NULL;
+    tdict_context_options o = tdict_context_options_default();
+    o.log = hear;
+    o.user = &h;
+    o.sim = way % 2 ? &sim : NULL;
+    if (way / 2 == 1) o.device = tdict_cpu();
+    if (way / 2 == 2) o.device = tdict_sim(0);
+    td_ok(tdict_context_create(&o, &c, err));
+    const bool is_missing = way / 2 == 0 && tdict_context_device(c, &why).type != TDICT_DEVICE_CUDA;
+    assert_int_equal(h.count, is_missing);
+    if (is_missing) {
+      assert_int_equal(h.level, TDICT_LOG_WARNING);
+      assert_non_null(strstr(h.text, why.message)); /* the reason */
+      assert_non_null(
+          strstr(h.text, way % 2 ? "the default device of the context is the simulated device" : "the cpu"));
+    }
+    tdict_context_destroy(c);
+  }
+}
+
 /* Holds on machines with a gpu and without. */
 CASE(context_auto_device) {
   tdict_context_options named = tdict_context_options_default();

@@ -57,6 +57,10 @@ DEVICE_CASE(stream_synchronize_refuses) {
   const tdict_stream none = {td_device(), NULL};
   td_fails(TDICT_EINVAL, "context is NULL", tdict_stream_synchronize(NULL, none, err));
   td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_stream_synchronize(c, (tdict_stream){tdict_cuda(77), NULL}, err));
+  char own[32]; /* the message names the devices that have streams */
+  tdict_device_format(td_device(), own, sizeof own);
+  td_fails(TDICT_EWRONGDEVICE, td_device().type == TDICT_DEVICE_CPU ? "wanted a stream of " : own,
+           tdict_stream_synchronize(c, (tdict_stream){tdict_cuda(77), NULL}, err));
   td_fails(TDICT_EWRONGDEVICE, "auto", tdict_stream_synchronize(c, (tdict_stream){{TDICT_DEVICE_AUTO, 0}, NULL}, err));
   tdict_context_destroy(c);
 }

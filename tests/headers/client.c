@@ -100,6 +100,7 @@ static void use_status(void) {
   size_t i;
   for (i = 0; i < sizeof all / sizeof all[0]; i++) TRUE(tdict_status_name(all[i]) != NULL);
   TRUE(try_to(TDICT_OK) == 0);
+  TRUE(tdict_error_set(NULL, TDICT_EIO, "path", "%d", 1) == TDICT_EIO);
   tdict_error_print(NULL, stderr);
   TRUE(sizeof(tdict_error) == 512);
   TRUE(tdict_version() == TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH);
@@ -152,6 +153,8 @@ static void use_tree_keys(tdict_tree *td) {
   OK(tdict_delete(td, "next", &last_error));
   TRUE(strcmp(tdict_key_at(td, 0), "obs") == 0);
   TRUE(tdict_data(td, "obs") == tdict_const_data(td, "obs"));
+  TRUE(tdict_checked_data(td, "obs", TDICT_U8, 0, NULL, &last_error) == NULL && last_error.status == TDICT_EDTYPE);
+  TRUE(tdict_checked_const_data(td, "obs", TDICT_F32, -1, NULL, &last_error) == tdict_const_data(td, "obs"));
 }
 
 static void use_tree_rules(tdict_tree *td) {

@@ -135,7 +135,7 @@ static void use_transfers(tdict_context *context) {
                                      TDICT_MODE_NON_BLOCKING_PIN};
   static const tdict_pin_path paths[] = {TDICT_PIN_NONE, TDICT_PIN_REGISTER, TDICT_PIN_DRIVER, TDICT_PIN_PAGEABLE,
                                          TDICT_PIN_SMALL_PIECES};
-  const char *nothing = "no.*.such";
+  const char *nothing = "?no.*.such";
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options options = tdict_transfer_options_default();
   tdict_pin_options pin = tdict_pin_options_default();
@@ -154,7 +154,7 @@ static void use_transfers(tdict_context *context) {
   TRUE(stats.peak_queued_bytes <= options.max_queued_bytes);
   options.keep = pin.keep = &nothing;
   options.num_keep = pin.num_keep = 1;
-  conversion.pattern = "nothing";
+  conversion.pattern = "?nothing";
   conversion.dtype = conversion.wire_dtype = TDICT_F16;
   options.conversions = &conversion;
   options.num_conversions = 1;

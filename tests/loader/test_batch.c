@@ -395,3 +395,58 @@ CASE(loader_rejects_unknown_statuses) {
   }
   close_yard(&y);
 }
+
+/* Functions that write a path, a number and a message, but no status, or nothing at all. */
+static tdict_status say(tdict_error *err, bool speaks) {
+  if (!speaks) return TDICT_EIO;
+  err->native = 2;
+  memcpy(err->path, "file.u8", sizeof "file.u8");
+  memcpy(err->message, "cannot read", sizeof "cannot read");
+  return TDICT_EIO;
+}
+static bool speaks;
+static tdict_status fetch_words(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
+  (void)self, (void)batch, (void)row;
+  if (index > 0) return say(err, speaks);
+  memcpy(err->message, "of a sample that succeeded", sizeof "of a sample that succeeded");
+  return TDICT_OK;
+}
+static tdict_status fetch_batch_words(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
+                                      tdict_error *err) {
+  (void)self, (void)indices, (void)count, (void)batch;
+  return say(err, speaks);
+}
+static tdict_status fetch_sample_words(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+  (void)self, (void)index, (void)out;
+  return say(err, speaks);
+}
+static tdict_status collate_words(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+                                  tdict_tree **out, tdict_error *err) {
+  (void)user, (void)samples, (void)count, (void)memory, (void)out;
+  return say(err, speaks);
+}
+CASE(loader_keeps_messages_of_functions) {
+  static const char *const names[] = {"fetch", "fetch_batch", "fetch_sample", "collate"};
+  yard y = open_yard();
+  for (int i = 0; i < 2 * 4; i++) {
+    numbers n = numbers_of(4);
+    tdict_dataset d = i / 2 < 2 ? by_row(&n) : by_sample(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    tdict_tree *batch = NULL;
+    o.num_workers = 0;
+    o.batch_size = 2;
+    if (i / 2 == 0) d.fetch = fetch_words, d.fetch_batch = NULL;
+    if (i / 2 == 1) d.fetch_batch = fetch_batch_words;
+    if (i / 2 == 2) d.fetch_sample = fetch_sample_words;
+    if (i / 2 == 3) o.collate = collate_words;
+    speaks = i % 2;
+    char silent[64];
+    snprintf(silent, sizeof silent, ": %s returned TDICT_EIO without a message", names[i / 2]);
+    tdict_loader *l = open_loader(&y, &d, &o);
+    td_fails(TDICT_EIO, speaks ? ": cannot read" : silent, tdict_loader_next(l, NULL, &batch, err));
+    assert_string_equal(td_last_error.path, speaks ? "file.u8" : "");
+    assert_int_equal(td_last_error.native, speaks ? 2 : 0);
+    tdict_loader_destroy(l);
+  }
+  close_yard(&y);
+}

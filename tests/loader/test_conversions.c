@@ -94,3 +94,36 @@ DEVICE_CASE(loader_reports_bad_conversions) {
   tdict_release(rows);
   close_yard(&y);
 }
+
+/* A conversion without a match fails the batch on the device and on the cpu, unless its pattern is optional. */
+DEVICE_CASE(loader_refuses_conversions_without_a_match) {
+  for (int way = 0; way < 2 * 2 * 2; way++) {
+    yard y = open_yard();
+    numbers n = numbers_of(6);
+    tdict_dataset d = way & 1 ? by_row(&n) : by_sample(&n);
+    tdict_conversion c[2] = {tdict_conversion_default(), tdict_conversion_default()};
+    tdict_loader_options o = tdict_loader_options_default();
+    tdict_tree *batch = NULL;
+    c[0].pattern = "id";
+    c[1].pattern = way & 4 ? "?deep.y" : "deep.y";
+    c[0].dtype = c[1].dtype = TDICT_F64;
+    o.batch_size = 3;
+    o.num_workers = 1;
+    o.conversions = c;
+    o.num_conversions = 2;
+    if (way & 2) o.device = tdict_cpu();
+    tdict_loader *l = open_loader(&y, &d, &o);
+    if (way & 4) {
+      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      tdict_tensor *id = NULL;
+      td_ok(tdict_get(batch, "id", &id, err));
+      assert_int_equal(tdict_tensor_dtype(id), TDICT_F64);
+      tdict_release(batch);
+    } else {
+      td_fails(TDICT_ENOTFOUND, "conversions[1] matches no tensor; keys: x", tdict_loader_next(l, NULL, &batch, err));
+      assert_string_equal(td_last_error.path, "deep.y");
+    }
+    tdict_loader_destroy(l);
+    close_yard(&y);
+  }
+}

@@ -280,7 +280,7 @@ CASE(object_hook_errors_are_returned) {
       failure = -7;
       expect_failure(o, &w, TDICT_EHOOK, "returned -7");
       failure = TDICT_OK; /* and nothing is given */
-      expect_failure(o, &w, TDICT_EHOOK, "or no object");
+      expect_failure(o, &w, TDICT_EHOOK, "and no result");
       failing = -1;
       end_twins(&w);
     }

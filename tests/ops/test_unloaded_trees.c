@@ -123,9 +123,12 @@ CASE(unloaded_storage_reads_or_fails) {
   tdict_storage *s = disk_add(&d, bytes, sizeof bytes, "x");
   td_ok(tdict_storage_read(s, 10, got, 54, err));
   assert_memory_equal(got, bytes + 10, 54);
-  static const char *const texts[NUM_DISK_FAULTS] = {
-      "the disk is on fire",           "read 53 bytes at offset 10, wanted 54", "read 55 bytes at offset 10, wanted 54",
-      "read 0 bytes at offset 10, wa", "cannot read 54 bytes at offset 10",     "returned 999"};
+  static const char *const texts[NUM_DISK_FAULTS] = {"the disk is on fire",
+                                                     "read 53 bytes at offset 10, wanted 54",
+                                                     "read 55 bytes at offset 10, wanted 54",
+                                                     "read 0 bytes at offset 10, wa",
+                                                     "storage: read returned TDICT_EFORMAT without",
+                                                     "returned 999"};
   for (int fault = 0; fault < NUM_DISK_FAULTS; fault++) {
     disk_fail(&d, 1, (disk_fault)fault);
     td_fails(disk_status((disk_fault)fault), texts[fault], tdict_storage_read(s, 10, got, 54, err));

@@ -90,7 +90,8 @@ CASE(visit_stops) {
   const tdict_tree *one[] = {td};
   seen s = {.stop_at = "n.b"};
   const tdict_visit_options o = with(&s);
-  td_fails(TDICT_EHOOK, "the function returned an error", tdict_visit(one, 1, look, &o, err));
+  td_fails(TDICT_EHOOK, "visit: the function returned TDICT_EHOOK without a message",
+           tdict_visit(one, 1, look, &o, err));
   assert_string_equal(td_last_error.path, "n.b");
   assert_string_equal(s.text.text, "a n.b");
   free(s.text.text);
@@ -249,6 +250,15 @@ static tdict_status entry_number(void *user, const tdict_entry *entry, tdict_err
   (void)entry, (void)err;
   return (tdict_status) * (int *)user;
 }
+static tdict_status say_message(void *user, const tdict_leaves *at, tdict_error *err) {
+  (void)user, (void)at;
+  memcpy(err->message, "only a message", sizeof "only a message");
+  return TDICT_EIO;
+}
+static tdict_status make_message(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  *out = NULL;
+  return say_message(user, at, err);
+}
 CASE(visitor_statuses_are_checked) {
   tdict_tree *td = NULL, *out = NULL;
   tdict_tensor *t = NULL;
@@ -268,6 +278,10 @@ CASE(visitor_statuses_are_checked) {
     assert_string_equal(td_last_error.path, "n");
     assert_int_equal(tdict_walk(td, entry_number, &numbers[i], NULL), TDICT_EHOOK);
   }
+  o.user = NULL;
+  td_fails(TDICT_EIO, "only a message", tdict_visit(&one, 1, say_message, &o, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  td_fails(TDICT_EIO, "only a message", tdict_apply(&one, 1, make_message, &o, &out, err));
   assert_null(out);
   tdict_release(td);
 }

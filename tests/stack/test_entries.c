@@ -19,7 +19,8 @@ static tdict_status note(void *user, const tdict_lazy_entry *entry, tdict_error 
   return TDICT_OK;
 }
 static tdict_status stop(void *user, const tdict_lazy_entry *entry, tdict_error *err) {
-  (void)user, (void)entry, (void)err;
+  (void)user, (void)entry;
+  memcpy(err->message, "only a message", sizeof "only a message");
   return TDICT_EIO;
 }
 
@@ -40,7 +41,7 @@ CASE(lazy_stack_walks_common_keys) {
   assert_false(tdict_lazy_stack_has(s, "only"));
   assert_false(tdict_lazy_stack_has(s, "first"));
   assert_false(tdict_lazy_stack_has(s, "n..y"));
-  td_fails(TDICT_EIO, "", tdict_lazy_stack_walk(s, stop, NULL, err));
+  td_fails(TDICT_EIO, "only a message", tdict_lazy_stack_walk(s, stop, NULL, err));
   assert_string_equal(td_last_error.path, "x");
   td_fails(TDICT_EINVAL, "visit is NULL", tdict_lazy_stack_walk(s, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_walk(NULL, note, &all, err));

@@ -64,6 +64,19 @@ static bool is_named(const pattern *p, const char *path, const char *key) {
   return p->kind == KEEP_PATH ? strcmp(path, p->text) == 0 : p->kind == KEEP_KEY && strcmp(key, p->key) == 0;
 }
 
+/* Returns true if the pattern names an entry: a tensor or a child tree. */
+static bool names_any(const pattern *p, const m_tree *t, const char *above) {
+  for (int i = 0; i < t->count; i++) {
+    const m_entry *e = &t->entries[i];
+    char path[MOST_PATH], key[2 * M_KEY];
+    tdict_path_escape(e->key, key, sizeof key);
+    if (strlen(above) > MOST_PATH - sizeof key - 2) continue;
+    snprintf(path, sizeof path, "%s%s%s", above, *above ? "." : "", key);
+    if (is_named(p, path, e->key) || (e->tree && names_any(p, e->tree, path))) return true;
+  }
+  return false;
+}
+
 /* Every tensor that is kept is shared, and every other tensor is on the device. */
 static void check_kept(ops *o, const pattern *p, const m_tree *t, const char *above, bool is_kept) {
   for (int i = 0; i < t->count; i++) {
@@ -117,7 +130,8 @@ static void op_keep(ops *o) {
   options.num_keep = 1;
   tdict_context *c = ops_context();
   tdict_status status = OPS_CALL(o, tdict_to_device(c, o->td[s], tdict_sim(0), &options, &moved, o->err));
-  if (ops_judge(o, status, p.kind == KEEP_NONE ? TDICT_EINVAL : TDICT_OK)) {
+  const bool has_match = names_any(&p, o->model[s], "");
+  if (ops_judge(o, status, p.kind == KEEP_NONE ? TDICT_EINVAL : has_match ? TDICT_OK : TDICT_ENOTFOUND)) {
     p.from = o->td[s];
     p.moved = moved;
     check_kept(o, &p, o->model[s], "", false);

@@ -154,9 +154,10 @@ GPU_CASE(convert_refuses_devices) {
   tdict_memory *memory = tdict_device_memory(context, td_device());
   tdict_tensor *host = naive_tensor(TDICT_F32, TDICT_SHAPE(4), 1), *device = NULL, *out = NULL, *pinned = NULL;
   td_ok(tdict_tensor_zeros(TDICT_I32, TDICT_SHAPE(4), memory, &device, err));
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_convert(host, device, err));
+  td_fails(TDICT_EWRONGDEVICE, "tdict_to_dtype() converts on devices", tdict_convert(host, device, err));
   td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_convert(device, host, err));
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_tensor_to_dtype(device, TDICT_F32, NULL, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "cpu",
+           tdict_tensor_to_dtype(device, TDICT_F32, tdict_pinned_memory(context), &out, err));
   td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_tensor_to_dtype(host, TDICT_F64, memory, &out, err));
   assert_null(out);
   td_ok(tdict_tensor_to_dtype(device, TDICT_I32, NULL, &out, err)); /* nothing to convert */

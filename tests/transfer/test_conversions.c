@@ -133,7 +133,7 @@ DEVICE_CASE(conversions_of_what_is_there) {
   give(src, "a", random_tensor(TDICT_F32, SHAPE(100), NULL));
   give(src, "b", random_tensor(TDICT_U8, SHAPE(100), NULL));
   there = to_device(&w, src, w.device);
-  const tdict_conversion same[2] = {to_dtype("a", TDICT_F32), to_dtype("nothing.**", TDICT_F16)};
+  const tdict_conversion same[2] = {to_dtype("a", TDICT_F32), to_dtype("?nothing.**", TDICT_F16)};
   tdict_transfer_options o = tdict_transfer_options_default();
   o.conversions = same;
   o.num_conversions = 2;
@@ -195,7 +195,7 @@ GPU_CASE(conversions_and_other_options) {
   give(src, "a.x", random_tensor(TDICT_U8, SHAPE(70), NULL));
   give(src, "a.y", random_tensor(TDICT_U8, SHAPE(70), NULL));
   give(src, "kept", random_tensor(TDICT_U8, SHAPE(70), NULL));
-  const tdict_conversion rule[3] = {to_dtype("a.x", TDICT_I16), to_dtype("**", TDICT_F32), to_dtype("a", TDICT_I64)};
+  const tdict_conversion rule[3] = {to_dtype("a.x", TDICT_I16), to_dtype("**", TDICT_F32), to_dtype("?a", TDICT_I64)};
   static const char *const keep[] = {"kept"};
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_transfer_stats s = tdict_transfer_stats_default();

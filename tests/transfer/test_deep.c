@@ -77,7 +77,9 @@ GPU_CASE(objects_of_deep_trees_take_time_for_each_level) {
   tdict_tree *td = src;
   do td_ok(tdict_set_object(td, "o", &type, path, err));
   while (tdict_get_tree(td, "n", &td, NULL) == TDICT_OK);
-  td_ok(tdict_to_device(w.c, src, w.device, NULL, &dev, err));
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.keep_objects = true;
+  td_ok(tdict_to_device(w.c, src, w.device, &o, &dev, err));
   assert_int_equal(tdict_num_objects(dev), LEVELS + 1);
   tdict_release(src);
   tdict_release(dev);

@@ -78,7 +78,7 @@ GPU_CASE(kept_entries_all_or_none) {
   tdict_tree *src = mixed_sources(), *out = NULL;
   tdict_device device;
   tdict_transfer_options o = tdict_transfer_options_default();
-  static const char *const none[] = {"no.such", "*.**.nowhere"}, *const all[] = {"**"}, *const obs[] = {"obs"};
+  static const char *const none[] = {"?no.such", "?*.**.nowhere"}, *const all[] = {"**"}, *const obs[] = {"obs"};
   o.keep = none;
   o.num_keep = 2;
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));

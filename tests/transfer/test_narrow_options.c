@@ -17,7 +17,7 @@ GPU_CASE(narrow_beside_other_options) {
   give(src, "b", pv_tensor(TDICT_U16, SHAPE(5000), PV_BYTE, NULL));
   give(src, "c", pv_tensor(TDICT_I32, SHAPE(5000), PV_BYTE, NULL));
   give(src, "kept", pv_tensor(TDICT_I64, SHAPE(4000), PV_BYTE, NULL));
-  const tdict_conversion c[3] = {to_dtype("b", TDICT_F32), to_dtype("c", TDICT_I32), to_dtype("a.*", TDICT_F32)};
+  const tdict_conversion c[3] = {to_dtype("b", TDICT_F32), to_dtype("c", TDICT_I32), to_dtype("?a.*", TDICT_F32)};
   o.conversions = c;
   o.num_conversions = 3;
   o.keep = keep;

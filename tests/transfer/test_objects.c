@@ -54,13 +54,16 @@ GPU_CASE(objects_keep_their_type) {
     tdict_tree *src = tree_of_all(&w, &p, 3, pairs);
     tdict_transfer_options o = threads(way % 3 == 2 ? 3 : way % 3 - 1);
     o.mode = TDICT_MODE_BLOCKING + way / 3;
+    o.keep_objects = true;
     tdict_tree *out = finish(move_async(&w, src, w.device, &o));
     check_same_paths(src, out);
     check_tree_number(&w, out, 3);
     for (int i = 0; i < NUM_TYPES; i++) {
       assert_ptr_equal(tdict_object_type(out, path_of(i)), types[i]);
       pair *made = pair_at(out, path_of(i), types[i]);
-      assert_int_equal(made == pairs[i], stays_behind(types[i]));
+      const bool is_pinned = types[i] == &pair_pins && o.mode == TDICT_MODE_NON_BLOCKING_PIN;
+      assert_int_equal(made == pairs[i], stays_behind(types[i]) && !is_pinned);
+      if (stays_behind(types[i])) assert_int_equal(tdict_tensor_is_pinned(made->inp), is_pinned);
       check_pair(&w, made, i, stays_behind(types[i]) ? tdict_cpu() : w.device);
       check_pair(&w, pairs[i], i, tdict_cpu());
     }
@@ -99,7 +102,8 @@ GPU_CASE(objects_are_pinned_by_hook_or_flatten) {
   assert_int_equal(atomic_load(&p.flattens), 1); /* its own hook is asked first */
   assert_int_equal(stats.num_objects, NUM_TYPES);
   assert_int_equal(stats.num_objects_pinned, 5);
-  assert_int_equal(stats.num_objects_untouched, 2);
+  assert_int_equal(stats.num_objects_unpinned, 2);
+  assert_int_equal(stats.num_objects_kept, 0);
   tdict_release(out);
   tdict_release(src);
   place_close(&w);
@@ -177,7 +181,7 @@ GPU_CASE(objects_flatten_moves_in_one_plan) {
   assert_int_equal(stats.num_leaves, NUM_NUMBERED + 5);
   assert_int_equal(stats.num_shared_leaves, 1);
   assert_int_equal(stats.num_objects, 2);
-  assert_int_equal(stats.num_objects_untouched, 0);
+  assert_int_equal(stats.num_objects_kept, 0);
   assert_int_equal(stats.total_bytes, tdict_bytes(out) + 3 * sizeof(float) * PAIR_ROWS * PAIR_COLUMNS);
   assert_int_equal(stats.staged_bytes, stats.total_bytes);
   assert_int_equal(atomic_load(&p.flattens), 2);
@@ -215,61 +219,62 @@ GPU_CASE(objects_already_in_place_are_shared) {
   check_gone(&p);
 }
 
-GPU_CASE(objects_without_hooks_pass) {
+/* An object that cannot be moved fails the call before anything has begun, and keep_objects lets it pass. */
+GPU_CASE(objects_without_hooks_are_kept_if_asked) {
   place w = place_open(2);
-  probe p = {0};
-  tdict_tree *src = numbered_tree(&w, NULL, 6);
-  pair *x = put_pair(src, "n.bare", &pair_bare, &p, 1), *y = put_pair(src, "pins", &pair_pins, &p, 2);
-  tdict_future *f = move_async(&w, src, w.device, NULL);
-  tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_tree *out = NULL;
-  td_ok(tdict_future_wait(f, &out, err));
-  td_ok(tdict_future_get_stats(f, &stats, err));
-  tdict_future_release(f);
-  assert_int_equal(stats.num_objects, 2);
-  assert_int_equal(stats.num_objects_untouched, 2);
-  assert_int_equal(stats.num_objects_pinned, 0);
-  tdict_release(src);
-  assert_ptr_equal(pair_at(out, "n.bare", &pair_bare), x);
-  assert_ptr_equal(pair_at(out, "pins", &pair_pins), y);
-  check_pair(&w, x, 1, tdict_cpu()); /* the box lives on */
-  check_tree_number(&w, out, 6);
-  tdict_release(out);
+  for (int way = 0; way < 2 * 4; way++) {
+    probe p = {0};
+    const tdict_type *type = way % 2 ? &pair_pins : &pair_bare;
+    tdict_tree *src = numbered_tree(&w, NULL, 6), *out = NULL;
+    put_pair(src, "one", &pair_hooked, &p, 2);
+    pair *x = put_pair(src, "n.m.x", type, &p, 1);
+    tdict_transfer_stats stats = tdict_transfer_stats_default();
+    tdict_transfer_options o = threads(-1);
+    o.mode = way / 2;
+    tdict_future *f = NULL;
+    td_fails(TDICT_ENOTSUP, "type pair has no hook to_device or flatten",
+             tdict_to_device(w.c, src, w.device, &o, &out, err));
+    assert_string_equal(td_last_error.path, "n.m.x");
+    assert_non_null(strstr(td_last_error.message, "keep_objects"));
+    td_fails(TDICT_ENOTSUP, "type pair has no hook to_device or flatten",
+             tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+    td_fails(TDICT_ENOTSUP, "cpu", tdict_to_device(w.c, src, tdict_cpu(), &o, &out, err));
+    assert_string_equal(td_last_error.path, "n.m.x");
+    assert_null(out);
+    assert_null(f);
+    assert_int_equal(atomic_load(&p.moves) + atomic_load(&p.pins), 0);
+    o.keep_objects = true;
+    o.stats = &stats;
+    td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+    const bool pins = o.mode == TDICT_MODE_AUTO || o.mode == TDICT_MODE_NON_BLOCKING_PIN;
+    const bool is_pinned = pins && type == &pair_pins;
+    assert_int_equal(stats.num_objects, 2);
+    assert_int_equal(stats.num_objects_kept, 1);
+    assert_int_equal(stats.num_objects_pinned, pins + is_pinned);
+    assert_int_equal(stats.num_objects_unpinned, pins && !is_pinned);
+    assert_int_equal(atomic_load(&p.pins), pins + is_pinned);
+    pair *kept = pair_at(out, "n.m.x", type);
+    assert_int_equal(kept == x, !is_pinned);
+    assert_int_equal(tdict_tensor_is_pinned(kept->inp), is_pinned);
+    tdict_release(src);
+    check_pair(&w, kept, 1, tdict_cpu()); /* the box lives on */
+    check_tree_number(&w, out, 6);
+    tdict_release(out);
+    check_gone(&p);
+  }
   place_close(&w);
-  check_gone(&p);
-}
-
-GPU_CASE(objects_strict) {
-  place w = place_open(2);
-  probe p = {0};
-  tdict_tree *src = numbered_tree(&w, NULL, 7), *out = NULL;
-  tdict_transfer_options o = threads(-1);
-  o.strict_objects = true;
-  put_pair(src, "one", &pair_hooked, &p, 1);
-  put_pair(src, "two", &pair_flat, &p, 2);
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err)); /* all have a way */
-  tdict_release(out);
-  out = NULL;
-  put_pair(src, "n.m.bare", &pair_bare, &p, 3);
-  int moves = atomic_load(&p.moves);
-  tdict_future *f = NULL;
-  td_fails(TDICT_ENOTSUP, "type pair has no hook for this: wanted to_device or flatten",
-           tdict_to_device(w.c, src, w.device, &o, &out, err));
-  assert_string_equal(td_last_error.path, "n.m.bare");
-  td_fails(TDICT_ENOTSUP, "pair", tdict_to_device_async(w.c, src, w.device, &o, &f, err));
-  assert_null(out);
-  assert_null(f);
-  assert_int_equal(atomic_load(&p.moves), moves); /* nothing was begun */
-  o.strict_objects = false;
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
-  tdict_release(out);
-  tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
 }
 
 /* Answers that hooks give instead of an object. */
-typedef enum answer { SAY_STATUS, SAY_SILENT, SAY_NO_STATUS, SAY_NEGATIVE, SAY_NO_OBJECT, NUM_ANSWERS } answer;
+typedef enum answer {
+  SAY_STATUS,
+  SAY_MESSAGE,
+  SAY_SILENT,
+  SAY_NO_STATUS,
+  SAY_NEGATIVE,
+  SAY_NO_OBJECT,
+  NUM_ANSWERS
+} answer;
 static tdict_status say(const pair *self, tdict_error *err) {
   switch (*(const answer *)self->user) {
   case SAY_STATUS:
@@ -278,6 +283,9 @@ static tdict_status say(const pair *self, tdict_error *err) {
       err->status = TDICT_EIO;
       snprintf(err->message, sizeof err->message, "the file of pair %d is gone", self->number);
     }
+    return TDICT_EIO;
+  case SAY_MESSAGE: /* and no status in the struct */
+    if (err) snprintf(err->message, sizeof err->message, "the file of pair %d is gone", self->number);
     return TDICT_EIO;
   case SAY_SILENT:
     return TDICT_EFORMAT;
@@ -308,9 +316,11 @@ static const tdict_type bad_unflat = PAIR_TYPE(.flatten = pair_flatten, .unflatt
 
 static void check_answer(answer a) {
   assert_string_equal(td_last_error.path, "n.bad");
-  assert_int_equal(td_last_error.status, a == SAY_STATUS ? TDICT_EIO : a == SAY_SILENT ? TDICT_EFORMAT : TDICT_EHOOK);
-  if (a == SAY_STATUS) assert_string_equal(td_last_error.message, "the file of pair 9 is gone");
-  if (a != SAY_STATUS) assert_non_null(strstr(td_last_error.message, "pair"));
+  const bool says = a == SAY_STATUS || a == SAY_MESSAGE;
+  assert_int_equal(td_last_error.status, says ? TDICT_EIO : a == SAY_SILENT ? TDICT_EFORMAT : TDICT_EHOOK);
+  if (says) assert_string_equal(td_last_error.message, "the file of pair 9 is gone");
+  if (!says) assert_non_null(strstr(td_last_error.message, "pair"));
+  if (a == SAY_NO_OBJECT) assert_non_null(strstr(td_last_error.message, "returned TDICT_OK and no result"));
 }
 
 GPU_CASE(objects_failing_hook) {
@@ -365,6 +375,29 @@ GPU_CASE(objects_flatten_refuses_objects) {
   check_gone(&p);
 }
 
+/* Objects without flatten are refused before anything is written, and keep_objects leaves those of the destination. */
+static void refuse_bare_pairs(const place *w, tdict_tree *dst, tdict_tree *src, probe *p) {
+  pair *there = pair_at(dst, "n.pair", &pair_flat);
+  put_pair(src, "bare", &pair_bare, p, 3);
+  put_pair(dst, "bare", &pair_bare, p, 4);
+  td_fails(TDICT_ENOTSUP, "type pair has no hook flatten", tdict_transfer_into(w->c, dst, src, NULL, err));
+  assert_string_equal(td_last_error.path, "bare");
+  check_pair(w, there, 2, w->device);
+  /* with keep_objects, the object of the destination stays as it is */
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  tdict_transfer_options keep = tdict_transfer_options_default();
+  keep.keep_objects = true;
+  keep.stats = &stats;
+  td_ok(tdict_transfer_into(w->c, dst, src, &keep, err));
+  assert_int_equal(stats.num_objects_kept, 1);
+  check_pair(w, pair_at(dst, "bare", &pair_bare), 4, tdict_cpu());
+  assert_true(has_number(w, there->inp, pair_seed(1, 0)));
+  put_pair(dst, "bare", &pair_moves, p, 4);
+  td_fails(TDICT_ETYPE, "type pair", tdict_transfer_into(w->c, dst, src, &keep, err));
+  td_ok(tdict_delete(src, "bare", err));
+  td_ok(tdict_delete(dst, "bare", err));
+}
+
 GPU_CASE(objects_transfer_into) {
   place w = place_open(2);
   probe p = {0};
@@ -386,14 +419,8 @@ GPU_CASE(objects_transfer_into) {
   td_ok(tdict_transfer_into(w.c, dst, like, NULL, err));
   check_pair(&w, there, 2, w.device);
   td_ok(tdict_unlock(dst, err));
-  /* refused, and nothing is written */
-  put_pair(src, "bare", &pair_bare, &p, 3);
-  put_pair(dst, "bare", &pair_bare, &p, 4);
-  td_fails(TDICT_ENOTSUP, "type pair has no hook for this: wanted flatten",
-           tdict_transfer_into(w.c, dst, src, NULL, err));
-  assert_string_equal(td_last_error.path, "bare");
-  td_ok(tdict_delete(src, "bare", err));
-  td_ok(tdict_delete(dst, "bare", err));
+  refuse_bare_pairs(&w, dst, src, &p);
+  td_ok(tdict_transfer_into(w.c, dst, like, NULL, err));
   put_pair(src, "x", &pair_flat, &p, 5);
   td_fails(TDICT_ENOTFOUND, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, "x");
@@ -541,7 +568,6 @@ GPU_CASE(objects_are_kept_by_patterns) {
   const tdict_type *const of_paths[] = {&pair_hooked, &pair_flat, &pair_hooked, &pair_flat, &pair_bare, &pair_flat};
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.strict_objects = true;
   o.stats = &s;
   o.keep = keep;
   o.num_keep = 5;
@@ -551,7 +577,7 @@ GPU_CASE(objects_are_kept_by_patterns) {
   check_tree_number(&w, out, 1);
   assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.moves) + atomic_load(&p.flattens), 0);
   assert_int_equal(s.num_objects, 6);
-  assert_int_equal(s.num_objects_pinned + s.num_objects_untouched, 0);
+  assert_int_equal(s.num_objects_pinned + s.num_objects_unpinned + s.num_objects_kept, 0);
   /* Objects in a destination are not touched, even without flatten. */
   number_tree(&w, src, 2);
   td_ok(tdict_transfer_into(w.c, out, src, &o, err));
@@ -559,7 +585,7 @@ GPU_CASE(objects_are_kept_by_patterns) {
   assert_int_equal(atomic_load(&p.flattens), 0);
   tdict_release(out);
   /* The tensors of an object match no pattern, and entries after a flattened object do. */
-  static const char *const inside[] = {"**.inp", "n.flat.*", "last", "bare", "meta", "hooked"};
+  static const char *const inside[] = {"?**.inp", "?n.flat.*", "last", "bare", "meta", "hooked"};
   o.keep = inside;
   o.num_keep = 6;
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));

@@ -235,3 +235,20 @@ CUDA_CASE(context_of_the_program_is_left_as_found_on_cuda) {
   close_cu();
   place_close(&w);
 }
+
+GPU_CASE(checked_data_refuses_device_tensors) {
+  place w = place_open(2);
+  tdict_tree *src = new_tree(), *out = NULL;
+  give(src, "n.x", new_tensor(TDICT_F32, 1, (const int64_t[]){4}, NULL));
+  out = moved(&w, src, w.device);
+  td_last_error = (tdict_error){0};
+  assert_null(tdict_checked_data(out, "n.x", TDICT_F32, TDICT_SHAPE(4), &td_last_error));
+  assert_int_equal(td_last_error.status, TDICT_EWRONGDEVICE);
+  assert_string_equal(td_last_error.path, "n.x");
+  assert_non_null(strstr(td_last_error.message, "wanted host memory; call tdict_to_device()"));
+  assert_null(tdict_checked_const_data(out, "n.x", TDICT_F32, TDICT_SHAPE(4), NULL));
+  assert_non_null(tdict_checked_const_data(src, "n.x", TDICT_F32, TDICT_SHAPE(4), NULL));
+  tdict_release(out);
+  tdict_release(src);
+  place_close(&w);
+}

@@ -223,7 +223,7 @@ DEVICE_CASE(sink_write_that_fails) {
       bin_clear(&t->b);
       t->b.fail_at = n;
       t->b.is_silent = n % 4 == 3;
-      td_fails(t->b.is_silent ? TDICT_EFORMAT : TDICT_EIO, t->b.is_silent ? "cannot write" : "the bin is full",
+      td_fails(t->b.is_silent ? TDICT_EFORMAT : TDICT_EIO, t->b.is_silent ? "without a message" : "the bin is full",
                tdict_transfer_into(w.c, t->tree, there, &v.o, err));
       assert_int_equal(td_last_error.native, t->b.is_silent ? 0 : 28);
       assert_true(tdict_has(tree, td_last_error.path));

@@ -160,7 +160,7 @@ static tdict_tree *three_leaves(void) {
 /* Every read fails in turn. The status, the path and the message are the read's, and later transfers succeed. */
 static void fail_each_read(const world *w, const way *v, disk_fault fault) {
   static const char *const texts[NUM_DISK_FAULTS] = {"the disk is on fire", "wanted", "wanted", "wanted",
-                                                     "cannot read",         "999"};
+                                                     "without a message",   "999"};
   tdict_tree *tree = three_leaves(), *dst = NULL;
   disk d;
   disk_init(&d);

@@ -80,27 +80,25 @@ CASE(box_wraps_the_result_of_a_hook) {
   assert_int_equal(ends, 1);
 }
 
-static tdict_status failed(tdict_status status, tdict_error *err) {
-  return tdict_hook_failed(&type, "pin_memory", status, err);
+static tdict_status finish(tdict_status status, const void *result, tdict_error own, tdict_error *err) {
+  return tdict_hook_finish(&type, "pin_memory", status, result, &own, err);
 }
 
-CASE(box_failed_hook_fills_the_error) {
-  static const int no_status[] = {0, -1, TDICT_ENOTSUP + 1, 1 << 30};
+CASE(box_hook_errors_are_completed) {
+  static const int no_status[] = {-1, TDICT_ENOTSUP + 1, 1 << 30};
+  const tdict_error none = {0}, gone = {.native = 5, .path = "inp", .message = "the disk is gone"};
   for (size_t i = 0; i < sizeof no_status / sizeof *no_status; i++) {
-    td_fails(TDICT_EHOOK, "pin_memory of type thing", failed((tdict_status)no_status[i], err));
-    assert_int_equal(failed((tdict_status)no_status[i], NULL), TDICT_EHOOK);
+    td_fails(TDICT_EHOOK, "pin_memory of type thing returned", finish((tdict_status)no_status[i], NULL, none, err));
+    td_fails(TDICT_EHOOK, "not a tdict_status", finish((tdict_status)no_status[i], &type, gone, err));
+    assert_int_equal(finish((tdict_status)no_status[i], NULL, none, NULL), TDICT_EHOOK);
   }
-  td_fails(TDICT_EIO, "pin_memory of type thing returned TDICT_EIO", failed(TDICT_EIO, err)); /* it said nothing */
-  tdict_error own = {TDICT_EIO, 5, "inp", "the disk is gone"};
-  assert_int_equal(failed(TDICT_EIO, &own), TDICT_EIO);
-  assert_string_equal(own.message, "the disk is gone");
-  assert_string_equal(own.path, "inp");
-  assert_int_equal(own.native, 5);
-  tdict_error other = {TDICT_EIO, 5, "inp", "the disk is gone"}; /* of another failure, which it got over */
-  assert_int_equal(failed(TDICT_ENOMEM, &other), TDICT_ENOMEM);
-  assert_int_equal(other.status, TDICT_ENOMEM);
-  assert_non_null(strstr(other.message, "TDICT_ENOMEM"));
-  assert_int_equal(failed(TDICT_EIO, NULL), TDICT_EIO);
+  td_fails(TDICT_EHOOK, "pin_memory of type thing returned TDICT_OK and no result", finish(TDICT_OK, NULL, gone, err));
+  td_fails(TDICT_EIO, "pin_memory of type thing returned TDICT_EIO", finish(TDICT_EIO, NULL, none, err));
+  td_fails(TDICT_EIO, "the disk is gone", finish(TDICT_EIO, &type, gone, err)); /* it set no status */
+  assert_string_equal(td_last_error.path, "inp");
+  assert_int_equal(td_last_error.native, 5);
+  assert_int_equal(finish(TDICT_EIO, NULL, gone, NULL), TDICT_EIO);
+  td_ok(finish(TDICT_OK, &type, gone, err));
 }
 
 enum { THREADS = 4, ROUNDS = 100, REPEATS = 50 };

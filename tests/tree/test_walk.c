@@ -84,6 +84,11 @@ static tdict_status stop_with_words(void *user, const tdict_entry *entry, tdict_
 }
 
 /* Fills in the status only. */
+static tdict_status stop_with_message(void *user, const tdict_entry *entry, tdict_error *err) {
+  (void)user, (void)entry;
+  memcpy(err->message, "only a message", sizeof "only a message");
+  return TDICT_EIO;
+}
 static tdict_status stop_with_status(void *user, const tdict_entry *entry, tdict_error *err) {
   (void)user;
   (void)entry;
@@ -121,7 +126,12 @@ CASE(tree_walk_stops) {
   dirty_stack();
   assert_int_equal(tdict_walk(td, stop_with_status, NULL, &bare), TDICT_EIO);
   assert_string_equal(bare.path, "b");
-  assert_string_equal(bare.message, "");
+  assert_string_equal(bare.message, "walk: the visitor returned TDICT_EIO without a message");
+  dirty_stack();
+  assert_int_equal(tdict_walk(td, stop_with_message, NULL, &bare), TDICT_EIO);
+  assert_int_equal(bare.status, TDICT_EIO);
+  assert_string_equal(bare.path, "b");
+  assert_string_equal(bare.message, "only a message");
   visit v = {td, 0, -1};
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_walk(NULL, stop_silently, &v, err));
   td_fails(TDICT_EINVAL, "visit is NULL", tdict_walk(td, NULL, &v, err));

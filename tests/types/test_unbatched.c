@@ -269,7 +269,6 @@ DEVICE_CASE(unbatched_is_transferred) {
   for (int i = 0; i < 3; i++) {
     tdict_transfer_options o = tdict_transfer_options_default();
     o.mode = modes[i];
-    o.strict_objects = true;
     td_ok(tdict_to_device(context, src, td_device(), &o, &out, err));
     assert_true(tdict_device_equal(tdict_tensor_device(unbatched(out, "n.u")), td_device()));
     td_ok(tdict_to_device(context, out, tdict_cpu(), &o, &back, err));

@@ -194,18 +194,44 @@ static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor 
   return TDICT_OK;
 }
 
-/* Chooses how to transfer an object. The hooks pin_memory and to_device are preferred to the hook flatten. */
-static void choose_action(const collector *c, tdict_object_step *step) {
+/* Returns true if objects of a node must be pinned: by tdict_pin_memory(), for a pinned result on the cpu, or on the way
+ * to a device in the mode NON_BLOCKING_PIN. Objects of a tree that is on a device already are not pinned on the way. */
+static bool asks_for_pinning(const tdict_plan_request *r, const tdict_tree *node) {
+  if (r->dst) return false;
+  if (r->device.type == TDICT_DEVICE_CPU) return r->want_pinned;
+  return r->mode == TDICT_MODE_NON_BLOCKING_PIN && !(node->has_device && node->device.type != TDICT_DEVICE_CPU);
+}
+
+/* Chooses how to transfer an object. The hooks pin_memory and to_device are preferred to the hook flatten. Returns
+ * false if the object cannot be brought to the target. */
+static bool choose_action(collector *c, const tdict_cursor *cursor, tdict_object_step *step) {
   const tdict_type *type = step->box->type;
   const tdict_plan_request *r = c->request;
-  bool can_pin = TDICT_HOOK_OF(type, pin_memory) != NULL;
-  bool can_move = TDICT_HOOK_OF(type, to_device) != NULL;
-  bool can_flatten = TDICT_HOOK_OF(type, flatten) && TDICT_HOOK_OF(type, unflatten);
-  step->move = can_move && !r->host_only && !r->dst;
-  step->pin =
-      can_pin && !r->dst &&
-      (r->host_only || (step->move && r->device.type != TDICT_DEVICE_CPU && r->mode == TDICT_MODE_NON_BLOCKING_PIN));
+  const bool must_pin = asks_for_pinning(r, cursor->frames[cursor->depth - 1].node);
+  const bool can_pin = TDICT_HOOK_OF(type, pin_memory) != NULL;
+  const bool can_move = TDICT_HOOK_OF(type, to_device) && !r->dst;
+  const bool can_flatten = TDICT_HOOK_OF(type, flatten) && TDICT_HOOK_OF(type, unflatten);
+  step->pin = must_pin && can_pin;
+  step->move = !r->host_only && (can_move || (step->pin && can_flatten));
   step->action = step->pin || step->move ? TDICT_OBJECT_HOOK : can_flatten ? TDICT_OBJECT_FLAT : TDICT_OBJECT_KEEP;
+  c->plan->num_unpinned += must_pin && !step->pin && step->action != TDICT_OBJECT_FLAT;
+  if (r->host_only || can_move || can_flatten) return true;
+  c->plan->num_kept++;
+  return false;
+}
+
+/* Returns the error for an object that cannot be brought to the target. */
+static tdict_status fail_unmovable(const tdict_plan_request *r, const tdict_type *type, tdict_error *err) {
+  char to[32];
+  if (r->dst)
+    return tdict_fail(err, TDICT_ENOTSUP,
+                      "transfer_into: type %.60s has no hook flatten, so its tensors cannot be copied; the option "
+                      "keep_objects leaves such objects as they are",
+                      type->name);
+  return tdict_fail(err, TDICT_ENOTSUP,
+                    "transfer: type %.60s has no hook to_device or flatten, so it cannot be moved to %s; the option "
+                    "keep_objects leaves such objects as they are",
+                    type->name, tdict_device_format(r->device, to, sizeof to));
 }
 
 /* Reserves space for all leaves of a node at once. */
@@ -214,7 +240,8 @@ static bool reserve_node(collector *c, const tdict_tree *node) {
   return tdict_plan_reserve(c->plan, node->keys->num_live, node->keys->num_live);
 }
 
-static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box *box, tdict_error *err) {
+/* Adds a step that keeps the object. */
+static tdict_status add_step(collector *c, tdict_box *box, tdict_error *err) {
   tdict_plan *p = c->plan;
   if (!grow_array((void **)&p->objects, p->num_objects, &p->cap_objects, sizeof *p->objects))
     return fail_plan_memory(err);
@@ -224,8 +251,6 @@ static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box
   memset(step, 0, sizeof *step);
   step->box = tdict_box_retain(box);
   step->first_leaf = p->num_leaves;
-  choose_action(c, step);
-  if (step->action != TDICT_OBJECT_KEEP) tdict_cursor_path(cursor, NULL, step->path, sizeof step->path);
   return TDICT_OK;
 }
 
@@ -236,18 +261,15 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   if (c->flat_depth && cursor->depth >= c->flat_depth)
     return tdict_fail(err, TDICT_EHOOK, "transfer: flatten returned an object of type %.60s, wanted tensors and trees",
                       box->type->name);
-  tdict_status status = add_step(c, cursor, box, err);
+  tdict_status status = add_step(c, box, err);
   if (status != TDICT_OK) return status;
   tdict_object_step *step = &c->plan->objects[c->plan->num_objects - 1];
   if (tdict_box_has_fixed_elements(box)) /* the elements are in host memory and are never moved, so the result shares
                                           * the object */
     return c->request->dst ? tdict_box_keep("transfer_into", other, box, true, err) : TDICT_OK;
-  if (step->action == TDICT_OBJECT_KEEP) {
-    c->plan->num_untouched++;
-    if (!c->request->strict_objects && !c->request->dst) return TDICT_OK;
-    return tdict_fail(err, TDICT_ENOTSUP, "transfer: type %.60s has no hook for this: wanted %s", box->type->name,
-                      c->request->dst ? "flatten" : "to_device or flatten");
-  }
+  if (!choose_action(c, cursor, step) && !c->request->keep_objects) return fail_unmovable(c->request, box->type, err);
+  if (step->action == TDICT_OBJECT_KEEP) return c->request->dst ? tdict_flatten_check_pair(box, other, err) : TDICT_OK;
+  tdict_cursor_path(cursor, NULL, step->path, sizeof step->path);
   if (step->action == TDICT_OBJECT_HOOK) return TDICT_OK;
   status = c->request->dst ? tdict_flatten_pair(box, other, &step->flat, &other_flat, err)
                            : tdict_flatten_object(box, &step->flat, err);
@@ -313,14 +335,7 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
                                                       * note_leaf() only while there is one call */
     return TDICT_OK;
   }
-  if (!child) {
-    status = add_step(c, cursor, tdict_leaf_box(leaf), err);
-    if (status != TDICT_OK) return status;
-    tdict_object_step *step = &p->objects[p->num_objects - 1];
-    step->action = TDICT_OBJECT_KEEP;
-    step->pin = step->move = false;
-    return TDICT_OK;
-  }
+  if (!child) return add_step(c, tdict_leaf_box(leaf), err);
   if (!reserve_node(c, child) || !enter_node(cursor, child, NULL)) return fail_plan_memory(err);
   if (!c->kept_depth) c->kept_depth = cursor->depth;
   return TDICT_OK;
@@ -329,7 +344,7 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
 /* Returns true if the current entry is not copied, because the entry or a tree above matches a pattern of `keep`. Also
  * detects the end of a flattened object or of a kept tree. Tensors of objects match no pattern. */
 static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
-  const tdict_patterns *keep = c->request->keep;
+  tdict_patterns *keep = c->request->keep;
   if (cursor->depth < c->flat_depth) c->flat_depth = 0;
   if (cursor->depth < c->kept_depth) c->kept_depth = 0;
   c->watch_depth = keep ? SIZE_MAX : 0;
@@ -383,6 +398,16 @@ static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *don
   p->num_leaves = (uint32_t)whole->num_leaves;
   *done = true;
   return whole->has_objects ? keep_whole_objects(c, src, err) : TDICT_OK;
+}
+
+/* Counts the matches of all patterns. Returns TDICT_ENOTFOUND if a pattern that must match has no match. */
+static tdict_status check_patterns(const collector *c, const tdict_tree *src, tdict_error *err) {
+  tdict_patterns *keep = c->request->keep;
+  tdict_patterns *converted = c->request->conversions ? tdict_conversions_patterns(c->request->conversions) : NULL;
+  if (keep) c->plan->num_keep_matches = tdict_patterns_count_matches(keep);
+  if (converted) c->plan->num_conversion_matches = tdict_patterns_count_matches(converted);
+  tdict_status status = keep ? tdict_patterns_check(keep, src, false, err) : TDICT_OK;
+  return status == TDICT_OK && converted ? tdict_patterns_check(converted, src, true, err) : status;
 }
 
 enum { MOST_MISSES = 64 }; /* after MOST_MISSES failed attempts in a row, the fast path is not tried again */
@@ -446,6 +471,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   tdict_item_count_slab(&c.make);
   tdict_cursor_reset(&cursor);
   if (c.same.cap) tdict_same_bytes_reset(&c.same);
+  if (status == TDICT_OK) status = check_patterns(&c, src, err);
   if (status == TDICT_OK) tdict_plan_settle_objects(plan, request->dst != NULL);
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;

@@ -17,7 +17,7 @@
 struct tdict_conversions {
   tdict_patterns *patterns;
   size_t count;
-  tdict_conversion rules[]; /* the patterns of the rules must not be read: the program may have freed them */
+  tdict_conversion rules[];
 };
 
 /* Rounds to nearest in any floating-point environment of the thread. */
@@ -102,8 +102,10 @@ static bool supports_wire(const tdict_conversion *rule, tdict_dtype from, bool i
   return !is_scaled || tdict_cast_scales(rule->dtype, wire == rule->dtype ? from : wire);
 }
 
-tdict_status tdict_conversions_find(const tdict_conversions *conversions, const tdict_cursor *cursor,
-                                    const tdict_tensor *t, tdict_item_cast *out, tdict_error *err) {
+tdict_patterns *tdict_conversions_patterns(tdict_conversions *conversions) { return conversions->patterns; }
+
+tdict_status tdict_conversions_find(tdict_conversions *conversions, const tdict_cursor *cursor, const tdict_tensor *t,
+                                    tdict_item_cast *out, tdict_error *err) {
   char from[TDICT_DTYPE_TEXT_BYTES], to[TDICT_DTYPE_TEXT_BYTES], wire[TDICT_DTYPE_TEXT_BYTES];
   out->rule = 0;
   const size_t found = tdict_patterns_find(conversions->patterns, cursor);

@@ -1,5 +1,5 @@
 /* Reads the option `conversions`, and finds the conversion of a leaf. The caller owns the tdict_conversions. Thread
- * rule: a tdict_conversions does not change after its creation, so any thread may read it. */
+ * rule: used by one thread at a time. */
 #ifndef TDICT_TRANSFER_PLAN_CONVERSIONS_H
 #define TDICT_TRANSFER_PLAN_CONVERSIONS_H
 
@@ -8,7 +8,7 @@
 
 typedef struct tdict_conversions tdict_conversions;
 
-/* Reads `count` conversions. Borrows their patterns for the call. Returns TDICT_EINVAL if the array or a pattern is
+/* Reads `count` conversions. Borrows their patterns until tdict_conversions_destroy(). Returns TDICT_EINVAL if the array or a pattern is
  * NULL, a pattern is malformed, the sizes of two structs differ, or a scale or an offset is not finite as a float32.
  * Returns TDICT_EDTYPE if a dtype is unknown, TDICT_ENOMEM, and the errors of tdict_options_read(). If a pattern is
  * known, err->path is the pattern. `call` is the name of the public call. */
@@ -18,8 +18,10 @@ tdict_status tdict_conversions_create(const char *call, const tdict_conversion *
 void tdict_conversions_destroy(tdict_conversions *conversions);
 /* Writes how `t`, the current leaf of the cursor, is converted. Sets out->rule to 0 if the leaf is copied without a
  * conversion. Returns TDICT_ENOTSUP if the elements cannot be converted. */
-tdict_status tdict_conversions_find(const tdict_conversions *conversions, const tdict_cursor *cursor,
-                                    const tdict_tensor *t, tdict_item_cast *out, tdict_error *err);
+tdict_status tdict_conversions_find(tdict_conversions *conversions, const tdict_cursor *cursor, const tdict_tensor *t,
+                                    tdict_item_cast *out, tdict_error *err);
+/* Returns the patterns of the conversions. */
+tdict_patterns *tdict_conversions_patterns(tdict_conversions *conversions);
 /* Returns true if the conversion changes the elements. A conversion that does not change the elements only changes the
  * dtype of the wire. */
 static inline bool tdict_item_cast_changes(const tdict_item_cast *cast) {

@@ -8,24 +8,26 @@ tdict_status tdict_flatten_object(const tdict_box *box, tdict_tree **out, tdict_
   tdict_error hook_error = {0};
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
   tdict_status status = TDICT_HOOK_OF(box->type, flatten)(box->self, &flat, &hook_error);
-  if (status == TDICT_OK && !flat) status = (tdict_status)-1;
-  if (status != TDICT_OK) {
-    status = tdict_hook_failed(box->type, "flatten", status, &hook_error);
-    if (err) *err = hook_error;
-    return status;
-  }
-  *out = flat;
-  return TDICT_OK;
+  status = tdict_hook_finish(box->type, "flatten", status, flat, &hook_error, err);
+  if (status == TDICT_OK) *out = flat;
+  return status;
 }
 
-/* Flattens the counterpart of an object in the destination. The counterpart must have the type of the object. */
-static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_tree **out, tdict_error *err) {
-  tdict_box *matching = tdict_leaf_box(other);
-  if (!matching || matching->type != box->type)
-    return tdict_fail(err, TDICT_ETYPE,
-                      "transfer_into: an object of type %.60s in the source, %s%.60s in the destination",
-                      box->type->name, matching ? "one of type " : "none", matching ? matching->type->name : "");
-  return tdict_flatten_object(matching, out, err);
+tdict_status tdict_unflatten_object(tdict_box *box, const tdict_tree *tree, tdict_box **out, tdict_error *err) {
+  void *returned = NULL;
+  tdict_error hook_error = {0};
+  /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): a type with flatten has unflatten, too */
+  tdict_status status = TDICT_HOOK_OF(box->type, unflatten)(box->self, tree, &returned, &hook_error);
+  status = tdict_hook_finish(box->type, "unflatten", status, returned, &hook_error, err);
+  return status == TDICT_OK ? tdict_box_of(box, returned, out, err) : status;
+}
+
+tdict_status tdict_flatten_check_pair(const tdict_box *box, tdict_leaf other, tdict_error *err) {
+  const tdict_box *matching = tdict_leaf_box(other);
+  if (matching && matching->type == box->type) return TDICT_OK;
+  return tdict_fail(err, TDICT_ETYPE,
+                    "transfer_into: an object of type %.60s in the source, %s%.60s in the destination", box->type->name,
+                    matching ? "one of type " : "none", matching ? matching->type->name : "");
 }
 
 tdict_status tdict_flatten_pair(const tdict_box *box, tdict_leaf other, tdict_tree **flat, tdict_tree **other_flat,
@@ -35,7 +37,8 @@ tdict_status tdict_flatten_pair(const tdict_box *box, tdict_leaf other, tdict_tr
   tdict_tree *trees[2] = {NULL, NULL};
   if (!builtin || !builtin->pair || !matching || matching->type != box->type) {
     tdict_status status = tdict_flatten_object(box, flat, err);
-    return status == TDICT_OK ? flatten_other(box, other, other_flat, err) : status;
+    if (status == TDICT_OK) status = tdict_flatten_check_pair(box, other, err);
+    return status == TDICT_OK ? tdict_flatten_object(matching, other_flat, err) : status;
   }
   tdict_status status = builtin->pair(matching->self, NULL, tdict_leaf_of_box((tdict_box *)(uintptr_t)box), trees, err);
   if (status != TDICT_OK) return status;

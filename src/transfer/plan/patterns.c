@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tree/path.h"
+#include "tree/suggest.h"
 
 typedef enum part_kind { PART_KEY, PART_ANY_KEY, PART_ANY_KEYS } part_kind;
 /* A part of a pattern: a key, `*` or `**`. */
@@ -18,27 +19,36 @@ typedef struct pattern_part {
   part_kind kind;
 } pattern_part;
 
+typedef struct pattern {
+  size_t end;       /* the index in `parts` after the last part of the pattern */
+  const char *text; /* the program's text, borrowed for the call */
+  bool is_optional, has_matched;
+} pattern;
+
 struct tdict_patterns {
-  size_t count;         /* number of patterns */
-  size_t *ends;         /* ends[i] is the index in `parts` after the last part of pattern i */
+  char what[64];       /* the public call and the option, for messages */
+  size_t count;        /* number of patterns */
+  int64_t num_matches; /* entries for which tdict_patterns_find() found a pattern */
+  pattern *list;
   char *text;           /* the unescaped keys */
   pattern_part parts[]; /* the parts of all patterns, one pattern after another */
 };
 
 /* Allocates space for the parts of all patterns. A pattern has at most as many parts as bytes. */
 static tdict_patterns *new_patterns(const char *const *patterns, size_t count) {
-  size_t bytes = 0, parts_bytes, ends_bytes, all;
+  size_t bytes = 0, parts_bytes, list_bytes, all;
   for (size_t i = 0; i < count; i++)
     if (!tdict_add_size(bytes, strlen(patterns[i]), &bytes)) return NULL;
   if (!tdict_mul_size(bytes, sizeof(pattern_part), &parts_bytes) ||
-      !tdict_mul_size(count, sizeof(size_t), &ends_bytes) || !tdict_add_size(bytes, ends_bytes, &all) ||
+      !tdict_mul_size(count, sizeof(pattern), &list_bytes) || !tdict_add_size(bytes, list_bytes, &all) ||
       !tdict_add_size(all, parts_bytes, &all) || !tdict_add_size(all, sizeof(tdict_patterns), &all))
     return NULL;
   tdict_patterns *made = malloc(all);
   if (!made) return NULL;
   made->count = 0;
-  made->ends = (size_t *)(void *)(made->parts + bytes);
-  made->text = (char *)(made->ends + count);
+  made->num_matches = 0;
+  made->list = (pattern *)(void *)(made->parts + bytes);
+  made->text = (char *)(made->list + count);
   return made;
 }
 
@@ -74,7 +84,7 @@ static tdict_status read_pattern(tdict_patterns *made, size_t first, tdict_path 
     memcpy(*text, path->name.text, part->length);
     *text += part->length;
   } while (!path->last);
-  made->ends[made->count++] = at;
+  made->list[made->count++].end = at;
   return TDICT_OK;
 }
 
@@ -87,12 +97,15 @@ tdict_status tdict_patterns_create(const char *what, const char *const *patterns
   if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu patterns", what, count);
   tdict_status status = TDICT_OK;
   char *text = made->text;
+  snprintf(made->what, sizeof made->what, "%s", what);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     char name[64];
     tdict_path path;
+    const bool is_optional = patterns[i][0] == '?';
     snprintf(name, sizeof name, "%s[%zu]", what, i);
-    tdict_path_init(&path, patterns[i], name);
-    status = read_pattern(made, i ? made->ends[i - 1] : 0, &path, &text, err);
+    made->list[i] = (pattern){.text = patterns[i], .is_optional = is_optional};
+    tdict_path_init(&path, patterns[i] + is_optional, name);
+    status = read_pattern(made, i ? made->list[i - 1].end : 0, &path, &text, err);
     tdict_path_reset(&path);
   }
   if (status == TDICT_OK)
@@ -134,12 +147,68 @@ static bool pattern_matches(const pattern_part *part, const pattern_part *end, c
   return part == end;
 }
 
-size_t tdict_patterns_find(const tdict_patterns *patterns, const tdict_cursor *cursor) {
-  const pattern_part *begin = patterns->parts;
+static bool matches(const tdict_patterns *p, size_t i, const tdict_cursor *cursor) {
+  return pattern_matches(p->parts + (i ? p->list[i - 1].end : 0), p->parts + p->list[i].end, cursor);
+}
+
+size_t tdict_patterns_find(tdict_patterns *patterns, const tdict_cursor *cursor) {
   for (size_t i = 0; i < patterns->count; i++) {
-    const pattern_part *end = patterns->parts + patterns->ends[i];
-    if (pattern_matches(begin, end, cursor)) return i;
-    begin = end;
+    if (!matches(patterns, i, cursor)) continue;
+    patterns->list[i].has_matched = true;
+    patterns->num_matches++;
+    return i;
   }
   return TDICT_NO_PATTERN;
+}
+
+int64_t tdict_patterns_count_matches(const tdict_patterns *patterns) { return patterns->num_matches; }
+
+/* Returns the first pattern that must match and has matched no entry, or the number of patterns. */
+static size_t find_unmatched(const tdict_patterns *p) {
+  size_t i = 0;
+  while (i < p->count && (p->list[i].has_matched || p->list[i].is_optional)) i++;
+  return i;
+}
+
+/* Writes why a pattern matches nothing: the keys that exist at the first part that is no key of the tree, or the kind of
+ * the entry to which the pattern leads. */
+static void explain(const tdict_patterns *p, size_t i, const tdict_tree *tree, char *buffer, size_t bytes) {
+  const pattern_part *part = p->parts + (i ? p->list[i - 1].end : 0), *end = p->parts + p->list[i].end;
+  buffer[0] = 0;
+  for (; part < end && part->kind == PART_KEY; part++) {
+    const tdict_name name = tdict_name_of(part->key, part->length);
+    const int64_t slot = tdict_keys_find(tree->keys, part->key, part->length);
+    if (slot < 0) {
+      (void)tdict_suggest(tree->keys, &name, buffer, bytes);
+      return;
+    }
+    tree = tdict_leaf_tree(tree->leaves[slot]);
+    if (tree) continue;
+    if (part + 1 == end) snprintf(buffer, bytes, "; an object is there, whose tensors match no pattern");
+    return;
+  }
+  if (part == end) snprintf(buffer, bytes, "; a tree is there: append .** for its tensors");
+}
+
+tdict_status tdict_patterns_check(tdict_patterns *p, const tdict_tree *tree, bool tensors_only, tdict_error *err) {
+  char why[128];
+  if (find_unmatched(p) == p->count) return TDICT_OK;
+  /* An earlier pattern or a kept tree can hide the entries of a pattern, so compare the pattern with all entries. */
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, tree, false);
+  bool has_memory = true;
+  for (tdict_leaf leaf; has_memory && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    for (size_t i = 0; i < p->count && (tdict_leaf_tensor(leaf) || !tensors_only); i++)
+      p->list[i].has_matched = p->list[i].has_matched || matches(p, i, &cursor);
+    if (tdict_leaf_tree(leaf)) has_memory = tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf));
+  }
+  tdict_cursor_reset(&cursor);
+  if (!has_memory) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to walk the tree", p->what);
+  const size_t i = find_unmatched(p);
+  if (i == p->count) return TDICT_OK;
+  explain(p, i, tree, why, sizeof why);
+  return tdict_error_at(err,
+                        tdict_fail(err, TDICT_ENOTFOUND, "%s[%zu] matches no %s%s; a leading ? would allow this",
+                                   p->what, i, tensors_only ? "tensor" : "entry", why),
+                        p->list[i].text);
 }

@@ -87,7 +87,7 @@ typedef struct tdict_plan_last_cut {
 
 typedef enum tdict_object_action {
   TDICT_OBJECT_KEEP, /* the result holds the same object */
-  TDICT_OBJECT_HOOK, /* hooks of the object's type make a new object */
+  TDICT_OBJECT_HOOK, /* pin_memory, to_device or both make a new object before the copies begin */
   TDICT_OBJECT_FLAT  /* the object's tensors are copied like all other tensors, and unflatten makes a new object */
 } tdict_object_action;
 /* An object of the source tree, and how the transfer handles the object. tdict_plan_collect() creates the step.
@@ -102,7 +102,9 @@ typedef struct tdict_object_step {
   tdict_tree *moved;
   uint32_t first_leaf, num_leaves; /* numbers of the leaves of `flat`, in tree order */
   uint8_t action;
-  bool pin, move; /* pin: the hook pin_memory must run. move: the hook to_device must run */
+  /* pin: the hook pin_memory must run. move: the hook to_device must run; if the type lacks this hook, the tensors of
+   * `flatten` are moved */
+  bool pin, move;
   char path[sizeof((tdict_error *)0)->path];
 } tdict_object_step;
 
@@ -135,7 +137,9 @@ typedef struct tdict_plan {
   size_t way_bytes[5];        /* bytes of the items that have each tdict_way */
   tdict_object_step *objects; /* in tree order */
   uint32_t num_objects, cap_objects;
-  int64_t num_untouched;              /* number of objects whose type has no hook for this transfer */
+  int64_t num_unpinned, num_kept;     /* see the statistics num_objects_unpinned and num_objects_kept */
+  int64_t num_keep_matches;           /* number of entries that patterns of `keep` matched */
+  int64_t num_conversion_matches;     /* number of tensors that patterns of `conversions` matched */
   int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
                                        * leaf, or are kept by the option `keep` */
   size_t max_copy_bytes;              /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0,

@@ -17,16 +17,16 @@ typedef struct tdict_plan_request {
   bool want_pinned;       /* the result is pinned host memory, so host leaves that are not pinned are copied */
   bool copies;            /* true: leaves that are in place already are copied, too */
   bool host_only;         /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
-  bool strict_objects;    /* an object without a hook for this transfer is an error */
+  bool keep_objects;      /* the option: an object whose type cannot be moved stays as it is */
   int32_t mode;           /* a tdict_mode, but never TDICT_MODE_AUTO */
   bool may_read_pageable; /* true for TDICT_MODE_AUTO: a device that reads ordinary memory copies without slots */
   /* true: the caller keeps the tree alive until the transfer has ended, so the plan does not retain the sources */
   bool borrows;
   tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
-  const tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
-  const tdict_conversions *conversions; /* NULL: no leaf is converted */
-  bool narrow;                          /* the option `narrow` */
+  tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
+  tdict_conversions *conversions; /* NULL: no leaf is converted */
+  bool narrow;                    /* the option `narrow` */
   /* the record of a tree that is one interval of memory, see interval.h. NULL: only a consolidated tree is copied as
    * one item. Must be NULL if `dst` is set */
   tdict_consolidated *whole;

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "transfer/plan/flatten.h"
 #include "tree/cursor.h"
 
 /* The state of building one tree. */
@@ -133,20 +134,11 @@ static tdict_status fill_nodes(builder *b, const tdict_tree *src, tdict_tree *re
 
 /* Calls the hook unflatten to make an object from the new tensors. */
 static tdict_status unflatten_object(tdict_object_step *step, tdict_error *err) {
-  const tdict_type *type = step->box->type;
-  void *returned = NULL;
-  tdict_error hook_error = {0};
-  tdict_status status = type->unflatten(step->box->self, step->moved, &returned, &hook_error);
-  if (status == TDICT_OK && !returned) status = (tdict_status)-1;
-  if (status != TDICT_OK) {
-    status = tdict_hook_failed(type, "unflatten", status, &hook_error);
-    if (err) *err = hook_error;
-    return tdict_error_at(err, status, step->path);
-  }
   tdict_box *box;
-  status = tdict_box_of(step->box, returned, &box, err);
-  if (status == TDICT_OK) *step->place = tdict_leaf_of_box(box);
-  return status;
+  tdict_status status = tdict_unflatten_object(step->box, step->moved, &box, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, step->path);
+  *step->place = tdict_leaf_of_box(box);
+  return TDICT_OK;
 }
 
 static tdict_status unflatten_objects(const tdict_plan *plan, tdict_error *err) {

@@ -43,6 +43,50 @@ GPU_CASE(device_to_dtype_equals_host) {
   world_close(&w);
 }
 
+/* A tensor on a device is converted there, with the results and errors of the host. */
+GPU_CASE(device_tensor_to_dtype_equals_host) {
+  static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I32, TDICT_F16, TDICT_BF16, TDICT_F32, TDICT_F64, TDICT_BOOL};
+  world w = world_open();
+  int num_good = 0, num_bad = 0;
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    rng r = {seed};
+    pair p = pair_random(&w, seed, seed);
+    const tdict_dtype dtype = dtypes[pick(&r, 0, sizeof dtypes / sizeof *dtypes - 1)];
+    tdict_memory *memory = pick(&r, 0, 1) ? w.memory : NULL;
+    for (size_t i = 0; i < tdict_num_keys(p.host); i++) {
+      tdict_entry host, device;
+      td_ok(tdict_get_entry_at(p.host, i, &host, err));
+      td_ok(tdict_get_entry_at(p.device, i, &device, err));
+      if (!host.tensor) continue;
+      tdict_tensor *wanted = NULL, *found = NULL;
+      tdict_error errors[2] = {{0}, {0}};
+      const tdict_status first = tdict_tensor_to_dtype(host.tensor, dtype, NULL, &wanted, &errors[0]);
+      assert_int_equal(tdict_tensor_to_dtype(device.tensor, dtype, memory, &found, &errors[1]), first);
+      assert_string_equal(errors[0].message, errors[1].message);
+      assert_string_equal(errors[1].path, "");
+      num_good += first == TDICT_OK;
+      num_bad += first != TDICT_OK;
+      if (first != TDICT_OK) continue;
+      assert_int_equal(tdict_tensor_dtype(found), dtype);
+      assert_true(tdict_device_equal(tdict_tensor_device(found), td_device()));
+      pair got = {NULL, NULL};
+      td_ok(tdict_create(0, NULL, &got.host, err));
+      td_ok(tdict_create(0, NULL, &got.device, err));
+      td_ok(tdict_set(got.host, "t", wanted, err));
+      td_ok(tdict_set(got.device, "t", found, err));
+      nans_are_equal = true;
+      pair_check(&w, &got);
+      nans_are_equal = false;
+      pair_release(&got);
+      tdict_tensor_release(wanted);
+      tdict_tensor_release(found);
+    }
+    pair_release(&p);
+  }
+  assert_true(num_good > NUM_SEEDS && num_bad > 10);
+  world_close(&w);
+}
+
 /* Checks that element `at` of "e", an int32 of a tree of 40 rows, became a double. */
 static void check_double(const place *w, const tdict_tree *td, uint64_t number, int at) {
   int32_t numbers[240];

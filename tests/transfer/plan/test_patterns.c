@@ -22,54 +22,61 @@ static bool matches(const char *const *patterns, size_t count, const char *path)
   return found;
 }
 
+static const struct {
+  const char *pattern, *path;
+  bool wanted;
+} matching[] = {{"a", "a", true},
+                {"a", "b", false},
+                {"a", "aa", false},
+                {"aa", "a", false},
+                {"a", "a.b", false},
+                {"a.b", "a.b", true},
+                {"a.b", "a", false},
+                {"*", "any", true},
+                {"*", "a.b", false},
+                {"meta.*", "meta.x", true},
+                {"meta.*", "meta.x.y", false},
+                {"meta.*", "meta", false},
+                {"*.x", "meta.x", true},
+                {"*.x", "x", false},
+                {"**", "a", true},
+                {"**", "a.b.c", true},
+                {"**.text", "text", true},
+                {"**.text", "a.text", true},
+                {"**.text", "a.b.c.text", true},
+                {"**.text", "text.b", false},
+                {"**.text", "a.texts", false},
+                {"meta.**", "meta", true},
+                {"meta.**", "meta.a.b", true},
+                {"meta.**", "a.meta", false},
+                {"a.**.b", "a.b", true},
+                {"a.**.b", "a.b.b", true},
+                {"a.**.b", "a.b.c", false},
+                {"a.**.b.**.c", "a.b.x.b.y.c", true},
+                {"**.a.*.b", "a.a.a.b", true},
+                {"**.a.*.b", "a.x.a.b", false},
+                {"**.**", "a", true},
+                {"**.*.**.*", "a", false},
+                {"**.*.**.*", "a.b", true},
+                {"\\*", "*", true},
+                {"\\*", "a", false},
+                {"\\*\\*", "**", true},
+                {"\\*\\*", "a", false},
+                {"a\\*b", "a*b", true},
+                {"a\\.b", "a\\.b", true},
+                {"a\\.b", "a.b", false},
+                {"a\\\\.*", "a\\\\.x", true},
+                {"?a", "a", true},
+                {"?a", "?a", false},
+                {"\\?a", "?a", true},
+                {"??a", "?a", true},
+                {"a?", "a?", true},
+                {"?meta.**", "meta.a.b", true}};
+
 CASE(keep_patterns_match_paths) {
-  static const struct {
-    const char *pattern, *path;
-    bool wanted;
-  } cases[] = {{"a", "a", true},
-               {"a", "b", false},
-               {"a", "aa", false},
-               {"aa", "a", false},
-               {"a", "a.b", false},
-               {"a.b", "a.b", true},
-               {"a.b", "a", false},
-               {"*", "any", true},
-               {"*", "a.b", false},
-               {"meta.*", "meta.x", true},
-               {"meta.*", "meta.x.y", false},
-               {"meta.*", "meta", false},
-               {"*.x", "meta.x", true},
-               {"*.x", "x", false},
-               {"**", "a", true},
-               {"**", "a.b.c", true},
-               {"**.text", "text", true},
-               {"**.text", "a.text", true},
-               {"**.text", "a.b.c.text", true},
-               {"**.text", "text.b", false},
-               {"**.text", "a.texts", false},
-               {"meta.**", "meta", true},
-               {"meta.**", "meta.a.b", true},
-               {"meta.**", "a.meta", false},
-               {"a.**.b", "a.b", true},
-               {"a.**.b", "a.b.b", true},
-               {"a.**.b", "a.b.c", false},
-               {"a.**.b.**.c", "a.b.x.b.y.c", true},
-               {"**.a.*.b", "a.a.a.b", true},
-               {"**.a.*.b", "a.x.a.b", false},
-               {"**.**", "a", true},
-               {"**.*.**.*", "a", false},
-               {"**.*.**.*", "a.b", true},
-               {"\\*", "*", true},
-               {"\\*", "a", false},
-               {"\\*\\*", "**", true},
-               {"\\*\\*", "a", false},
-               {"a\\*b", "a*b", true},
-               {"a\\.b", "a\\.b", true},
-               {"a\\.b", "a.b", false},
-               {"a\\\\.*", "a\\\\.x", true}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    if (matches(&cases[i].pattern, 1, cases[i].path) != cases[i].wanted)
-      fail_msg("pattern %s, path %s", cases[i].pattern, cases[i].path);
+  for (size_t i = 0; i < sizeof matching / sizeof *matching; i++)
+    if (matches(&matching[i].pattern, 1, matching[i].path) != matching[i].wanted)
+      fail_msg("pattern %s, path %s", matching[i].pattern, matching[i].path);
   static const char *const three[] = {"x", "**.y", "z.*"};
   assert_true(matches(three, 3, "x") && matches(three, 3, "a.y") && matches(three, 3, "z.a"));
   assert_false(matches(three, 3, "a.x") || matches(three, 3, "z") || matches(three, 3, "y.z"));

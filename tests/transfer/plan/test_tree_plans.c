@@ -62,7 +62,7 @@ GPU_CASE(tree_plans_are_not_kept_for_other_trees) {
   world w = open_world();
   const way v = way_at(1);
   way with_keep = v;
-  static const char *const patterns[] = {"nothing"};
+  static const char *const patterns[] = {"?nothing"};
   with_keep.o.keep = patterns;
   with_keep.o.num_keep = 1;
   tdict_tree *above = new_tree(), *child = tiny_tree(NULL), *objects = new_tree(), *foreign = new_tree();
