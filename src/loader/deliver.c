@@ -160,6 +160,7 @@ static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_lo
   if (status != TDICT_OK) return status;
   int64_t deadline = get_deadline(l);
   pthread_mutex_lock(&l->lock);
+  tdict_loader_end_abandoned(l);
   if (l->failure.status != 0) {
     if (err) *err = l->failure;
     status = (tdict_status)l->failure.status;

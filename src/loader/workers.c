@@ -141,6 +141,24 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   finish_batch(l, slot);
 }
 
+void tdict_loader_end_abandoned(tdict_loader *l) {
+  if (l->options.num_workers > 0) return;
+  l->is_planning = false;
+  for (int32_t i = 0; i < l->depth; i++) {
+    tdict_loader_slot *slot = &l->slots[i];
+    if (slot->state != TDICT_SLOT_BUSY) continue;
+    tdict_loader_release_samples(slot);
+    tdict_release(slot->tree);
+    slot->tree = NULL;
+    slot->status = tdict_fail(&slot->error, TDICT_EHOOK,
+                              "loader: batch %lld: a function of the program did not return: an exception or a jump "
+                              "left it",
+                              (long long)slot->position.batch);
+    allow_next_fetch(l);
+    finish_batch(l, slot);
+  }
+}
+
 /* Runs a worker thread, which fills one batch after another until the loader stops. */
 static void *run_worker(void *user) {
   tdict_loader_worker *worker = user;
@@ -171,6 +189,7 @@ tdict_status tdict_loader_start_workers(tdict_loader *l, tdict_error *err) {
 
 void tdict_loader_stop_workers(tdict_loader *l) {
   pthread_mutex_lock(&l->lock);
+  tdict_loader_end_abandoned(l);
   l->is_stopping = true;
   pthread_cond_broadcast(&l->can_begin);
   pthread_mutex_unlock(&l->lock);
@@ -180,6 +199,7 @@ void tdict_loader_stop_workers(tdict_loader *l) {
 
 void tdict_loader_seek(tdict_loader *l, tdict_batch_position to) {
   /* Stop new batches, and wait for running batches. */
+  tdict_loader_end_abandoned(l);
   l->is_paused = true;
   while (l->num_busy > 0 || l->is_planning) tdict_cond_wait(&l->batch_done, &l->lock);
 
