@@ -43,6 +43,23 @@ set_source_files_properties(
                                 COMPILE_OPTIONS -fno-lto OBJECT_DEPENDS ${tdict_kernel_image})
 set_source_files_properties(src/kernel/host.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
+# These files call functions of the program while other threads wait for the call. A C++ exception must not pass through
+# them: without tables for unwinding, std::terminate() ends the process with the text of the exception. See
+# docs/callbacks.md.
+set_source_files_properties(
+  src/base/log.c
+  src/comm/call.c
+  src/device/allocator_memory.c
+  src/io/unloaded.c
+  src/sched/parallel.c
+  src/transfer/hooks.c
+  src/transfer/late_result.c
+  src/transfer/plan/flatten.c
+  src/transfer/plan/result.c
+  src/transfer/record_stream.c
+  src/tree/objects.c
+  PROPERTIES COMPILE_OPTIONS "-fno-asynchronous-unwind-tables;-fno-unwind-tables;-fno-lto")
+
 add_library(tdict_objects OBJECT ${tdict_sources})
 tdict_compile(tdict_objects)
 tdict_harden(tdict_objects)

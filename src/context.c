@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "device/devices.h"
 #include "device/placement.h"
 #include "ops/visit.h"
@@ -96,10 +97,12 @@ tdict_status tdict_context_create_over(const tdict_context_options *options, tdi
 }
 
 tdict_status tdict_context_create(const tdict_context_options *options, tdict_context **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   return tdict_context_create_over(options, NULL, out, err);
 }
 
 void tdict_context_destroy(tdict_context *context) {
+  TDICT_UNCANCELLED;
   if (!context) return;
   if (context->mark && tdict_forkmark_forked(context->mark)) { /* the threads and devices belong to the parent
                                                                 * process */

@@ -11,6 +11,7 @@
  * Errors. If an operation fails, the other ranks may be waiting for this rank. The library then calls `abort`, and
  * makes no further call except `destroy`. A rank that waits for another rank longer than `timeout_ns` returns
  * #TDICT_ETIMEDOUT. A table that cannot give up, such as MPI's, ignores `timeout_ns`.
+ * The operations must return, and must not throw: see docs/callbacks.md.
  * Thread rule: the library calls one operation of a table at a time, from any thread. `abort` may be called by any
  * thread while another operation runs. */
 #ifndef TDICT_COMM_TABLE_H

@@ -1,5 +1,6 @@
 /* Declares the context, which holds a program's devices, memories, thread pool and staging buffers. A program usually
- * creates one context and uses this context for all calls.
+ * creates one context and uses this context for all calls. The functions of the program, `log` and those of an
+ * allocator, must return and must not throw: see docs/callbacks.md.
  *
  * Thread rule: every function is thread-safe, except that tdict_context_destroy() must be the last call on a
  * context. */

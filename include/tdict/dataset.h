@@ -7,6 +7,7 @@
  * - `fetch_batch`, with `schema`, writes all samples of a batch into the rows of the batch.
  * - `fetch_sample` returns a sample as a new tree. The loader makes a batch from several of these trees.
  *
+ * The functions must return, and must not throw: see docs/callbacks.md.
  * Thread rule: if `in_order` is false, several threads can call the functions of a dataset at once. `release` is called
  * once, after all other calls have returned. */
 #ifndef TDICT_DATASET_H

@@ -228,10 +228,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_batch_info(const tdict_l
  *  If a state is read after the last batch of an epoch, and before tdict_loader_next() returns NULL, the first call
  *  after tdict_loader_set_state() returns NULL.
  *
- *  A program may save the bytes of the struct. The bytes are valid in all processes with the same byte order and the
- *  same version of the library. A later version may append fields, and then refuses the shorter struct of an earlier
- *  version. To resume with any version, save the numbers `epoch` and `batch`. Write these numbers into a state that
- *  tdict_loader_get_state() returned for the new loader. The settings of the two loaders are then not compared. */
+ *  A program may save the bytes of the struct. The bytes are valid in all processes with the same byte order and
+ *  the same version of the library. A later version may append fields, and then refuses the shorter struct of an
+ *  earlier version. To resume with any version, save the numbers `epoch` and `batch`. Write these numbers into a
+ *  state that tdict_loader_get_state() returned for the new loader. The settings of the two loaders are then not
+ *  compared. If `order_version` of the two states differs, begin the epoch again with `batch` 0. The later batches
+ *  of the epoch would repeat some samples and lack others. */
 typedef struct tdict_loader_state {
   size_t struct_size;
   int64_t epoch, batch;   /**< the epoch, from 0, and how many batches of this epoch were delivered or failed */
@@ -246,6 +248,7 @@ typedef struct tdict_loader_state {
   int32_t world_size;
   int64_t max_tokens;     /**< the option `max_tokens`; 0: no limit */
   int64_t counts_padding; /**< 1: `max_tokens` counts padding; else 0 */
+  int64_t order_version;  /**< rises if a version of the library draws samples in other orders; now 2 */
 } tdict_loader_state;
 static inline tdict_loader_state tdict_loader_state_default(void) {
   tdict_loader_state s;
@@ -265,12 +268,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *load
  *  0, the epoch continues with `dataset_length` samples, and the dataset must have at least this many samples. If
  *  `batch` is 0, the next call of tdict_loader_next() reads the length of the epoch.
  *  @param[in] state  from tdict_loader_get_state(). A program may change the fields `epoch` and `batch`.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or an older version saved the state; #TDICT_EINVAL also if the
- *          state belongs to a loader with another order of samples (the message names the difference); #TDICT_EINVAL
- *          also if the epoch is negative or above INT64_MAX / 2, or has fewer batches than `batch`; #TDICT_EINVAL also
- *          if `batch` is above 0 and `dataset_length` exceeds the current length; #TDICT_EINVAL also if a sample of the
- *          epoch is longer than `max_tokens`, or `sample_length` returned a negative number; #TDICT_ENOMEM;
- *          #TDICT_EFORKED as for tdict_loader_next(). */
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or another version saved the state; #TDICT_EINVAL also if
+ *          struct_size is damaged (no byte after struct_size is then read); #TDICT_EINVAL also if the state belongs to
+ *          a loader with another order of samples (the message names the difference); #TDICT_EINVAL also if the epoch
+ *          is negative or above INT64_MAX / 2, or has fewer batches than `batch`; #TDICT_EINVAL also if `batch` is
+ *          above 0 and `dataset_length` exceeds the current length; #TDICT_EINVAL also if a sample of the epoch is
+ *          longer than `max_tokens`, or `sample_length` returned a negative number; #TDICT_ENOMEM; #TDICT_EFORKED as
+ *          for tdict_loader_next(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 

@@ -1,5 +1,6 @@
 /* Declares objects. An object is a struct of the program that is stored as a leaf of a tree. A tdict_type has the
- * functions that the library calls for the struct.
+ * functions that the library calls for the struct. These functions must return, and must not throw: see
+ * docs/callbacks.md.
  *
  * Ownership. A tree holds an object in a reference-counted box. Trees that share an object share its box. When the last
  * reference to the box is dropped, the library calls the type's `release`, on any thread. Set an object in one tree

@@ -39,6 +39,7 @@ typedef struct tdict_replay tdict_replay;
  *  @param[in]  tree        the rows; the size of the first batch dimension is the capacity. The buffer retains the
  *                          tensors. If the program later sets or deletes keys of @p tree, the buffer does not change.
  *  @param[in]  num_filled  number of filled rows: rows 0 to @p num_filled - 1 are filled. 0 for an empty buffer.
+ *                          To restore a saved buffer, see tdict_replay_set_state().
  *  @param[out] out         a new reference; release it with tdict_replay_release(). Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, the tree has no batch dimension, no row or no tensor, or @p
  *          num_filled is below 0 or above the capacity; #TDICT_ENOTSUP the tree has an object; the errors of
@@ -85,17 +86,57 @@ TDICT_API void tdict_replay_clear(tdict_replay *replay);
 TDICT_API int64_t tdict_replay_length(const tdict_replay *replay);
 /** @brief Returns the capacity: the number of all rows of the tree, whether they are filled or not. */
 TDICT_API int64_t tdict_replay_capacity(const tdict_replay *replay);
-/** @brief Returns the number of rows that all calls of tdict_replay_append() together have appended so far. */
+/** @brief Returns the number of rows that all calls of tdict_replay_append() together have appended so far.
+ *  tdict_replay_set_state() sets the number. */
 TDICT_API int64_t tdict_replay_total(const tdict_replay *replay);
+
+/** The counts of a replay buffer. All fields are numbers, so a program may save the struct in any format. The rows are
+ *  not part of the state, so save the tree, too. The bytes of the struct are valid in all processes with the same byte
+ *  order and the same version of the library.
+ *
+ *  To save a buffer that other threads write, call tdict_replay_lock() first. Read the state and copy the rows, and
+ *  then call tdict_replay_unlock(). To restore the buffer, load the tree, create a buffer of the tree with `num_filled`
+ *  0, and call tdict_replay_set_state(). */
+typedef struct tdict_replay_state {
+  size_t struct_size;
+  int64_t capacity;
+  int64_t num_filled; /**< the number of filled rows */
+  int64_t next_row;   /**< the row that the next append writes first; if all rows are filled, the oldest row */
+  int64_t total;      /**< the result of tdict_replay_total() */
+} tdict_replay_state;
+static inline tdict_replay_state tdict_replay_state_default(void) {
+  tdict_replay_state s;
+  memset(&s, 0, sizeof s);
+  s.struct_size = sizeof s;
+  return s;
+}
+/** @brief Reads the counts of the buffer, all at one moment. A thread that holds the lock of the rows may call the
+ *  function.
+ *  @param[in,out] out  from tdict_replay_state_default(). At most `out->struct_size` bytes are written.
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or struct_size is wrong. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_replay_get_state(const tdict_replay *replay, tdict_replay_state *out,
+                                                              tdict_error *err);
+/** @brief Sets the counts of the buffer. The rows do not change. The next append writes to the row to which the next
+ *  append of the saved buffer would have written.
+ *
+ *  The call first waits until no fetch and no other writer holds the lock. If fewer rows are filled than before, epochs
+ *  that have begun can fail as after tdict_replay_clear().
+ *  @param[in] state  from tdict_replay_get_state().
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or another version saved the state; #TDICT_EINVAL also if
+ *          struct_size is damaged (no byte after struct_size is then read); #TDICT_EINVAL also if the capacity differs,
+ *          or the other counts contradict each other. On failure nothing changes. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_replay_set_state(tdict_replay *replay, const tdict_replay_state *state,
+                                                              tdict_error *err);
 
 /** @brief Takes the lock of the rows. Until tdict_replay_unlock(), no batch is fetched, and the calling thread may
  *  write the tensors of the tree.
  *
  *  The call first waits until no fetch and no other writer holds the lock. Until the thread calls
- *  tdict_replay_unlock(), the thread must not call tdict_replay_lock(), tdict_replay_append(), tdict_replay_write() or
- *  tdict_replay_clear() for this buffer. The thread must also not call tdict_loader_next(), tdict_loader_restart(),
- *  tdict_loader_set_state() or tdict_loader_destroy() for a loader of the buffer. The thread may call
- *  tdict_replay_length(), tdict_replay_capacity() and tdict_replay_total(). */
+ *  tdict_replay_unlock(), the thread must not call tdict_replay_lock(), tdict_replay_append(),
+ *  tdict_replay_write(), tdict_replay_clear() or tdict_replay_set_state() for this buffer. The thread must also not
+ *  call tdict_loader_next(), tdict_loader_restart(), tdict_loader_set_state() or tdict_loader_destroy() for a
+ *  loader of the buffer. The thread may call tdict_replay_length(), tdict_replay_capacity(), tdict_replay_total()
+ *  and tdict_replay_get_state(). */
 TDICT_API void tdict_replay_lock(tdict_replay *replay);
 /** @brief Releases the lock of the rows. Only the thread that called tdict_replay_lock() may call
  *  tdict_replay_unlock(). */

@@ -4,6 +4,8 @@
  * be NULL. `*err` is written only on failure. A call that fails changes nothing, unless its comment says otherwise. If
  * a struct begins with `struct_size`, a call that reads the struct also returns #TDICT_EINVAL for a wrong
  * `struct_size`. The call returns #TDICT_ENOTSUP if the struct sets a field that this library does not know.
+ * A function of the program that the library calls must return. No C++ exception and no longjmp() may leave it: see
+ * docs/callbacks.md. The page also says what pthread_cancel() does.
  * Thread rule: during a call, no other thread may use the error struct that is passed to the call. */
 #ifndef TDICT_STATUS_H
 #define TDICT_STATUS_H

@@ -12,12 +12,14 @@
  * - The classes have members for the most common C functions. tdict::call() and tdict::run() call other C functions
  *   that return a status.
  * - TDICT_BIND() (tdict/hpp/bind.hpp) binds a struct of tensors to a tree.
+ * - TDICT_CALLBACK() (tdict/hpp/callback.hpp) makes a C callback that catches the exceptions of a function.
  *
  * The thread rules, ownership and errors are the same as in C. */
 #ifndef TDICT_TDICT_HPP
 #define TDICT_TDICT_HPP
 
 #include "tdict/hpp/bind.hpp"
+#include "tdict/hpp/callback.hpp"
 #include "tdict/hpp/handle.hpp"
 #include "tdict/hpp/result.hpp"
 #include "tdict/hpp/tensor.hpp"

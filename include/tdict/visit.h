@@ -10,6 +10,7 @@
  * keys of any visited tree. On a thread pool, the function runs on several threads at the same time, for different
  * paths. To visit trees and objects themselves, use tdict_walk() (tdict/tree.h). Cost, without the function of the
  * program: O(tensors of all trees), and memory for a list of all paths. The library reads no elements.
+ * The function of the program must return, and must not throw: see docs/callbacks.md.
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_VISIT_H
 #define TDICT_VISIT_H

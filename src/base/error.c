@@ -2,6 +2,8 @@
  * Thread-safe. */
 #include "base/error.h"
 
+#include "base/thread.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +47,7 @@ const char *tdict_status_name(tdict_status status) {
 }
 
 void tdict_error_print(const tdict_error *err, FILE *file) {
+  TDICT_UNCANCELLED;
   char native[32] = "";
   if (!err) return;
   if (err->native) snprintf(native, sizeof native, " [%d]", (int)err->native);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 #define CLOSED ((uint64_t)1 << 63)
 
@@ -46,10 +47,11 @@ void tdict_log_close(tdict_log *log) {
   const struct timespec pause = {.tv_nsec = 50000};
   atomic_fetch_or(&log->state, CLOSED);
   /* Poll: closing is rare, and a call of the program's function is usually short. */
-  while (atomic_load(&log->state) != CLOSED) nanosleep(&pause, NULL);
+  while (atomic_load(&log->state) != CLOSED) tdict_sleep(&pause);
 }
 
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) {
+  TDICT_UNCANCELLED; /* the writer below must be counted down */
   if (atomic_load(&log->state) & CLOSED) return;
   /* Count this writer first, then check CLOSED again: another thread might have closed the log after the first
    * check. */

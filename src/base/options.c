@@ -33,6 +33,18 @@ tdict_status tdict_options_read(void *known, size_t known_size, const void *give
   return TDICT_OK;
 }
 
+tdict_status tdict_options_read_saved(void *known, size_t known_size, const void *given, const char *what,
+                                      tdict_error *err) {
+  size_t size;
+  memcpy(&size, given, sizeof size);
+  if (size != known_size)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "%s: struct_size is %zu, wanted %zu: another version of the library saved it, or it is damaged",
+                      what, size, known_size);
+  memcpy(known, given, known_size);
+  return TDICT_OK;
+}
+
 tdict_status tdict_options_write(void *given, const void *known, size_t known_size, const char *what,
                                  tdict_error *err) {
   tdict_status status = tdict_options_check_size(given, known_size, what, err);

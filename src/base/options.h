@@ -12,6 +12,11 @@
  * known->struct_size to `known_size`. `what` names the struct in the message. Returns the errors of
  * tdict_options_check_size(). Returns TDICT_ENOTSUP if a byte of `given` from `known_size` on is not zero. */
 tdict_status tdict_options_read(void *known, size_t known_size, const void *given, const char *what, tdict_error *err);
+/* Copies the struct `given`, which a program may have saved to a file, to `known`. A saved size may be damaged, so the
+ * function reads no byte of `given` after the size field unless the size is `known_size`. Returns TDICT_EINVAL for any
+ * other size. */
+tdict_status tdict_options_read_saved(void *known, size_t known_size, const void *given, const char *what,
+                                      tdict_error *err);
 /* Checks given->struct_size. Returns TDICT_EINVAL if given->struct_size is smaller than the size field itself or larger
  * than 4096. Such a size shows that the caller did not initialize the struct. */
 tdict_status tdict_options_check_size(const void *given, size_t known_size, const char *what, tdict_error *err);

@@ -19,3 +19,13 @@ int tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argu
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return code;
 }
+
+static void unlock(void *lock) { pthread_mutex_unlock(lock); }
+
+int tdict_cond_wait_cancellable(pthread_cond_t *condition, pthread_mutex_t *lock, const struct timespec *deadline) {
+  int code;
+  pthread_cleanup_push(unlock, lock);
+  code = deadline ? pthread_cond_timedwait(condition, lock, deadline) : pthread_cond_wait(condition, lock);
+  pthread_cleanup_pop(0);
+  return code;
+}

@@ -59,7 +59,7 @@ static void run_queued(queued_call *q) {
 /* Waits for the next call. Returns NULL if the queue is empty and must stop. */
 static queued_call *take_queued(tdict_comm_queue *queue) {
   pthread_mutex_lock(&queue->lock);
-  while (!queue->first && !queue->stops) pthread_cond_wait(&queue->changed, &queue->lock);
+  while (!queue->first && !queue->stops) tdict_cond_wait(&queue->changed, &queue->lock);
   queued_call *q = queue->first;
   if (q) queue->first = q->next;
   if (!queue->first) queue->end = &queue->first;
@@ -84,7 +84,7 @@ static void stop_queue(tdict_comm *comm) {
   queue->stops = true;
   pthread_cond_broadcast(&queue->changed);
   pthread_mutex_unlock(&queue->lock);
-  pthread_join(queue->thread, NULL);
+  tdict_thread_join(queue->thread);
   free_queue(queue);
 }
 

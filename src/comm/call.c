@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "device/stream.h"
 #include "device/use.h"
 
@@ -75,6 +76,7 @@ tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options 
 }
 
 tdict_status tdict_comm_perform(tdict_comm_call *call, uint64_t ticket, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_error failure = {0};
   tdict_tree *result = NULL;
   tdict_comm_begin_turn(call->comm, ticket);

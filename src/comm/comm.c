@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 
 /* Checks the parts of the table that the library relies on. */
 static tdict_status check_table(const tdict_comm_table *t, tdict_error *err) {
@@ -83,6 +84,7 @@ tdict_status tdict_comm_create(tdict_context *context, const tdict_comm_table *t
 }
 
 void tdict_comm_destroy(tdict_comm *comm) {
+  TDICT_UNCANCELLED;
   if (!comm) return;
   if (comm->stop_queue) comm->stop_queue(comm);
   comm->table.destroy(comm->table.self);
@@ -98,7 +100,7 @@ uint64_t tdict_comm_take_ticket(tdict_comm *comm) {
 
 void tdict_comm_begin_turn(tdict_comm *comm, uint64_t ticket) {
   pthread_mutex_lock(&comm->lock);
-  while (comm->turn != ticket) pthread_cond_wait(&comm->turn_changed, &comm->lock);
+  while (comm->turn != ticket) tdict_cond_wait(&comm->turn_changed, &comm->lock);
   pthread_mutex_unlock(&comm->lock);
 }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/float_env.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "tdict/debug.h"
 #include "tensor/element.h"
 #include "tensor/layout.h"
@@ -209,6 +210,7 @@ tdict_status tdict_tensor_get_summary(const tdict_tensor *tensor, tdict_tensor_s
 }
 
 void tdict_dump(const tdict_tree *tree) {
+  TDICT_UNCANCELLED;
   static const char none[] = "tree: NULL\n";
   const int kept = errno;
   if (tree)

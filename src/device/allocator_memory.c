@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "device/allocator_memory.h"
 
 typedef struct allocator_memory {
@@ -29,6 +30,7 @@ static void count_allocation(allocator_memory *m, size_t bytes) {
 static tdict_status allocator_allocate(tdict_memory *memory, size_t bytes, tdict_block *out, tdict_error *err) {
   allocator_memory *m = (allocator_memory *)memory;
   size_t size = bytes ? bytes : 1;
+  TDICT_UNCANCELLED;
   void *data = m->allocator.allocate(m->allocator.user, size);
   if (!data) return tdict_fail(err, TDICT_ENOMEM, "memory: the program's allocator returned NULL for %zu bytes", size);
   count_allocation(m, size);
@@ -46,6 +48,7 @@ static void allocator_free(tdict_memory *memory, tdict_block *block, tdict_fence
   atomic_fetch_sub_explicit(&m->live_bytes, block->bytes, memory_order_relaxed);
   /* In a forked child, device memory belongs to the parent process. */
   if (m->gpu && m->gpu->mark && tdict_forkmark_forked(m->gpu->mark)) return;
+  TDICT_UNCANCELLED;
   m->allocator.release(m->allocator.user, block->data, block->bytes);
 }
 

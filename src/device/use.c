@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 typedef struct use {
   tdict_fence fence; /* first, so that a use * is also a tdict_fence * */
@@ -35,7 +36,7 @@ static bool use_wait(tdict_fence *fence, int64_t deadline_ns) {
   if (deadline_ns != INT64_MAX) {
     while (!use_poll(fence)) {
       if (tdict_now_ns() >= deadline_ns) return false;
-      nanosleep(&pause, NULL);
+      tdict_sleep(&pause);
     }
     return true;
   }

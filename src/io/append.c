@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "io/request.h"
 #include "io/tensordict/append.h"
 
@@ -60,6 +61,7 @@ static tdict_status append_rows(const char *path, const tdict_tree *rows, bool f
 
 tdict_status tdict_append(tdict_context *context, const char *path, const tdict_tree *rows,
                           const tdict_append_options *options, tdict_error *err) {
+  TDICT_UNCANCELLED;
   static const char what[] = "append";
   tdict_append_options o = tdict_append_options_default();
   tdict_tree *host = NULL;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "io/format.h"
 #include "io/rows.h"
 #include "io/unloaded.h"
@@ -105,23 +106,27 @@ static tdict_status load_async(tdict_context *context, tdict_start *start, const
 
 tdict_status tdict_load(tdict_context *context, const char *path, tdict_device device,
                         const tdict_load_options *options, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "load: out is NULL");
   return load_and_wait(context, &(tdict_start){.what = "load", .device = device}, path, options, out, err);
 }
 
 tdict_status tdict_load_async(tdict_context *context, const char *path, tdict_device device,
                               const tdict_load_options *options, tdict_future **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   return load_async(context, &(tdict_start){.what = "load_async", .device = device}, path, options, out, err);
 }
 
 tdict_status tdict_load_into(tdict_context *context, tdict_tree *dst, const char *path,
                              const tdict_load_options *options, tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!dst) return tdict_fail(err, TDICT_EINVAL, "load_into: dst is NULL");
   return load_and_wait(context, &(tdict_start){.what = "load_into", .dst = dst}, path, options, NULL, err);
 }
 
 tdict_status tdict_load_into_async(tdict_context *context, tdict_tree *dst, const char *path,
                                    const tdict_load_options *options, tdict_future **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!dst) return tdict_fail(err, TDICT_EINVAL, "load_into_async: dst is NULL");
   return load_async(context, &(tdict_start){.what = "load_into_async", .dst = dst}, path, options, out, err);
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "io/format.h"
 #include "io/map.h"
 
@@ -17,6 +18,7 @@ static tdict_status map_and_build(const tdict_contents *c, tdict_tree **out, tdi
 }
 
 tdict_status tdict_open(const char *path, const tdict_open_options *options, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   static const char what[] = "open";
   tdict_open_options o;
   tdict_contents contents;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "io/numpy/numpy.h"
 #include "io/safetensors/safetensors.h"
 #include "io/tensordict/archive.h"
@@ -138,6 +139,7 @@ tdict_status tdict_save_read_options(const char *what, const char *path, const t
 
 tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                         const tdict_save_options *options, tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_save_options o;
   tdict_save_request request = {.what = "save", .path = path, .options = &o, .num_threads = -1};
   tdict_status status = tdict_save_read_options(request.what, path, tree, options, &o, err);

@@ -163,6 +163,7 @@ static tdict_status create(tdict_context *context, const char *path, const tdict
 
 tdict_status tdict_save_async(tdict_context *context, const char *path, const tdict_tree *tree,
                               const tdict_save_options *options, tdict_saving **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_save_options o;
   tdict_saving *s;
   pthread_t thread;
@@ -209,6 +210,7 @@ static tdict_status wait_for(tdict_saving *s, tdict_latch *latch, const tdict_er
 }
 
 tdict_status tdict_saving_wait_source(tdict_saving *saving, tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!saving) return tdict_fail(err, TDICT_EINVAL, "%s: saving is NULL", what);
   return wait_for(saving, &saving->copied, &saving->copy_error, err);
 }
@@ -223,11 +225,13 @@ tdict_status tdict_saving_wait_on_stream(tdict_saving *saving, tdict_stream stre
 }
 
 tdict_status tdict_saving_wait(tdict_saving *saving, tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!saving) return tdict_fail(err, TDICT_EINVAL, "%s: saving is NULL", what);
   return wait_for(saving, &saving->ended, &saving->error, err);
 }
 
 bool tdict_saving_is_done(const tdict_saving *saving) {
+  TDICT_UNCANCELLED;
   return atomic_load_explicit(&saving->ended.count, memory_order_acquire) == 0;
 }
 
@@ -240,6 +244,7 @@ void tdict_saving_cancel(tdict_saving *saving) {
 }
 
 void tdict_saving_release(tdict_saving *saving) {
+  TDICT_UNCANCELLED;
   if (!saving || tdict_forkmark_forked(saving->mark)) return;
   pthread_mutex_lock(&saving->lock);
   const bool has_ended = saving->has_ended;

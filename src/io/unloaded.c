@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "io/below.h"
 #include "io/map.h"
 #include "tensor/tensor.h"
@@ -70,6 +71,7 @@ static tdict_status fail_cancelled(const tdict_load_progress *p, tdict_error *er
 }
 
 tdict_status tdict_load_progress_begin(tdict_load_progress *progress, uint64_t total, tdict_error *err) {
+  TDICT_UNCANCELLED;
   progress->total = total;
   progress->step = total / NUM_REPORTS + 1;
   return progress->report(progress->user, 0, total) ? TDICT_OK : fail_cancelled(progress, err);
@@ -85,6 +87,7 @@ static bool is_due(tdict_load_progress *p) {
  * function; other threads do not wait for this thread. After the call, the thread resets `is_reporting` and checks
  * `done` again, so that the last bytes are reported. */
 static tdict_status report_progress(tdict_load_progress *p, uint64_t bytes, tdict_error *err) {
+  TDICT_UNCANCELLED;
   atomic_fetch_add(&p->done, bytes);
   while (!atomic_load(&p->is_cancelled) && is_due(p) && !atomic_exchange(&p->is_reporting, true)) {
     if (is_due(p) && !atomic_load(&p->is_cancelled)) {

@@ -85,28 +85,27 @@ static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   return slot->count < wanted ? cut_to_count(slot) : TDICT_OK;
 }
 
-static void release_samples(tdict_loader_slot *slot, int64_t count) {
-  for (int64_t i = 0; i < count; i++) tdict_release(slot->samples[i]);
+void tdict_loader_release_samples(tdict_loader_slot *slot) {
+  while (slot->num_fetched > 0) tdict_release(slot->samples[--slot->num_fetched]);
 }
 
-/* Fetches each sample as a tree. *num_fetched is the number of trees in `samples`, also after a failure. The caller
- * releases these trees. */
-static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot, int64_t *num_fetched) {
+/* Fetches each sample as a tree. The slot owns the trees, also after a failure. */
+static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_dataset *d = &l->dataset;
-  for (*num_fetched = 0; *num_fetched < slot->count; (*num_fetched)++) {
+  while (slot->num_fetched < slot->count) {
     tdict_tree *sample = NULL;
-    int64_t index = slot->indices[*num_fetched];
+    int64_t index = slot->indices[slot->num_fetched];
     tdict_error_clear(&slot->error);
     tdict_status status = d->fetch_sample(d->self, index, &sample, &slot->error);
     status = tdict_callback_status(status, "fetch_sample", &slot->error);
     if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
-      mark_stream_end(slot, *num_fetched);
+      mark_stream_end(slot, slot->num_fetched);
       break;
     }
     if (status == TDICT_OK && !sample)
       status = tdict_fail(&slot->error, TDICT_EINVAL, "fetch_sample returned TDICT_OK and no tree");
     if (status != TDICT_OK) return name_failed_sample(l, slot, index, status);
-    slot->samples[*num_fetched] = sample;
+    slot->samples[slot->num_fetched++] = sample;
   }
   return TDICT_OK;
 }
@@ -140,11 +139,12 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_status status;
   if (l->options.collate) {
     tdict_error_clear(&slot->error);
-    status = l->options.collate(l->options.user, samples, slot->count, l->memory, &slot->tree, &slot->error);
+    tdict_tree *made = NULL; /* not in the slot: only after a success, the tree belongs to the loader */
+    status = l->options.collate(l->options.user, samples, slot->count, l->memory, &made, &slot->error);
     status = tdict_callback_status(status, "collate", &slot->error);
-    if (status == TDICT_OK && !slot->tree)
+    if (status == TDICT_OK && !made)
       status = tdict_fail(&slot->error, TDICT_EINVAL, "collate returned TDICT_OK and no tree");
-    if (status != TDICT_OK) slot->tree = NULL;
+    if (status == TDICT_OK) slot->tree = made;
   } else if (l->options.pack) {
     status = tdict_pack_sequence(samples, (size_t)slot->count, &l->pack, &slot->tree, &slot->error);
     if (status == TDICT_OK) status = read_packed_lengths(l, slot);
@@ -160,10 +160,9 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
 
 static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
   if (l->schema) return fetch_rows(l, slot);
-  int64_t num_fetched;
-  tdict_status status = fetch_samples(l, slot, &num_fetched);
+  tdict_status status = fetch_samples(l, slot);
   if (status == TDICT_OK && slot->count > 0) status = collate_samples(l, slot);
-  release_samples(slot, num_fetched);
+  tdict_loader_release_samples(slot);
   return status;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "loader/row_stores.h"
 #include "loader/token_file.h"
 #include "tdict/dataset.h"
@@ -163,6 +164,7 @@ static tdict_status open_token_files(token_source *s, const tdict_token_options 
 }
 
 tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict_dataset *out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!options || !out)
     return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", error_prefix, options ? "out" : "options");
   tdict_token_options o = tdict_token_options_default();

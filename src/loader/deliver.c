@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "device/stream.h"
 #include "loader/loader_internal.h"
 #include "memory/pinned_pool.h"
@@ -48,13 +49,9 @@ static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int
     return TDICT_OK;
   }
   while (slot->state != TDICT_SLOT_READY) {
-    if (deadline == INT64_MAX) {
-      pthread_cond_wait(&l->batch_done, &l->lock);
-      continue;
-    }
     struct timespec until = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
-    if (pthread_cond_timedwait(&l->batch_done, &l->lock, &until) != 0 && slot->state != TDICT_SLOT_READY &&
-        tdict_now_ns() >= deadline)
+    int code = tdict_cond_wait_cancellable(&l->batch_done, &l->lock, deadline == INT64_MAX ? NULL : &until);
+    if (code != 0 && deadline != INT64_MAX && slot->state != TDICT_SLOT_READY && tdict_now_ns() >= deadline)
       return fail_timed_out(l, slot, err);
   }
   return TDICT_OK;
@@ -134,6 +131,7 @@ static tdict_status record_failure(tdict_loader *l, const tdict_error *error, td
  * NULL, this thread waits. */
 static tdict_status deliver_tree(tdict_loader *l, tdict_loader_slot *slot, const tdict_stream *stream, tdict_tree **out,
                                  tdict_error *err) {
+  TDICT_UNCANCELLED; /* the batch would be lost */
   tdict_error error;
   memset(&error, 0, sizeof error);
   tdict_status status = slot->status;
@@ -162,6 +160,7 @@ static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_lo
   if (status != TDICT_OK) return status;
   int64_t deadline = get_deadline(l);
   pthread_mutex_lock(&l->lock);
+  tdict_loader_end_abandoned(l);
   if (l->failure.status != 0) {
     if (err) *err = l->failure;
     status = (tdict_status)l->failure.status;

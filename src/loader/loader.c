@@ -295,12 +295,8 @@ tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *s
   if (!l || !state) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "the state" : "the loader");
   tdict_loader_epoch epoch = {0};
   tdict_epoch_plan plan = {.epoch = -1};
-  tdict_loader_state s = tdict_loader_state_default();
-  tdict_status status = tdict_options_read(&s, sizeof s, state, "loader state", err);
-  if (status == TDICT_OK && state->struct_size < sizeof s)
-    status =
-        tdict_fail(err, TDICT_EINVAL, "loader state: struct_size is %zu, wanted %zu: it was saved by another version",
-                   state->struct_size, sizeof s);
+  tdict_loader_state s;
+  tdict_status status = tdict_options_read_saved(&s, sizeof s, state, "loader state", err);
   if (status == TDICT_OK) status = tdict_forkmark_check(l->mark, "loader", err);
   if (status == TDICT_OK) status = tdict_loader_plan_saved_epoch(l, &s, &epoch, err);
   if (status == TDICT_OK) status = tdict_loader_check_state(l, &epoch, &s, err);

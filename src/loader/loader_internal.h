@@ -54,6 +54,7 @@ typedef struct tdict_loader_slot {
   tdict_error error;                                                  /* set if status is not TDICT_OK */
   int64_t *indices;                                                   /* array of batch_size elements */
   tdict_tree **samples;                                               /* array of batch_size elements */
+  int64_t num_fetched; /* number of trees in `samples`, which the slot owns */
 } tdict_loader_slot;
 
 typedef struct tdict_loader_worker {
@@ -130,6 +131,8 @@ struct tdict_loader {
 /* Fetches and collates the batch of a BUSY slot, and pins the batch or sends the batch to the device. Writes the result
  * to the slot. Call without the lock. */
 void tdict_loader_fill_slot(tdict_loader *loader, tdict_loader_slot *slot);
+/* Releases the samples that were fetched for a batch. */
+void tdict_loader_release_samples(tdict_loader_slot *slot);
 /* Releases the batch of a slot, cancels the transfer of the batch, and makes the slot FREE. */
 void tdict_loader_empty_slot(tdict_loader_slot *slot);
 
@@ -180,6 +183,10 @@ bool tdict_loader_plan_next(tdict_loader *loader);
 /* Begins the next batch and fills its slot on the calling thread. The plan must exist. The caller holds the lock. The
  * function releases the lock while fetching. Adds the time from `since_ns` to the fetch to the idle time. */
 void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
+/* Ends the batch or plan that a function of the program has left by a C++ exception or a jump, so that the batch fails
+ * and no call waits for it. Only a loader without workers can have such a batch. Call on the consumer's thread, at the
+ * begin of a call, with the lock. */
+void tdict_loader_end_abandoned(tdict_loader *loader);
 /* Waits until no worker is busy, drops all prefetched batches and continues at position `to`. The caller holds the
  * lock. The function releases the lock while waiting. */
 void tdict_loader_seek(tdict_loader *loader, tdict_batch_position to);

@@ -1,6 +1,6 @@
 /* Implements replay buffers. A buffer owns a shallow clone of its tree, and a dataset of this clone. The dataset copies
  * rows into batches. Thread rule: see tdict/replay.h. Fetches hold `lock` for reading, and writers hold `lock` for
- * writing. */
+ * writing. `counts_lock` is a leaf: a thread that holds it takes no other lock. */
 #include "tdict/replay.h"
 
 #include <pthread.h>
@@ -8,10 +8,14 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "ops/check_copy.h"
 #include "tdict/clone.h"
 #include "tdict/index.h"
 #include "tdict/object.h"
+
+/* Maximum total of a saved state. Counting from here to INT64_MAX takes centuries, so appends need no overflow check. */
+#define MAX_TOTAL (INT64_MAX / 2)
 
 struct tdict_replay {
   atomic_long references;
@@ -24,9 +28,11 @@ struct tdict_replay {
    * even if other fetches hold `lock`. The mutex is needed because POSIX does not define whether a rwlock prefers its
    * writers. */
   pthread_mutex_t entrance;
-  pthread_rwlock_t lock;          /* guards: the elements of the tree, next_row */
-  int64_t next_row;               /* the next append writes to this row */
-  _Atomic(int64_t) length, total; /* changed by the writer that holds `lock`, and read by any thread */
+  pthread_rwlock_t lock;       /* guards: the elements of the tree */
+  pthread_mutex_t counts_lock; /* guards: next_row, length, total. Only a writer that holds `lock` changes them, and
+                                * such a writer reads them without counts_lock */
+  int64_t next_row;            /* the next append writes to this row */
+  int64_t length, total;       /* number of filled rows; number of rows appended so far */
 };
 
 static void lock_for_reading(tdict_replay *r) {
@@ -47,6 +53,7 @@ static void free_replay(tdict_replay *r) {
   tdict_dataset_reset(&r->dataset);
   tdict_release(r->tree);
   pthread_rwlock_destroy(&r->lock);
+  pthread_mutex_destroy(&r->counts_lock);
   pthread_mutex_destroy(&r->entrance);
   free(r);
 }
@@ -73,7 +80,7 @@ static tdict_status open_tree(tdict_replay *r, const tdict_tree *tree, int64_t n
     return tdict_fail(err, TDICT_EINVAL, "replay: num_filled is %lld, wanted 0 to the capacity %lld",
                       (long long)num_filled, (long long)r->capacity);
   r->next_row = num_filled % r->capacity;
-  atomic_init(&r->length, num_filled);
+  r->length = num_filled;
   return TDICT_OK;
 }
 
@@ -82,8 +89,8 @@ tdict_status tdict_replay_create(const tdict_tree *tree, int64_t num_filled, tdi
   tdict_replay *r = calloc(1, sizeof *r);
   if (!r) return tdict_fail(err, TDICT_ENOMEM, "replay: no host memory for its record");
   atomic_init(&r->references, 1);
-  atomic_init(&r->total, 0);
   pthread_mutex_init(&r->entrance, NULL);
+  pthread_mutex_init(&r->counts_lock, NULL);
   pthread_rwlock_init(&r->lock, NULL);
   tdict_status status = open_tree(r, tree, num_filled, err);
   if (status != TDICT_OK) {
@@ -145,6 +152,15 @@ static tdict_status write_around_end(tdict_replay *r, const tdict_tree *rows, in
   return status;
 }
 
+/* Sets the counts. The caller holds the lock for writing. */
+static void set_counts(tdict_replay *r, int64_t next_row, int64_t length, int64_t total) {
+  pthread_mutex_lock(&r->counts_lock);
+  r->next_row = next_row;
+  r->length = length;
+  r->total = total;
+  pthread_mutex_unlock(&r->counts_lock);
+}
+
 tdict_status tdict_replay_append(tdict_replay *r, const tdict_tree *rows, tdict_error *err) {
   if (!r || !rows) return tdict_fail(err, TDICT_EINVAL, "replay: %s is NULL", r ? "rows" : "the replay buffer");
   tdict_status status = check_rows(r, rows, err);
@@ -156,10 +172,8 @@ tdict_status tdict_replay_append(tdict_replay *r, const tdict_tree *rows, tdict_
   else
     status = write_around_end(r, rows, count, err);
   if (status == TDICT_OK) {
-    int64_t length = atomic_load(&r->length);
-    r->next_row = (r->next_row + count) % r->capacity;
-    atomic_store(&r->length, count < r->capacity - length ? length + count : r->capacity);
-    atomic_fetch_add(&r->total, count);
+    int64_t length = count < r->capacity - r->length ? r->length + count : r->capacity;
+    set_counts(r, (r->next_row + count) % r->capacity, length, r->total + count);
   }
   tdict_replay_unlock(r);
   return status;
@@ -171,10 +185,9 @@ tdict_status tdict_replay_write(tdict_replay *r, int64_t first, const tdict_tree
   if (status != TDICT_OK) return status;
   int64_t count = tdict_batch_size(rows)[0];
   tdict_replay_lock(r);
-  int64_t length = atomic_load(&r->length);
-  if (first < 0 || first > length || count > length - first)
+  if (first < 0 || first > r->length || count > r->length - first)
     status = tdict_fail(err, TDICT_EINVAL, "replay: %lld rows at row %lld, but %lld rows are filled", (long long)count,
-                        (long long)first, (long long)length);
+                        (long long)first, (long long)r->length);
   else
     status = tdict_write_rows(r->tree, first, rows, err);
   tdict_replay_unlock(r);
@@ -184,14 +197,62 @@ tdict_status tdict_replay_write(tdict_replay *r, int64_t first, const tdict_tree
 void tdict_replay_clear(tdict_replay *r) {
   if (!r) return;
   tdict_replay_lock(r);
-  r->next_row = 0;
-  atomic_store(&r->length, 0);
+  set_counts(r, 0, 0, r->total);
   tdict_replay_unlock(r);
 }
 
-int64_t tdict_replay_length(const tdict_replay *r) { return atomic_load(&r->length); }
+static tdict_replay_state describe_state(const tdict_replay *r) {
+  pthread_mutex_t *lock = (pthread_mutex_t *)&r->counts_lock; /* The lock changes even for a const buffer. */
+  tdict_replay_state s = tdict_replay_state_default();
+  pthread_mutex_lock(lock);
+  s.capacity = r->capacity;
+  s.num_filled = r->length;
+  s.next_row = r->next_row;
+  s.total = r->total;
+  pthread_mutex_unlock(lock);
+  return s;
+}
+
+int64_t tdict_replay_length(const tdict_replay *r) { return describe_state(r).num_filled; }
 int64_t tdict_replay_capacity(const tdict_replay *r) { return r->capacity; }
-int64_t tdict_replay_total(const tdict_replay *r) { return atomic_load(&r->total); }
+int64_t tdict_replay_total(const tdict_replay *r) { return describe_state(r).total; }
+
+tdict_status tdict_replay_get_state(const tdict_replay *r, tdict_replay_state *out, tdict_error *err) {
+  if (!r || !out) return tdict_fail(err, TDICT_EINVAL, "replay state: %s is NULL", r ? "out" : "the replay buffer");
+  tdict_replay_state s = describe_state(r);
+  return tdict_options_write(out, &s, sizeof s, "replay state", err);
+}
+
+/* Returns TDICT_EINVAL if a buffer of this capacity cannot have the state. */
+static tdict_status check_state(const tdict_replay *r, const tdict_replay_state *s, tdict_error *err) {
+  if (s->capacity != r->capacity)
+    return tdict_fail(err, TDICT_EINVAL, "replay state: saved for a capacity of %lld, this buffer has %lld",
+                      (long long)s->capacity, (long long)r->capacity);
+  if (s->num_filled < 0 || s->num_filled > s->capacity)
+    return tdict_fail(err, TDICT_EINVAL, "replay state: num_filled is %lld, wanted 0 to the capacity %lld",
+                      (long long)s->num_filled, (long long)s->capacity);
+  bool is_full = s->num_filled == s->capacity;
+  if (s->next_row < 0 || s->next_row >= s->capacity || (!is_full && s->next_row != s->num_filled))
+    return tdict_fail(err, TDICT_EINVAL, "replay state: next_row is %lld, but %lld of %lld rows are filled",
+                      (long long)s->next_row, (long long)s->num_filled, (long long)s->capacity);
+  if (s->total < 0 || s->total > MAX_TOTAL)
+    return tdict_fail(err, TDICT_EINVAL, "replay state: total is %lld, wanted 0 to %lld", (long long)s->total,
+                      (long long)MAX_TOTAL);
+  return TDICT_OK;
+}
+
+tdict_status tdict_replay_set_state(tdict_replay *r, const tdict_replay_state *state, tdict_error *err) {
+  if (!r || !state)
+    return tdict_fail(err, TDICT_EINVAL, "replay state: %s is NULL", r ? "the state" : "the replay buffer");
+  tdict_replay_state s;
+  tdict_status status = tdict_options_read_saved(&s, sizeof s, state, "replay state", err);
+  if (status == TDICT_OK) status = check_state(r, &s, err);
+  if (status != TDICT_OK) return status;
+  tdict_replay_lock(r);
+  set_counts(r, s.next_row, s.num_filled, s.total);
+  tdict_replay_unlock(r);
+  return TDICT_OK;
+}
 
 /* The functions of the dataset. */
 
@@ -201,7 +262,7 @@ static void release_replay(void *self) { tdict_replay_release(self); }
 
 /* Checks that all rows are filled. The caller holds the lock. */
 static tdict_status check_filled(const tdict_replay *r, const int64_t *indices, int64_t count, tdict_error *err) {
-  int64_t length = atomic_load(&r->length);
+  int64_t length = r->length;
   for (int64_t i = 0; i < count; i++)
     if (indices[i] < 0 || indices[i] >= length)
       return tdict_fail(err, TDICT_ECHANGED, "replay: row %lld, but %lld rows are filled; call tdict_loader_restart()",

@@ -8,7 +8,9 @@
 /* Maximum epoch of a saved state. Counting from here to INT64_MAX takes centuries, so the code that increments epochs
  * and batches needs no overflow check. */
 #define MAX_EPOCH (INT64_MAX / 2)
-enum { STREAM = -1 };
+/* ORDER_VERSION: raise this number if a sampler draws other indices than before. Version 1, of tdict 0.1, had no field
+ * for its number. */
+enum { STREAM = -1, ORDER_VERSION = 2 };
 
 tdict_loader_state tdict_loader_describe_state(const tdict_loader *l, const tdict_loader_epoch *epoch,
                                                tdict_batch_position position) {
@@ -19,6 +21,7 @@ tdict_loader_state tdict_loader_describe_state(const tdict_loader *l, const tdic
   s.batch_size = l->options.batch_size;
   s.max_tokens = l->limits.max_tokens;
   s.counts_padding = l->limits.counts_padding;
+  s.order_version = ORDER_VERSION;
   s.num_indices = s.num_samples = s.rank_samples = s.sampler_kind = STREAM;
   s.world_size = 1;
   if (!epoch->sampler) return s;
@@ -65,6 +68,9 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
       {"samples drawn in an epoch", saved->num_samples, mine->num_samples},
       {"samples of each rank", saved->rank_samples, mine->rank_samples},
   };
+  if (saved->order_version != mine->order_version)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for version %lld of the orders, this library has %lld",
+                      (long long)saved->order_version, (long long)mine->order_version);
   if (saved->sampler_kind != mine->sampler_kind)
     return tdict_fail(err, TDICT_EINVAL, "loader state: saved for %s, this loader has %s",
                       sampler_name(saved->sampler_kind), sampler_name(mine->sampler_kind));

@@ -14,10 +14,11 @@ static inline uint64_t tdict_pick_below(uint64_t bits, uint64_t count) {
 }
 
 typedef struct tdict_shuffle {
-  uint64_t count, width, height; /* width * height is at least count */
-  uint64_t key;
+  uint64_t count, key;
+  uint64_t width, height; /* for large counts: width * height is at least count; else 0 */
 } tdict_shuffle;
-/* Returns a random permutation of 0 to count - 1 that the key determines. `count` is at least 1. */
+/* Returns a random permutation of 0 to count - 1 that the key and the count determine. The permutations of different
+ * counts are independent, even if the key is the same. `count` is at least 1. */
 tdict_shuffle tdict_shuffle_make(uint64_t count, uint64_t key);
 /* Returns the number at position i of the permutation; i is less than count. */
 uint64_t tdict_shuffle_at(const tdict_shuffle *p, uint64_t i);

@@ -112,7 +112,7 @@ static void finish_batch(tdict_loader *l, tdict_loader_slot *slot) {
 
 /* If the dataset is in_order, waits until all earlier batches have been fetched. */
 static void wait_to_fetch(tdict_loader *l, const tdict_loader_slot *slot) {
-  while (l->dataset.in_order && l->num_fetched != slot->ticket) pthread_cond_wait(&l->can_fetch, &l->lock);
+  while (l->dataset.in_order && l->num_fetched != slot->ticket) tdict_cond_wait(&l->can_fetch, &l->lock);
 }
 
 /* Lets the worker of the next ticket fetch. */
@@ -141,6 +141,24 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   finish_batch(l, slot);
 }
 
+void tdict_loader_end_abandoned(tdict_loader *l) {
+  if (l->options.num_workers > 0) return;
+  l->is_planning = false;
+  for (int32_t i = 0; i < l->depth; i++) {
+    tdict_loader_slot *slot = &l->slots[i];
+    if (slot->state != TDICT_SLOT_BUSY) continue;
+    tdict_loader_release_samples(slot);
+    tdict_release(slot->tree);
+    slot->tree = NULL;
+    slot->status = tdict_fail(&slot->error, TDICT_EHOOK,
+                              "loader: batch %lld: a function of the program did not return: an exception or a jump "
+                              "left it",
+                              (long long)slot->position.batch);
+    allow_next_fetch(l);
+    finish_batch(l, slot);
+  }
+}
+
 /* Runs a worker thread, which fills one batch after another until the loader stops. */
 static void *run_worker(void *user) {
   tdict_loader_worker *worker = user;
@@ -148,7 +166,7 @@ static void *run_worker(void *user) {
   pthread_mutex_lock(&l->lock);
   while (!l->is_stopping) {
     int64_t since = tdict_now_ns();
-    while (!l->is_stopping && !may_begin_batch(l)) pthread_cond_wait(&l->can_begin, &l->lock);
+    while (!l->is_stopping && !may_begin_batch(l)) tdict_cond_wait(&l->can_begin, &l->lock);
     if (!l->is_stopping && tdict_loader_plan_next(l)) tdict_loader_fill_next(l, worker->number, since);
   }
   pthread_mutex_unlock(&l->lock);
@@ -171,17 +189,19 @@ tdict_status tdict_loader_start_workers(tdict_loader *l, tdict_error *err) {
 
 void tdict_loader_stop_workers(tdict_loader *l) {
   pthread_mutex_lock(&l->lock);
+  tdict_loader_end_abandoned(l);
   l->is_stopping = true;
   pthread_cond_broadcast(&l->can_begin);
   pthread_mutex_unlock(&l->lock);
-  for (int32_t i = 0; i < l->num_threads; i++) pthread_join(l->workers[i].thread, NULL);
+  for (int32_t i = 0; i < l->num_threads; i++) tdict_thread_join(l->workers[i].thread);
   l->num_threads = 0;
 }
 
 void tdict_loader_seek(tdict_loader *l, tdict_batch_position to) {
   /* Stop new batches, and wait for running batches. */
+  tdict_loader_end_abandoned(l);
   l->is_paused = true;
-  while (l->num_busy > 0 || l->is_planning) pthread_cond_wait(&l->batch_done, &l->lock);
+  while (l->num_busy > 0 || l->is_planning) tdict_cond_wait(&l->batch_done, &l->lock);
 
   /* Drop the prefetched batches, and restart the tickets at 0. */
   for (int32_t i = 0; i < l->depth; i++) tdict_loader_empty_slot(&l->slots[i]);

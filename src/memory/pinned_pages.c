@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPUS = 2 };
 /* The pause between the registrations of two pieces, in which another thread can take the driver's lock. A thread that
@@ -51,7 +52,7 @@ static void bind_to_node(const tdict_pinner *p, void *data, size_t bytes) {
 static void pause_between_pieces(size_t piece) {
   const size_t parts = piece < TDICT_PINNED_PIECE ? TDICT_PINNED_PIECE / piece : 1;
   const struct timespec pause = {0, (long)(PAUSE_NS / parts)};
-  nanosleep(&pause, NULL);
+  tdict_sleep(&pause);
 }
 
 /* Unregisters the first `bytes` bytes, one piece at a time. `bytes` is a multiple of `piece`, or the size of all

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "memory/pinned_blocks.h"
 
 enum { PAGE_BYTES = 4096 };
@@ -166,7 +167,7 @@ static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinne
     if (held + p->counts.cached_bytes > limit - bytes) surplus = remove_surplus(p, limit - bytes - held);
     if (!surplus && !p->unpinning_bytes) return fail_over_limit(p, bytes, err);
     if (!surplus) { /* Another thread is unpinning. That thread does not wait for this thread, so waiting is safe. */
-      pthread_cond_wait(&p->unpinned, &p->lock);
+      tdict_cond_wait(&p->unpinned, &p->lock);
       continue;
     }
     pthread_mutex_unlock(&p->lock);

@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* a block of this size or more contains a whole huge page at any alignment */
@@ -163,6 +164,7 @@ tdict_status tdict_storage_create_sink(const tdict_storage_writer *writer, size_
 }
 
 tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst, size_t bytes, tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_error own = {0};
   size_t done = 0;
   TDICT_ASSERT(tdict_storage_is_unloaded(s) && !tdict_storage_is_sink(s));
@@ -177,6 +179,7 @@ tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst
 
 tdict_status tdict_storage_write(const tdict_storage *s, size_t offset, const void *src, size_t bytes,
                                  tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_error own = {0};
   TDICT_ASSERT(tdict_storage_is_sink(s) && offset <= s->bytes && bytes <= s->bytes - offset);
   tdict_status status = tdict_callback_status(s->write(s->user, offset, src, bytes, &own), "storage: write", &own);
@@ -211,6 +214,7 @@ void tdict_storage_release(tdict_storage *s) {
   if (memory) {
     memory->ops->free(memory, &s->block, s->uses, s->num_uses);
   } else if (s->release) {
+    TDICT_UNCANCELLED; /* the function may close files */
     s->release(s->user);
   } else if (!(s->flags & TDICT_STORAGE_FOREIGN)) {
     free(s->block.data);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "mpi/bytes.h"
 #include "mpi/group.h"
 #include "mpi/reduce.h"
@@ -149,6 +150,7 @@ static tdict_status duplicate(MPI_Comm comm, MPI_Comm *out, tdict_error *err) {
 
 tdict_status tdict_mpi_table(const MPI_Comm *comm, const tdict_mpi_options *options, tdict_comm_table *out,
                              tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_status status = check_mpi(err);
   if (status != TDICT_OK) return status;
   MPI_Comm copy = MPI_COMM_NULL;

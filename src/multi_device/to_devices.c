@@ -3,6 +3,7 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "device/devices.h"
 #include "multi_device/spread.h"
 #include "ops/shape.h"
@@ -64,6 +65,7 @@ static tdict_status check_request(const tdict_spreading *s, const tdict_spread *
 
 /* Starts all parts. On failure waits until the parts that were started have ended. */
 static tdict_status start_parts(tdict_spreading *s, const tdict_spread *spread, tdict_future **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_error why = {0};
   tdict_status status =
       tdict_promise_create(s->context, s->what, s->num_devices * TDICT_REPLICATE_MAX_PARTS, &s->promise, err);

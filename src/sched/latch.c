@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "sched/spin.h"
 
 enum { POLLS_PER_CLOCK_READ = 16 };
@@ -61,12 +62,16 @@ void tdict_latch_spin(const tdict_latch *latch, int64_t deadline_ns) {
 }
 
 bool tdict_latch_wait(tdict_latch *latch, int64_t deadline_ns) {
+  TDICT_UNCANCELLED;
+  return tdict_latch_wait_cancellable(latch, deadline_ns);
+}
+
+bool tdict_latch_wait_cancellable(tdict_latch *latch, int64_t deadline_ns) {
   struct timespec deadline = {deadline_ns / 1000000000, deadline_ns % 1000000000};
   pthread_mutex_lock(&latch->lock);
   int code = 0;
   while (load_count(latch) != 0 && code == 0)
-    code = deadline_ns == INT64_MAX ? pthread_cond_wait(&latch->zero, &latch->lock)
-                                    : pthread_cond_timedwait(&latch->zero, &latch->lock, &deadline);
+    code = tdict_cond_wait_cancellable(&latch->zero, &latch->lock, deadline_ns == INT64_MAX ? NULL : &deadline);
   bool zero = load_count(latch) == 0;
   pthread_mutex_unlock(&latch->lock);
   return zero;

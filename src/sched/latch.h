@@ -32,5 +32,8 @@ void tdict_latch_spin(const tdict_latch *latch, int64_t deadline_ns);
 /* Sleeps until the count is zero or tdict_now_ns() passes the deadline. A deadline of INT64_MAX never passes.
  * Returns true if the count is zero. */
 bool tdict_latch_wait(tdict_latch *latch, int64_t deadline_ns);
+/* Like tdict_latch_wait(), but pthread_cancel() ends the wait. The calling thread must hold nothing that another thread
+ * waits for. */
+bool tdict_latch_wait_cancellable(tdict_latch *latch, int64_t deadline_ns);
 
 #endif

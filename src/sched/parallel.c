@@ -2,6 +2,7 @@
  * helper tasks live on the caller's stack. Thread rule: see pool.h. */
 #include <stdatomic.h>
 
+#include "base/thread.h"
 #include "sched/latch.h"
 #include "sched/pool.h"
 
@@ -49,6 +50,7 @@ void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn
     for (long i = 0; i < count; i++) fn(user, i);
     return;
   }
+  TDICT_UNCANCELLED; /* the helpers use the loop on this thread's stack */
   l.claim_size = count / ((num_helpers + 1) * CLAIMS_PER_THREAD);
   if (l.claim_size == 0) l.claim_size = 1;
   /* Submit the helper tasks, and claim indices on this thread too. */

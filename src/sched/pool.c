@@ -138,7 +138,7 @@ static void sleep_for_tasks(tdict_pool *pool, sleeper *self) {
   self->next = pool->sleep_stack;
   pool->sleep_stack = self;
   pool->num_asleep++;
-  while (!self->was_woken) pthread_cond_wait(&self->woken, &pool->lock);
+  while (!self->was_woken) tdict_cond_wait(&self->woken, &pool->lock);
   wake_some(pool, 2);
   if (pool->num_woken_to_spin == 0) return;
   pool->num_woken_to_spin--;
@@ -172,7 +172,7 @@ static void stop_and_join(tdict_pool *pool, int num_threads) {
   update_work_hint(pool);
   while (pool->sleep_stack) pthread_cond_signal(&pop_sleeper(pool)->woken);
   pthread_mutex_unlock(&pool->lock);
-  for (int i = 0; i < num_threads; i++) pthread_join(pool->threads[i], NULL);
+  for (int i = 0; i < num_threads; i++) tdict_thread_join(pool->threads[i]);
   for (int i = 0; i < pool->num_threads; i++) pthread_cond_destroy(&pool->sleepers[i].woken);
   TDICT_ASSERT(!pool->first && pool->num_spinning == 0);
   pthread_mutex_destroy(&pool->lock);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "share/message.h"
 
 #ifndef SYS_pidfd_open /* missing in headers before Linux 5.3; 434 on x86-64 and on 64-bit ARM */
@@ -85,6 +86,7 @@ static tdict_status check_options(const tdict_share_ring_options *o, const char 
 
 tdict_status tdict_share_ring_create(const tdict_tree *like, const tdict_share_ring_options *options,
                                      tdict_share_ring **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   static const char what[] = "share_ring_create";
   tdict_share_ring_options o = tdict_share_ring_options_default();
   tdict_tree_schema *schema;
@@ -103,6 +105,7 @@ tdict_status tdict_share_ring_create(const tdict_tree *like, const tdict_share_r
 }
 
 tdict_status tdict_share_ring_attach(int socket, int64_t timeout_ns, tdict_share_ring **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   static const char what[] = "share_ring_attach";
   tdict_message message = {.kind = TDICT_SEGMENT_RING, .num_fds = 2};
   tdict_segment *segment;
@@ -148,6 +151,7 @@ static void leave_ring(tdict_share_ring *r) {
 }
 
 void tdict_share_ring_destroy(tdict_share_ring *ring) {
+  TDICT_UNCANCELLED;
   if (!ring) return;
   if (!tdict_forkmark_forked(ring->mark)) leave_ring(ring);
   free_ring(ring);

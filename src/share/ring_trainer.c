@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "device/devices.h"
 #include "share/message.h"
 #include "share/ring.h"
@@ -35,6 +36,7 @@ static tdict_status send_ring(const tdict_share_ring *r, uint32_t worker, int so
 }
 
 tdict_status tdict_share_ring_add_worker(tdict_share_ring *ring, int socket, int32_t pid, tdict_error *err) {
+  TDICT_UNCANCELLED;
   static const char what[] = "share_ring_add_worker";
   uint32_t worker = 0;
   tdict_status status = tdict_ring_check(ring, true, what, err);
@@ -56,6 +58,7 @@ tdict_status tdict_share_ring_add_worker(tdict_share_ring *ring, int socket, int
 }
 
 tdict_status tdict_share_ring_pin(tdict_share_ring *ring, tdict_context *context, tdict_error *err) {
+  TDICT_UNCANCELLED;
   static const char what[] = "share_ring_pin";
   tdict_gpu *gpu;
   tdict_status status = tdict_ring_check(ring, true, what, err);
@@ -242,6 +245,7 @@ static tdict_status wait_for_slot(tdict_share_ring *r, int64_t deadline, uint32_
 }
 
 tdict_status tdict_share_ring_take(tdict_share_ring *ring, int64_t timeout_ns, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   uint32_t slot = 0;
   tdict_status status = tdict_ring_check(ring, true, take_what, err);
   if (status != TDICT_OK) return status;
@@ -254,6 +258,7 @@ tdict_status tdict_share_ring_take(tdict_share_ring *ring, int64_t timeout_ns, t
 }
 
 tdict_status tdict_share_ring_give_back(tdict_share_ring *ring, tdict_tree *tree, tdict_error *err) {
+  TDICT_UNCANCELLED;
   static const char what[] = "share_ring_give_back";
   uint32_t slot;
   tdict_status status = tdict_ring_check(ring, true, what, err);

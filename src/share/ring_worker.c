@@ -1,6 +1,7 @@
 /* Implements the calls of a worker: begins and publishes slots. Thread rule: one thread at a time uses a ring. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "share/ring.h"
 
 static bool is_trainer_gone(const tdict_share_ring *r) {
@@ -21,6 +22,7 @@ static bool begin_slot(tdict_share_ring *r, uint32_t *out) {
 }
 
 tdict_status tdict_share_ring_begin(tdict_share_ring *ring, int64_t timeout_ns, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   static const char what[] = "share_ring_begin";
   uint32_t slot;
   tdict_status status = tdict_ring_check(ring, false, what, err);
@@ -46,6 +48,7 @@ tdict_status tdict_share_ring_begin(tdict_share_ring *ring, int64_t timeout_ns, 
 }
 
 tdict_status tdict_share_ring_publish(tdict_share_ring *ring, tdict_tree *tree, tdict_error *err) {
+  TDICT_UNCANCELLED;
   static const char what[] = "share_ring_publish";
   uint32_t slot;
   tdict_status status = tdict_ring_check(ring, false, what, err);

@@ -1,5 +1,6 @@
 /* Implements shared trees. The callers own the trees; each tree retains its segment. Thread rule: see tdict/share.h. */
 #include "base/error.h"
+#include "base/thread.h"
 #include "schema/schema.h"
 #include "share/message.h"
 #include "share/segment.h"
@@ -42,6 +43,7 @@ static tdict_status copy_elements(tdict_tree *dst, const tdict_tree *src, tdict_
 }
 
 tdict_status tdict_share_create(const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_tree_schema *schema;
   tdict_tree *made = NULL;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", create_what, tree ? "out" : "tree");
@@ -59,12 +61,14 @@ tdict_status tdict_share_create(const tdict_tree *tree, tdict_tree **out, tdict_
 }
 
 tdict_status tdict_share_create_from(const tdict_tree_schema *schema, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!schema || !out)
     return tdict_fail(err, TDICT_EINVAL, "%s_from: %s is NULL", create_what, schema ? "out" : "schema");
   return make_shared(schema, out, err);
 }
 
 tdict_status tdict_share_send(int socket, const tdict_tree *tree, tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", send_what);
   const tdict_segment *segment = tdict_segment_of(tree);
   if (!segment || segment->layout.kind != TDICT_SEGMENT_TREE)
@@ -74,6 +78,7 @@ tdict_status tdict_share_send(int socket, const tdict_tree *tree, tdict_error *e
 }
 
 tdict_status tdict_share_receive(int socket, int64_t timeout_ns, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_message message = {.kind = TDICT_SEGMENT_TREE, .num_fds = 1};
   tdict_segment *segment;
   tdict_tree_schema *schema;

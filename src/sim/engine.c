@@ -28,14 +28,14 @@ static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   if (duration_ns == 0 || op->finish_ns <= tdict_now_ns()) return;
   struct timespec until = {.tv_sec = (time_t)(op->finish_ns / 1000000000),
                            .tv_nsec = (long)(op->finish_ns % 1000000000)};
-  while (!engine->may_finish && tdict_now_ns() < op->finish_ns) pthread_cond_timedwait(&engine->wake, &d->lock, &until);
+  while (!engine->may_finish && tdict_now_ns() < op->finish_ns) tdict_cond_wait_until(&engine->wake, &d->lock, &until);
   if (engine->may_finish) op->finish_ns = engine->free_ns = tdict_now_ns(); /* a step ignores simulated time */
 }
 
 /* Waits while the driver is held, until a step lets this engine finish its work. */
 static void wait_while_held(tdict_sim_engine *engine) {
   tdict_sim_driver *d = engine->device->driver;
-  while (d->held && !engine->may_finish) pthread_cond_wait(&engine->wake, &d->lock);
+  while (d->held && !engine->may_finish) tdict_cond_wait(&engine->wake, &d->lock);
   engine->may_finish = false;
 }
 
@@ -98,7 +98,7 @@ static void *run_engine(void *argument) {
   for (;;) {
     while (!d->closing && (!engine->head || (d->held && !engine->may_finish))) {
       engine->idle = true;
-      pthread_cond_wait(&engine->wake, &d->lock);
+      tdict_cond_wait(&engine->wake, &d->lock);
       engine->idle = false;
     }
     tdict_sim_op *op = engine->head;
@@ -134,5 +134,5 @@ void tdict_sim_engines_stop(tdict_sim_driver *d) {
   tdict_sim_unlock(d);
   for (int32_t i = 0; i < d->num_devices; i++)
     for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++)
-      if (d->devices[i].engines[k].running) pthread_join(d->devices[i].engines[k].thread, NULL);
+      if (d->devices[i].engines[k].running) tdict_thread_join(d->devices[i].engines[k].thread);
 }

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 void tdict_sim_wait_change(tdict_sim_driver *d) {
   d->num_waiting++;
-  pthread_cond_wait(&d->changed, &d->lock);
+  tdict_cond_wait(&d->changed, &d->lock);
   d->num_waiting--;
 }
 

@@ -4,12 +4,14 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "device/devices.h"
 #include "transfer/start.h"
 #include "tree/box.h"
 #include "tree/place.h"
 
 tdict_status tdict_start_wait(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED; /* the future would not be released */
   tdict_status status = tdict_future_wait(future, out, err);
   if (status == TDICT_OK && stats) status = tdict_future_get_stats(future, stats, err);
   tdict_future_release(future);

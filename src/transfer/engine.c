@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err) {
   tdict_engine *e = calloc(1, sizeof *e);
@@ -27,7 +28,7 @@ tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine
 
 void tdict_engine_wait(tdict_engine *e) {
   pthread_mutex_lock(&e->lock);
-  while (e->num_live > 0) pthread_cond_wait(&e->idle, &e->lock);
+  while (e->num_live > 0) tdict_cond_wait(&e->idle, &e->lock);
   pthread_mutex_unlock(&e->lock);
 }
 
@@ -64,7 +65,7 @@ void tdict_engine_begin_job(tdict_engine *e, tdict_engine_job *job) {
 
 void tdict_engine_await_turn(tdict_engine *e, const tdict_engine_job *job) {
   pthread_mutex_lock(&e->lock);
-  while (e->jobs != job) pthread_cond_wait(&e->idle, &e->lock);
+  while (e->jobs != job) tdict_cond_wait(&e->idle, &e->lock);
   pthread_mutex_unlock(&e->lock);
 }
 

@@ -71,7 +71,7 @@ tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_err
   if (future->deferred_tail) tdict_deferred_tail_run(future);
   if (future->parts) tdict_parts_wait(future);
   if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));
-  tdict_transfer_wait(future, &future->ended, INT64_MAX);
+  tdict_transfer_wait_cancellable(future, &future->ended, INT64_MAX);
   return return_outcome(future, out, err);
 }
 
@@ -80,7 +80,7 @@ tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdi
   if (status != TDICT_OK) return status;
   if (timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "future: timeout_ns is %lld, wanted 0 or more", (long long)timeout_ns);
-  if (!tdict_transfer_wait(future, &future->ended, tdict_deadline_ns(timeout_ns)))
+  if (!tdict_transfer_wait_cancellable(future, &future->ended, tdict_deadline_ns(timeout_ns)))
     return tdict_fail(err, TDICT_ETIMEDOUT, "future: the transfer has not ended after %lld ns", (long long)timeout_ns);
   return return_outcome(future, out, err);
 }
@@ -89,7 +89,7 @@ tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdi
 tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  tdict_transfer_wait(future, &future->ended, INT64_MAX);
+  tdict_transfer_wait_cancellable(future, &future->ended, INT64_MAX);
   return return_outcome(future, NULL, err);
 }
 

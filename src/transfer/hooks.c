@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "transfer/finish.h"
 #include "transfer/order.h"
 #include "transfer/plan/flatten.h"
@@ -162,6 +163,7 @@ bool tdict_hooks_begin_copies(tdict_future *t) {
 }
 
 static void run_hook_task(tdict_task *task) {
+  TDICT_UNCANCELLED;
   hook_task *own_task = (hook_task *)task;
   tdict_future *t = own_task->transfer;
   if (!tdict_transfer_has_failed(t)) {

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "transfer/run/queue_limit.h"
 
 /* While a pool thread waits for a transfer, the thread looks for other tasks at least once in this interval. */
@@ -19,9 +20,14 @@ bool tdict_transfer_is_open(const tdict_future *t, tdict_latch *latch) {
 }
 
 bool tdict_transfer_wait(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
+  TDICT_UNCANCELLED;
+  return tdict_transfer_wait_cancellable(t, latch, deadline_ns);
+}
+
+bool tdict_transfer_wait_cancellable(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
   if (tdict_forkmark_forked(t->mark)) return latch->count == 0;
   if (tdict_latch_is_zero(latch)) return true;
-  if (!tdict_pool_is_worker(t->pool)) return tdict_latch_wait(latch, deadline_ns);
+  if (!tdict_pool_is_worker(t->pool)) return tdict_latch_wait_cancellable(latch, deadline_ns);
   for (;;) {
     int64_t now = tdict_now_ns();
     if (now >= deadline_ns) return tdict_latch_is_zero(latch);

@@ -222,6 +222,9 @@ bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
  * not wait. A pool thread runs other tasks meanwhile, because the work that opens the latch may be queued after the
  * task of the waiting thread. */
 bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
+/* Like tdict_transfer_wait(), but pthread_cancel() ends the wait. The calling thread must hold nothing that another
+ * thread waits for. */
+bool tdict_transfer_wait_cancellable(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
 /* Makes a stream of the gpu `device` wait for the transfer, as tdict_fence_ops.wait_on_stream does. Before that, waits
  * on the host until all copies are queued. future.c defines this function. */
 bool tdict_transfer_wait_on_stream(tdict_fence *fence, void *device, void *stream);

@@ -1,6 +1,7 @@
 /* Builds results after the starting call. See late_result.h for ownership and threads. */
 #include "transfer/late_result.h"
 
+#include "base/thread.h"
 #include "transfer/finish.h"
 #include "transfer/plan/result.h"
 #include "transfer/run/repeats.h"
@@ -19,6 +20,7 @@ void tdict_late_result_run(tdict_future *t) {
   if (!atomic_load_explicit(&late->is_offered, memory_order_relaxed) ||
       !atomic_exchange_explicit(&late->is_offered, false, memory_order_acq_rel))
     return;
+  TDICT_UNCANCELLED;
   tdict_error err;
   if (!tdict_transfer_has_failed(t) &&
       (tdict_result_build(&t->plan, t->plans->snapshot, t->arena, &late->device, &t->result, &err) != TDICT_OK ||

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/device.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "device/host.h"
 #include "transfer/check_sources.h"
 #include "transfer/finish.h"
@@ -569,6 +570,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
                                   tdict_error *err) {
   if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: the context is NULL", start->what);
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", start->what);
+  TDICT_UNCANCELLED;
   starter s = {.engine = tdict_context_engine(context), .start = start, .begin_ns = tdict_now_ns()};
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
   tdict_future *t;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "tensor/layout.h"
 #include "tree/cursor.h"
 #include "tree/text.h"
@@ -314,6 +315,7 @@ size_t tdict_print_to_buffer(const tdict_tree *td, const tdict_print_rule *rule,
 
 tdict_status tdict_print_to_file(const char *what, const tdict_tree *td, const tdict_print_rule *rule, FILE *file,
                                  tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!td || !file) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "file" : "tree");
   text_output to = {.file = file};
   print_tree(&to, td, rule);
@@ -335,5 +337,6 @@ size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes) {
 }
 
 tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err) {
+  TDICT_UNCANCELLED;
   return tdict_print_to_file("print", tree, &without_elements, file, err);
 }

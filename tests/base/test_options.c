@@ -76,6 +76,21 @@ CASE(options_size_below_itself_is_refused) {
   }
 }
 
+/* Of a saved struct, only the size is read unless the size is right. */
+CASE(options_saved_need_their_size) {
+  const known_options saved = {sizeof saved, 10, 20, 30};
+  known_options known = defaults;
+  size_t *wrong = before_a_wall(&saved, sizeof(size_t));
+  for (size_t bit = 0; bit < 8 * sizeof *wrong; bit++) {
+    *wrong = sizeof saved ^ ((size_t)1 << bit);
+    td_fails(TDICT_EINVAL, "saved: struct_size is",
+             tdict_options_read_saved(&known, sizeof known, wrong, "saved", err));
+    assert_memory_equal(&known, &defaults, sizeof known);
+  }
+  td_ok(tdict_options_read_saved(&known, sizeof known, &saved, "saved", err));
+  assert_memory_equal(&known, &saved, sizeof known);
+}
+
 /* A shorter struct gets only its own bytes, a longer one only the known ones; no size and nonsense are refused. */
 CASE(options_are_written_by_their_size) {
   static const size_t bad[] = {0, sizeof(size_t) - 1, 4097, SIZE_MAX};

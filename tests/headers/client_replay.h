@@ -4,6 +4,7 @@ static void use_replay(void) {
   tdict_tree *tree = NULL, *rows = NULL;
   tdict_replay *replay = NULL;
   tdict_dataset dataset = tdict_dataset_default();
+  tdict_replay_state state = tdict_replay_state_default();
   tdict_field field;
   tdict_schema schema;
   memset(&field, 0, sizeof field);
@@ -18,6 +19,8 @@ static void use_replay(void) {
   OK(tdict_replay_append(replay, rows, &last_error));
   OK(tdict_replay_write(replay, 0, rows, &last_error));
   TRUE(tdict_replay_length(replay) == 4 && tdict_replay_capacity(replay) == 4 && tdict_replay_total(replay) == 4);
+  OK(tdict_replay_get_state(replay, &state, &last_error));
+  OK(tdict_replay_set_state(replay, &state, &last_error));
   tdict_replay_lock(replay);
   tdict_replay_unlock(replay);
   OK(tdict_replay_dataset(replay, &dataset, &last_error));

@@ -32,7 +32,7 @@ CASE(hpp_results_hold_errors) {
   tdict::result<tdict::tree> bad = tdict::tree::create({-1});
   CHECK(!bad);
   assert_int_equal(bad.status(), TDICT_EINVAL);
-  tdict::tree tree = std::move(*tdict::tree::create(fields, {3}));
+  tdict::tree tree = *tdict::tree::create(fields, {3});
   tdict::result<tdict::span<int>> x = tree.elements<int>("x");
   CHECK(!x);
   assert_int_equal(x.error().status(), TDICT_EDTYPE);
@@ -46,4 +46,19 @@ CASE(hpp_results_hold_errors) {
   assert_int_equal(removed.status(), TDICT_ENOTFOUND);
   point empty;
   assert_int_equal(tdict::pack(empty).status(), TDICT_EINVAL);
+}
+
+/* The result is destroyed before the first round of the loop, so its value must not be in the result. */
+CASE(hpp_temporary_results_give_values) {
+  tdict::tree tree = *tdict::tree::create(fields, {3});
+  float next = 0;
+  for (float &x : *tree.elements<float>("x")) x = next++;
+  for (float &x : tree.elements<float>("x").value()) x += 1;
+  const float *data = static_cast<const float *>(tdict_const_data(tree.raw(), "x"));
+  for (int i = 0; i < 6; i++) assert_true(data[i] == static_cast<float>(i) + 1);
+  assert_int_equal((*tree.elements<float>("x")).size(), 6);
+  const tdict::error &failure = tree.elements<int>("x").error();
+  assert_string_equal(failure.path(), "x");
+  static_assert(std::is_same<decltype(*std::declval<tdict::result<int>>()), int>::value, "a value");
+  static_assert(std::is_same<decltype(*std::declval<tdict::result<int> &>()), int &>::value, "a reference");
 }

@@ -211,6 +211,8 @@ CASE(loader_state_refuses) {
   tdict_dataset d = by_row(&n);
   tdict_loader *l = open_loader(&y, &d, NULL);
   tdict_loader_state s = tdict_loader_state_default(), was;
+  td_fails(TDICT_EINVAL, "saved for version 0 of the orders, this library has 2", tdict_loader_set_state(l, &s, err));
+  s.order_version = 2;
   td_fails(TDICT_EINVAL, "saved for 0 samples, this loader has 40", tdict_loader_set_state(l, &s, err));
   was = tdict_loader_state_default();
   td_ok(tdict_loader_get_state(l, &was, err));

@@ -213,6 +213,27 @@ CASE(loader_structs_respect_struct_size) {
   close_yard(&y);
 }
 
+/* The size in a saved state is damaged: each flipped bit is refused, and no byte after the struct is read. */
+CASE(loader_state_with_damaged_size_is_refused) {
+  yard y = open_yard();
+  numbers n = numbers_of(9);
+  tdict_dataset d = by_row(&n);
+  tdict_loader *l = open_loader(&y, &d, NULL);
+  tdict_loader_state was = state_of(l);
+  tdict_loader_state *s = before_a_wall(&was, sizeof was);
+  for (size_t bit = 0; bit < 8 * sizeof s->struct_size; bit++) {
+    s->struct_size = was.struct_size ^ ((size_t)1 << bit);
+    td_fails(TDICT_EINVAL, "another version of the library saved it, or it is damaged",
+             tdict_loader_set_state(l, s, err));
+  }
+  s->struct_size = was.struct_size;
+  td_ok(tdict_loader_set_state(l, s, err));
+  s->order_version++;
+  td_fails(TDICT_EINVAL, "saved for version 3 of the orders, this library has 2", tdict_loader_set_state(l, s, err));
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
 /* The dataset of an older program is shorter, too: nothing after it is read or written. */
 CASE(dataset_reset_respects_struct_size) {
   numbers n = numbers_of(4);

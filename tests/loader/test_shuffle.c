@@ -1,4 +1,5 @@
-/* Tests shuffles: each is a permutation, keys give different permutations, and positions are uniform. */
+/* Tests shuffles: each is a permutation, keys give different permutations, and positions are uniform. test_random.c has
+ * tests of more draws. */
 #include "loader/shuffle.h"
 #include "support/test.h"
 
@@ -40,6 +41,21 @@ CASE(shuffle_separates_neighbours) {
     }
   }
   assert_in_range(together, 300, 500); /* 400 are expected */
+}
+
+/* Up to 256 elements, the order is that of a Fisher-Yates shuffle of an array with the same numbers. */
+CASE(shuffle_equals_fisher_yates) {
+  for (uint64_t count = 1; count <= 256; count += count < 20 ? 1 : 59) {
+    tdict_shuffle p = tdict_shuffle_make(count, 17);
+    uint64_t array[256];
+    for (uint64_t i = 0; i < count; i++) array[i] = i;
+    for (uint64_t last = count - 1; last > 0; last--) {
+      uint64_t other = tdict_pick_below(tdict_mix(p.key, last), last + 1), moved = array[other];
+      array[other] = array[last];
+      array[last] = moved;
+    }
+    for (uint64_t i = 0; i < count; i++) assert_int_equal(tdict_shuffle_at(&p, i), array[i]);
+  }
 }
 
 CASE(shuffle_large_counts) {

@@ -3,6 +3,9 @@
 #ifndef TDICT_TESTS_SUPPORT_GUARDED_H
 #define TDICT_TESTS_SUPPORT_GUARDED_H
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "support/test.h"
 
 enum { GUARD_BYTE = 0x5A, GUARDED_BYTES = 1024 };
@@ -28,6 +31,15 @@ static inline void check_guarded(const guarded *g, size_t size, const void *whol
 /* For a function that was refused: nothing after struct_size was written. */
 static inline void check_untouched(const guarded *g) {
   for (size_t i = sizeof g->struct_size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
+}
+/* Returns a copy of a struct whose last byte is the last byte that may be read: the page after it faults. The copy is
+ * never freed. */
+static inline void *before_a_wall(const void *given, size_t size) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(pages != MAP_FAILED && size <= page);
+  assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+  return memcpy(pages + page - size, given, size);
 }
 
 #endif

@@ -12,6 +12,7 @@
 #ifndef TDICT_HPP_BIND_HPP
 #define TDICT_HPP_BIND_HPP
 
+#include "tdict/hpp/callback.hpp"
 #include "tdict/hpp/tree.hpp"
 
 TDICT_HPP_BEGIN
@@ -103,7 +104,8 @@ template <class S> tdict_status unpack(tree_ref from, S &out, tdict_error &err) 
   return TDICT_OK;
 }
 
-/* The hooks of the tdict_type. C code calls these functions, so the functions must not throw. */
+/* The hooks of the tdict_type. C code calls these functions, so pin_memory() and unflatten() catch exceptions of the
+ * constructor of S. */
 template <class S> struct hooks {
   static S *of(void *self) noexcept { return static_cast<S *>(self); }
   static const S *of(const void *self) noexcept { return static_cast<const S *>(self); }
@@ -123,6 +125,9 @@ template <class S> struct hooks {
   }
   static void release(void *self) { delete of(self); }
   static tdict_status pin_memory(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+    return catch_all(err, [=]() { return pin(self, hook, out, err); });
+  }
+  static tdict_status pin(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
     S *made = new (std::nothrow) S();
     if (!made) return no_memory(err);
     tdict_error failure;
@@ -154,6 +159,9 @@ template <class S> struct hooks {
     return status;
   }
   static tdict_status unflatten(const void *, const tdict_tree *from, void **out, tdict_error *err) {
+    return catch_all(err, [=]() { return fill(from, out, err); });
+  }
+  static tdict_status fill(const tdict_tree *from, void **out, tdict_error *err) {
     S *made = new (std::nothrow) S();
     if (!made) return no_memory(err);
     tdict_error failure;

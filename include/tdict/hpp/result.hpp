@@ -103,16 +103,29 @@ public:
   /** Returns #TDICT_OK, or the status of the error. */
   tdict_status status() const noexcept { return ok_ ? TDICT_OK : error_.status(); }
   /** Returns the value. The result must hold a value. */
-  T &value() noexcept {
+  T &value() &noexcept {
     assert(ok_);
     return value_;
   }
+  /** Returns the value of a temporary result, moved out of the result. A loop over it is therefore safe:
+   *  `for (float &x : *tree.elements<float>("x"))`. */
+  T value() &&noexcept(std::is_nothrow_move_constructible<T>::value) {
+    assert(ok_);
+    return std::move(value_);
+  }
   /** Does the same as value(). */
-  T &operator*() noexcept { return value(); }
+  T &operator*() &noexcept { return value(); }
+  /** Does the same as value() of a temporary result. */
+  T operator*() &&noexcept(std::is_nothrow_move_constructible<T>::value) { return std::move(*this).value(); }
   /** Returns the address of value(). */
   T *operator->() noexcept { return &value(); }
   /** Returns the error. The result must hold an error. */
-  const class error &error() const noexcept {
+  const class error &error() const &noexcept {
+    assert(!ok_);
+    return error_;
+  }
+  /** Returns a copy of the error of a temporary result. */
+  class error error() &&noexcept {
     assert(!ok_);
     return error_;
   }
@@ -137,7 +150,12 @@ public:
   /** Returns #TDICT_OK, or the status of the error. */
   tdict_status status() const noexcept { return ok_ ? TDICT_OK : error_.status(); }
   /** Returns the error. The result must hold an error. */
-  const class error &error() const noexcept {
+  const class error &error() const &noexcept {
+    assert(!ok_);
+    return error_;
+  }
+  /** Returns a copy of the error of a temporary result. */
+  class error error() &&noexcept {
     assert(!ok_);
     return error_;
   }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "comm/nccl/link.h"
 #include "sched/spin.h"
 
@@ -25,7 +26,7 @@ static void pause_since(int64_t begun_ns) {
     return;
   }
   const struct timespec pause = {0, elapsed < SHORT_NS ? 20000 : 200000};
-  nanosleep(&pause, NULL);
+  tdict_sleep(&pause);
 }
 
 static tdict_status fail_late(const tdict_nccl_link *link, const char *what, int64_t begun_ns, tdict_error *err) {

@@ -8,10 +8,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/thread.h"
 #include "comm/nccl/library.h"
 #include "tdict/comm_nccl.h"
 
 tdict_status tdict_nccl_create_id(const char *library, tdict_nccl_id *out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_nccl_api api;
   tdict_nccl_unique_id id;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "nccl: out is NULL");
@@ -41,6 +43,7 @@ static const char *write_new_file(const char *path, const tdict_nccl_id *id) {
 }
 
 tdict_status tdict_nccl_write_id_file(const char *path, const tdict_nccl_id *id, tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!path || !id) return tdict_fail(err, TDICT_EINVAL, "nccl id: %s is NULL", path ? "id" : "path");
   if (!*path) return tdict_fail(err, TDICT_EINVAL, "nccl id: the path is empty");
   const size_t length = strlen(path);
@@ -80,6 +83,7 @@ static tdict_status read_open_file(int fd, const char *path, tdict_nccl_id *out,
 }
 
 tdict_status tdict_nccl_read_id_file(const char *path, int64_t timeout_ns, tdict_nccl_id *out, tdict_error *err) {
+  TDICT_UNCANCELLED;
   if (!path || !out) return tdict_fail(err, TDICT_EINVAL, "nccl id: %s is NULL", path ? "out" : "path");
   if (timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "nccl id: timeout_ns is %lld, wanted 0 or more", (long long)timeout_ns);
@@ -91,7 +95,7 @@ tdict_status tdict_nccl_read_id_file(const char *path, int64_t timeout_ns, tdict
       tdict_fail(err, TDICT_ETIMEDOUT, "nccl id: %.150s does not exist", path);
       return tdict_error_at(err, TDICT_ETIMEDOUT, path);
     }
-    nanosleep(&pause, NULL);
+    tdict_sleep(&pause);
   }
   int fd;
   tdict_status status = tdict_file_open_to_read("nccl id", path, &fd, err);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "comm/nccl/link.h"
 #include "device/devices.h"
 #include "tdict/comm_nccl.h"
@@ -159,6 +160,7 @@ static tdict_status check_options(const tdict_nccl_options *o, tdict_error *err)
 
 tdict_status tdict_nccl_table(tdict_context *context, const tdict_nccl_options *options, tdict_comm_table *out,
                               tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_nccl_options o = tdict_nccl_options_default();
   if (!context || !options || !out)
     return tdict_fail(err, TDICT_EINVAL, "nccl: %s is NULL", !context ? "context" : !options ? "options" : "out");

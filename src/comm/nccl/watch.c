@@ -22,7 +22,7 @@ void tdict_nccl_watch_init(tdict_nccl_watch *w, const tdict_nccl_api *api) {
 
 /* Aborts the parent. Call under the lock. The function unlocks while NCCL runs. */
 static void abort_parent(tdict_nccl_watch *w) {
-  while (w->is_aborting) pthread_cond_wait(&w->changed, &w->lock);
+  while (w->is_aborting) tdict_cond_wait(&w->changed, &w->lock);
   tdict_nccl_comm parent = w->parent;
   if (!parent) return;
   w->parent = NULL;
@@ -44,10 +44,10 @@ void tdict_nccl_watch_abort(tdict_nccl_watch *w) {
 static void sleep_until_change(tdict_nccl_watch *w) {
   w->sleeps_until_ns = w->deadline_ns;
   if (w->deadline_ns == INT64_MAX) {
-    pthread_cond_wait(&w->changed, &w->lock);
+    tdict_cond_wait(&w->changed, &w->lock);
   } else {
     const struct timespec until = {(time_t)(w->deadline_ns / 1000000000), (long)(w->deadline_ns % 1000000000)};
-    pthread_cond_timedwait(&w->changed, &w->lock, &until);
+    tdict_cond_wait_until(&w->changed, &w->lock, &until);
   }
   w->sleeps_until_ns = 0; /* awake: a change needs no signal */
 }
@@ -97,7 +97,7 @@ void tdict_nccl_watch_reset(tdict_nccl_watch *w) {
   w->stops = true;
   pthread_cond_broadcast(&w->changed);
   pthread_mutex_unlock(&w->lock);
-  if (w->has_thread) pthread_join(w->thread, NULL);
+  if (w->has_thread) tdict_thread_join(w->thread);
   pthread_cond_destroy(&w->changed);
   pthread_mutex_destroy(&w->lock);
 }

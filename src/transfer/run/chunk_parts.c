@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "sched/spin.h"
 
 tdict_status tdict_chunk_parts_create(tdict_future *t, tdict_error *err) {
@@ -66,7 +67,7 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, td
     tdict_spin_pause();
   while (!slot && !(slot = load_slot(parts)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
     status = tdict_lane_return_finished(lane, err);
-    if (status == TDICT_OK) nanosleep(&pause, NULL);
+    if (status == TDICT_OK) tdict_sleep(&pause);
   }
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   *out = slot;

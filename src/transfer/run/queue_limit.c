@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "sched/spin.h"
 #include "transfer/plan/plan.h"
 
@@ -87,7 +88,7 @@ static void rest(int64_t begin_ns) {
   static const struct timespec pause = {0, SLEEP_NS};
   const int64_t now = tdict_now_ns();
   if (now - begin_ns > POLL_NS) {
-    nanosleep(&pause, NULL);
+    tdict_sleep(&pause);
     return;
   }
   sched_yield();

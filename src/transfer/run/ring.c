@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 /* A ring normally has 32 slots. A slot has 4 KiB to 4 MiB, so a very small ring has fewer slots, and a large ring has
  * more slots. */
@@ -132,7 +133,7 @@ static void wait_briefly(tdict_ring *ring) {
   enum { COPY_NS = 50000, FAILURE_NS = 2000000 };
   const int64_t until = tdict_now_ns() + (ring->oldest_busy ? COPY_NS : FAILURE_NS);
   const struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-  pthread_cond_timedwait(&ring->slot_returned, &ring->lock, &deadline);
+  tdict_cond_wait_until(&ring->slot_returned, &ring->lock, &deadline);
 }
 
 tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err) {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "device/counted.h"
 #include "tdict/trace.h"
 #include "transfer/trace/recording.h"
@@ -294,6 +295,7 @@ static tdict_status write_file(void *user, const char *text, size_t bytes) {
 }
 
 tdict_status tdict_trace_write(tdict_context *context, const char *path, tdict_error *err) {
+  TDICT_UNCANCELLED;
   tdict_recording *r;
   if (!path) return tdict_fail(err, TDICT_EINVAL, "trace_write: path is NULL");
   tdict_status status = find_recording(context, "trace_write", &r, err);

@@ -1,0 +1,207 @@
+/* Exceptions that leave functions of the program: caught by the header, passed to the caller, or the end of the process.
+ * docs/callbacks.md says which. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "hpp/check.hpp"
+#include "tdict/lazy_stack.h"
+
+struct picky {
+  tdict::tensor x;
+  static bool throws;
+  picky() {
+    if (throws) throw std::runtime_error("picky: no room");
+  }
+};
+bool picky::throws = false;
+TDICT_BIND(picky, "picky", {&picky::x, "x", TDICT_F32, {}})
+
+static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
+  if (index == 2) throw std::runtime_error("sample 2 is damaged");
+  if (index == 3) throw tdict::error(*static_cast<tdict_error *>(user));
+  if (index == 4) throw std::bad_alloc();
+  if (index == 5) throw 7;
+  return tdict_create(0, nullptr, out, err);
+}
+static tdict::context sim_context() {
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options options = tdict_context_options_default();
+  options.device = tdict_sim(0);
+  options.sim = &sim;
+  return tdict::context::create(options);
+}
+static tdict_loader *loader_of(const tdict::context &context, tdict_make_sample make, tdict_error *user, int workers) {
+  tdict_loader_options options = tdict_loader_options_default();
+  tdict_dataset dataset = tdict_dataset_default();
+  tdict_loader *loader = nullptr;
+  options.num_workers = workers;
+  options.device = tdict_cpu();
+  options.continue_on_error = true;
+  td_ok(tdict_dataset_from_callback(make, user, 6, &dataset, err));
+  td_ok(tdict_loader_create(context.raw(), &dataset, &options, &loader, err));
+  return loader;
+}
+
+/* On the program's thread and on workers, the text of the exception is the error of the batch. */
+CASE(hpp_callback_returns_the_exception) {
+  tdict::context context = sim_context();
+  tdict_error own = tdict_error();
+  own.status = TDICT_EDTYPE;
+  std::snprintf(own.message, sizeof own.message, "the dtype is odd");
+  for (int workers = 0; workers < 3; workers++) {
+    tdict_loader *loader = loader_of(context, TDICT_CALLBACK(make_sample), &own, workers);
+    tdict_tree *batch = nullptr;
+    for (int i = 0; i < 2; i++) {
+      td_ok(tdict_loader_next(loader, nullptr, &batch, err));
+      tdict_release(batch);
+    }
+    td_fails(TDICT_EHOOK, "sample 2 is damaged", tdict_loader_next(loader, nullptr, &batch, err));
+    td_fails(TDICT_EDTYPE, "the dtype is odd", tdict_loader_next(loader, nullptr, &batch, err));
+    td_fails(TDICT_ENOMEM, "bad_alloc", tdict_loader_next(loader, nullptr, &batch, err));
+    td_fails(TDICT_EHOOK, "no std::exception", tdict_loader_next(loader, nullptr, &batch, err));
+    tdict_loader_destroy(loader);
+  }
+}
+
+/* Hooks of a bound struct whose constructor throws. */
+CASE(hpp_bound_structs_may_throw) {
+  tdict::context context = sim_context();
+  tdict::tree tree = tdict::tree::create({3});
+  picky value;
+  value.x = tdict::tensor::zeros(TDICT_F32, {3});
+  tdict::set_object(tree, "object", std::move(value));
+  picky::throws = true;
+  check_throws(TDICT_EHOOK, "object", "picky: no room", [&] { context.pin_memory(tree); });
+  check_throws(TDICT_EHOOK, "object", "picky: no room", [&] { context.to_device(tree, tdict_sim(0)); });
+  picky::throws = false;
+  tdict::tree moved = context.to_device(tree, tdict_sim(0));
+  CHECK(moved);
+}
+
+static tdict_status walk_and_throw(void *, const tdict_entry *, tdict_error *) { throw std::runtime_error("walked"); }
+static tdict_status lazy_and_throw(void *, const tdict_lazy_entry *, tdict_error *) {
+  throw std::runtime_error("lazy");
+}
+static tdict_status write_and_throw(void *, const char *, size_t) { throw std::runtime_error("written"); }
+/* Returns true if the exception passes to the caller. */
+template <class F> static bool passes(F function) {
+  try {
+    function();
+  } catch (const std::runtime_error &) {
+    return true;
+  }
+  return false;
+}
+
+enum { TERMINATED = 42 };
+/* Runs a function in a child process, and checks its exit code. The memory of the calls that are left leaks there. */
+template <class F> static void ends_with(int code, F function) {
+  pid_t child = fork();
+  if (child == 0) {
+    std::set_terminate([] { _exit(TERMINATED); });
+    alarm(20); /* a call that waits forever ends the child */
+    _exit(function());
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  CHECK(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), code);
+}
+
+/* Without TDICT_CALLBACK(), these calls pass the exception to the caller, and the library is usable afterwards. */
+CASE(hpp_exceptions_pass_sequential_calls) {
+  ends_with(0, [] {
+    tdict::context context = sim_context();
+    tdict::tree tree = tdict::tree::create({3});
+    tree.set("x", tdict::tensor::zeros(TDICT_F32, {3}));
+    if (!passes([&] { (void)!tdict_walk(tree.raw(), walk_and_throw, nullptr, nullptr); })) return 1;
+    if (tdict_trace_start(context.raw(), nullptr, nullptr) != TDICT_OK) return 2;
+    context.to_device(tree, tdict_sim(0));
+    if (!passes([&] { (void)!tdict_trace_write_to(context.raw(), write_and_throw, nullptr, nullptr); })) return 3;
+    tdict_lazy_stack *stack = nullptr;
+    tdict_tree *trees[] = {tree.raw(), tree.raw()};
+    if (tdict_lazy_stack_create(trees, 2, &stack, nullptr) != TDICT_OK) return 4;
+    if (!passes([&] { (void)!tdict_lazy_stack_walk(stack, lazy_and_throw, nullptr, nullptr); })) return 5;
+    tdict_lazy_stack_release(stack);
+    return context.to_device(tree, tdict_sim(0)) ? 0 : 6;
+  });
+}
+
+/* The exception passes, and then the batch is an error and no end of the epoch. */
+CASE(hpp_exceptions_leave_the_loader_usable) {
+  alarm(20);
+  tdict::context context = sim_context();
+  tdict_loader *loader = loader_of(context, make_sample, nullptr, 0);
+  tdict_tree *batch = nullptr;
+  for (int i = 0; i < 2; i++) {
+    td_ok(tdict_loader_next(loader, nullptr, &batch, err));
+    tdict_release(batch);
+  }
+  CHECK(passes([&] { (void)!tdict_loader_next(loader, nullptr, &batch, nullptr); }));
+  td_fails(TDICT_EHOOK, "a function of the program did not return", tdict_loader_next(loader, nullptr, &batch, err));
+  td_ok(tdict_loader_restart(loader, err));
+  td_ok(tdict_loader_next(loader, nullptr, &batch, err));
+  CHECK(batch);
+  tdict_release(batch);
+  tdict_loader_destroy(loader);
+  alarm(0);
+}
+
+/* The process must end by std::terminate(), also if the caller catches. */
+template <class F> static void terminates(F function) {
+  ends_with(TERMINATED, [=] {
+    passes(function);
+    return 1;
+  });
+}
+static tdict_status visit_and_throw(void *, const tdict_leaves *, tdict_error *) { throw std::runtime_error("visit"); }
+static tdict_status hook_and_throw(const void *, const tdict_hook *, void **, tdict_error *) {
+  throw std::runtime_error("hook");
+}
+static tdict_status clone_and_throw(const void *, void **, tdict_error *) { throw std::runtime_error("clone"); }
+static void *allocate_and_throw(void *, size_t) { throw std::runtime_error("allocate"); }
+static void release_nothing(void *) {}
+static void release_block(void *, void *, size_t) {}
+
+/* Other threads may wait for these calls, so the exception does not pass. */
+CASE(hpp_exceptions_end_the_process) {
+  terminates([] {
+    tdict::tree tree = tdict::tree::create({3});
+    const tdict_tree *raw = tree.raw();
+    tdict_visit_options options = tdict_visit_options_default();
+    tree.set("x", tdict::tensor::zeros(TDICT_F32, {3}));
+    (void)!tdict_visit(&raw, 1, visit_and_throw, &options, nullptr);
+  });
+  for (int threads = -1; threads < 2; threads++)
+    terminates([=] {
+      static tdict_type type = tdict_type();
+      static int object;
+      tdict::context context = sim_context();
+      tdict::tree tree = tdict::tree::create({3});
+      tdict_transfer_options options = tdict_transfer_options_default();
+      tdict_tree *out = nullptr;
+      type.struct_size = sizeof type;
+      type.name = "thrower";
+      type.release = release_nothing;
+      type.to_device = hook_and_throw;
+      type.clone = clone_and_throw;
+      options.num_threads = threads;
+      if (tdict_set_object(tree.raw(), "object", &type, &object, nullptr) != TDICT_OK) _exit(3);
+      (void)!tdict_to_device(context.raw(), tree.raw(), tdict_sim(0), &options, &out, nullptr);
+    });
+  terminates([] {
+    tdict::context context = sim_context();
+    tdict_allocator allocator = tdict_allocator();
+    allocator.struct_size = sizeof allocator;
+    tdict_memory *memory = nullptr;
+    tdict_tensor *tensor = nullptr;
+    const int64_t size = 3;
+    allocator.allocate = allocate_and_throw;
+    allocator.release = release_block;
+    if (tdict_memory_create(context.raw(), &allocator, &memory, nullptr) != TDICT_OK) _exit(3);
+    (void)!tdict_tensor_empty(TDICT_F32, 1, &size, memory, &tensor, nullptr);
+  });
+}

@@ -1,0 +1,134 @@
+/* Tests that a loader without workers survives a function of the program that does not return: the batch fails, no call
+ * waits, and later batches are right. Only the main thread runs. */
+#include <setjmp.h>
+
+#include "numbers.h"
+#include "support/sanitized.h"
+
+/* The functions of the program that can be left. */
+typedef enum place { FETCH, FETCH_BATCH, FETCH_SAMPLE, COLLATE, SAMPLE_LENGTH, PLACES } place;
+typedef enum next_call { NEXT, RESTART, SET_STATE, DESTROY, CALLS } next_call;
+
+static jmp_buf back;
+static place left_at;
+static int64_t calls_until_jump; /* negative: no jump */
+
+static void leave(place at) {
+  if (at == left_at && calls_until_jump >= 0 && calls_until_jump-- == 0) longjmp(back, 1);
+}
+static tdict_status fetch(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
+  leave(FETCH);
+  return numbers_fetch(self, index, batch, row, err);
+}
+static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
+                                tdict_error *err) {
+  leave(FETCH_BATCH);
+  return numbers_fetch_batch(self, indices, count, batch, err);
+}
+static tdict_status fetch_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+  leave(FETCH_SAMPLE);
+  return numbers_sample(self, index, out, err);
+}
+static tdict_status collate(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+                            tdict_tree **out, tdict_error *err) {
+  tdict_join_options join = tdict_join_options_default();
+  (void)user;
+  leave(COLLATE);
+  join.memory = memory;
+  return tdict_stack(samples, (size_t)count, &join, out, err);
+}
+static int64_t sample_length(void *self, int64_t index) {
+  (void)self, (void)index;
+  leave(SAMPLE_LENGTH);
+  return 1;
+}
+
+/* Returns true if the call was left by a jump. */
+static bool was_left(tdict_loader *l) {
+  tdict_tree *batch = NULL;
+  if (setjmp(back)) return true;
+  td_ok(tdict_loader_next(l, NULL, &batch, err));
+  tdict_release(batch);
+  return false;
+}
+static tdict_loader *loader_left_at(const yard *y, numbers *n, place at) {
+  tdict_loader_options o = tdict_loader_options_default();
+  tdict_dataset d = dataset_of(n);
+  o.num_workers = 0;
+  o.batch_size = 4;
+  if (at == FETCH || at == FETCH_BATCH || at == SAMPLE_LENGTH) d.schema = numbers_schema;
+  if (at == FETCH || at == SAMPLE_LENGTH) d.fetch = fetch;
+  if (at == FETCH_BATCH) d.fetch_batch = fetch_batch;
+  if (at == FETCH_SAMPLE || at == COLLATE) d.fetch_sample = fetch_sample;
+  if (at == FETCH_SAMPLE) d.in_order = true;
+  if (at == COLLATE) o.collate = collate;
+  if (at == SAMPLE_LENGTH) {
+    d.sample_length = sample_length;
+    o.max_tokens = 1000;
+  }
+  left_at = at;
+  calls_until_jump = -1;
+  return open_loader(y, &d, &o);
+}
+
+/* Each function is left in its second call, before each call of the loader. */
+CASE(loader_survives_functions_that_do_not_return) {
+  yard y = open_yard();
+  alarm(20); /* a call that waits forever ends the program */
+  for (int at = FETCH; at < PLACES; at++) {
+    if (SANITIZED && at == SAMPLE_LENGTH) continue; /* the list of batches leaks */
+    for (int call = NEXT; call < CALLS; call++) {
+      int64_t ids[12];
+      numbers n = numbers_of(12);
+      tdict_loader *l = loader_left_at(&y, &n, (place)at);
+      tdict_loader_state start = tdict_loader_state_default();
+      tdict_tree *batch = NULL;
+      td_ok(tdict_loader_get_state(l, &start, err));
+      calls_until_jump = 1;
+      /* The plan of the first epoch is made at the creation, and the next plan in the next epoch. */
+      for (int k = 0; k < 4 && !was_left(l); k++) assert_true(k < 3 || at == SAMPLE_LENGTH);
+      if (at == SAMPLE_LENGTH && calls_until_jump >= 0) assert_true(was_left(l));
+      assert_int_equal(calls_until_jump, -1);
+      if (call == NEXT && at != SAMPLE_LENGTH) {
+        td_fails(TDICT_EHOOK, "a function of the program did not return", tdict_loader_next(l, NULL, &batch, err));
+        td_fails(TDICT_EHOOK, "a function of the program did not return", tdict_loader_next(l, NULL, &batch, err));
+        td_ok(tdict_loader_restart(l, err));
+      }
+      if (call == RESTART) td_ok(tdict_loader_restart(l, err));
+      if (call == SET_STATE) td_ok(tdict_loader_set_state(l, &start, err));
+      if (call != DESTROY) {
+        assert_int_equal(read_epoch(&y, l, ids, 12), 12);
+        for (int64_t i = 0; i < 12; i++) assert_int_equal(ids[i], i);
+      }
+      tdict_loader_destroy(l);
+      assert_int_equal(n.released, 1);
+    }
+  }
+  alarm(0);
+  close_yard(&y);
+}
+
+/* With continue_on_error, only the batch that was left is lost. */
+CASE(loader_continues_after_an_abandoned_batch) {
+  yard y = open_yard();
+  numbers n = numbers_of(12);
+  tdict_loader_options o = tdict_loader_options_default();
+  tdict_dataset d = dataset_of(&n);
+  tdict_loader *l;
+  tdict_tree *batch = NULL;
+  int64_t ids[12];
+  o.num_workers = 0;
+  o.batch_size = 4;
+  o.continue_on_error = true;
+  d.fetch_sample = fetch_sample;
+  left_at = FETCH_SAMPLE;
+  calls_until_jump = 6;
+  l = open_loader(&y, &d, &o);
+  assert_false(was_left(l));
+  assert_true(was_left(l));
+  td_fails(TDICT_EHOOK, "batch 1", tdict_loader_next(l, NULL, &batch, err));
+  assert_int_equal(read_epoch(&y, l, ids, 12), 4);
+  assert_int_equal(ids[0], 8);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
