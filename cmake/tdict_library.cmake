@@ -55,9 +55,6 @@ if(tdict_nvtx)
   endif()
 endif()
 target_include_directories(tdict_objects PRIVATE include src)
-if(TDICT_IO)
-  target_link_libraries(tdict_objects PRIVATE PkgConfig::JANSSON)
-endif()
 
 set(tdict_version_script ${PROJECT_SOURCE_DIR}/cmake/tdict.map)
 add_library(tdict SHARED $<TARGET_OBJECTS:tdict_objects>)
@@ -76,10 +73,6 @@ foreach(library tdict tdict_static)
   target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_link_libraries(${library} PRIVATE Threads::Threads ${tdict_dl_library})
 endforeach()
-if(TDICT_IO)
-  target_link_libraries(tdict PRIVATE $<BUILD_INTERFACE:PkgConfig::JANSSON>)
-  target_link_libraries(tdict_static PRIVATE $<BUILD_INTERFACE:${tdict_json_static}> $<INSTALL_INTERFACE:jansson>)
-endif()
 
 # Both targets always exist. BUILD_SHARED_LIBS chooses which are built by default and installed; if it is not set, both.
 # A subproject that installs nothing builds only the targets that its parent links.

@@ -3,13 +3,13 @@
 #include <sys/file.h>
 
 #include "directory.h"
-#include "fail_json.h"
 #include "faults.h"
 #include "random_tree.h"
+#include "support/fail_alloc.h"
 #include "support/sanitized.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
- * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite __wrap_json_loadb */
+ * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
 
 static void add(dice *d, tdict_tree *tree, const char *path, tdict_dtype dtype, int64_t rows, int64_t columns) {
   tdict_tensor *t = NULL;
@@ -345,9 +345,9 @@ CASE(append_survives_enomem) {
   for (int64_t n = 0; failed; n++) {
     tdict_error error;
     save(&f, parts[0]);
-    begin_failing(n);
+    td_fail_alloc(n, false);
     const tdict_status status = tdict_append(NULL, in(&f, "x"), parts[1], NULL, &error);
-    failed = end_failing();
+    failed = td_fail_alloc_stop();
     if (status != (failed ? TDICT_ENOMEM : TDICT_OK))
       fail_msg("allocation %d: %d %d %s", (int)n, status, failed, error.message);
     assert_true(holds(&f, parts, failed ? 1 : 2));

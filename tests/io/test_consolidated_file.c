@@ -1,7 +1,7 @@
 /* Tests TensorDict's consolidated file: the golden file, random trees, attacks. */
 #include "directory.h"
 #include "random_tree.h"
-#include "without_memory.h" /* __wrap_json_loadb */
+#include "without_memory.h"
 
 CASE(consolidated_file_reads_a_file_of_the_package) {
   tdict_tree *tree = NULL, *folder_tree = NULL;

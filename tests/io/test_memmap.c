@@ -5,7 +5,7 @@
 #include "directory.h"
 #include "random_tree.h"
 #include "tdict/lazy_stack.h"
-#include "without_memory.h" /* __wrap_json_loadb */
+#include "without_memory.h"
 
 #define VALUE_TYPE(name) "\"_type\":\"<class 'tensordict.tensorclass." name "'>\""
 

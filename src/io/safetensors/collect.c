@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "io/json_value.h"
+#include "io/json/value.h"
 #include "io/safetensors/safetensors.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"

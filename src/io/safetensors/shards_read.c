@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "io/json_read.h"
+#include "io/json/read.h"
 #include "io/safetensors/safetensors.h"
 
 enum { MAX_INDEX_BYTES = TDICT_SAFETENSORS_MAX_HEADER };
@@ -19,7 +19,7 @@ typedef struct reader {
   const tdict_open_options *options;
   const char *path; /* of the index */
   int folder;
-  json_t *map;               /* maps names of tensors to names of shards; borrowed from the index */
+  tdict_json map;            /* maps names of tensors to names of shards */
   const tdict_item **sorted; /* the tensors of all shards, sorted by shard, then by name */
 } reader;
 
@@ -68,41 +68,52 @@ static tdict_status open_shard(reader *r, const char *name, tdict_error *err) {
   return status == TDICT_OK ? tdict_safetensors_read(r->contents, r->contents->num_files - 1, &none, err) : status;
 }
 
+/* Reads a member of the index. The names live as long as the contents. */
+static tdict_status read_member(reader *r, tdict_json_cursor *cursor, const char **tensor, const char **shard,
+                                tdict_error *err) {
+  tdict_json key, value;
+  *tensor = NULL;
+  if (!tdict_json_next(cursor, &key, &value)) return TDICT_OK;
+  tdict_status status = tdict_json_copy(r->contents, key, tensor, NULL, err);
+  if (status == TDICT_OK) status = tdict_json_text(r->contents, value, shard, err);
+  const tdict_json_place place = {r->contents, r->path, "tensor", *tensor};
+  if (status != TDICT_OK || *shard) return status;
+  return tdict_json_fail(&place, err, "the name of the shard is no text");
+}
+
 /* Opens all shards that the index names. */
 static tdict_status open_shards(reader *r, tdict_error *err) {
-  const char *key;
-  json_t *value;
-  size_t file;
-  json_object_foreach(r->map, key, value) {
-    const tdict_json_place place = {r->contents, r->path, "tensor", key};
-    const char *name = tdict_json_text(value);
-    if (!name) return tdict_json_fail(&place, err, "the name of the shard is no text");
+  tdict_json_cursor cursor = tdict_json_enter(r->map);
+  for (;;) {
+    const char *tensor, *name;
+    size_t file;
+    tdict_status status = read_member(r, &cursor, &tensor, &name, err);
+    if (status != TDICT_OK || !tensor) return status;
+    const tdict_json_place place = {r->contents, r->path, "tensor", tensor};
     if (!is_file_name(name))
       return tdict_json_fail(&place, err, "the shard '%.80s' is no name of a file beside the index", name);
     if (find_shard(r->contents, name, &file)) continue;
-    tdict_status status = open_shard(r, name, err);
+    status = open_shard(r, name, err);
     if (status != TDICT_OK) return status;
   }
-  return TDICT_OK;
 }
 
 /* Adds an item for each tensor of the index, in the order of the index. */
 static tdict_status add_items(reader *r, size_t count, tdict_error *err) {
-  const char *key;
-  json_t *value;
-  tdict_status status = TDICT_OK;
-  json_object_foreach(r->map, key, value) {
-    const tdict_json_place place = {r->contents, r->path, "tensor", key};
-    tdict_item wanted = {.path = key};
+  tdict_json_cursor cursor = tdict_json_enter(r->map);
+  for (;;) {
+    const char *tensor, *name;
+    tdict_status status = read_member(r, &cursor, &tensor, &name, err);
+    if (status != TDICT_OK || !tensor) return status;
+    const tdict_json_place place = {r->contents, r->path, "tensor", tensor};
+    tdict_item wanted = {.path = tensor};
     const tdict_item *pointer = &wanted, **found;
-    find_shard(r->contents, tdict_json_text(value), &wanted.span.file);
+    find_shard(r->contents, name, &wanted.span.file);
     found = count ? bsearch(&pointer, (const void *)r->sorted, count, sizeof *r->sorted, compare_items) : NULL;
-    if (!found)
-      return tdict_json_fail(&place, err, "the shard '%.80s' does not have the tensor", tdict_json_text(value));
+    if (!found) return tdict_json_fail(&place, err, "the shard '%.80s' does not have the tensor", name);
     status = tdict_contents_add(r->contents, *found, err);
-    if (status != TDICT_OK) break;
+    if (status != TDICT_OK) return status;
   }
-  return status;
 }
 
 /* Replaces the tensors of the shards by the tensors of the index. */
@@ -136,7 +147,7 @@ static tdict_status read_text(reader *r, char **text, size_t *length, tdict_erro
                              c->what, index.files[0].bytes, MAX_INDEX_BYTES);
   if (status == TDICT_OK) {
     *length = (size_t)index.files[0].bytes;
-    *text = malloc(*length + 1);
+    *text = calloc(1, *length + 1);
     if (*text)
       status = tdict_contents_read(&index, (tdict_span){0, 0, *length}, *text, err);
     else
@@ -147,13 +158,14 @@ static tdict_status read_text(reader *r, char **text, size_t *length, tdict_erro
 }
 
 /* Reads the structure from the metadata of the index. */
-static tdict_status read_metadata(reader *r, const json_t *index, const char **structure, tdict_error *err) {
-  const json_t *entry = json_object_get(json_object_get(index, "metadata"), "tensordict");
+static tdict_status read_metadata(reader *r, tdict_json index, const char **structure, tdict_error *err) {
+  const tdict_json entry = tdict_json_get(tdict_json_get(index, "metadata"), "tensordict");
   const tdict_json_place place = {r->contents, r->path, "entry", "metadata"};
   *structure = NULL;
-  if (!entry) return TDICT_OK;
-  if (!tdict_json_text(entry)) return tdict_json_fail(&place, err, "the value of 'tensordict' is no text");
-  return tdict_contents_copy_text(r->contents, json_string_value(entry), json_string_length(entry), structure, err);
+  if (!tdict_json_exists(entry)) return TDICT_OK;
+  tdict_status status = tdict_json_text(r->contents, entry, structure, err);
+  if (status != TDICT_OK || *structure) return status;
+  return tdict_json_fail(&place, err, "the value of 'tensordict' is no text");
 }
 
 /* Opens the folder of the index. */
@@ -176,21 +188,22 @@ tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const
   reader r = {.contents = contents, .options = options, .path = path, .folder = -1};
   const tdict_json_source source = {contents, path, "the index", 0};
   const tdict_json_place place = {contents, path, "entry", "weight_map"};
-  json_t *index = NULL;
+  tdict_json_document index = {0};
   char *text = NULL;
   size_t length = 0;
   tdict_status status = read_text(&r, &text, &length, err);
   if (status == TDICT_OK) status = tdict_json_read(&source, text, length, &index, err);
-  free(text);
   if (status == TDICT_OK) {
-    r.map = json_object_get(index, "weight_map");
-    if (!json_is_object(r.map)) status = tdict_json_fail(&place, err, "the index has no JSON object of this name");
+    r.map = tdict_json_get(tdict_json_root(&index), "weight_map");
+    if (!tdict_json_is(r.map, TDICT_JSON_OBJECT))
+      status = tdict_json_fail(&place, err, "the index has no JSON object of this name");
   }
   if (status == TDICT_OK) status = open_folder(&r, err);
   if (status == TDICT_OK) status = open_shards(&r, err);
   if (status == TDICT_OK) status = choose_items(&r, err);
-  if (status == TDICT_OK) status = read_metadata(&r, index, structure, err);
+  if (status == TDICT_OK) status = read_metadata(&r, tdict_json_root(&index), structure, err);
   if (r.folder >= 0) close(r.folder);
-  json_decref(index);
+  tdict_json_close(&index);
+  free(text);
   return status;
 }

@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "io/json_value.h"
+#include "io/json/value.h"
 #include "io/output.h"
 #include "io/tensordict/tensordict.h"
 #include "tdict/ragged.h"
