@@ -12,10 +12,6 @@ file(GLOB tdict_sources CONFIGURE_DEPENDS src/*.c src/*/*.c src/*/*/*.c)
 if(NOT TDICT_CUDA)
   list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/device/driver_cuda.c)
 endif()
-
-if(NOT TDICT_IO)
-  list(FILTER tdict_sources EXCLUDE REGEX "/src/io/")
-endif()
 list(FILTER tdict_sources EXCLUDE REGEX "/src/mpi/") # libraries of their own, see tdict_mpi.cmake
 
 # NVTX ranges need a header, but no library at run time.

@@ -1,5 +1,4 @@
-/* Declares functions that read trees from files and write trees to files. The library has these functions if it was
- * built with the CMake option TDICT_IO, which needs the library jansson. The header tdict.h does not include this
+/* Declares functions that read trees from files and write trees to files. The header tdict.h does not include this
  * header.
  *
  * safetensors. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is

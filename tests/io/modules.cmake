@@ -1,6 +1,4 @@
 # The files that other packages wrote.
-if(TDICT_IO)
-  foreach(name open load_failures save_failures memmap consolidated_file tdz append)
-    target_compile_definitions(test_io_${name} PRIVATE GOLDEN_FOLDER="${PROJECT_SOURCE_DIR}/tests/io/golden")
-  endforeach()
-endif()
+foreach(name open load_failures save_failures memmap consolidated_file tdz append)
+  target_compile_definitions(test_io_${name} PRIVATE GOLDEN_FOLDER="${PROJECT_SOURCE_DIR}/tests/io/golden")
+endforeach()
