@@ -15,6 +15,18 @@ tdict_add_replay(beside_ragged ragged_replay ragged types)
 tdict_add_replay(beside_lazy_stack lazy_replay lazy_stack stack)
 tdict_add_replay(beside_torch_sequences sequences sequences ops)
 
+# The reader of JSON beside Python's, in two processes.
+add_executable(beside_json_values beside/json_values.c)
+tdict_compile(beside_json_values)
+target_include_directories(beside_json_values PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(beside_json_values PRIVATE tdict::tdict_static Threads::Threads)
+if(NOT CMAKE_CROSSCOMPILING)
+  add_test(NAME beside_json_texts COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/tests/beside/json_texts.py
+    $<TARGET_FILE:beside_json_values>)
+  set_tests_properties(beside_json_texts PROPERTIES LABELS "io;host" TIMEOUT 300)
+  tdict_test_environment(beside_json_texts)
+endif()
+
 # Other libraries of Python in one process with tdict: those that scripts/setup ci has installed, or the installation that
 # Python3_EXECUTABLE names, for example one with PyTorch or JAX. A sanitizer would have to be loaded before Python,
 # and Python cannot load a library of another processor.
