@@ -96,9 +96,10 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *  file as a whole. A file is closed as soon as it is mapped, so a directory can have more files than a process may
  *  have open. The system limits the number of mappings of a process, usually to about 65,000.
  *  @param[in]  path     A safetensors file, a .npy or .npz file, a .tdz archive, a consolidated file, an index or a
- *                       folder. The contents of a file decide its format. The name of an index must end with ".json".
- *                       A folder must have a file `model.safetensors.index.json` or a file `meta.json` (MEMMAP). Shards
- *                       must lie in the folder of the index.
+ *                       folder. The contents of a file decide its format: a complete header of safetensors or NumPy at
+ *                       the start that fits the size of the file, then the end of the file. The name of an index must
+ *                       end with ".json". A folder must have a file `model.safetensors.index.json` or a file
+ *                       `meta.json` (MEMMAP). Shards must lie in the folder of the index.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EIO a file cannot be opened, read or mapped, and err->native is the errno; #TDICT_EFORMAT

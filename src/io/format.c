@@ -51,9 +51,9 @@ static tdict_status read_folder(tdict_contents *c, const tdict_open_options *o, 
   return tdict_memmap_read(c, fd, o, err);
 }
 
-static tdict_status fail_pickle(const tdict_contents *c, const char *what, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOTSUP, c->path, "%s: the file is %s; this library does not read pickles", c->what,
-                         what);
+static tdict_status fail_other(const tdict_contents *c, const char *what, const char *why, tdict_error *err) {
+  return tdict_fail_file(err, TDICT_ENOTSUP, c->files[0].path, "%s: the file is %s; this library does not read %s",
+                         c->what, what, why);
 }
 
 /* Returns true if the first entry of a zip file is the pickle of torch.save. */
@@ -73,7 +73,7 @@ static bool is_torch_file(const tdict_contents *c) {
 
 static tdict_status read_zip(tdict_contents *c, const tdict_open_options *o, bool *has_paths, tdict_error *err) {
   tdict_zip zip;
-  if (is_torch_file(c)) return fail_pickle(c, "a zip file of torch.save, which has a pickle", err);
+  if (is_torch_file(c)) return fail_other(c, "a zip file of torch.save, which has a pickle", "pickles", err);
   tdict_status status = tdict_zip_read(c, 0, &zip, err);
   /* A damaged header should be reported as a wrong checksum, so the check comes first. */
   if (status == TDICT_OK && o->check_crc) status = tdict_zip_check(c, &zip, err);
@@ -82,31 +82,64 @@ static tdict_status read_zip(tdict_contents *c, const tdict_open_options *o, boo
   return *has_paths ? tdict_archive_read(c, &zip, o, err) : tdict_npz_read(c, &zip, err);
 }
 
+/* Reads `bytes` bytes at `offset` of the file. Returns false if the file is shorter or cannot be read. */
+static bool read_at(const tdict_contents *c, uint64_t offset, void *to, size_t bytes) {
+  return c->files[0].bytes >= offset + bytes &&
+         tdict_contents_read(c, (tdict_span){0, offset, bytes}, to, NULL) == TDICT_OK;
+}
+
 /* Returns true if a file begins as a pickle of protocol 2 to 5, for example of an old torch.save. */
 static bool is_pickle(const tdict_contents *c) {
   unsigned char start[3];
-  return c->files[0].bytes >= sizeof start &&
-         tdict_contents_read(c, (tdict_span){0, 0, sizeof start}, start, NULL) == TDICT_OK && start[0] == 0x80 &&
-         start[1] >= 2 && start[1] <= 5 && start[2] != 0;
+  return read_at(c, 0, start, sizeof start) && start[0] == 0x80 && start[1] >= 2 && start[1] <= 5 && start[2] != 0;
+}
+
+static bool is_gguf(const tdict_contents *c) {
+  char start[4];
+  return read_at(c, 0, start, sizeof start) && memcmp(start, "GGUF", sizeof start) == 0;
+}
+
+/* Reads the file as a file of the format that its first bytes name. Sets *decides to false if no complete header of
+ * this format fits the size of the file. The contents then have no items. */
+static tdict_status read_start(tdict_contents *c, const char **structure, bool *decides, tdict_error *err) {
+  char brace = 0;
+  tdict_status status = TDICT_EFORMAT;
+  *decides = false;
+  /* Use the name that NumPy gives to the first array without a name. */
+  if (tdict_npy_is_npy(c, 0))
+    status = tdict_npy_read(c, (tdict_span){0, 0, c->files[0].bytes}, "arr_0", err);
+  else if (!read_at(c, TDICT_SAFETENSORS_PREFIX, &brace, 1) || brace != '{')
+    return TDICT_OK;
+  else
+    status = tdict_safetensors_read(c, 0, structure, err);
+  *decides = status != TDICT_EFORMAT;
+  if (!*decides) c->num_items = 0;
+  if (!*decides) *structure = NULL;
+  return status;
 }
 
 /* Adds the file at the path, finds the format of the file from its bytes, and reads the description in this format. */
 static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, const char **structure, bool *has_paths,
                               tdict_error *err) {
   int fd;
+  bool decides;
+  tdict_error why;
   tdict_status status = tdict_file_open_to_read(c->what, c->path, &fd, err);
   if (status == TDICT_OK) status = tdict_contents_add_file(c, fd, c->path, err);
   if (status != TDICT_OK) return status;
-  /* Check the end of the file first: the elements at the start of a consolidated file can look like another format. */
-  if (tdict_consolidated_is(c, 0)) {
+  /* A complete header at the start comes first: the elements at the end of a file can look like the end of a
+   * consolidated file. */
+  status = read_start(c, structure, &decides, &why);
+  if (!decides && tdict_consolidated_is(c, 0)) {
     *has_paths = true;
     return tdict_consolidated_read(c, 0, o, err);
   }
-  /* Use the name that NumPy gives to the first array without a name. */
-  if (tdict_npy_is_npy(c, 0)) return tdict_npy_read(c, (tdict_span){0, 0, c->files[0].bytes}, "arr_0", err);
-  if (tdict_zip_is_zip(c, 0)) return read_zip(c, o, has_paths, err);
-  status = tdict_safetensors_read(c, 0, structure, err);
-  return status == TDICT_EFORMAT && is_pickle(c) ? fail_pickle(c, "a pickle", err) : status;
+  if (!decides && tdict_zip_is_zip(c, 0)) return read_zip(c, o, has_paths, err);
+  if (!decides && is_gguf(c)) return fail_other(c, "a GGUF file", "this format", err);
+  if (!decides && status == TDICT_OK) status = tdict_safetensors_read(c, 0, structure, &why);
+  if (status == TDICT_EFORMAT && is_pickle(c)) return fail_other(c, "a pickle", "pickles", err);
+  if (status != TDICT_OK && err) *err = why;
+  return status;
 }
 
 /* Reads the description of all files. Sets the path of each item, or the name of the item if the option `flat` is
@@ -129,4 +162,23 @@ static tdict_status read_description(tdict_contents *c, const tdict_open_options
 tdict_status tdict_format_read(tdict_contents *contents, const tdict_open_options *options, tdict_error *err) {
   tdict_status status = read_description(contents, options, err);
   return status == TDICT_OK ? tdict_contents_arrange(contents, options, err) : status;
+}
+
+tdict_status tdict_format_check_start(const tdict_output *output, tdict_error *err) {
+  const tdict_folder *folder = output->folder;
+  const char *structure;
+  tdict_contents c;
+  bool decides = false;
+  int fd;
+  tdict_contents_init(&c, folder->what, folder->path);
+  tdict_status status = tdict_file_open_in(folder->what, folder->fd, output->name, false, &fd, err);
+  if (status == TDICT_OK) status = tdict_contents_add_file(&c, fd, folder->path, err);
+  if (status == TDICT_OK) (void)!read_start(&c, &structure, &decides, NULL);
+  tdict_contents_close(&c);
+  if (status != TDICT_OK) return tdict_error_at(err, status, folder->path);
+  if (!decides) return TDICT_OK;
+  return tdict_fail_file(err, TDICT_ENOTSUP, folder->path,
+                         "%s: the elements at the start of the file are a complete file of another format, "
+                         "which tdict_open() would read; choose another format",
+                         folder->what);
 }
