@@ -100,8 +100,9 @@ tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span
 tdict_status tdict_fail_file(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
     TDICT_PRINTF(4, 5);
 
-/* Turns the names of tensors into paths: each dot in a name separates two keys. Returns TDICT_EFORMAT for a name with
- * an empty key, and for more than TDICT_IO_MAX_DEPTH keys. */
+/* Turns the names of tensors into paths: each dot in a name separates two keys. A name becomes one key if a key between
+ * the dots would be empty, if the path would lead through a tensor, or if the path would have more than
+ * TDICT_IO_MAX_DEPTH keys. Returns TDICT_EFORMAT for an empty name, and TDICT_ENOMEM. */
 tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
 /* Copies the program's options to *out. `what` is the name of the public call. Returns TDICT_EINVAL and TDICT_ENOTSUP
  * for wrong options. */

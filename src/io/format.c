@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -13,42 +14,9 @@
 #include "io/tensordict/archive.h"
 #include "io/tensordict/tensordict.h"
 
-static const char index_name[] = "model.safetensors.index.json";
-
 static bool ends_with(const char *text, const char *end) {
   const size_t length = strlen(text), end_length = strlen(end);
   return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-static tdict_status make_path(tdict_contents *c, const char *name, const char **out, tdict_error *err) {
-  const size_t bytes = strlen(c->path) + strlen(name) + 2;
-  void *path = NULL;
-  tdict_status status = tdict_contents_alloc(c, bytes, &path, err);
-  if (status == TDICT_OK) snprintf(path, bytes, "%s/%s", c->path, name);
-  *out = path;
-  return status;
-}
-
-/* Reads a folder: the shards of an index, or a directory of TensorDict. */
-static tdict_status read_folder(tdict_contents *c, const tdict_open_options *o, const char **structure, bool *has_paths,
-                                tdict_error *err) {
-  struct stat info;
-  const char *index, *meta;
-  tdict_status status = make_path(c, index_name, &index, err);
-  if (status == TDICT_OK) status = make_path(c, "meta.json", &meta, err);
-  if (status != TDICT_OK) return status;
-  if (stat(index, &info) == 0) return tdict_shards_read(c, index, o, structure, err);
-  if (stat(meta, &info) != 0)
-    return tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the folder has no file %s and no file meta.json", c->what,
-                           index_name);
-  const int fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) {
-    const int code = errno;
-    tdict_fail_native(err, TDICT_EIO, code, "%s: the folder cannot be opened: %s", c->what, strerror(code));
-    return tdict_error_at(err, TDICT_EIO, c->path);
-  }
-  *has_paths = true;
-  return tdict_memmap_read(c, fd, o, err);
 }
 
 static tdict_status fail_other(const tdict_contents *c, const char *what, const char *why, tdict_error *err) {
@@ -118,45 +86,102 @@ static tdict_status read_start(tdict_contents *c, const char **structure, bool *
   return status;
 }
 
+/* Returns true if a file is the index of shards: its first character is a brace, or its name ends with ".json". */
+static bool is_index(const tdict_contents *c, const char *path) {
+  char start[16] = {0};
+  const size_t bytes = c->files[0].bytes < sizeof start ? (size_t)c->files[0].bytes : sizeof start - 1;
+  return ends_with(path, ".json") || (read_at(c, 0, start, bytes) && start[strspn(start, " \t\r\n")] == '{');
+}
+
+/* What to read, and what was read. */
+typedef struct description {
+  const char *path;   /* of the file */
+  bool follows_links; /* opens the file if it is a symbolic link */
+  const char *structure;
+  bool has_paths; /* the reader has set paths and not names */
+} description;
+
 /* Adds the file at the path, finds the format of the file from its bytes, and reads the description in this format. */
-static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, const char **structure, bool *has_paths,
-                              tdict_error *err) {
+static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, description *out, tdict_error *err) {
   int fd;
   bool decides;
   tdict_error why;
-  tdict_status status = tdict_file_open_to_read(c->what, c->path, &fd, err);
-  if (status == TDICT_OK) status = tdict_contents_add_file(c, fd, c->path, err);
+  tdict_status status = tdict_file_open_in(c->what, AT_FDCWD, out->path, out->follows_links, &fd, err);
+  if (status == TDICT_OK) status = tdict_contents_add_file(c, fd, out->path, err);
   if (status != TDICT_OK) return status;
   /* A complete header at the start comes first: the elements at the end of a file can look like the end of a
    * consolidated file. */
-  status = read_start(c, structure, &decides, &why);
+  status = read_start(c, &out->structure, &decides, &why);
   if (!decides && tdict_consolidated_is(c, 0)) {
-    *has_paths = true;
+    out->has_paths = true;
     return tdict_consolidated_read(c, 0, o, err);
   }
-  if (!decides && tdict_zip_is_zip(c, 0)) return read_zip(c, o, has_paths, err);
+  if (!decides && tdict_zip_is_zip(c, 0)) return read_zip(c, o, &out->has_paths, err);
+  if (!decides && is_index(c, out->path)) {
+    close(c->files[0].fd);
+    c->num_files = 0;
+    return tdict_shards_read(c, out->path, o, &out->structure, err);
+  }
   if (!decides && is_gguf(c)) return fail_other(c, "a GGUF file", "this format", err);
-  if (!decides && status == TDICT_OK) status = tdict_safetensors_read(c, 0, structure, &why);
+  if (!decides && status == TDICT_OK) status = tdict_safetensors_read(c, 0, &out->structure, &why);
   if (status == TDICT_EFORMAT && is_pickle(c)) return fail_other(c, "a pickle", "pickles", err);
   if (status != TDICT_OK && err) *err = why;
   return status;
 }
 
+/* Sets *out to the path of a file in the folder, and *exists to true if the file exists. */
+static tdict_status find_in_folder(tdict_contents *c, const char *name, const char **out, bool *exists,
+                                   tdict_error *err) {
+  const size_t bytes = strlen(c->path) + strlen(name) + 2;
+  struct stat info;
+  void *path = NULL;
+  tdict_status status = tdict_contents_alloc(c, bytes, &path, err);
+  if (status != TDICT_OK) return status;
+  snprintf(path, bytes, "%s/%s", c->path, name);
+  *out = path;
+  *exists = lstat(path, &info) == 0;
+  return TDICT_OK;
+}
+
+/* Reads a directory of TensorDict. */
+static tdict_status read_directory(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
+  const int fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) return tdict_memmap_read(c, fd, o, err);
+  const int code = errno;
+  tdict_fail_native(err, TDICT_EIO, code, "%s: the folder cannot be opened: %s", c->what, strerror(code));
+  return tdict_error_at(err, TDICT_EIO, c->path);
+}
+
+/* Reads a folder: an index and its shards, a directory of TensorDict, or a model in one file. */
+static tdict_status read_folder(tdict_contents *c, const tdict_open_options *o, description *out, tdict_error *err) {
+  static const char index_name[] = "model.safetensors.index.json", model_name[] = "model.safetensors";
+  const char *meta;
+  bool has_index = false, has_meta = false, has_model = false;
+  tdict_status status = find_in_folder(c, index_name, &out->path, &has_index, err);
+  if (status == TDICT_OK && !has_index) status = find_in_folder(c, "meta.json", &meta, &has_meta, err);
+  if (status == TDICT_OK && has_meta) {
+    out->has_paths = true;
+    return read_directory(c, o, err);
+  }
+  if (status == TDICT_OK && !has_index) status = find_in_folder(c, model_name, &out->path, &has_model, err);
+  if (status != TDICT_OK) return status;
+  if (!has_index && !has_model)
+    return tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the folder has none of the files %s, meta.json and %s",
+                           c->what, index_name, model_name);
+  /* As with shards, a link from the folder can lead out of the folder. */
+  out->follows_links = has_index || o->follows_links;
+  return read_file(c, o, out, err);
+}
+
 /* Reads the description of all files. Sets the path of each item, or the name of the item if the option `flat` is
  * set. */
 static tdict_status read_description(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
-  const char *structure = NULL;
-  bool has_paths = false; /* the reader has set paths and not names */
+  description d = {.path = c->path, .follows_links = true};
   struct stat info;
-  tdict_status status;
-  if (stat(c->path, &info) == 0 && S_ISDIR(info.st_mode))
-    status = read_folder(c, o, &structure, &has_paths, err);
-  else if (ends_with(c->path, ".json"))
-    status = tdict_shards_read(c, c->path, o, &structure, err);
-  else
-    status = read_file(c, o, &structure, &has_paths, err);
-  if (status != TDICT_OK || o->flat || has_paths) return status;
-  return structure ? tdict_structure_read(c, structure, err) : tdict_contents_nest(c, err);
+  const bool is_folder = stat(c->path, &info) == 0 && S_ISDIR(info.st_mode);
+  tdict_status status = is_folder ? read_folder(c, o, &d, err) : read_file(c, o, &d, err);
+  if (status != TDICT_OK || o->flat || d.has_paths) return status;
+  return d.structure ? tdict_structure_read(c, d.structure, err) : tdict_contents_nest(c, err);
 }
 
 tdict_status tdict_format_read(tdict_contents *contents, const tdict_open_options *options, tdict_error *err) {

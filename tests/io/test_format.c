@@ -129,3 +129,38 @@ CASE(format_of_gguf_is_named) {
   refuse(in(&f, "x.gguf"), TDICT_ENOTSUP, "the file is a GGUF file");
   folder_remove(&f);
 }
+
+/* A folder with an index, a directory of TensorDict, or one file. */
+CASE(format_of_a_folder) {
+  folder f = folder_create();
+  tdict_tree *tree = tree_of_bytes("x", "one", 3), *other = tree_of_bytes("x", "shards", 6), *back = NULL;
+  tdict_save_options o = tdict_save_options_default();
+  tdict_open_options links = tdict_open_options_default();
+  refuse(f.path, TDICT_EFORMAT, "none of the files model.safetensors.index.json, meta.json and model.safetensors");
+  td_ok(tdict_save(NULL, in(&f, "model.safetensors"), tree, &o, err));
+  td_ok(tdict_open(f.path, NULL, &back, err));
+  same_trees(back, tree);
+  tdict_release(back);
+  assert_int_equal(rename(in(&f, "model.safetensors"), in(&f, "blob")), 0);
+  assert_int_equal(symlink("blob", in(&f, "model.safetensors")), 0);
+  refuse(f.path, TDICT_EFORMAT, "model.safetensors is a symbolic link");
+  links.follows_links = true;
+  td_ok(tdict_open(f.path, &links, &back, err));
+  same_trees(back, tree);
+  tdict_release(back);
+  /* The index is first, and its contents decide its format. */
+  for (int has_shards = 0; has_shards < 2; has_shards++) {
+    o.max_shard_bytes = (uint64_t)has_shards;
+    td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), other, &o, err));
+    td_ok(tdict_open(f.path, NULL, &back, err));
+    same_trees(back, other);
+    tdict_release(back);
+  }
+  assert_int_equal(rename(in(&f, "model.safetensors.index.json"), in(&f, "index")), 0);
+  td_ok(tdict_open(in(&f, "index"), NULL, &back, err));
+  same_trees(back, other);
+  tdict_release(back);
+  tdict_release(other);
+  tdict_release(tree);
+  folder_remove(&f);
+}

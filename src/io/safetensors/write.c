@@ -59,8 +59,8 @@ tdict_status tdict_safetensors_write(const tdict_out_file *file, const tdict_sav
   if (header.has_failed)
     status = tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for the header", what);
   else if (header.length > TDICT_SAFETENSORS_MAX_HEADER)
-    status = tdict_fail_file(err, TDICT_ENOTSUP, path, "%s: the header has %zu bytes, wanted at most %d; write shards",
-                             what, header.length, TDICT_SAFETENSORS_MAX_HEADER);
+    status = tdict_fail_file(err, TDICT_ENOTSUP, path, "%s: the header has %zu bytes, wanted at most %d", what,
+                             header.length, TDICT_SAFETENSORS_MAX_HEADER);
   for (int i = 0; i < TDICT_SAFETENSORS_PREFIX; i++) length[i] = (char)(header.length >> 8 * i & 0xff);
   if (status == TDICT_OK) status = tdict_output_write(to, length, sizeof length, err);
   if (status == TDICT_OK) status = tdict_output_write(to, header.bytes, header.length, err);
