@@ -77,6 +77,12 @@ typedef struct tdict_open_options {
    *  whole file, even if `keys` selects a part. Other formats have no checksums and ignore the option. false (default):
    *  checksums are not compared. */
   bool check_crc;
+  /** Receives the metadata of a safetensors file: a new tree with a text for each entry of `__metadata__`, other than
+   *  TensorDict's entry. The caller releases the tree. Written on success only. Of shards, the tree has the texts of
+   *  the index's metadata, and the entries of all shards. If several files have a key, the first entry counts. An entry
+   *  with an empty key is left out. For files without any entry, the tree is empty. For other formats, the call writes
+   *  NULL. NULL (default): the metadata is not wanted. */
+  tdict_tree **metadata;
 } tdict_open_options;
 static inline tdict_open_options tdict_open_options_default(void) {
   tdict_open_options o;
@@ -243,6 +249,11 @@ typedef struct tdict_save_options {
   bool allows_gap;
   const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call; NULL (default): none */
   int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */
+  /** The metadata of a safetensors file: a tree whose entries are texts, for example the tree that tdict_open() wrote.
+   *  Borrowed for the call. Each shard gets the entries, and the index, too. The key `tensordict` is reserved, and for
+   *  shards also `total_size`. For other formats, the tree must be empty. NULL (default): the entry "format" with the
+   *  text "pt", which transformers 4 needs, or no entry if `without_structure` is true. */
+  const tdict_tree *metadata;
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;

@@ -49,6 +49,7 @@ void tdict_contents_close(tdict_contents *contents) {
   if (contents->root >= 0) close(contents->root);
   free(contents->files);
   free(contents->items);
+  free(contents->metadata);
   while (contents->blocks) {
     tdict_contents_block *block = contents->blocks;
     contents->blocks = block->next;
@@ -186,6 +187,49 @@ tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item
   }
   contents->items[contents->num_items++] = *item;
   return TDICT_OK;
+}
+
+tdict_status tdict_contents_add_metadata(tdict_contents *contents, const tdict_metadata_entry *entry,
+                                         tdict_error *err) {
+  if (contents->num_metadata == contents->cap_metadata) {
+    size_t bytes, cap = contents->cap_metadata ? 2 * contents->cap_metadata : FIRST_FILES;
+    tdict_metadata_entry *grown =
+        tdict_mul_size(cap, sizeof *grown, &bytes) ? realloc(contents->metadata, bytes) : NULL;
+    if (!grown) return fail_memory(contents, cap, err);
+    contents->metadata = grown;
+    contents->cap_metadata = cap;
+  }
+  contents->metadata[contents->num_metadata++] = *entry;
+  return TDICT_OK;
+}
+
+static tdict_status set_metadata(tdict_contents *scratch, const tdict_metadata_entry *from, tdict_tree *tree,
+                                 tdict_error *err) {
+  const tdict_value value = {.kind = TDICT_VALUE_TEXT, .text = from->value, .length = from->length};
+  const size_t bytes = tdict_path_escape(from->key, NULL, 0) + 1;
+  tdict_entry entry;
+  void *path = NULL;
+  tdict_status status = from->key[0] ? tdict_contents_alloc(scratch, bytes, &path, err) : TDICT_OK;
+  if (status != TDICT_OK || !path) return status;
+  tdict_path_escape(from->key, path, bytes);
+  return tdict_get_entry(tree, path, &entry, NULL) == TDICT_OK ? TDICT_OK : tdict_set_value(tree, path, &value, err);
+}
+
+tdict_status tdict_contents_metadata(const tdict_contents *contents, tdict_tree **out, tdict_error *err) {
+  tdict_contents scratch; /* memory of the paths */
+  tdict_tree *tree = NULL;
+  *out = NULL;
+  if (!contents->has_metadata) return TDICT_OK;
+  tdict_contents_init(&scratch, contents->what, contents->path);
+  tdict_status status = tdict_create(0, NULL, &tree, err);
+  for (size_t i = 0; i < contents->num_metadata && status == TDICT_OK; i++)
+    status = set_metadata(&scratch, &contents->metadata[i], tree, err);
+  tdict_contents_close(&scratch);
+  if (status == TDICT_OK)
+    *out = tree;
+  else
+    tdict_release(tree);
+  return status == TDICT_OK ? TDICT_OK : tdict_error_at(err, status, contents->path);
 }
 
 static tdict_status read_span(const tdict_contents *c, tdict_span span, int fd, void *to, tdict_error *err) {

@@ -57,6 +57,12 @@ typedef struct tdict_source_file {
   uint64_t bytes;    /* size of the file when the file was added */
 } tdict_source_file;
 
+/* An entry of the metadata of a safetensors file. */
+typedef struct tdict_metadata_entry {
+  const char *key, *value;
+  size_t length; /* of the value */
+} tdict_metadata_entry;
+
 typedef struct tdict_contents {
   const char *what; /* the name of the public call, for messages; static */
   const char *path; /* the path that the program gave; borrowed */
@@ -65,6 +71,9 @@ typedef struct tdict_contents {
   size_t num_files, cap_files;
   tdict_item *items;
   size_t num_items, cap_items;
+  tdict_metadata_entry *metadata; /* without TensorDict's entry */
+  size_t num_metadata, cap_metadata;
+  bool has_metadata;                   /* the format holds metadata */
   struct tdict_contents_block *blocks; /* memory of texts, sizes and values */
 } tdict_contents;
 
@@ -92,6 +101,11 @@ tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t fil
 void tdict_contents_close_file(const tdict_contents *contents, size_t file, int fd);
 /* Adds an item. The pointers of the item must live as long as the contents. */
 tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item, tdict_error *err);
+/* Adds an entry of the metadata. The texts of the entry must live as long as the contents. */
+tdict_status tdict_contents_add_metadata(tdict_contents *contents, const tdict_metadata_entry *entry, tdict_error *err);
+/* Makes a tree of the metadata, with a text for each entry, or sets *out to NULL if the format holds no metadata. If a
+ * key is in several files, takes the first entry. Leaves out an entry with an empty key. */
+tdict_status tdict_contents_metadata(const tdict_contents *contents, tdict_tree **out, tdict_error *err);
 /* Reads bytes of a file into memory. If the file has become shorter, returns TDICT_EIO. Also returns the errors of
  * tdict_contents_open_file(). */
 tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span, void *to, tdict_error *err);

@@ -81,7 +81,8 @@ static tdict_status read_start(tdict_contents *c, const char **structure, bool *
   else
     status = tdict_safetensors_read(c, 0, structure, err);
   *decides = status != TDICT_EFORMAT;
-  if (!*decides) c->num_items = 0;
+  if (!*decides) c->num_items = c->num_metadata = 0;
+  c->has_metadata = c->has_metadata && *decides;
   if (!*decides) *structure = NULL;
   return status;
 }

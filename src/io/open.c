@@ -20,12 +20,18 @@ tdict_status tdict_open(const char *path, const tdict_open_options *options, tdi
   static const char what[] = "open";
   tdict_open_options o;
   tdict_contents contents;
+  tdict_tree *metadata = NULL;
   if (!path || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "out" : "path");
   tdict_status status = tdict_contents_options(what, options, &o, err);
   if (status != TDICT_OK) return status;
   tdict_contents_init(&contents, what, path);
   status = tdict_format_read(&contents, &o, err);
+  if (status == TDICT_OK && o.metadata) status = tdict_contents_metadata(&contents, &metadata, err);
   if (status == TDICT_OK) status = map_and_build(&contents, out, err);
+  if (status != TDICT_OK)
+    tdict_release(metadata);
+  else if (o.metadata)
+    *o.metadata = metadata;
   tdict_contents_close(&contents);
   return status;
 }

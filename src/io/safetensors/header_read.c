@@ -75,24 +75,37 @@ static tdict_status read_length(const tdict_contents *c, size_t file, uint64_t *
   return TDICT_OK;
 }
 
-/* Checks that the metadata maps texts to texts, and keeps TensorDict's entry. */
+/* Checks that the metadata maps texts to texts, and keeps the entries. */
 static tdict_status read_metadata(tdict_contents *c, const char *file, tdict_json metadata, const char **structure,
                                   tdict_error *err) {
   const tdict_json_place place = {c, file, "entry", "__metadata__"};
   tdict_json_cursor cursor = tdict_json_enter(metadata);
   tdict_json key, value;
+  if (tdict_json_is(metadata, TDICT_JSON_NULL)) return TDICT_OK; /* the package safetensors accepts null, too */
   if (!tdict_json_is(metadata, TDICT_JSON_OBJECT)) return tdict_json_fail(&place, err, "no JSON object");
   while (tdict_json_next(&cursor, &key, &value)) {
     char name[81];
     (void)tdict_json_read_text(key, name, sizeof name);
     if (!tdict_json_is(value, TDICT_JSON_STRING))
       return tdict_json_fail(&place, err, "the value of '%s' is no text", name);
-    if (!tdict_json_equals(key, "tensordict")) continue;
+    if (!tdict_json_equals(key, "tensordict")) {
+      tdict_status status = tdict_safetensors_keep_metadata(c, key, value, err);
+      if (status != TDICT_OK) return status;
+      continue;
+    }
     tdict_status status = tdict_json_text(c, value, structure, err);
     if (status != TDICT_OK) return status;
     if (!*structure) return tdict_json_fail(&place, err, "the value of 'tensordict' has a 0 byte");
   }
   return TDICT_OK;
+}
+
+tdict_status tdict_safetensors_keep_metadata(tdict_contents *contents, tdict_json key, tdict_json value,
+                                             tdict_error *err) {
+  tdict_metadata_entry entry;
+  tdict_status status = tdict_json_copy(contents, key, &entry.key, NULL, err);
+  if (status == TDICT_OK) status = tdict_json_copy(contents, value, &entry.value, &entry.length, err);
+  return status == TDICT_OK ? tdict_contents_add_metadata(contents, &entry, err) : status;
 }
 
 static tdict_status find_dtype(const tdict_json_place *place, const char *name, tdict_dtype *out, tdict_error *err) {
@@ -200,6 +213,7 @@ static tdict_status read_members(tdict_contents *c, size_t file, tdict_json head
   tdict_json key, value;
   tdict_status status = TDICT_OK;
   *structure = NULL;
+  c->has_metadata = true;
   while (status == TDICT_OK && tdict_json_next(&cursor, &key, &value)) {
     tdict_json_place place = {c, path, "tensor", NULL};
     entry found;

@@ -20,7 +20,7 @@ static tdict_status write_file(const tdict_out_file *file, const tdict_save_requ
 
 static tdict_status save_file(const tdict_out_tree *tree, const tdict_save_request *request, const tdict_folder *folder,
                               tdict_error *err) {
-  const tdict_out_file file = {tree->tensors, tree->num_tensors, &tree->structure};
+  const tdict_out_file file = {tree->tensors, tree->num_tensors, &tree->structure, &tree->metadata};
   tdict_output to;
   bool is_named = false;
   tdict_status status = tdict_output_create_temporary(&to, folder, err);
@@ -72,7 +72,7 @@ static tdict_status divide(shards *s, uint64_t most, tdict_error *err) {
 /* Writes shard `i`. */
 static tdict_status write_shard(shards *s, size_t i, tdict_error *err) {
   const size_t begin = i ? s->ends[i - 1] : 0;
-  const tdict_out_file file = {s->tree->tensors + begin, s->ends[i] - begin, NULL};
+  const tdict_out_file file = {s->tree->tensors + begin, s->ends[i] - begin, NULL, &s->tree->metadata};
   char name[TDICT_OUTPUT_NAME_BYTES];
   name_shard(s, i, name, sizeof name);
   tdict_status status = tdict_output_create(&s->last, s->folder, name, err);
@@ -89,9 +89,10 @@ static void remove_shards(shards *s, size_t count) {
 static void write_index(const shards *s, tdict_io_text *text) {
   char name[TDICT_OUTPUT_NAME_BYTES];
   tdict_io_text_format(text, "{\"metadata\":{\"total_size\":%" PRIu64, s->total);
-  if (s->tree->structure.length) {
-    tdict_io_text_add_string(text, ",\"tensordict\":");
-    tdict_io_text_add_json(text, s->tree->structure.bytes, s->tree->structure.length);
+  const tdict_io_text *structure = s->tree->structure.length ? &s->tree->structure : NULL;
+  if (structure || s->tree->metadata.length) {
+    tdict_io_text_add(text, ",", 1);
+    tdict_safetensors_write_metadata(&s->tree->metadata, structure, text);
   }
   tdict_io_text_add_string(text, "},\"weight_map\":{");
   for (size_t i = 0, shard = 0; i < s->tree->num_tensors; i++) {
@@ -169,7 +170,7 @@ static tdict_status save_tree(const tdict_out_tree *tree, const tdict_save_reque
 tdict_status tdict_safetensors_save(const tdict_save_request *request, tdict_error *err) {
   tdict_out_tree out = {0};
   tdict_contents_init(&out.contents, request->what, request->path);
-  tdict_status status = tdict_out_tree_collect(&out, request->tree, request->options->without_structure, err);
+  tdict_status status = tdict_out_tree_collect(&out, request->tree, request->options, err);
   if (status == TDICT_OK) status = save_tree(&out, request, err);
   tdict_out_tree_reset(&out);
   return status;

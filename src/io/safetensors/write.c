@@ -8,14 +8,23 @@
 
 enum { ALIGNMENT = 8 };
 
+void tdict_safetensors_write_metadata(const tdict_io_text *metadata, const tdict_io_text *structure,
+                                      tdict_io_text *text) {
+  if (metadata->length) tdict_io_text_add(text, metadata->bytes, metadata->length);
+  if (!structure) return;
+  tdict_io_text_add_string(text, metadata->length ? ",\"tensordict\":" : "\"tensordict\":");
+  tdict_io_text_add_json(text, structure->bytes, structure->length);
+}
+
 /* Writes the header with the bytes that the package safetensors writes. The JSON text has no spaces between its tokens.
  * Spaces at the end pad the text to a multiple of 8 bytes. */
 static void write_header(const tdict_out_file *file, tdict_io_text *text) {
   size_t offset = 0;
   tdict_io_text_add_string(text, "{");
-  if (file->structure && file->structure->length) {
-    tdict_io_text_add_string(text, "\"__metadata__\":{\"tensordict\":");
-    tdict_io_text_add_json(text, file->structure->bytes, file->structure->length);
+  const bool has_structure = file->structure && file->structure->length;
+  if (has_structure || file->metadata->length) {
+    tdict_io_text_add_string(text, "\"__metadata__\":{");
+    tdict_safetensors_write_metadata(file->metadata, has_structure ? file->structure : NULL, text);
     tdict_io_text_add_string(text, file->num_tensors ? "}," : "}");
   }
   for (size_t i = 0; i < file->num_tensors; i++) {
