@@ -12,11 +12,16 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "io/below.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"
 
-enum { BLOCK_BYTES = 16384, FIRST_ITEMS = 64, FIRST_FILES = 4, ALIGNMENT = alignof(max_align_t) };
+enum {
+  BLOCK_BYTES = 16384,
+  FIRST_ITEMS = 64,
+  FIRST_FILES = 4,
+  MOST_OPEN_SHARDS = 32,
+  ALIGNMENT = alignof(max_align_t)
+};
 
 typedef struct tdict_contents_block {
   struct tdict_contents_block *next;
@@ -139,7 +144,7 @@ tdict_status tdict_contents_add_below(tdict_contents *contents, const char *belo
   int fd;
   tdict_source_file file = {.fd = -1};
   tdict_status status = name_file(contents, below, &file.path, err);
-  if (status == TDICT_OK) status = tdict_contents_copy_text(contents, below, strlen(below), &file.below, err);
+  if (status == TDICT_OK) status = tdict_contents_copy_text(contents, below, strlen(below), &file.below.name, err);
   if (status != TDICT_OK) return status;
   status = tdict_below_open(contents->what, contents->root, below, &fd, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, file.path);
@@ -150,6 +155,34 @@ tdict_status tdict_contents_add_below(tdict_contents *contents, const char *belo
   return append_file(contents, &file, err);
 }
 
+tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name, const char *path, bool follows_links,
+                                      tdict_error *err) {
+  struct stat info;
+  int fd;
+  const char *copy;
+  tdict_status status = tdict_contents_copy_text(contents, name, strlen(name), &copy, err);
+  if (status == TDICT_OK)
+    status = tdict_below_open_shard(contents->what, contents->root, name, follows_links, &fd, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
+  if (fstat(fd, &info) != 0) {
+    status = fail_native(contents, path, "inspected", err);
+    close(fd);
+    return status;
+  }
+  status = tdict_contents_add_file(contents, fd, path, err);
+  if (status == TDICT_OK)
+    contents->files[contents->num_files - 1].below =
+        (tdict_below_file){copy, true, follows_links, info.st_dev, info.st_ino};
+  return status;
+}
+
+void tdict_contents_rest(tdict_contents *contents) {
+  tdict_source_file *last = &contents->files[contents->num_files - 1];
+  if (contents->num_files <= MOST_OPEN_SHARDS) return;
+  close(last->fd);
+  last->fd = -1;
+}
+
 tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t file, int *fd, tdict_error *err) {
   const tdict_source_file *f = &contents->files[file];
   struct stat info;
@@ -158,7 +191,7 @@ tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t fil
     *fd = f->fd;
     return TDICT_OK;
   }
-  tdict_status status = tdict_below_open(contents->what, contents->root, f->below, &opened, err);
+  tdict_status status = tdict_below_reopen(contents->what, contents->root, &f->below, &opened, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, f->path);
   if (fstat(opened, &info) != 0)
     status = fail_native(contents, f->path, "inspected", err);

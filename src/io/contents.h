@@ -10,6 +10,7 @@
 #ifndef TDICT_IO_CONTENTS_H
 #define TDICT_IO_CONTENTS_H
 
+#include "io/below.h"
 #include "tdict/io.h"
 #include "tdict/nontensor.h"
 
@@ -53,8 +54,8 @@ typedef struct tdict_source_file {
   /* -1: tdict_contents_open_file() opens the file when bytes of the file are needed, or the descriptor was moved to a
    * storage, see unloaded.h */
   int fd;
-  const char *below; /* the path below contents->root of a file that is opened when needed, see below.h; else NULL */
-  uint64_t bytes;    /* size of the file when the file was added */
+  tdict_below_file below; /* a file below contents->root that is opened when needed; the name is NULL for other files */
+  uint64_t bytes;         /* size of the file when the file was added */
 } tdict_source_file;
 
 /* An entry of the metadata of a safetensors file. */
@@ -94,6 +95,14 @@ void tdict_contents_set_root(tdict_contents *contents, int fd);
 /* Adds a file below contents->root, and closes the file again, so that a folder of many files needs few descriptors.
  * Copies `below`. Returns TDICT_ENOMEM and the errors of tdict_below_open(), with the whole path in err->path. */
 tdict_status tdict_contents_add_below(tdict_contents *contents, const char *below, tdict_error *err);
+/* Adds a shard, which is in the folder contents->root. `path` is its path for messages. Copies both texts. The
+ * descriptor stays open until tdict_contents_rest(). Returns TDICT_ENOMEM, and the errors of
+ * tdict_below_open_shard(). */
+tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name, const char *path, bool follows_links,
+                                      tdict_error *err);
+/* Closes the shard that was added last if many shards are open. The shard is opened again when needed. Thus an index can
+ * have more shards than a process may have open files, and a few shards are opened only once. */
+void tdict_contents_rest(tdict_contents *contents);
 /* Returns a descriptor of file number `file`. The caller passes the descriptor to tdict_contents_close_file(). Several
  * threads may call the function for the same contents. Returns TDICT_EIO if the file was removed, or is shorter than
  * when it was added. Also returns the errors of tdict_below_open(). */

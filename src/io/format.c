@@ -107,7 +107,7 @@ static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, de
   int fd;
   bool decides;
   tdict_error why;
-  tdict_status status = tdict_file_open_in(c->what, AT_FDCWD, out->path, out->follows_links, &fd, err);
+  tdict_status status = tdict_below_open_shard(c->what, AT_FDCWD, out->path, out->follows_links, &fd, err);
   if (status == TDICT_OK) status = tdict_contents_add_file(c, fd, out->path, err);
   if (status != TDICT_OK) return status;
   /* A complete header at the start comes first: the elements at the end of a file can look like the end of a

@@ -84,7 +84,7 @@ static tdict_status add_leaf(checker *c, const char *key, const tdict_tensor *ro
     tdict_io_text_add_string(&path, ".memmap");
     if (path.has_failed) status = fail_memory(c, err);
   }
-  if (exists) leaf.path = a->contents.files[file.file].below;
+  if (exists) leaf.path = a->contents.files[file.file].below.name;
   if (!exists && status == TDICT_OK)
     status = tdict_contents_copy_text(&a->contents, path.bytes, path.length, &leaf.path, err);
   tdict_io_text_reset(&path);
