@@ -25,24 +25,28 @@ typedef struct element_counts {
 
 typedef struct comparison {
   const options *options;
-  json *json; /* receives the differences, or NULL */
+  json *json;         /* receives the differences, or NULL */
+  const char *prefix; /* of paths that are printed: "" or "__metadata__." */
   uint64_t num_differences;
 } comparison;
 
 /* Prints a difference. If the differences are printed as JSON, begins an object for the difference and returns true. The
  * caller then adds members and ends the object. */
 static bool report(comparison *c, const char *path, const char *kind, const char *text) {
+  char *whole = NULL;
   c->num_differences++;
+  if (asprintf(&whole, "%s%s", c->prefix, path) < 0) whole = NULL;
+  char *printable = whole ? printable_text(whole, strlen(whole)) : NULL;
   if (c->json) {
     json_begin_object(c->json, NULL);
-    json_add_string(c->json, "path", path);
+    json_add_string(c->json, "path", whole ? whole : "?");
     json_add_string(c->json, "kind", kind);
-    return true;
+  } else {
+    printf("%s: %s\n", !printable ? "?" : printable[0] ? printable : "(root)", text);
   }
-  char *printable = printable_text(path, strlen(path));
-  printf("%s: %s\n", !printable ? "?" : path[0] ? printable : "(root)", text);
   free(printable);
-  return false;
+  free(whole);
+  return c->json != NULL;
 }
 
 /* Reports two texts that describe a property of the entries. */
@@ -256,9 +260,16 @@ static tdict_status compare_trees(comparison *c, const tdict_tree *a, const tdic
   return status;
 }
 
-static int diff(const options *o, const tdict_tree *a, const tdict_tree *b) {
+/* Compares the metadata of two files, unless the format of a file holds no metadata. */
+static tdict_status compare_metadata(comparison *c, tdict_tree *const metadata[2], tdict_error *err) {
+  if (!metadata[0] || !metadata[1]) return TDICT_OK;
+  c->prefix = "__metadata__.";
+  return compare_trees(c, metadata[0], metadata[1], err);
+}
+
+static int diff(const options *o, tdict_tree *const trees[2], tdict_tree *const metadata[2]) {
   json j;
-  comparison c = {.options = o, .json = o->json ? &j : NULL};
+  comparison c = {.options = o, .json = o->json ? &j : NULL, .prefix = ""};
   tdict_error err;
   if (c.json) {
     json_begin(&j);
@@ -266,7 +277,9 @@ static int diff(const options *o, const tdict_tree *a, const tdict_tree *b) {
     json_add_string(&j, "b", o->input.arguments[1]);
     json_begin_array(&j, "differences");
   }
-  if (compare_trees(&c, a, b, &err) != TDICT_OK) {
+  tdict_status status = compare_trees(&c, trees[0], trees[1], &err);
+  if (status == TDICT_OK) status = compare_metadata(&c, metadata, &err);
+  if (status != TDICT_OK) {
     if (c.json) json_discard(&j);
     tool_fail(o->input.arguments[0], &err);
     return DIFF_TROUBLE;
@@ -292,8 +305,8 @@ static int run(int argc, char **argv) {
       table,
       parse,
       "A B",
-      "Compares the entries of the files or folders A and B: keys, batch sizes, dtypes, shapes and elements. The order "
-      "of keys does not count. Two elements differ if their bits differ. The largest difference is the largest |a - b| "
+      "Compares the entries of the files or folders A and B: keys, batch sizes, dtypes, shapes and elements, and "
+      "the metadata of two safetensors files. The order of keys does not count. Two elements differ if their bits differ. The largest difference is the largest |a - b| "
       "of two elements of which neither is NaN.\v"
       "Exit status: 0 A and B are equal, 1 A and B differ, 2 a file cannot be read, or wrong usage.",
       tool_input_child,
@@ -301,11 +314,18 @@ static int run(int argc, char **argv) {
       NULL};
   options o = {.input = {tdict_open_options_default(), {"A", "B"}, {NULL}}};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
-  tdict_tree *a = tool_open(o.input.arguments[0], &o.input.open);
-  tdict_tree *b = a ? tool_open(o.input.arguments[1], &o.input.open) : NULL;
-  const int status = b ? diff(&o, a, b) : DIFF_TROUBLE;
-  tdict_release(b);
-  tdict_release(a);
+  tdict_tree *trees[2] = {NULL, NULL}, *metadata[2] = {NULL, NULL};
+  int status = DIFF_EQUAL;
+  for (int i = 0; i < 2 && status == DIFF_EQUAL; i++) {
+    o.input.open.metadata = &metadata[i];
+    trees[i] = tool_open(o.input.arguments[i], &o.input.open);
+    if (!trees[i]) status = DIFF_TROUBLE;
+  }
+  if (status == DIFF_EQUAL) status = diff(&o, trees, metadata);
+  for (int i = 0; i < 2; i++) {
+    tdict_release(metadata[i]);
+    tdict_release(trees[i]);
+  }
   return status;
 }
 

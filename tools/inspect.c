@@ -12,6 +12,7 @@ typedef enum sort_order { SORT_TREE, SORT_BYTES, SORT_NAME } sort_order;
 
 typedef struct options {
   tool_input input;
+  tdict_tree *metadata; /* of a safetensors file; else NULL */
   sort_order sort;
   bool stats, json;
 } options;
@@ -220,6 +221,19 @@ static void print_totals(const leaf_list *list) {
   putchar('\n');
 }
 
+/* Prints a line for each entry of the metadata. */
+static void print_metadata(const tdict_tree *metadata) {
+  tdict_entry entry;
+  for (size_t i = 0; metadata && i < tdict_num_keys(metadata); i++) {
+    char text[SHAPE_TEXT_BYTES];
+    if (tdict_get_entry_at(metadata, i, &entry, NULL) != TDICT_OK) continue;
+    char *key = printable_text(entry.key, strlen(entry.key));
+    format_value(&(leaf){.values = entry.object}, text, sizeof text);
+    printf("metadata %s: %s\n", key ? key : "?", text);
+    free(key);
+  }
+}
+
 static int print_text(const options *o, const tdict_tree *tree, const leaf_list *list) {
   char batch[SHAPE_TEXT_BYTES];
   line *lines = calloc(list->count + 1, sizeof *lines);
@@ -235,6 +249,7 @@ static int print_text(const options *o, const tdict_tree *tree, const leaf_list 
     printf(tdict_batch_ndim(tree) ? "%s  batch=%s\n" : "%s\n", path, batch);
     print_lines(lines, list->count);
     print_totals(list);
+    print_metadata(o->metadata);
   }
   for (size_t i = 0; i < made; i++) free(lines[i].name);
   free(lines);
@@ -274,6 +289,17 @@ static int add_entry(json *j, const options *o, const leaf *l) {
   return TOOL_OK;
 }
 
+static void add_metadata(json *j, const tdict_tree *metadata) {
+  tdict_entry entry;
+  tdict_value value;
+  json_begin_object(j, "metadata");
+  for (size_t i = 0; i < tdict_num_keys(metadata); i++)
+    if (tdict_get_entry_at(metadata, i, &entry, NULL) == TDICT_OK &&
+        tdict_nontensor_get(entry.object, 0, &value, NULL) == TDICT_OK)
+      json_add_value(j, entry.key, &value);
+  json_end(j);
+}
+
 static int print_json(const options *o, const tdict_tree *tree, const leaf_list *list) {
   const totals sum = add_totals(list);
   json j;
@@ -290,6 +316,7 @@ static int print_json(const options *o, const tdict_tree *tree, const leaf_list 
     json_end(&j);
   }
   json_end(&j);
+  if (o->metadata) add_metadata(&j, o->metadata);
   json_begin_object(&j, "totals");
   json_add_unsigned(&j, "tensors", sum.tensors);
   json_add_unsigned(&j, "values", sum.values);
@@ -327,7 +354,7 @@ static int run(int argc, char **argv) {
   static const struct argp argp = {table,
                                    parse,
                                    "PATH",
-                                   "Shows the keys, dtypes, shapes and bytes of the file or folder PATH.\v"
+                                   "Shows the keys, dtypes, shapes, bytes and metadata of the file or folder PATH.\v"
                                    "Exit status: 0 success, 1 PATH cannot be read, 2 wrong usage.",
                                    tool_input_child,
                                    NULL,
@@ -335,6 +362,7 @@ static int run(int argc, char **argv) {
   options o = {.input = {tdict_open_options_default(), {"PATH"}, {NULL}}};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   const char *path = o.input.arguments[0];
+  o.input.open.metadata = &o.metadata;
   tdict_tree *tree = tool_open(path, &o.input.open);
   if (!tree) return TOOL_FAILED;
   leaf_list list = {0};
@@ -347,6 +375,7 @@ static int run(int argc, char **argv) {
     status = o.json ? print_json(&o, tree, &list) : print_text(&o, tree, &list);
   }
   leaves_free(&list);
+  tdict_release(o.metadata);
   tdict_release(tree);
   return status;
 }
