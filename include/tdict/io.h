@@ -101,11 +101,13 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *
  *  A mapping has a risk. If another program shortens or overwrites the file, the elements change, or reading an element
  *  ends the program with SIGBUS. The function tdict_save() never shortens or overwrites a file, because it replaces the
- *  file as a whole. A file is closed as soon as it is mapped, so a directory and an index can have more files than
- *  a process may have open. The system limits the number of mappings of a process, usually to about 65,000.
+ *  file as a whole. A file is closed as soon as it is mapped, so a directory and an index can have more files than a
+ *  process may have open. The system limits the number of mappings of a process, usually to about 65,000. If
+ *  tdict_save() replaces a directory during the call, the result is the old or the new tree.
  *  @param[in]  path     A safetensors file, a .npy or .npz file, a .tdz archive, a consolidated file, an index or a
  *                       folder. The contents of a file decide its format: a complete header of safetensors or NumPy at
- *                       the start that fits the size of the file, then the end of the file. A folder must have
+ *                       the start that fits the size of the file, then the end of the file. If no other format
+ *                       fits, a file whose name ends with ".json" is an index. A folder must have
  *                       one of the files `model.safetensors.index.json`, `meta.json` (MEMMAP) and `model.safetensors`.
  *                       Shards must lie in the folder of the index.
  *  @param[in]  options  NULL for the defaults.

@@ -87,13 +87,6 @@ static tdict_status read_start(tdict_contents *c, const char **structure, bool *
   return status;
 }
 
-/* Returns true if a file is the index of shards: its first character is a brace, or its name ends with ".json". */
-static bool is_index(const tdict_contents *c, const char *path) {
-  char start[16] = {0};
-  const size_t bytes = c->files[0].bytes < sizeof start ? (size_t)c->files[0].bytes : sizeof start - 1;
-  return ends_with(path, ".json") || (read_at(c, 0, start, bytes) && start[strspn(start, " \t\r\n")] == '{');
-}
-
 /* What to read, and what was read. */
 typedef struct description {
   const char *path;   /* of the file */
@@ -118,7 +111,7 @@ static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, de
     return tdict_consolidated_read(c, 0, o, err);
   }
   if (!decides && tdict_zip_is_zip(c, 0)) return read_zip(c, o, &out->has_paths, err);
-  if (!decides && is_index(c, out->path)) {
+  if (!decides && ends_with(out->path, ".json")) {
     close(c->files[0].fd);
     c->num_files = 0;
     return tdict_shards_read(c, out->path, o, &out->structure, err);
@@ -188,6 +181,12 @@ static tdict_status read_description(tdict_contents *c, const tdict_open_options
 tdict_status tdict_format_read(tdict_contents *contents, const tdict_open_options *options, tdict_error *err) {
   tdict_status status = read_description(contents, options, err);
   return status == TDICT_OK ? tdict_contents_arrange(contents, options, err) : status;
+}
+
+bool tdict_format_was_replaced(const tdict_contents *contents) {
+  struct stat read, now;
+  return contents->root >= 0 && fstat(contents->root, &read) == 0 && stat(contents->path, &now) == 0 &&
+         S_ISDIR(now.st_mode) && (read.st_dev != now.st_dev || read.st_ino != now.st_ino);
 }
 
 tdict_status tdict_format_check_start(const tdict_output *output, tdict_error *err) {

@@ -61,12 +61,24 @@ static uint64_t count_bytes(const tdict_contents *c) {
   return bytes;
 }
 
+/* Reads the description of the files, again if a directory was replaced in between. */
+static tdict_status read_description(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
+  tdict_error why; /* a call that succeeds leaves *err alone */
+  tdict_status status = tdict_format_read(c, o, &why);
+  for (int i = 0; i < TDICT_FORMAT_RETRIES && status != TDICT_OK && tdict_format_was_replaced(c); i++) {
+    tdict_contents_close(c);
+    status = tdict_format_read(c, o, &why);
+  }
+  if (status != TDICT_OK && err) *err = why;
+  return status;
+}
+
 /* Makes a tree of unloaded tensors. The caller releases *out, also if the call fails because `progress` returned
  * false. */
 static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) {
   tdict_contents *c = &l->contents;
   const bool selects_rows = l->options.first_row > 0 || l->options.num_rows >= 0;
-  tdict_status status = tdict_format_read(c, &l->open, err);
+  tdict_status status = read_description(c, &l->open, err);
   if (status == TDICT_OK && l->open.metadata) status = tdict_contents_metadata(c, &l->metadata, err);
   if (status == TDICT_OK && selects_rows)
     status = tdict_contents_select_rows(c, (tdict_row_range){l->options.first_row, l->options.num_rows}, err);
