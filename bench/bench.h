@@ -23,12 +23,8 @@ typedef struct bench_scenario {
   const struct bench_row *rows;
   int num_rows;
 } bench_scenario;
-/* All scenarios, in the order in which bench/compare measures them. Builds without TDICT_IO lack the scenario `load`. */
-#if BENCH_HAS_IO
+/* All scenarios, in the order in which bench/compare measures them. */
 enum { BENCH_SCENARIOS = 17 };
-#else
-enum { BENCH_SCENARIOS = 16 };
-#endif
 extern const bench_scenario *const bench_scenarios[BENCH_SCENARIOS];
 extern const bench_scenario bench_to_device, bench_tensordict, bench_synergies, bench_batches, bench_d2h,
     bench_non_blocking, bench_pin, bench_latency, bench_fresh, bench_cpus, bench_overlap, bench_bandwidth,

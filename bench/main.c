@@ -10,10 +10,7 @@
 const bench_scenario *const bench_scenarios[BENCH_SCENARIOS] = {
     &bench_to_device, &bench_tensordict, &bench_synergies, &bench_batches, &bench_d2h,     &bench_non_blocking,
     &bench_pin,       &bench_latency,    &bench_fresh,     &bench_cpus,    &bench_overlap, &bench_bandwidth,
-    &bench_threads,   &bench_alloc,      &bench_container, &bench_dlpack,
-#if BENCH_HAS_IO
-    &bench_load,
-#endif
+    &bench_threads,   &bench_alloc,      &bench_container, &bench_dlpack,  &bench_load,
 };
 
 /* The tools: subcommands that are not scenarios. */

@@ -266,13 +266,10 @@ SHORT = {  # every program with a record, at its shortest
     "pinning": "pinning --device sim --bytes 4096",
     "doctor": "doctor --device cpu",
     "loader": "loader --work samples --samples 8 --batch 4 --workers 0 --device cpu --seconds 0.01",
+    "load": "load --device sim --folder . --work even --divide 100000 --repeat 1 --contexts 1",
 }
-HAS_FILES = b"  load  " in subprocess.run([PROGRAM, "--help"], capture_output=True, check=False).stdout  # TDICT_IO
-if HAS_FILES:
-    SHORT["load"] = "load --device sim --folder . --work even --divide 100000 --repeat 1 --contexts 1"
 
 
-@unittest.skipUnless(HAS_FILES, "the library is built without TDICT_IO")
 class Loads(Case):
     WORDS = "load --device sim --folder . --small --repeat 2 --contexts 2"
 

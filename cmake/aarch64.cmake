@@ -1,5 +1,5 @@
 # Toolchain file for aarch64 Linux: the cross compiler of Debian and Ubuntu, and QEMU's user mode to run the programs.
-# scripts/test-aarch64 puts jansson and cmocka for aarch64 below TDICT_AARCH64_ROOT.
+# scripts/test-aarch64 puts cmocka for aarch64 below TDICT_AARCH64_ROOT.
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

@@ -12,10 +12,6 @@ file(GLOB tdict_sources CONFIGURE_DEPENDS src/*.c src/*/*.c src/*/*/*.c)
 if(NOT TDICT_CUDA)
   list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/device/driver_cuda.c)
 endif()
-
-if(NOT TDICT_IO)
-  list(FILTER tdict_sources EXCLUDE REGEX "/src/io/")
-endif()
 list(FILTER tdict_sources EXCLUDE REGEX "/src/mpi/") # libraries of their own, see tdict_mpi.cmake
 
 # NVTX ranges need a header, but no library at run time.
@@ -72,9 +68,6 @@ if(tdict_nvtx)
   endif()
 endif()
 target_include_directories(tdict_objects PRIVATE include src)
-if(TDICT_IO)
-  target_link_libraries(tdict_objects PRIVATE PkgConfig::JANSSON)
-endif()
 
 set(tdict_version_script ${PROJECT_SOURCE_DIR}/cmake/tdict.map)
 add_library(tdict SHARED $<TARGET_OBJECTS:tdict_objects>)
@@ -93,10 +86,6 @@ foreach(library tdict tdict_static)
   target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_link_libraries(${library} PRIVATE Threads::Threads ${tdict_dl_library})
 endforeach()
-if(TDICT_IO)
-  target_link_libraries(tdict PRIVATE $<BUILD_INTERFACE:PkgConfig::JANSSON>)
-  target_link_libraries(tdict_static PRIVATE $<BUILD_INTERFACE:${tdict_json_static}> $<INSTALL_INTERFACE:jansson>)
-endif()
 
 # Both targets always exist. BUILD_SHARED_LIBS chooses which are built by default and installed; if it is not set, both.
 # A subproject that installs nothing builds only the targets that its parent links.

@@ -2,9 +2,6 @@
 # of the same name. The pages show both files, and the reference shows functions of these programs.
 
 file(GLOB listing_files CONFIGURE_DEPENDS docs/listings/*.c)
-if(NOT TDICT_IO)
-  list(FILTER listing_files EXCLUDE REGEX "/(checkpoint|files)\\.c$")
-endif()
 foreach(file ${listing_files})
   cmake_path(GET file STEM name)
   add_executable(listing_${name} ${file})

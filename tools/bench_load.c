@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "leaves.h"
+#include "json.h"
 #include "progress.h"
 
 enum { MOST_CALLS = 10000 };
@@ -84,13 +84,20 @@ static int print_result(const options *o, const result *r) {
     printf("median of %-5d  %12.3f ms  %8.3f GB/s\n", r->count - 1, median * 1e3, gb_per_second(r, median));
     return TOOL_OK;
   }
-  json_t *seconds = json_array();
-  for (int i = 1; i < r->count; i++) json_array_append_new(seconds, json_real(r->seconds[i]));
-  return json_print(json_pack("{s:o, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "file",
-                              json_from_text(path, strlen(path)), "device", device, "tensors", (json_int_t)r->tensors,
-                              "bytes", (json_int_t)r->bytes, "first_seconds", r->seconds[0], "first_gb_per_second",
-                              gb_per_second(r, r->seconds[0]), "median_seconds", median, "median_gb_per_second",
-                              gb_per_second(r, median), "seconds", seconds));
+  json j;
+  json_begin(&j);
+  json_add_string(&j, "file", path);
+  json_add_string(&j, "device", device);
+  json_add_unsigned(&j, "tensors", r->tensors);
+  json_add_unsigned(&j, "bytes", r->bytes);
+  json_add_real(&j, "first_seconds", r->seconds[0]);
+  json_add_real(&j, "first_gb_per_second", gb_per_second(r, r->seconds[0]));
+  json_add_real(&j, "median_seconds", median);
+  json_add_real(&j, "median_gb_per_second", gb_per_second(r, median));
+  json_begin_array(&j, "seconds");
+  for (int i = 1; i < r->count; i++) json_add_real(&j, NULL, r->seconds[i]);
+  json_end(&j);
+  return json_print(&j);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {

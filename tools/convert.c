@@ -64,15 +64,36 @@ static void watcher_end(watcher *w) {
 static const struct {
   const char *name;
   tdict_file_format format;
-} formats[] = {{"auto", TDICT_FORMAT_AUTO},     {"safetensors", TDICT_FORMAT_SAFETENSORS},
-               {"memmap", TDICT_FORMAT_MEMMAP}, {"consolidated", TDICT_FORMAT_CONSOLIDATED},
-               {"tdz", TDICT_FORMAT_TDZ},       {"npy", TDICT_FORMAT_NPY},
+} formats[] = {{"safetensors", TDICT_FORMAT_SAFETENSORS},
+               {"memmap", TDICT_FORMAT_MEMMAP},
+               {"consolidated", TDICT_FORMAT_CONSOLIDATED},
+               {"tdz", TDICT_FORMAT_TDZ},
+               {"npy", TDICT_FORMAT_NPY},
                {"npz", TDICT_FORMAT_NPZ}};
+
+/* Returns the format that the end of a path names, or TDICT_FORMAT_AUTO. */
+static tdict_file_format format_of(const char *path) {
+  static const struct {
+    const char *end;
+    tdict_file_format format;
+  } ends[] = {{".safetensors", TDICT_FORMAT_SAFETENSORS},
+              {".safetensors.index.json", TDICT_FORMAT_SAFETENSORS},
+              {"/", TDICT_FORMAT_MEMMAP},
+              {".tdz", TDICT_FORMAT_TDZ},
+              {".npy", TDICT_FORMAT_NPY},
+              {".npz", TDICT_FORMAT_NPZ}};
+  const size_t length = strlen(path);
+  for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+    const size_t end = strlen(ends[i].end);
+    if (length >= end && strcmp(path + length - end, ends[i].end) == 0) return ends[i].format;
+  }
+  return TDICT_FORMAT_AUTO;
+}
 
 static tdict_file_format parse_format(struct argp_state *state, const char *text) {
   for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
     if (strcmp(text, formats[i].name) == 0) return formats[i].format;
-  argp_error(state, "--format: '%s' is unknown, wanted auto, safetensors, memmap, consolidated, tdz, npy or npz", text);
+  argp_error(state, "--format: '%s' is unknown, wanted safetensors, memmap, consolidated, tdz, npy or npz", text);
   return TDICT_FORMAT_AUTO;
 }
 
@@ -102,9 +123,6 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   case 'a':
     o->input.open.add_prefix = arg;
     return 0;
-  case 'F':
-    o->input.open.flat = true;
-    return 0;
   case 'p':
     o->save.without_structure = true;
     return 0;
@@ -115,13 +133,21 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 static int convert(options *o) {
   const char *in = o->input.arguments[0], *out = o->input.arguments[1];
+  const bool has_metadata = o->save.format == TDICT_FORMAT_SAFETENSORS;
+  tdict_tree *metadata = NULL;
+  o->input.open.metadata = &metadata;
   tdict_tree *tree = tool_open(in, &o->input.open);
   tdict_error err;
   if (!tree) return TOOL_FAILED;
+  if (has_metadata)
+    o->save.metadata = metadata;
+  else if (metadata && tdict_num_keys(metadata) > (size_t)tdict_has(metadata, "format"))
+    fprintf(stderr, "tdict: %s: the metadata is left out; only safetensors files hold metadata\n", out);
   watcher w = {0};
   watcher_start(&w, tdict_bytes(tree));
   const tdict_status status = tdict_save(NULL, out, tree, &o->save, &err);
   watcher_end(&w);
+  tdict_release(metadata);
   tdict_release(tree);
   return status == TDICT_OK ? TOOL_OK : tool_fail(out, &err);
 }
@@ -129,13 +155,14 @@ static int convert(options *o) {
 static int run(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"format", 'f', "FORMAT", 0,
-       "safetensors, memmap, consolidated, tdz, npy, npz, or auto (default): the end of OUT names the format", 0},
+       "safetensors, memmap, consolidated, tdz, npy or npz. Without this option, the end of OUT names the format: "
+       ".safetensors, a slash for memmap, .tdz, .npy or .npz",
+       0},
       {"shard-bytes", 'b', "N", 0,
        "write shards of at most N bytes and an index; OUT ends with .safetensors.index.json", 0},
       {"keys", 'k', "KEY", 0, "convert only this entry, with all entries below it; may be repeated", 0},
       {"strip-prefix", 's', "PATH", 0, "remove this path from the start of keys", 0},
       {"add-prefix", 'a', "PATH", 0, "add this path before all keys, after --strip-prefix", 0},
-      {"flat", 'F', NULL, 0, "read each tensor as one key of the root, with the name in the file as its key", 0},
       {"plain", 'p', NULL, 0, "leave out TensorDict's entry, which holds batch sizes, text and numbers", 0},
       {0}};
   static const struct argp argp = {table,
@@ -151,7 +178,12 @@ static int run(int argc, char **argv) {
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   o.input.open.keys = o.keys;
   o.input.open.num_keys = o.num_keys;
-  const int status = convert(&o);
+  const char *out = o.input.arguments[1];
+  if (o.save.format == TDICT_FORMAT_AUTO) o.save.format = (int32_t)format_of(out);
+  const bool has_format = o.save.format != TDICT_FORMAT_AUTO;
+  if (!has_format)
+    fprintf(stderr, "tdict convert: the end of '%s' names no format; use --format, or an end that --help lists\n", out);
+  const int status = has_format ? convert(&o) : TOOL_USAGE;
   free(o.keys);
   return status;
 }

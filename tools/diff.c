@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "elements.h"
+#include "json.h"
 #include "leaves.h"
 
 /* Exit statuses, as of diff(1). */
@@ -24,30 +25,38 @@ typedef struct element_counts {
 
 typedef struct comparison {
   const options *options;
-  json_t *list; /* JSON of the differences, or NULL */
+  json *json;         /* receives the differences, or NULL */
+  const char *prefix; /* of paths that are printed: "" or "__metadata__." */
   uint64_t num_differences;
 } comparison;
 
-/* Prints a difference, or adds it to the list. The caller gives the JSON members of the difference. */
-static void report(comparison *c, const char *path, const char *kind, json_t *members, const char *text) {
+/* Prints a difference. If the differences are printed as JSON, begins an object for the difference and returns true. The
+ * caller then adds members and ends the object. */
+static bool report(comparison *c, const char *path, const char *kind, const char *text) {
+  char *whole = NULL;
   c->num_differences++;
-  if (c->list) {
-    json_t *json = json_pack("{s:o, s:s}", "path", json_from_text(path, strlen(path)), "kind", kind);
-    json_object_update(json, members);
-    json_array_append_new(c->list, json);
+  if (asprintf(&whole, "%s%s", c->prefix, path) < 0) whole = NULL;
+  char *printable = whole ? printable_text(whole, strlen(whole)) : NULL;
+  if (c->json) {
+    json_begin_object(c->json, NULL);
+    json_add_string(c->json, "path", whole ? whole : "?");
+    json_add_string(c->json, "kind", kind);
   } else {
-    char *printable = printable_text(path, strlen(path));
-    printf("%s: %s\n", !printable ? "?" : path[0] ? printable : "(root)", text);
-    free(printable);
+    printf("%s: %s\n", !printable ? "?" : printable[0] ? printable : "(root)", text);
   }
-  json_decref(members);
+  free(printable);
+  free(whole);
+  return c->json != NULL;
 }
 
 /* Reports two texts that describe a property of the entries. */
 static void report_pair(comparison *c, const char *path, const char *kind, const char *a, const char *b) {
   char text[2 * SHAPE_TEXT_BYTES + 64];
   snprintf(text, sizeof text, "%s %s and %s", kind, a, b);
-  report(c, path, kind, json_pack("{s:s, s:s}", "a", a, "b", b), text);
+  if (!report(c, path, kind, text)) return;
+  json_add_string(c->json, "a", a);
+  json_add_string(c->json, "b", b);
+  json_end(c->json);
 }
 
 static double distance(tdict_dtype dtype, const void *a, const void *b) {
@@ -130,10 +139,13 @@ static tdict_status compare_elements(comparison *c, const char *path, const tdic
                  counts.differing, count, counts.largest);
     if (counts.with_nan)
       snprintf(text + length, sizeof text - (size_t)length, ", %" PRId64 " with NaN", counts.with_nan);
-    report(c, path, "elements",
-           json_pack("{s:I, s:I, s:I, s:o}", "differing", (json_int_t)counts.differing, "elements", (json_int_t)count,
-                     "with_nan", (json_int_t)counts.with_nan, "max_abs_diff", json_from_real(counts.largest)),
-           text);
+    if (report(c, path, "elements", text)) {
+      json_add_integer(c->json, "differing", counts.differing);
+      json_add_integer(c->json, "elements", count);
+      json_add_integer(c->json, "with_nan", counts.with_nan);
+      json_add_real(c->json, "max_abs_diff", counts.largest);
+      json_end(c->json);
+    }
   }
   tdict_tensor_release(flat_b);
   tdict_tensor_release(flat_a);
@@ -161,8 +173,11 @@ static tdict_status compare_values(comparison *c, const leaf *a, const leaf *b, 
   if (!differing) return TDICT_OK;
   snprintf(text, sizeof text, "%" PRId64 " of %" PRId64 " value%s differ%s", differing, count, count == 1 ? "" : "s",
            differing == 1 ? "s" : "");
-  report(c, a->path, "values", json_pack("{s:I, s:I}", "differing", (json_int_t)differing, "values", (json_int_t)count),
-         text);
+  if (report(c, a->path, "values", text)) {
+    json_add_integer(c->json, "differing", differing);
+    json_add_integer(c->json, "values", count);
+    json_end(c->json);
+  }
   return TDICT_OK;
 }
 
@@ -188,7 +203,10 @@ static tdict_status compare_leaves(comparison *c, const leaf *a, const leaf *b, 
     if (tdict_ragged_row_length(a->ragged, i) == tdict_ragged_row_length(b->ragged, i)) continue;
     char text[64];
     snprintf(text, sizeof text, "row %" PRId64 " has different lengths", i);
-    report(c, a->path, "row lengths", json_pack("{s:I}", "row", (json_int_t)i), text);
+    if (report(c, a->path, "row lengths", text)) {
+      json_add_integer(c->json, "row", i);
+      json_end(c->json);
+    }
     return TDICT_OK;
   }
   return compare_elements(c, a->path, a->tensor, b->tensor, err);
@@ -197,7 +215,7 @@ static tdict_status compare_leaves(comparison *c, const leaf *a, const leaf *b, 
 static void report_missing(comparison *c, const char *path, bool is_in_a) {
   char text[64];
   snprintf(text, sizeof text, "only in %s", is_in_a ? "A" : "B");
-  report(c, path, is_in_a ? "only in A" : "only in B", json_object(), text);
+  if (report(c, path, is_in_a ? "only in A" : "only in B", text)) json_end(c->json);
 }
 
 /* Returns true if `path` is below the path `missing`, for which a difference is reported already. */
@@ -242,20 +260,34 @@ static tdict_status compare_trees(comparison *c, const tdict_tree *a, const tdic
   return status;
 }
 
-static int diff(const options *o, const tdict_tree *a, const tdict_tree *b) {
-  comparison c = {.options = o, .list = o->json ? json_array() : NULL};
+/* Compares the metadata of two files, unless the format of a file holds no metadata. */
+static tdict_status compare_metadata(comparison *c, tdict_tree *const metadata[2], tdict_error *err) {
+  if (!metadata[0] || !metadata[1]) return TDICT_OK;
+  c->prefix = "__metadata__.";
+  return compare_trees(c, metadata[0], metadata[1], err);
+}
+
+static int diff(const options *o, tdict_tree *const trees[2], tdict_tree *const metadata[2]) {
+  json j;
+  comparison c = {.options = o, .json = o->json ? &j : NULL, .prefix = ""};
   tdict_error err;
-  if (compare_trees(&c, a, b, &err) != TDICT_OK) {
-    json_decref(c.list);
+  if (c.json) {
+    json_begin(&j);
+    json_add_string(&j, "a", o->input.arguments[0]);
+    json_add_string(&j, "b", o->input.arguments[1]);
+    json_begin_array(&j, "differences");
+  }
+  tdict_status status = compare_trees(&c, trees[0], trees[1], &err);
+  if (status == TDICT_OK) status = compare_metadata(&c, metadata, &err);
+  if (status != TDICT_OK) {
+    if (c.json) json_discard(&j);
     tool_fail(o->input.arguments[0], &err);
     return DIFF_TROUBLE;
   }
-  if (c.list) {
-    json_t *json =
-        json_pack("{s:o, s:o, s:b, s:o}", "a", json_from_text(o->input.arguments[0], strlen(o->input.arguments[0])),
-                  "b", json_from_text(o->input.arguments[1], strlen(o->input.arguments[1])), "equal",
-                  c.num_differences == 0, "differences", c.list);
-    if (json_print(json) != TOOL_OK) return DIFF_TROUBLE;
+  if (c.json) {
+    json_end(&j);
+    json_add_bool(&j, "equal", c.num_differences == 0);
+    if (json_print(&j) != TOOL_OK) return DIFF_TROUBLE;
   }
   return c.num_differences ? DIFF_DIFFERENT : DIFF_EQUAL;
 }
@@ -273,8 +305,8 @@ static int run(int argc, char **argv) {
       table,
       parse,
       "A B",
-      "Compares the entries of the files or folders A and B: keys, batch sizes, dtypes, shapes and elements. The order "
-      "of keys does not count. Two elements differ if their bits differ. The largest difference is the largest |a - b| "
+      "Compares the entries of the files or folders A and B: keys, batch sizes, dtypes, shapes and elements, and "
+      "the metadata of two safetensors files. The order of keys does not count. Two elements differ if their bits differ. The largest difference is the largest |a - b| "
       "of two elements of which neither is NaN.\v"
       "Exit status: 0 A and B are equal, 1 A and B differ, 2 a file cannot be read, or wrong usage.",
       tool_input_child,
@@ -282,11 +314,18 @@ static int run(int argc, char **argv) {
       NULL};
   options o = {.input = {tdict_open_options_default(), {"A", "B"}, {NULL}}};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
-  tdict_tree *a = tool_open(o.input.arguments[0], &o.input.open);
-  tdict_tree *b = a ? tool_open(o.input.arguments[1], &o.input.open) : NULL;
-  const int status = b ? diff(&o, a, b) : DIFF_TROUBLE;
-  tdict_release(b);
-  tdict_release(a);
+  tdict_tree *trees[2] = {NULL, NULL}, *metadata[2] = {NULL, NULL};
+  int status = DIFF_EQUAL;
+  for (int i = 0; i < 2 && status == DIFF_EQUAL; i++) {
+    o.input.open.metadata = &metadata[i];
+    trees[i] = tool_open(o.input.arguments[i], &o.input.open);
+    if (!trees[i]) status = DIFF_TROUBLE;
+  }
+  if (status == DIFF_EQUAL) status = diff(&o, trees, metadata);
+  for (int i = 0; i < 2; i++) {
+    tdict_release(metadata[i]);
+    tdict_release(trees[i]);
+  }
   return status;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "elements.h"
+#include "json.h"
 #include "leaves.h"
 #include "tdict/debug.h"
 
@@ -11,6 +12,7 @@ typedef enum sort_order { SORT_TREE, SORT_BYTES, SORT_NAME } sort_order;
 
 typedef struct options {
   tool_input input;
+  tdict_tree *metadata; /* of a safetensors file; else NULL */
   sort_order sort;
   bool stats, json;
 } options;
@@ -81,29 +83,31 @@ static void format_stats(tdict_dtype dtype, const tdict_tensor_summary *s, char 
   }
 }
 
-static json_t *json_integer_of(tdict_dtype dtype, int64_t number) {
-  /* JSON integers of jansson are int64_t. */
-  return (dtype & 0xffu) && number < 0 ? json_real((double)(uint64_t)number) : json_integer(number);
+static void add_integer(json *j, const char *key, tdict_dtype dtype, int64_t number) {
+  if (dtype & 0xffu)
+    json_add_unsigned(j, key, (uint64_t)number);
+  else
+    json_add_integer(j, key, number);
 }
 
-static json_t *json_stats(tdict_dtype dtype, const tdict_tensor_summary *s) {
-  json_t *json = json_object();
+static void add_stats(json *j, tdict_dtype dtype, const tdict_tensor_summary *s) {
+  json_begin_object(j, "stats");
   if (dtype == TDICT_BOOL) {
-    json_object_set_new(json, "true", json_integer(s->num_true));
-    json_object_set_new(json, "false", json_integer(s->num_elements - s->num_true));
-    return json;
+    json_add_integer(j, "true", s->num_true);
+    json_add_integer(j, "false", s->num_elements - s->num_true);
+  } else {
+    if (s->num_elements > s->num_nans && is_integer(dtype)) {
+      add_integer(j, "min", dtype, s->min_integer);
+      add_integer(j, "max", dtype, s->max_integer);
+      json_add_real(j, "mean", s->mean);
+    } else if (s->num_elements > s->num_nans && dtype != TDICT_C64 && dtype != TDICT_C128) {
+      json_add_real(j, "min", s->min);
+      json_add_real(j, "max", s->max);
+      json_add_real(j, "mean", s->mean);
+    }
+    json_add_integer(j, "nan", s->num_nans);
   }
-  if (s->num_elements > s->num_nans && is_integer(dtype)) {
-    json_object_set_new(json, "min", json_integer_of(dtype, s->min_integer));
-    json_object_set_new(json, "max", json_integer_of(dtype, s->max_integer));
-    json_object_set_new(json, "mean", json_from_real(s->mean));
-  } else if (s->num_elements > s->num_nans && dtype != TDICT_C64 && dtype != TDICT_C128) {
-    json_object_set_new(json, "min", json_from_real(s->min));
-    json_object_set_new(json, "max", json_from_real(s->max));
-    json_object_set_new(json, "mean", json_from_real(s->mean));
-  }
-  json_object_set_new(json, "nan", json_integer(s->num_nans));
-  return json;
+  json_end(j);
 }
 
 /* The columns of one line. The caller frees `name`. */
@@ -217,6 +221,19 @@ static void print_totals(const leaf_list *list) {
   putchar('\n');
 }
 
+/* Prints a line for each entry of the metadata. */
+static void print_metadata(const tdict_tree *metadata) {
+  tdict_entry entry;
+  for (size_t i = 0; metadata && i < tdict_num_keys(metadata); i++) {
+    char text[SHAPE_TEXT_BYTES];
+    if (tdict_get_entry_at(metadata, i, &entry, NULL) != TDICT_OK) continue;
+    char *key = printable_text(entry.key, strlen(entry.key));
+    format_value(&(leaf){.values = entry.object}, text, sizeof text);
+    printf("metadata %s: %s\n", key ? key : "?", text);
+    free(key);
+  }
+}
+
 static int print_text(const options *o, const tdict_tree *tree, const leaf_list *list) {
   char batch[SHAPE_TEXT_BYTES];
   line *lines = calloc(list->count + 1, sizeof *lines);
@@ -232,6 +249,7 @@ static int print_text(const options *o, const tdict_tree *tree, const leaf_list 
     printf(tdict_batch_ndim(tree) ? "%s  batch=%s\n" : "%s\n", path, batch);
     print_lines(lines, list->count);
     print_totals(list);
+    print_metadata(o->metadata);
   }
   for (size_t i = 0; i < made; i++) free(lines[i].name);
   free(lines);
@@ -239,62 +257,73 @@ static int print_text(const options *o, const tdict_tree *tree, const leaf_list 
   return status;
 }
 
-/* Returns one entry, or NULL after an error that was printed. */
-static json_t *json_entry(const options *o, const leaf *l) {
-  json_t *json = json_object();
+/* Adds the members of an entry. Returns an exit status. */
+static int add_entry(json *j, const options *o, const leaf *l) {
   char dtype[TDICT_DTYPE_TEXT_BYTES];
   const int64_t *shape = NULL;
   tdict_value value;
-  json_object_set_new(json, "path", json_from_text(l->path, strlen(l->path)));
-  json_object_set_new(json, "kind", json_string(leaf_kind_name(l->kind)));
+  json_add_string(j, "path", l->path);
+  json_add_string(j, "kind", leaf_kind_name(l->kind));
   if (l->kind == LEAF_TREE) {
-    json_object_set_new(json, "batch_size", json_from_shape(tdict_batch_ndim(l->tree), tdict_batch_size(l->tree)));
-    return json;
+    json_add_shape(j, "batch_size", tdict_batch_ndim(l->tree), tdict_batch_size(l->tree));
+    return TOOL_OK;
   }
   leaf_dtype_text(l, dtype, sizeof dtype);
-  json_object_set_new(json, "dtype", json_string(dtype));
+  json_add_string(j, "dtype", dtype);
   if (l->tensor) {
-    json_object_set_new(json, "shape", json_from_shape(tdict_tensor_ndim(l->tensor), tdict_tensor_shape(l->tensor)));
+    json_add_shape(j, "shape", tdict_tensor_ndim(l->tensor), tdict_tensor_shape(l->tensor));
   } else {
     const int ndim = tdict_nontensor_shape(l->values, &shape);
-    json_object_set_new(json, "shape", json_from_shape(ndim, shape));
+    json_add_shape(j, "shape", ndim, shape);
   }
-  if (l->ragged) json_object_set_new(json, "rows", json_integer(tdict_ragged_num_rows(l->ragged)));
-  json_object_set_new(json, "bytes", json_integer((json_int_t)l->bytes));
+  if (l->ragged) json_add_integer(j, "rows", tdict_ragged_num_rows(l->ragged));
+  json_add_unsigned(j, "bytes", l->bytes);
   if (l->kind == LEAF_VALUE && tdict_nontensor_get(l->values, 0, &value, NULL) == TDICT_OK)
-    json_object_set_new(json, "value", json_from_value(&value));
+    json_add_value(j, "value", &value);
   if (l->tensor && o->stats) {
     tdict_tensor_summary s = tdict_tensor_summary_default();
     tdict_error err;
-    if (tdict_tensor_get_summary(l->tensor, &s, &err) != TDICT_OK) {
-      tool_fail(o->input.arguments[0], &err);
-      json_decref(json);
-      return NULL;
-    }
-    json_object_set_new(json, "stats", json_stats(tdict_tensor_dtype(l->tensor), &s));
+    if (tdict_tensor_get_summary(l->tensor, &s, &err) != TDICT_OK) return tool_fail(o->input.arguments[0], &err);
+    add_stats(j, tdict_tensor_dtype(l->tensor), &s);
   }
-  return json;
+  return TOOL_OK;
+}
+
+static void add_metadata(json *j, const tdict_tree *metadata) {
+  tdict_entry entry;
+  tdict_value value;
+  json_begin_object(j, "metadata");
+  for (size_t i = 0; i < tdict_num_keys(metadata); i++)
+    if (tdict_get_entry_at(metadata, i, &entry, NULL) == TDICT_OK &&
+        tdict_nontensor_get(entry.object, 0, &value, NULL) == TDICT_OK)
+      json_add_value(j, entry.key, &value);
+  json_end(j);
 }
 
 static int print_json(const options *o, const tdict_tree *tree, const leaf_list *list) {
   const totals sum = add_totals(list);
-  json_t *json = json_object(), *entries = json_array();
-  json_object_set_new(json, "file", json_from_text(o->input.arguments[0], strlen(o->input.arguments[0])));
-  json_object_set_new(json, "batch_size", json_from_shape(tdict_batch_ndim(tree), tdict_batch_size(tree)));
-  json_object_set_new(json, "entries", entries);
+  json j;
+  json_begin(&j);
+  json_add_string(&j, "file", o->input.arguments[0]);
+  json_add_shape(&j, "batch_size", tdict_batch_ndim(tree), tdict_batch_size(tree));
+  json_begin_array(&j, "entries");
   for (size_t i = 0; i < list->count; i++) {
-    json_t *entry = json_entry(o, &list->items[i]);
-    if (!entry) {
-      json_decref(json);
+    json_begin_object(&j, NULL);
+    if (add_entry(&j, o, &list->items[i]) != TOOL_OK) {
+      json_discard(&j);
       return TOOL_FAILED;
     }
-    json_array_append_new(entries, entry);
+    json_end(&j);
   }
-  json_object_set_new(json, "totals",
-                      json_pack("{s:I, s:I, s:I, s:I}", "tensors", (json_int_t)sum.tensors, "values",
-                                (json_int_t)sum.values, "elements", (json_int_t)sum.elements, "bytes",
-                                (json_int_t)sum.bytes));
-  return json_print(json);
+  json_end(&j);
+  if (o->metadata) add_metadata(&j, o->metadata);
+  json_begin_object(&j, "totals");
+  json_add_unsigned(&j, "tensors", sum.tensors);
+  json_add_unsigned(&j, "values", sum.values);
+  json_add_unsigned(&j, "elements", sum.elements);
+  json_add_unsigned(&j, "bytes", sum.bytes);
+  json_end(&j);
+  return json_print(&j);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -325,7 +354,7 @@ static int run(int argc, char **argv) {
   static const struct argp argp = {table,
                                    parse,
                                    "PATH",
-                                   "Shows the keys, dtypes, shapes and bytes of the file or folder PATH.\v"
+                                   "Shows the keys, dtypes, shapes, bytes and metadata of the file or folder PATH.\v"
                                    "Exit status: 0 success, 1 PATH cannot be read, 2 wrong usage.",
                                    tool_input_child,
                                    NULL,
@@ -333,6 +362,7 @@ static int run(int argc, char **argv) {
   options o = {.input = {tdict_open_options_default(), {"PATH"}, {NULL}}};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   const char *path = o.input.arguments[0];
+  o.input.open.metadata = &o.metadata;
   tdict_tree *tree = tool_open(path, &o.input.open);
   if (!tree) return TOOL_FAILED;
   leaf_list list = {0};
@@ -345,6 +375,7 @@ static int run(int argc, char **argv) {
     status = o.json ? print_json(&o, tree, &list) : print_text(&o, tree, &list);
   }
   leaves_free(&list);
+  tdict_release(o.metadata);
   tdict_release(tree);
   return status;
 }

@@ -1,9 +1,7 @@
-/* Lists the entries of a tree, and makes texts for people and JSON values from them. A list borrows the tree. Thread
+/* Lists the entries of a tree, and makes texts for people. A list borrows the tree. Thread
  * rule: one thread per list. */
 #ifndef TDICT_TOOLS_LEAVES_H
 #define TDICT_TOOLS_LEAVES_H
-
-#include <jansson.h>
 
 #include "tool.h"
 
@@ -45,14 +43,6 @@ enum { SHAPE_TEXT_BYTES = 32 * 22 + 8 };
 /* Returns a copy of `text` that is safe to print: control characters and bytes that are not UTF-8 become \xNN. Returns
  * NULL if out of memory. The caller frees the text. */
 char *printable_text(const char *text, size_t length);
-/* Returns a JSON string. Text that is not UTF-8 is converted by printable_text(). */
-json_t *json_from_text(const char *text, size_t length);
-json_t *json_from_shape(int ndim, const int64_t *shape);
-/* Returns the value as JSON. Infinities and NaN become strings, because JSON does not have these numbers. */
-json_t *json_from_value(const tdict_value *value);
-json_t *json_from_real(double number);
-/* Prints a JSON text and a newline to the standard output, and releases `json`. Returns an exit status. `json` may be
- * NULL, which means out of memory. */
-int json_print(json_t *json);
+bool is_utf8(const char *text, size_t length);
 
 #endif

@@ -50,12 +50,33 @@ static void print_part(const char *text, const char *end) {
   free(printable);
 }
 
+/* Prints a message of the library, with the program's options in place of the fields of structs. */
+static void print_message(const char *message) {
+  static const char *const options[][2] = {{"`flat`", "--flat"},
+                                           {"`follows_links`", "--follow-links"},
+                                           {"`strip_prefix`", "--strip-prefix"},
+                                           {"`add_prefix`", "--add-prefix"}};
+  char text[2 * sizeof((tdict_error *)0)->message], *to = text;
+  for (const char *at = message; *at;) {
+    size_t i = 0;
+    while (i < 4 && strncmp(at, options[i][0], strlen(options[i][0])) != 0) i++;
+    if (i == 4) {
+      *to++ = *at++;
+      continue;
+    }
+    at += strlen(options[i][0]);
+    to = stpcpy(to, options[i][1]);
+  }
+  *to = 0;
+  print_part(text, "\n");
+}
+
 int tool_fail(const char *file, const tdict_error *err) {
   const bool names_file = err->path[0] && (!file || strcmp(file, err->path) == 0 || access(err->path, F_OK) == 0);
   fprintf(stderr, "tdict: ");
   if (file && !names_file) print_part(file, ": ");
   if (err->path[0]) print_part(err->path, ": ");
-  print_part(err->message, "\n");
+  print_message(err->message);
   return TOOL_FAILED;
 }
 
@@ -87,6 +108,9 @@ static error_t parse_input(int key, char *arg, struct argp_state *state) {
   case 'L':
     input->open.follows_links = true;
     return 0;
+  case 'F':
+    input->open.flat = true;
+    return 0;
   case ARGP_KEY_ARG:
     while (i < 2 && input->arguments[i]) i++;
     if (i == 2 || !input->names[i])
@@ -104,7 +128,9 @@ static error_t parse_input(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp_option input_table[] = {
-    {"follow-links", 'L', NULL, 0, "open shards that are symbolic links, as in the cache of huggingface_hub", 0}, {0}};
+    {"follow-links", 'L', NULL, 0, "open shards that are symbolic links, as in the cache of huggingface_hub", 0},
+    {"flat", 'F', NULL, 0, "read each tensor as one key of the root, with the name in the file as its key", 0},
+    {0}};
 static const struct argp input_argp = {input_table, parse_input, NULL, NULL, NULL, NULL, NULL};
 const struct argp_child tool_input_child[] = {{&input_argp, 0, NULL, 0}, {0}};
 

@@ -1,12 +1,13 @@
-/* Declares functions that read trees from files and write trees to files. The library has these functions if it was
- * built with the CMake option TDICT_IO, which needs the library jansson. The header tdict.h does not include this
+/* Declares functions that read trees from files and write trees to files. The header tdict.h does not include this
  * header.
  *
  * safetensors. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is
- * the path obs.pixels. TensorDict 0.15 adds an entry `tensordict` to the metadata of the file. This entry holds the
- * batch sizes, keys with dots, text, numbers, and leaves without batch dimensions. tdict_save() writes the entry, and
- * tdict_open() reads the entry. A large model can consist of several safetensors files, called shards, and an index: a
- * file `model.safetensors.index.json` that names the shard of each tensor.
+ * the path obs.pixels. A name becomes one key if its path would have an empty key, or more than 128 keys. The same
+ * holds if its path would lead through a tensor: the names "a" and "a.b" become the keys `a` and `a.b`. TensorDict 0.15
+ * adds an entry `tensordict` to the metadata of the file. This entry holds the batch sizes, keys with dots, text,
+ * numbers, and leaves without batch dimensions. tdict_save() writes the entry, and tdict_open() reads the entry. A
+ * large model can consist of several safetensors files, called shards, and an index: a file
+ * `model.safetensors.index.json` that names the shard of each tensor.
  *
  * Leaves of tdict in TensorDict's entry. A ragged leaf (tdict/ragged.h) is a nested JSON object with the member
  * `"tdict": "ragged"` and the tensors `values` and `offsets`. TensorDict reads this object as a TensorDict of two
@@ -20,12 +21,12 @@
  * are refused, and the message names the dtype.
  *
  * NumPy. A .npy file holds one array. The tree of the file has this array as the tensor `arr_0`. A .npz file is a zip
- * file of .npy files. The name of an entry without ".npy" is the name of a tensor, and a dot in the name separates two
- * keys. Functions that read files convert arrays that are big-endian or in Fortran order. These functions refuse arrays
- * with a structured, string, date or object dtype, and compressed entries. The message gives the reason. NumPy's
- * formats have no batch sizes. These formats hold all dtypes of tdict except bf16, 8-bit floats and dtypes with several
- * lanes. The function tdict_save() writes a checksum for each entry of a .npz file. The checksums are compared only if
- * the option `check_crc` is set.
+ * file of .npy files. The name of an entry without ".npy" is the name of a tensor, and dots in the name separate keys
+ * as in safetensors. Functions that read files convert arrays that are big-endian or in Fortran order. These functions
+ * refuse arrays with a structured, string, date or object dtype, and compressed entries. The message gives the reason.
+ * NumPy's formats have no batch sizes. These formats hold all dtypes of tdict except bf16, 8-bit floats and dtypes with
+ * several lanes. The function tdict_save() writes a checksum for each entry of a .npz file. The checksums are compared
+ * only if the option `check_crc` is set.
  *
  * TensorDict. TensorDict 0.15 has three formats of its own: a directory with one file for each tensor (MEMMAP), an
  * archive of such a directory (TDZ), and a consolidated file. All three hold batch sizes, nested trees, text, numbers,
@@ -68,14 +69,20 @@ typedef struct tdict_open_options {
   /** true: the tree has no child trees, and the keys are the names of the tensors in the file. The batch size is [],
    *  and text and numbers are left out. false (default): nested trees. */
   bool flat;
-  /** true: shards that are symbolic links are opened, for example in the cache of huggingface_hub. Such links can lead
-   *  out of the folder. false (default): links are refused. The argument `path` of tdict_open() itself may always be a
-   *  link. */
+  /** true: shards that are symbolic links are opened, for example in the cache of huggingface_hub, and so is the file
+   *  `model.safetensors` of a folder. Such links can lead out of the folder. false (default): links are refused. The
+   *  argument `path` of tdict_open() itself may always be a link. */
   bool follows_links;
   /** true: reads all bytes of a .npz or .tdz file, and compares the checksum (CRC-32) of each entry. The call reads the
    *  whole file, even if `keys` selects a part. Other formats have no checksums and ignore the option. false (default):
    *  checksums are not compared. */
   bool check_crc;
+  /** Receives the metadata of a safetensors file: a new tree with a text for each entry of `__metadata__`, other than
+   *  TensorDict's entry. The caller releases the tree. Written on success only. Of shards, the tree has the texts of
+   *  the index's metadata, and the entries of all shards. If several files have a key, the first entry counts. An entry
+   *  with an empty key is left out. For files without any entry, the tree is empty. For other formats, the call writes
+   *  NULL. NULL (default): the metadata is not wanted. */
+  tdict_tree **metadata;
 } tdict_open_options;
 static inline tdict_open_options tdict_open_options_default(void) {
   tdict_open_options o;
@@ -94,12 +101,15 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *
  *  A mapping has a risk. If another program shortens or overwrites the file, the elements change, or reading an element
  *  ends the program with SIGBUS. The function tdict_save() never shortens or overwrites a file, because it replaces the
- *  file as a whole. A file is closed as soon as it is mapped, so a directory can have more files than a process may
- *  have open. The system limits the number of mappings of a process, usually to about 65,000.
+ *  file as a whole. A file is closed as soon as it is mapped, so a directory and an index can have more files than a
+ *  process may have open. The system limits the number of mappings of a process, usually to about 65,000. If
+ *  tdict_save() replaces a directory during the call, the result is the old or the new tree.
  *  @param[in]  path     A safetensors file, a .npy or .npz file, a .tdz archive, a consolidated file, an index or a
- *                       folder. The contents of a file decide its format. The name of an index must end with ".json".
- *                       A folder must have a file `model.safetensors.index.json` or a file `meta.json` (MEMMAP). Shards
- *                       must lie in the folder of the index.
+ *                       folder. The contents of a file decide its format: a complete header of safetensors or NumPy at
+ *                       the start that fits the size of the file, then the end of the file. If no other format
+ *                       fits, a file whose name ends with ".json" is an index. A folder must have
+ *                       one of the files `model.safetensors.index.json`, `meta.json` (MEMMAP) and `model.safetensors`.
+ *                       Shards must lie in the folder of the index.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EIO a file cannot be opened, read or mapped, and err->native is the errno; #TDICT_EFORMAT
@@ -230,8 +240,8 @@ typedef struct tdict_save_options {
    *  its own. For formats other than SAFETENSORS, the call returns #TDICT_EINVAL. 0 (default): writes one file. */
   uint64_t max_shard_bytes;
   /** true: leaves out TensorDict's entry. A file without the entry holds no batch sizes, and the call refuses text,
-   *  numbers, ragged leaves and empty trees. Leaves without batch dimensions become ordinary tensors. Other formats
-   *  ignore the option. false (default): writes the entry. */
+   *  numbers, ragged leaves and empty trees. Leaves without batch dimensions become ordinary tensors, and dots in keys
+   *  separate keys when the file is opened. Other formats ignore the option. false (default): writes the entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
   /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such
@@ -241,6 +251,11 @@ typedef struct tdict_save_options {
   bool allows_gap;
   const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call; NULL (default): none */
   int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */
+  /** The metadata of a safetensors file: a tree whose entries are texts, for example the tree that tdict_open() wrote.
+   *  Borrowed for the call. Each shard gets the entries, and the index, too. The key `tensordict` is reserved, and for
+   *  shards also `total_size`. For other formats, the tree must be empty. NULL (default): the entry "format" with the
+   *  text "pt", which transformers 4 needs, or no entry if `without_structure` is true. */
+  const tdict_tree *metadata;
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;
@@ -250,6 +265,10 @@ static inline tdict_save_options tdict_save_options_default(void) {
 }
 
 /** @brief Writes a tree to a file, to shards with an index, or to a directory.
+ *
+ *  With the default options, tdict_open() reads the same tree from the file, bit by bit. What a format cannot hold is
+ *  refused before the first byte is written. Exceptions: the file holds only names and tensors (`without_structure`,
+ *  NumPy), or the keys are in another order (CONSOLIDATED).
  *
  *  The same tree always gives the same bytes, except for the names of shards in an index. In a safetensors file,
  *  tensors are in the order of the package safetensors 0.8: by dtype, the largest elements first, then by name. The
@@ -272,7 +291,8 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *  directory only if the old directory is empty or has a file meta.json. Trees that were opened from the old directory
  *  stay valid.
  *
- *  A directory reserves the keys `shape`, `device` and `_type`. A consolidated file reserves the keys `cls`,
+ *  A directory reserves the keys `shape`, `device` and `_type`, and the names `meta.json` and `.meta.json.append.tmp`
+ *  of folders. A tree cannot have the key `x.memmap` beside a tensor `x`. A consolidated file reserves the keys `cls`,
  *  `non_tensors`, `leaves`, `cls_metadata` and `size` of trees and columns, and keys of other leaves that begin with
  *  "<NJT".
  *  @param[in] context  Needed if a tensor is on a device. For safetensors, threads of the context write the tensors in
@@ -284,13 +304,14 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *  @return #TDICT_OK; #TDICT_EIO a system call failed, err->path is @p path and err->native is the errno (for example
  *          ENOSPC if the disk is full); #TDICT_ENOTSUP the format cannot hold a leaf or a key, and err->path names the
  *          entry. This concerns objects of the program, dtypes that the format lacks, keys that are not UTF-8, and more
- *          than 128 nested trees; #TDICT_ENOTSUP also a header of more than 100,000,000 bytes, more than 99,999 shards,
- *          or a file system that cannot exchange two names (see `allows_gap`); #TDICT_EEXIST two tensors get the same
- *          name, for example the key `a.b` and the path a.b; #TDICT_EFORMAT @p path names something that is not
- *          replaced, such as a device, a folder for the format of one file, or a file for a directory; #TDICT_EINVAL a
- *          NULL pointer, a wrong option, a path without a name, no context although a tensor is on a device, or a
- *          transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM. If the folder of a file could
- *          not be flushed after the rename, the call returns #TDICT_EIO and the new file is in place.
+ *          than 128 nested trees; #TDICT_ENOTSUP also a header or an index of more than 100,000,000 bytes, and more
+ *          than 99,999 shards; #TDICT_ENOTSUP also a consolidated file that begins with a complete file of safetensors
+ *          or NumPy, and a file system that cannot exchange two names (see `allows_gap`); #TDICT_EEXIST two tensors get
+ *          the same name, for example the key `a.b` and the path a.b; #TDICT_EFORMAT @p path names something that is
+ *          not replaced, such as a device, a folder for the format of one file, or a file for a directory;
+ *          #TDICT_EINVAL a NULL pointer, a wrong option, a path without a name, no context although a tensor is on a
+ *          device, or a transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM. If the folder of
+ *          a file could not be flushed after the rename, the call returns #TDICT_EIO and the new file is in place.
  *  @note Cost: one write of all elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);

@@ -1,4 +1,4 @@
-/* Declares saves that run in the background. See tdict/io.h for files and for the option TDICT_IO. The header tdict.h
+/* Declares saves that run in the background. See tdict/io.h for files. The header tdict.h
  * does not include this header.
  *
  * Snapshot. tdict_save_async() first copies the tensors to other memory. The copy is called snapshot. A thread of the

@@ -8,9 +8,8 @@ import re
 
 from conan import ConanFile
 from conan.errors import ConanException
-from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
 from conan.tools.files import copy, load, rmdir, unzip
-from conan.tools.gnu import PkgConfigDeps
 
 required_conan_version = ">=2.0"
 
@@ -22,9 +21,8 @@ class TdictConan(ConanFile):
     topics = ("tensor", "tensordict", "cuda", "pinned-memory")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
-    # with_io: the functions of tdict/io.h, which need jansson.
-    options = {"shared": [True, False], "fPIC": [True, False], "with_io": [True, False]}
-    default_options = {"shared": False, "fPIC": True, "with_io": True}
+    options = {"shared": [True, False], "fPIC": [True, False]}
+    default_options = {"shared": False, "fPIC": True}
     implements = ["auto_shared_fpic"]
     languages = "C"
 
@@ -38,10 +36,6 @@ class TdictConan(ConanFile):
         if not glob.glob(os.path.join(folder, f"tdict-{self.version}.tar.gz")):
             raise ConanException(f"{folder} has no tdict-{self.version}.tar.gz: run scripts/release")
         copy(self, f"tdict-{self.version}.tar.gz", folder, self.export_sources_folder)
-
-    def requirements(self):
-        if self.options.with_io:
-            self.requires("jansson/[>=2.12 <3]")
 
     def validate(self):
         if self.settings.os != "Linux":
@@ -57,12 +51,9 @@ class TdictConan(ConanFile):
         toolchain = CMakeToolchain(self)
         for name in ("TESTS", "EXAMPLES", "BENCH", "TOOL"):
             toolchain.cache_variables[f"TDICT_BUILD_{name}"] = False
-        toolchain.cache_variables["TDICT_IO"] = bool(self.options.with_io)
         toolchain.cache_variables["TDICT_NVTX"] = "OFF"
         toolchain.cache_variables["TDICT_MPI"] = "OFF"
         toolchain.generate()
-        CMakeDeps(self).generate()
-        PkgConfigDeps(self).generate()
 
     def build(self):
         cmake = CMake(self)
@@ -82,5 +73,3 @@ class TdictConan(ConanFile):
         self.cpp_info.set_property("cmake_file_name", "tdict")
         self.cpp_info.set_property("cmake_target_name", "tdict::tdict" if self.options.shared else "tdict::tdict_static")
         self.cpp_info.set_property("pkg_config_name", "tdict")
-        if self.options.with_io:
-            self.cpp_info.requires = ["jansson::jansson"]

@@ -33,15 +33,15 @@ static tdict_status open_directory(tdict_contents *c, tdict_error *err) {
  * directory. */
 static tdict_status check_directory(tdict_contents *c, tdict_error *err) {
   const tdict_td_files files = tdict_td_folder_files(c, c->root);
-  json_t *meta = NULL;
+  tdict_td_meta meta = {0};
   tdict_status status = tdict_td_read_meta(&files, "", &meta, NULL, err);
-  if (status == TDICT_OK && !meta)
+  if (status == TDICT_OK && !tdict_json_exists(meta.root))
     status = tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the directory has no meta.json", c->what);
-  if (status == TDICT_OK && !json_is_array(json_object_get(meta, "shape")))
+  if (status == TDICT_OK && !tdict_json_is(tdict_json_get(meta.root, "shape"), TDICT_JSON_ARRAY))
     status =
         tdict_fail_file(err, TDICT_ENOTSUP, c->path,
                         "%s: the directory is no plain TensorDict; lazy stacks and tensorclasses cannot grow", c->what);
-  json_decref(meta);
+  tdict_td_close_meta(&meta);
   return status;
 }
 

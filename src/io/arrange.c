@@ -1,4 +1,5 @@
 /* Reads options, turns names into paths, selects items and renames items. See contents.h for ownership and threads. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -20,49 +21,64 @@ static bool is_at_or_below(const char *path, const char *prefix) {
   return strncmp(path, prefix, length) == 0 && (path[length] == 0 || path[length] == '.');
 }
 
-/* Checks the keys of a name, and counts the backslashes. */
-static tdict_status check_name(const tdict_contents *c, const tdict_item *item, size_t *backslashes, tdict_error *err) {
-  size_t depth = 1, length = 0;
-  bool is_bad = false;
-  for (const char *at = item->path; *at && !is_bad; at++) {
-    *backslashes += *at == '\\';
-    if (*at != '.') {
-      length++;
-      continue;
-    }
-    is_bad = length == 0 || at[1] == 0;
+/* Orders names so that the names below a name follow this name: a dot comes before all other characters. */
+static int compare_names(const void *a, const void *b) {
+  const char *x = (*(const tdict_item *const *)a)->path, *y = (*(const tdict_item *const *)b)->path;
+  for (; *x && *x == *y; x++) y++;
+  const int left = !*x ? 0 : *x == '.' ? 1 : 2 + (unsigned char)*x;
+  const int right = !*y ? 0 : *y == '.' ? 1 : 2 + (unsigned char)*y;
+  return left - right;
+}
+
+/* Returns true if no key between the dots of the name is empty, and the name has at most TDICT_IO_MAX_DEPTH keys. */
+static bool has_keys(const char *name) {
+  int depth = 1;
+  for (const char *at = name; *at; at++) {
+    if (*at != '.') continue;
+    if (at == name || at[1] == '.' || !at[1]) return false;
     depth++;
-    length = 0;
   }
-  const char *file = c->files[item->span.file].path;
-  if (is_bad || !item->path[0])
-    return tdict_fail_file(err, TDICT_EFORMAT, file,
-                           "%s: the name '%.80s' has an empty key; the option `flat` accepts all names except ''",
-                           c->what, item->path);
-  if (depth <= TDICT_IO_MAX_DEPTH) return TDICT_OK;
-  return tdict_fail_file(err, TDICT_EFORMAT, file,
-                         "%s: the name '%.60s' has %zu keys, wanted at most %d; the option `flat` accepts the name",
-                         c->what, item->path, depth, TDICT_IO_MAX_DEPTH);
+  return depth <= TDICT_IO_MAX_DEPTH;
+}
+
+/* Turns a name into a path: one key if `is_whole` is true, else the keys between the dots. */
+static tdict_status set_path(tdict_contents *c, tdict_item *item, bool is_whole, tdict_error *err) {
+  const char *name = item->path;
+  void *path = NULL;
+  if (!strpbrk(name, is_whole ? ".\\" : "\\")) return TDICT_OK;
+  tdict_status status = tdict_contents_alloc(c, 2 * strlen(name) + 1, &path, err);
+  if (status != TDICT_OK) return status;
+  char *to = path;
+  for (const char *at = name; *at; at++) {
+    if (*at == '\\' || (is_whole && *at == '.')) *to++ = '\\';
+    *to++ = *at;
+  }
+  *to = 0;
+  item->path = path;
+  return TDICT_OK;
 }
 
 tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err) {
+  const size_t count = contents->num_items;
+  const char *above = NULL; /* the tensor whose name begins the next names */
   tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < contents->num_items && status == TDICT_OK; i++) {
-    tdict_item *item = &contents->items[i];
-    size_t backslashes = 0;
-    void *path = NULL;
-    status = check_name(contents, item, &backslashes, err);
-    if (status != TDICT_OK || !backslashes) continue;
-    status = tdict_contents_alloc(contents, strlen(item->path) + backslashes + 1, &path, err);
-    if (status != TDICT_OK) continue;
-    char *to = path;
-    for (const char *at = item->path; *at; at++) {
-      if (*at == '\\') *to++ = '\\';
-      *to++ = *at;
-    }
-    *to = 0;
-    item->path = path;
+  tdict_item **sorted = malloc((count + 1) * sizeof *sorted);
+  if (!sorted)
+    return tdict_fail_file(err, TDICT_ENOMEM, contents->path, "%s: no host memory for %zu keys", contents->what, count);
+  for (size_t i = 0; i < count; i++) sorted[i] = &contents->items[i];
+  qsort((void *)sorted, count, sizeof *sorted, compare_names);
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    const char *name = sorted[i]->path;
+    const bool is_below = above && is_at_or_below(name, above);
+    if (!name[0])
+      status = tdict_fail_file(err, TDICT_EFORMAT, contents->files[sorted[i]->span.file].path,
+                               "%s: the name of a tensor is empty; the options `flat` and `add_prefix` accept the name",
+                               contents->what);
+    else
+      status = set_path(contents, sorted[i], is_below || !has_keys(name), err);
+    if (!is_below) above = name;
   }
+  free((void *)sorted);
   return status;
 }
 

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -77,4 +77,27 @@ tdict_status tdict_below_open(const char *what, int root, const char *path, int 
   if (status != TDICT_OK) tdict_error_at(err, status, path);
   if (slash) close(folder);
   return status;
+}
+
+tdict_status tdict_below_open_shard(const char *what, int folder, const char *name, bool follows_links, int *fd,
+                                    tdict_error *err) {
+  struct stat info;
+  tdict_error why;
+  const tdict_status status = tdict_file_open_in(what, folder, name, follows_links, fd, &why);
+  if (status == TDICT_OK) return TDICT_OK;
+  const bool is_link = status == TDICT_EFORMAT && !follows_links &&
+                       fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode);
+  tdict_fail_native(err, status, why.native, "%s%s", why.message,
+                    is_link ? "; the option `follows_links` opens links" : "");
+  return tdict_error_at(err, status, name);
+}
+
+tdict_status tdict_below_reopen(const char *what, int root, const tdict_below_file *file, int *fd, tdict_error *err) {
+  struct stat info;
+  if (!file->is_shard) return tdict_below_open(what, root, file->name, fd, err);
+  tdict_status status = tdict_below_open_shard(what, root, file->name, file->follows_links, fd, err);
+  if (status != TDICT_OK) return status;
+  if (fstat(*fd, &info) == 0 && info.st_dev == file->device && info.st_ino == file->inode) return TDICT_OK;
+  close(*fd);
+  return tdict_fail(err, TDICT_EIO, "%s: %.150s was replaced by another file", what, file->name);
 }

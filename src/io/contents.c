@@ -12,11 +12,16 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "io/below.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"
 
-enum { BLOCK_BYTES = 16384, FIRST_ITEMS = 64, FIRST_FILES = 4, ALIGNMENT = alignof(max_align_t) };
+enum {
+  BLOCK_BYTES = 16384,
+  FIRST_ITEMS = 64,
+  FIRST_FILES = 4,
+  MOST_OPEN_SHARDS = 32,
+  ALIGNMENT = alignof(max_align_t)
+};
 
 typedef struct tdict_contents_block {
   struct tdict_contents_block *next;
@@ -49,6 +54,7 @@ void tdict_contents_close(tdict_contents *contents) {
   if (contents->root >= 0) close(contents->root);
   free(contents->files);
   free(contents->items);
+  free(contents->metadata);
   while (contents->blocks) {
     tdict_contents_block *block = contents->blocks;
     contents->blocks = block->next;
@@ -138,7 +144,7 @@ tdict_status tdict_contents_add_below(tdict_contents *contents, const char *belo
   int fd;
   tdict_source_file file = {.fd = -1};
   tdict_status status = name_file(contents, below, &file.path, err);
-  if (status == TDICT_OK) status = tdict_contents_copy_text(contents, below, strlen(below), &file.below, err);
+  if (status == TDICT_OK) status = tdict_contents_copy_text(contents, below, strlen(below), &file.below.name, err);
   if (status != TDICT_OK) return status;
   status = tdict_below_open(contents->what, contents->root, below, &fd, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, file.path);
@@ -149,6 +155,34 @@ tdict_status tdict_contents_add_below(tdict_contents *contents, const char *belo
   return append_file(contents, &file, err);
 }
 
+tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name, const char *path, bool follows_links,
+                                      tdict_error *err) {
+  struct stat info;
+  int fd;
+  const char *copy;
+  tdict_status status = tdict_contents_copy_text(contents, name, strlen(name), &copy, err);
+  if (status == TDICT_OK)
+    status = tdict_below_open_shard(contents->what, contents->root, name, follows_links, &fd, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
+  if (fstat(fd, &info) != 0) {
+    status = fail_native(contents, path, "inspected", err);
+    close(fd);
+    return status;
+  }
+  status = tdict_contents_add_file(contents, fd, path, err);
+  if (status == TDICT_OK)
+    contents->files[contents->num_files - 1].below =
+        (tdict_below_file){copy, true, follows_links, info.st_dev, info.st_ino};
+  return status;
+}
+
+void tdict_contents_rest(tdict_contents *contents) {
+  tdict_source_file *last = &contents->files[contents->num_files - 1];
+  if (contents->num_files <= MOST_OPEN_SHARDS) return;
+  close(last->fd);
+  last->fd = -1;
+}
+
 tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t file, int *fd, tdict_error *err) {
   const tdict_source_file *f = &contents->files[file];
   struct stat info;
@@ -157,7 +191,7 @@ tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t fil
     *fd = f->fd;
     return TDICT_OK;
   }
-  tdict_status status = tdict_below_open(contents->what, contents->root, f->below, &opened, err);
+  tdict_status status = tdict_below_reopen(contents->what, contents->root, &f->below, &opened, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, f->path);
   if (fstat(opened, &info) != 0)
     status = fail_native(contents, f->path, "inspected", err);
@@ -186,6 +220,49 @@ tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item
   }
   contents->items[contents->num_items++] = *item;
   return TDICT_OK;
+}
+
+tdict_status tdict_contents_add_metadata(tdict_contents *contents, const tdict_metadata_entry *entry,
+                                         tdict_error *err) {
+  if (contents->num_metadata == contents->cap_metadata) {
+    size_t bytes, cap = contents->cap_metadata ? 2 * contents->cap_metadata : FIRST_FILES;
+    tdict_metadata_entry *grown =
+        tdict_mul_size(cap, sizeof *grown, &bytes) ? realloc(contents->metadata, bytes) : NULL;
+    if (!grown) return fail_memory(contents, cap, err);
+    contents->metadata = grown;
+    contents->cap_metadata = cap;
+  }
+  contents->metadata[contents->num_metadata++] = *entry;
+  return TDICT_OK;
+}
+
+static tdict_status set_metadata(tdict_contents *scratch, const tdict_metadata_entry *from, tdict_tree *tree,
+                                 tdict_error *err) {
+  const tdict_value value = {.kind = TDICT_VALUE_TEXT, .text = from->value, .length = from->length};
+  const size_t bytes = tdict_path_escape(from->key, NULL, 0) + 1;
+  tdict_entry entry;
+  void *path = NULL;
+  tdict_status status = from->key[0] ? tdict_contents_alloc(scratch, bytes, &path, err) : TDICT_OK;
+  if (status != TDICT_OK || !path) return status;
+  tdict_path_escape(from->key, path, bytes);
+  return tdict_get_entry(tree, path, &entry, NULL) == TDICT_OK ? TDICT_OK : tdict_set_value(tree, path, &value, err);
+}
+
+tdict_status tdict_contents_metadata(const tdict_contents *contents, tdict_tree **out, tdict_error *err) {
+  tdict_contents scratch; /* memory of the paths */
+  tdict_tree *tree = NULL;
+  *out = NULL;
+  if (!contents->has_metadata) return TDICT_OK;
+  tdict_contents_init(&scratch, contents->what, contents->path);
+  tdict_status status = tdict_create(0, NULL, &tree, err);
+  for (size_t i = 0; i < contents->num_metadata && status == TDICT_OK; i++)
+    status = set_metadata(&scratch, &contents->metadata[i], tree, err);
+  tdict_contents_close(&scratch);
+  if (status == TDICT_OK)
+    *out = tree;
+  else
+    tdict_release(tree);
+  return status == TDICT_OK ? TDICT_OK : tdict_error_at(err, status, contents->path);
 }
 
 static tdict_status read_span(const tdict_contents *c, tdict_span span, int fd, void *to, tdict_error *err) {

@@ -10,6 +10,7 @@
 #ifndef TDICT_IO_CONTENTS_H
 #define TDICT_IO_CONTENTS_H
 
+#include "io/below.h"
 #include "tdict/io.h"
 #include "tdict/nontensor.h"
 
@@ -53,9 +54,15 @@ typedef struct tdict_source_file {
   /* -1: tdict_contents_open_file() opens the file when bytes of the file are needed, or the descriptor was moved to a
    * storage, see unloaded.h */
   int fd;
-  const char *below; /* the path below contents->root of a file that is opened when needed, see below.h; else NULL */
-  uint64_t bytes;    /* size of the file when the file was added */
+  tdict_below_file below; /* a file below contents->root that is opened when needed; the name is NULL for other files */
+  uint64_t bytes;         /* size of the file when the file was added */
 } tdict_source_file;
+
+/* An entry of the metadata of a safetensors file. */
+typedef struct tdict_metadata_entry {
+  const char *key, *value;
+  size_t length; /* of the value */
+} tdict_metadata_entry;
 
 typedef struct tdict_contents {
   const char *what; /* the name of the public call, for messages; static */
@@ -65,6 +72,9 @@ typedef struct tdict_contents {
   size_t num_files, cap_files;
   tdict_item *items;
   size_t num_items, cap_items;
+  tdict_metadata_entry *metadata; /* without TensorDict's entry */
+  size_t num_metadata, cap_metadata;
+  bool has_metadata;                   /* the format holds metadata */
   struct tdict_contents_block *blocks; /* memory of texts, sizes and values */
 } tdict_contents;
 
@@ -85,6 +95,14 @@ void tdict_contents_set_root(tdict_contents *contents, int fd);
 /* Adds a file below contents->root, and closes the file again, so that a folder of many files needs few descriptors.
  * Copies `below`. Returns TDICT_ENOMEM and the errors of tdict_below_open(), with the whole path in err->path. */
 tdict_status tdict_contents_add_below(tdict_contents *contents, const char *below, tdict_error *err);
+/* Adds a shard, which is in the folder contents->root. `path` is its path for messages. Copies both texts. The
+ * descriptor stays open until tdict_contents_rest(). Returns TDICT_ENOMEM, and the errors of
+ * tdict_below_open_shard(). */
+tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name, const char *path, bool follows_links,
+                                      tdict_error *err);
+/* Closes the shard that was added last if many shards are open. The shard is opened again when needed. Thus an index can
+ * have more shards than a process may have open files, and a few shards are opened only once. */
+void tdict_contents_rest(tdict_contents *contents);
 /* Returns a descriptor of file number `file`. The caller passes the descriptor to tdict_contents_close_file(). Several
  * threads may call the function for the same contents. Returns TDICT_EIO if the file was removed, or is shorter than
  * when it was added. Also returns the errors of tdict_below_open(). */
@@ -92,6 +110,11 @@ tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t fil
 void tdict_contents_close_file(const tdict_contents *contents, size_t file, int fd);
 /* Adds an item. The pointers of the item must live as long as the contents. */
 tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item, tdict_error *err);
+/* Adds an entry of the metadata. The texts of the entry must live as long as the contents. */
+tdict_status tdict_contents_add_metadata(tdict_contents *contents, const tdict_metadata_entry *entry, tdict_error *err);
+/* Makes a tree of the metadata, with a text for each entry, or sets *out to NULL if the format holds no metadata. If a
+ * key is in several files, takes the first entry. Leaves out an entry with an empty key. */
+tdict_status tdict_contents_metadata(const tdict_contents *contents, tdict_tree **out, tdict_error *err);
 /* Reads bytes of a file into memory. If the file has become shorter, returns TDICT_EIO. Also returns the errors of
  * tdict_contents_open_file(). */
 tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span, void *to, tdict_error *err);
@@ -100,8 +123,9 @@ tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span
 tdict_status tdict_fail_file(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
     TDICT_PRINTF(4, 5);
 
-/* Turns the names of tensors into paths: each dot in a name separates two keys. Returns TDICT_EFORMAT for a name with
- * an empty key, and for more than TDICT_IO_MAX_DEPTH keys. */
+/* Turns the names of tensors into paths: each dot in a name separates two keys. A name becomes one key if a key between
+ * the dots would be empty, if the path would lead through a tensor, or if the path would have more than
+ * TDICT_IO_MAX_DEPTH keys. Returns TDICT_EFORMAT for an empty name, and TDICT_ENOMEM. */
 tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
 /* Copies the program's options to *out. `what` is the name of the public call. Returns TDICT_EINVAL and TDICT_ENOTSUP
  * for wrong options. */

@@ -17,7 +17,25 @@ typedef struct loader {
   tdict_transfer_options transfer;
   tdict_contents contents;
   tdict_load_progress *progress; /* owned; NULL: the program wants no progress */
+  tdict_tree *metadata;          /* owned; for the option `metadata` */
 } loader;
+
+/* The arguments of a call, and the metadata of the files. */
+typedef struct load_call {
+  const char *path;
+  const tdict_load_options *options;
+  tdict_tree *metadata;     /* owned */
+  tdict_tree **metadata_to; /* the option `metadata`; may be NULL */
+} load_call;
+
+/* Writes the metadata to the program if the call succeeds. Returns the status. */
+static tdict_status give_metadata(const load_call *call, tdict_status status) {
+  if (status == TDICT_OK && call->metadata_to)
+    *call->metadata_to = call->metadata;
+  else
+    tdict_release(call->metadata);
+  return status;
+}
 
 static tdict_status read_options(loader *l, const char *what, const tdict_load_options *given, tdict_error *err) {
   l->options = tdict_load_options_default();
@@ -44,12 +62,25 @@ static uint64_t count_bytes(const tdict_contents *c) {
   return bytes;
 }
 
+/* Reads the description of the files, again if a directory was replaced in between. */
+static tdict_status read_description(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
+  tdict_error why; /* a call that succeeds leaves *err alone */
+  tdict_status status = tdict_format_read(c, o, &why);
+  for (int i = 0; i < TDICT_FORMAT_RETRIES && status != TDICT_OK && tdict_format_was_replaced(c); i++) {
+    tdict_contents_close(c);
+    status = tdict_format_read(c, o, &why);
+  }
+  if (status != TDICT_OK && err) *err = why;
+  return status;
+}
+
 /* Makes a tree of unloaded tensors. The caller releases *out, also if the call fails because `progress` returned
  * false. */
 static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) {
   tdict_contents *c = &l->contents;
   const bool selects_rows = l->options.first_row > 0 || l->options.num_rows >= 0;
-  tdict_status status = tdict_format_read(c, &l->open, err);
+  tdict_status status = read_description(c, &l->open, err);
+  if (status == TDICT_OK && l->open.metadata) status = tdict_contents_metadata(c, &l->metadata, err);
   if (status == TDICT_OK && selects_rows)
     status = tdict_contents_select_rows(c, (tdict_row_range){l->options.first_row, l->options.num_rows}, err);
   if (status == TDICT_OK && l->options.progress)
@@ -69,39 +100,46 @@ static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) 
 /* Makes the source of a transfer and starts the transfer. The caller has set the name of the call and the target in
  * *start, and releases start->src, also after an error. If start->caller_waits is true, the transfer does not retain
  * the storages of start->src. The caller must then release start->src only after the transfer has ended. */
-static tdict_status start_load(tdict_context *context, tdict_start *start, const char *path,
-                               const tdict_load_options *options, tdict_future **future, tdict_error *err) {
+static tdict_status start_load(tdict_context *context, tdict_start *start, load_call *call, tdict_future **future,
+                               tdict_error *err) {
   loader l = {.progress = NULL};
   tdict_tree *source = NULL;
-  if (!context || !path || !future)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", start->what, !context ? "context" : !path ? "path" : "out");
-  tdict_status status = read_options(&l, start->what, options, err);
+  if (!context || !call->path || !future)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", start->what,
+                      !context      ? "context"
+                      : !call->path ? "path"
+                                    : "out");
+  tdict_status status = read_options(&l, start->what, call->options, err);
   if (status != TDICT_OK) return status;
-  tdict_contents_init(&l.contents, start->what, path);
+  tdict_contents_init(&l.contents, start->what, call->path);
   status = build_source(&l, &source, err);
   start->src = source;
   start->reads_files = true;
   if (status == TDICT_OK) status = tdict_start_call(context, start, &l.transfer, future, err);
   tdict_contents_close(&l.contents);
   tdict_load_progress_release(l.progress);
+  call->metadata = l.metadata;
+  call->metadata_to = l.open.metadata;
   return status;
 }
 
 static tdict_status load_and_wait(tdict_context *context, tdict_start *start, const char *path,
                                   const tdict_load_options *options, tdict_tree **out, tdict_error *err) {
   tdict_future *future = NULL;
+  load_call call = {.path = path, .options = options};
   start->caller_waits = true;
-  tdict_status status = start_load(context, start, path, options, &future, err);
+  tdict_status status = start_load(context, start, &call, &future, err);
   if (status == TDICT_OK) status = tdict_start_wait(future, start->options.stats, out, err);
   tdict_release((tdict_tree *)start->src);
-  return status;
+  return give_metadata(&call, status);
 }
 
 static tdict_status load_async(tdict_context *context, tdict_start *start, const char *path,
                                const tdict_load_options *options, tdict_future **out, tdict_error *err) {
-  tdict_status status = start_load(context, start, path, options, out, err);
+  load_call call = {.path = path, .options = options};
+  tdict_status status = start_load(context, start, &call, out, err);
   tdict_release((tdict_tree *)start->src);
-  return status;
+  return give_metadata(&call, status);
 }
 
 tdict_status tdict_load(tdict_context *context, const char *path, tdict_device device,

@@ -98,6 +98,10 @@ static tdict_status write_tree(const tdict_save_request *request, tdict_error *e
   if (request->options->max_shard_bytes && request->options->format != TDICT_FORMAT_SAFETENSORS)
     return tdict_fail(err, TDICT_EINVAL, "%s: max_shard_bytes is set, but only safetensors files have shards",
                       request->what);
+  if (request->options->metadata && tdict_num_keys(request->options->metadata) &&
+      request->options->format != TDICT_FORMAT_SAFETENSORS)
+    return tdict_fail(err, TDICT_EINVAL, "%s: metadata is set, but only safetensors files hold metadata",
+                      request->what);
   switch (request->options->format) {
   case TDICT_FORMAT_SAFETENSORS:
     return tdict_safetensors_save(request, err);

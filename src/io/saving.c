@@ -47,6 +47,7 @@ static void drop(tdict_saving *s) {
   if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_future_release(s->snapshot);
   tdict_release(s->tree);
+  tdict_release((tdict_tree *)(uintptr_t)s->options.metadata);
   tdict_latch_destroy(&s->copied);
   tdict_latch_destroy(&s->ended);
   pthread_mutex_destroy(&s->lock);
@@ -166,13 +167,20 @@ tdict_status tdict_save_async(tdict_context *context, const char *path, const td
   TDICT_UNCANCELLED;
   tdict_save_options o;
   tdict_saving *s;
+  tdict_tree *metadata = NULL;
   pthread_t thread;
   if (!context || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, context ? "out" : "context");
   tdict_engine *engine = tdict_context_engine(context);
   tdict_status status = tdict_forkmark_check(engine->config.mark, what, err);
   if (status == TDICT_OK) status = tdict_save_read_options(what, path, tree, options, &o, err);
+  /* The program may change its tree after the call. */
+  if (status == TDICT_OK && o.metadata) status = tdict_clone(o.metadata, &metadata, err);
+  o.metadata = metadata;
   if (status == TDICT_OK) status = create(context, path, &o, &s, err);
-  if (status != TDICT_OK) return status;
+  if (status != TDICT_OK) {
+    tdict_release(metadata);
+    return status;
+  }
   status = start_snapshot(s, tree, err);
   if (status != TDICT_OK) {
     drop(s);

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/thread.h"
-#include "io/below.h"
 #include "io/map.h"
 #include "tensor/tensor.h"
 
@@ -46,8 +45,8 @@ typedef struct source {
   uint64_t bytes;                /* size of the file when the file was opened */
   int fd;                        /* -1: the file is opened for each read */
   source_folder *folder;         /* set if `fd` is -1; else NULL */
-  const char *below;             /* the path of the file below the folder */
-  char path[];                   /* the text of `below` follows */
+  tdict_below_file below;        /* the file in the folder */
+  char path[];                   /* the text of below.name follows */
 } source;
 
 tdict_status tdict_load_progress_create(const char *what, bool (*report)(void *user, uint64_t done, uint64_t total),
@@ -131,7 +130,7 @@ static tdict_status read_source(void *user, size_t offset, void *dst, size_t byt
   const source *s = user;
   int fd = s->fd;
   if (s->progress && atomic_load(&s->progress->is_cancelled)) return fail_cancelled(s->progress, err);
-  tdict_status status = fd >= 0 ? TDICT_OK : tdict_below_open(s->what, s->folder->fd, s->below, &fd, err);
+  tdict_status status = fd >= 0 ? TDICT_OK : tdict_below_reopen(s->what, s->folder->fd, &s->below, &fd, err);
   if (status != TDICT_OK) return status;
   for (*done = 0; *done < bytes;) {
     const ssize_t count = pread(fd, (char *)dst + *done, bytes - *done, (off_t)(offset + *done));
@@ -168,13 +167,14 @@ typedef struct shared_parts {
 /* Creates the storage of a file and moves the descriptor to the storage. */
 static tdict_status create_storage(const tdict_contents *c, tdict_source_file *file, const shared_parts *shared,
                                    tdict_storage **out, tdict_error *err) {
-  const size_t path = strlen(file->path) + 1, below = file->below ? strlen(file->below) + 1 : 0;
+  const size_t path = strlen(file->path) + 1, below = file->below.name ? strlen(file->below.name) + 1 : 0;
   source *s = malloc(sizeof *s + path + below);
   if (!s) return fail_memory(c, file->path, err);
   *s = (source){.progress = shared->progress, .what = c->what, .bytes = file->bytes, .fd = file->fd};
   memcpy(s->path, file->path, path);
-  if (file->below) {
-    s->below = memcpy(s->path + path, file->below, below);
+  if (file->below.name) {
+    s->below = file->below;
+    s->below.name = memcpy(s->path + path, file->below.name, below);
     s->folder = shared->folder;
   }
   const tdict_storage_reader reader = {read_source, release_source, s};

@@ -15,6 +15,18 @@ tdict_add_replay(beside_ragged ragged_replay ragged types)
 tdict_add_replay(beside_lazy_stack lazy_replay lazy_stack stack)
 tdict_add_replay(beside_torch_sequences sequences sequences ops)
 
+# The reader of JSON beside Python's, in two processes.
+add_executable(beside_json_values beside/json_values.c)
+tdict_compile(beside_json_values)
+target_include_directories(beside_json_values PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(beside_json_values PRIVATE tdict::tdict_static Threads::Threads)
+if(NOT CMAKE_CROSSCOMPILING)
+  add_test(NAME beside_json_texts COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/tests/beside/json_texts.py
+    $<TARGET_FILE:beside_json_values>)
+  set_tests_properties(beside_json_texts PROPERTIES LABELS "io;host" TIMEOUT 300)
+  tdict_test_environment(beside_json_texts)
+endif()
+
 # Other libraries of Python in one process with tdict: those that scripts/setup ci has installed, or the installation that
 # Python3_EXECUTABLE names, for example one with PyTorch or JAX. A sanitizer would have to be loaded before Python,
 # and Python cannot load a library of another processor.
@@ -42,12 +54,10 @@ if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
     set_tests_properties(beside_kernel_floats PROPERTIES LABELS "kernel;sim" SKIP_RETURN_CODE 77 TIMEOUT 300)
   endif()
   tdict_add_python(beside_arrow arrow.py sim 100)
-  if(TDICT_IO)
-    tdict_add_python(beside_safetensors safetensors.py host)
-    tdict_add_python(beside_safetensors_numpy safetensors_numpy.py host)
-    tdict_add_python(beside_numpy_files numpy_files.py host)
-    tdict_add_python(beside_tensordict_files tensordict_files.py host)
-    set_tests_properties(beside_safetensors beside_safetensors_numpy beside_numpy_files beside_tensordict_files
-      PROPERTIES LABELS "io;host")
-  endif()
+  tdict_add_python(beside_safetensors safetensors.py host)
+  tdict_add_python(beside_safetensors_numpy safetensors_numpy.py host)
+  tdict_add_python(beside_numpy_files numpy_files.py host)
+  tdict_add_python(beside_tensordict_files tensordict_files.py host)
+  set_tests_properties(beside_safetensors beside_safetensors_numpy beside_numpy_files beside_tensordict_files
+    PROPERTIES LABELS "io;host")
 endif()

@@ -1,5 +1,4 @@
-/* The part of client.c that uses tdict/io.h, in builds with TDICT_IO. */
-#if WITH_IO
+/* The part of client.c that uses tdict/io.h. */
 #include "tdict/io.h"
 #include "tdict/saving.h"
 
@@ -132,6 +131,3 @@ static void use_io(void) {
   TRUE(remove(path) == 0);
   use_append(path);
 }
-#else
-static void use_io(void) {}
-#endif

@@ -8,6 +8,9 @@
 static const char *const odd_keys[] = {"a\\.b",  "sp ace", "q\"uote", "back\\\\slash", "t\tab", "é漢", "/",
                                        "\\.\\.", "{",      "x"};
 enum { NUM_ODD_KEYS = sizeof odd_keys / sizeof *odd_keys };
+/* The keys of random_tree(). A test may choose other keys. */
+static const char *const *tree_keys = odd_keys;
+static size_t num_tree_keys = NUM_ODD_KEYS;
 
 static inline void add_random_value(dice *d, tdict_tree *tree, const char *path) {
   static const double reals[] = {0.1, 1, -0.0, 1e300, 5e-324, 123456789.125};
@@ -56,7 +59,7 @@ static inline tdict_tree *random_tree(dice *d, int batch_ndim, const int64_t *ba
   td_ok(tdict_create(batch_ndim, batch_size, &tree, err));
   const int count = (int)roll(d, 8);
   for (int i = 0; i < count; i++) {
-    const char *key = odd_keys[roll(d, NUM_ODD_KEYS)];
+    const char *key = tree_keys[roll(d, num_tree_keys)];
     const uint64_t kind = roll(d, depth < 4 ? 8 : 6);
     if (kind < 4) {
       tdict_tensor *t = random_tensor(d, file_dtypes[roll(d, NUM_FILE_DTYPES)], kind < 3 ? batch_ndim : 0, batch_size);

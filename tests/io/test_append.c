@@ -3,13 +3,13 @@
 #include <sys/file.h>
 
 #include "directory.h"
-#include "fail_json.h"
 #include "faults.h"
 #include "random_tree.h"
+#include "support/fail_alloc.h"
 #include "support/sanitized.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
- * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite __wrap_json_loadb */
+ * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
 
 static void add(dice *d, tdict_tree *tree, const char *path, tdict_dtype dtype, int64_t rows, int64_t columns) {
   tdict_tensor *t = NULL;
@@ -337,6 +337,34 @@ CASE(append_follows_no_links) {
   remove_all(f.path);
 }
 
+/* Only the numbers of rows change in a meta.json of unusual form. */
+CASE(append_keeps_the_other_bytes_of_a_meta_json) {
+  static const char saved[] =
+      " { \"shape\" : [ 0 ] , \"x\":{\"shape\": [0\t, 2],\"dtype\":\"torch.\\u0069nt8\" , \"device\":\"cpu\"},\n"
+      "\"other\":{\"a\":[1.50, 1e2 ,\"\\/\\u00e9é\"]}, \"\\u005ftype\":\"<class 'tensordict._td.TensorDict'>\" }\r\n";
+  static const char wanted[] =
+      " { \"shape\" : [ 3 ] , \"x\":{\"shape\": [3\t, 2],\"dtype\":\"torch.\\u0069nt8\" , \"device\":\"cpu\"},\n"
+      "\"other\":{\"a\":[1.50, 1e2 ,\"\\/\\u00e9é\"]}, \"\\u005ftype\":\"<class 'tensordict._td.TensorDict'>\" }\r\n";
+  folder f = folder_create();
+  dice d = {15};
+  tdict_tree *rows = NULL, *found = NULL;
+  size_t count;
+  const int64_t three = 3;
+  td_ok(tdict_create(1, &three, &rows, err));
+  add(&d, rows, "x", TDICT_I8, 3, 2);
+  write_text_below(&f, "x/meta.json", saved);
+  td_ok(tdict_append(NULL, in(&f, "x"), rows, NULL, err));
+  unsigned char *text = read_bytes(in(&f, "x/meta.json"), &count);
+  assert_int_equal(count, strlen(wanted));
+  assert_memory_equal(text, wanted, count);
+  td_ok(tdict_open(in(&f, "x"), NULL, &found, err));
+  same_trees(found, rows);
+  free(text);
+  tdict_release(found);
+  tdict_release(rows);
+  remove_all(f.path);
+}
+
 CASE(append_survives_enomem) {
   folder f = folder_create();
   dice d = {13};
@@ -345,9 +373,9 @@ CASE(append_survives_enomem) {
   for (int64_t n = 0; failed; n++) {
     tdict_error error;
     save(&f, parts[0]);
-    begin_failing(n);
+    td_fail_alloc(n, false);
     const tdict_status status = tdict_append(NULL, in(&f, "x"), parts[1], NULL, &error);
-    failed = end_failing();
+    failed = td_fail_alloc_stop();
     if (status != (failed ? TDICT_ENOMEM : TDICT_OK))
       fail_msg("allocation %d: %d %d %s", (int)n, status, failed, error.message);
     assert_true(holds(&f, parts, failed ? 1 : 2));

@@ -1,7 +1,7 @@
 /* Tests TensorDict's consolidated file: the golden file, random trees, attacks. */
 #include "directory.h"
 #include "random_tree.h"
-#include "without_memory.h" /* __wrap_json_loadb */
+#include "without_memory.h"
 
 CASE(consolidated_file_reads_a_file_of_the_package) {
   tdict_tree *tree = NULL, *folder_tree = NULL;
@@ -12,6 +12,39 @@ CASE(consolidated_file_reads_a_file_of_the_package) {
   ignores_order = false;
   tdict_release(tree);
   tdict_release(folder_tree);
+}
+
+/* Files of TensorDict 0.15.3 with the column `s` of letters, made by torch.stack along different dimensions. */
+CASE(consolidated_file_reads_stacks_of_text) {
+  static const struct {
+    const char *name;
+    int ndim;
+    int64_t shape[4];
+    const char *letters; /* as TensorDict reads them back */
+  } files[] = {
+      {"square", 2, {2, 2}, "ppqq"},       {"rows", 2, {2, 3}, "xxxyyy"},
+      {"columns", 2, {3, 2}, "xyxyxy"},    {"cube", 4, {2, 2, 3, 2}, "xyxyxyyyyyyyxyxyxyyyyyyy"},
+      {"mixed", 3, {2, 2, 2}, "pzpzqzqz"},
+  };
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    char name[64];
+    const char *text;
+    size_t length;
+    tdict_tree *tree = NULL;
+    snprintf(name, sizeof name, "values/%s.td", files[i].name);
+    td_ok(tdict_open(golden(name), NULL, &tree, err));
+    assert_int_equal(tdict_batch_ndim(tree), files[i].ndim);
+    for (int d = 0; d < files[i].ndim; d++) assert_int_equal(tdict_batch_size(tree)[d], files[i].shape[d]);
+    tdict_entry column;
+    td_ok(tdict_get_entry(tree, "s", &column, err));
+    assert_int_equal(tdict_nontensor_shape(column.object, NULL), files[i].ndim);
+    for (size_t k = 0; k < strlen(files[i].letters); k++) {
+      td_ok(tdict_get_text_at(tree, "s", (int64_t)k, &text, &length, err));
+      assert_int_equal(length, 1);
+      assert_int_equal(text[0], files[i].letters[k]);
+    }
+    tdict_release(tree);
+  }
 }
 
 /* The file has values first, then tensors, then trees, so the keys come back in this order. */
@@ -51,6 +84,9 @@ static void write_consolidated(const char *path, size_t payload, const char *jso
   "{\"cls\":\"" class "\",\"non_tensors\":{" values "},\"leaves\":{" leaves "},\"cls_metadata\":{" meta "}" children "}"
 #define TD(values, leaves, children) NODE("TensorDict", values, leaves, "\"batch_size\":[]", children)
 #define LEAVES(text) TD("", text, "")
+#define WITH_STACK(values, meta, children) TD("", "", ",\"s\":" NODE("NonTensorStack", values, "", meta, children))
+#define STACKED(child) NODE("NonTensorStack", "", "", "\"stack_dim\":0", ",\"0\":" child)
+#define STACKED_4(child) STACKED(STACKED(STACKED(STACKED(child))))
 
 typedef struct attack {
   const char *json;
@@ -101,6 +137,23 @@ static const attack attacks[] = {
     {LEAVES("\"<NJT_VALUES>j\":[\"torch.int8\",[2],0,8,6],\"<NJT_OFFSETS>j\":[\"torch.int64\",[1],8,16,0,1]"), 16,
      TDICT_EFORMAT, "key 'j'"},
     {NODE("NonTensorStack", "", "", "", ""), 0, TDICT_EFORMAT, "the root is a value"},
+    {WITH_STACK("\"0\":[1,[],null]", "", ""), 0, TDICT_EFORMAT, "key 's': stack_dim is no integer from 0 to 15"},
+    {WITH_STACK("\"0\":[1,[],null]", "\"stack_dim\":1", ""), 0, TDICT_EFORMAT,
+     "key 's': stack_dim is 1, but the members have 0 batch dimensions"},
+    {WITH_STACK("\"0\":[1]", "\"stack_dim\":0", ""), 0, TDICT_EFORMAT, "key 's': no array 'batch size of a value'"},
+    {WITH_STACK("\"0\":[1,[-1],null]", "\"stack_dim\":0", ""), 0, TDICT_EFORMAT, "batch size of a value[0] is -1"},
+    {WITH_STACK("\"0\":[1,[2],null],\"1\":[1,[3],null]", "\"stack_dim\":0", ""), 0, TDICT_ENOTSUP,
+     "key 's': a NonTensorStack whose members have different batch sizes"},
+    {WITH_STACK("\"0\":[1,[],null],\"1\":[1,[3],null]", "\"stack_dim\":0", ""), 0, TDICT_ENOTSUP,
+     "key 's': a NonTensorStack whose members have different batch sizes"},
+    {WITH_STACK("\"0\":[1,[5000,10001],null]", "\"stack_dim\":0", ""), 0, TDICT_ENOTSUP,
+     "key 's': a NonTensorStack of more than 50,000,000 values"},
+    {WITH_STACK("\"0\":[1,[4294967296,4294967296],null]", "\"stack_dim\":0", ""), 0, TDICT_ENOTSUP,
+     "key 's': a NonTensorStack of more than 50,000,000 values"},
+    {WITH_STACK("\"0\":[1,[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],null]", "\"stack_dim\":0", ""), 0, TDICT_EFORMAT,
+     "key 's': a NonTensorStack of more than 16 dimensions"},
+    {WITH_STACK("", "\"stack_dim\":0", ",\"0\":" STACKED_4(STACKED_4(STACKED_4(STACKED_4("5"))))), 0, TDICT_EFORMAT,
+     "key 's': a NonTensorStack of more than 16 levels"},
     {NODE("LazyStackedTensorDict", "", "", "", ""), 0, TDICT_EFORMAT, "stack_dim is no integer"},
     {NODE("LazyStackedTensorDict", "", "", "\"stack_dim\":0", ""), 0, TDICT_EFORMAT,
      "members of a lazy stack are no trees"},

@@ -1,10 +1,10 @@
 /* Tests tdict_load() with reads that fail, files that are shortened, wrong arguments, little memory and exhausted host
- * memory. The linker's --wrap sends the reads of the library through this file: __wrap_pread __wrap_json_loadb. */
+ * memory. The linker's --wrap sends the reads of the library through this file: __wrap_pread. */
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "fail_json.h"
 #include "raw_file.h"
+#include "support/fail_alloc.h"
 
 /* What happens at a read. */
 typedef enum fault { FAULT_NONE, FAULT_FAIL, FAULT_FAIL_ALL, FAULT_SHRINK, FAULT_INTERRUPT } fault;
@@ -320,10 +320,10 @@ DEVICE_CASE(load_survives_enomem) {
     for (int64_t n = 0; failed; n++) {
       tdict_error error;
       tdict_tree *out = NULL;
-      begin_failing(n);
+      td_fail_alloc(n, false);
       tdict_status status = into ? tdict_load_into(c, tree, in(&home, "x"), &o, &error)
                                  : tdict_load(c, in(&home, "x"), td_device(), &o, &out, &error);
-      failed = end_failing();
+      failed = td_fail_alloc_stop();
       if (status != TDICT_OK) assert_int_equal(status, TDICT_ENOMEM);
       if (!failed) assert_int_equal(status, TDICT_OK);
       assert_true(into || !out == (status != TDICT_OK));

@@ -5,7 +5,7 @@
 #include "directory.h"
 #include "random_tree.h"
 #include "tdict/lazy_stack.h"
-#include "without_memory.h" /* __wrap_json_loadb */
+#include "without_memory.h"
 
 #define VALUE_TYPE(name) "\"_type\":\"<class 'tensordict.tensorclass." name "'>\""
 
@@ -163,7 +163,7 @@ CASE(memmap_refuses_trees_that_the_format_cannot_hold) {
     assert_string_equal(td_last_error.path, keys[i]);
     tdict_release(tree);
   }
-  static const char *const folders[] = {"meta\\.json", "x\\.memmap"};
+  static const char *const folders[] = {"meta\\.json", "\\.meta\\.json\\.append\\.tmp"};
   for (size_t i = 0; i < 2; i++) {
     tdict_tree *tree = NULL;
     td_ok(tdict_create(0, NULL, &tree, err));
@@ -172,6 +172,16 @@ CASE(memmap_refuses_trees_that_the_format_cannot_hold) {
     tdict_release(tree);
   }
   tdict_tree *tree = NULL;
+  tdict_tensor *x = NULL;
+  td_ok(tdict_create(0, NULL, &tree, err));
+  td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &x, err));
+  td_ok(tdict_set(tree, "a.x", x, err));
+  td_ok(tdict_set(tree, "a.x\\.memmap.y", x, err));
+  td_fails(TDICT_ENOTSUP, "the name of the file of another key", tdict_save(NULL, in(&f, "x"), tree, &o, err));
+  assert_string_equal(td_last_error.path, "a.x\\.memmap");
+  tdict_tensor_release(x);
+  tdict_release(tree);
+  tree = NULL;
   char key[90 * 3];
   memset(key, '/', sizeof key - 1);
   key[sizeof key - 1] = 0;

@@ -97,6 +97,11 @@ CASE(npy_refuses_broken_headers) {
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", 4, TDICT_EFORMAT, "a size of 0 or more"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (1.0,)}", 4, TDICT_EFORMAT, "a comma or ')'"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (1 2)}", 8, TDICT_EFORMAT, "a comma or ')'"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (01,)}", 4, TDICT_EFORMAT, "a size without a leading 0"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 01L)}", 4, TDICT_EFORMAT, "a size without a leading 0"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1LL,)}", 4, TDICT_EFORMAT, "a comma or ')'"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (L,)}", 4, TDICT_EFORMAT, "a size of 0 or more"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (1l,)}", 4, TDICT_EFORMAT, "a comma or ')'"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (,)}", 4, TDICT_EFORMAT, "a size of 0 or more"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,", 4, TDICT_EFORMAT, "a size of 0 or more"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", 4, TDICT_EFORMAT, "below 2^63"},
@@ -117,6 +122,47 @@ CASE(npy_refuses_broken_headers) {
   folder f = folder_create();
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     refuse_npy(&f, files[i].literal, files[i].bytes, files[i].status, files[i].text);
+  folder_remove(&f);
+}
+
+/* Python 2 on Windows wrote sizes such as 2L. NumPy reads them in versions 1 and 2 of the format. */
+CASE(npy_reads_sizes_of_python_2) {
+  static const struct {
+    const char *shape;
+    int ndim;
+    int64_t sizes[3];
+  } shapes[] = {{"(2L, 3L)", 2, {2, 3}}, {"(6L,)", 1, {6}}, {"(1L, 6, 1L,)", 3, {1, 6, 1}}, {"(00, 6)", 2, {0, 6}}};
+  folder f = folder_create();
+  unsigned char file[1024], data[24];
+  td_fill_random(data, sizeof data, 7);
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (int version = 1; version <= 3; version++) {
+      char literal[128];
+      tdict_tree *tree = NULL;
+      tdict_tensor *t = NULL;
+      const bool has_longs = strchr(shapes[i].shape, 'L') != NULL;
+      snprintf(literal, sizeof literal, "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shapes[i].shape);
+      size_t count = make_npy(file, literal, data, shapes[i].sizes[0] ? sizeof data : 0);
+      if (version > 1) { /* the length of the header has two more bytes */
+        memmove(file + 12, file + 10, count - 10);
+        file[6] = (unsigned char)version;
+        file[10] = file[11] = 0;
+        count += 2;
+      }
+      write_bytes(in(&f, "x.npy"), file, count);
+      if (version == 3 && has_longs) {
+        td_fails(TDICT_EFORMAT, "a comma or ')'", tdict_open(in(&f, "x.npy"), NULL, &tree, err));
+        continue;
+      }
+      td_ok(tdict_open(in(&f, "x.npy"), NULL, &tree, err));
+      td_ok(tdict_get(tree, "arr_0", &t, err));
+      assert_int_equal(tdict_tensor_ndim(t), shapes[i].ndim);
+      for (int d = 0; d < shapes[i].ndim; d++) assert_int_equal(tdict_tensor_shape(t)[d], shapes[i].sizes[d]);
+      unsigned char *elements = elements_of(t);
+      assert_memory_equal(elements, data, tdict_tensor_bytes(t));
+      free(elements);
+      tdict_release(tree);
+    }
   folder_remove(&f);
 }
 

@@ -1,6 +1,6 @@
 /* Tests tdict_open(): the golden file of the package safetensors, mappings, options, shards, out of memory. */
 #include "random_tree.h"
-#include "without_memory.h" /* __wrap_json_loadb */
+#include "without_memory.h"
 
 #include <errno.h>
 

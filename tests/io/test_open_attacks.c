@@ -32,9 +32,10 @@ static const attack attacks[] = {
     {"{\"\\ud800\":1}", 0, TDICT_EFORMAT, "a surrogate without its pair"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
      "\"\\u0061\" : {\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
-     0, TDICT_EFORMAT, "two tensors have the name 'a'"},
-    {"{\"a\\u0000b\":{}}", 0, TDICT_EFORMAT, "the key at byte 9 has a 0 byte"},
-    {"{\"__metadata__\":{}, \"__metadata__\":{}}", 0, TDICT_EFORMAT, "the header has two entries '__metadata__'"},
+     0, TDICT_EFORMAT, "the header at byte 61: duplicate object key: \"\\u0061\""},
+    {"{\"a\\u0000b\":{}}", 0, TDICT_EFORMAT, "the header at byte 9: a key with a 0 byte: \"a\\u0000b\""},
+    {"{\"__metadata__\":{}, \"__metadata__\":{}}", 0, TDICT_EFORMAT,
+     "the header at byte 28: duplicate object key: \"__metadata__\""},
     {"{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"shape\":[1]}}", 1, TDICT_EFORMAT,
      "duplicate object"},
     {"{\"x\":{\"dtype\":\"U8\",\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, TDICT_EFORMAT,
@@ -91,16 +92,7 @@ static const attack attacks[] = {
      4, TDICT_EFORMAT, "tensor 'y': begins at offset 2, wanted 4: two tensors overlap"},
     /* names */
     {"{\"\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, TDICT_EFORMAT,
-     "the name '' has an empty key"},
-    {"{\"a..b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, TDICT_EFORMAT, "'a..b' has an empty key"},
-    {"{\".a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, TDICT_EFORMAT, "'.a' has an empty key"},
-    {"{\"a.\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, TDICT_EFORMAT, "'a.' has an empty key"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},\"a.b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":"
-     "[0,0]}}",
-     0, TDICT_ETYPE, "key 'a.b'"},
-    {"{\"a.b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":"
-     "[0,0]}}",
-     0, TDICT_EEXIST, "key 'a': two entries have this key"},
+     "the name of a tensor is empty"},
     /* metadata */
     {"{\"__metadata__\":[]}", 0, TDICT_EFORMAT, "entry '__metadata__': no JSON object"},
     {"{\"__metadata__\":{\"a\":1}}", 0, TDICT_EFORMAT, "entry '__metadata__': the value of 'a' is no text"},
@@ -170,11 +162,12 @@ CASE(open_refuses_deep_nesting) {
   size_t length = 2 + 2 * MANY;
   length += (size_t)sprintf(header + length, "a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}");
   write_safetensors(path, header, length, 0);
-  refuse(path, TDICT_EFORMAT, "has 1000001 keys, wanted at most 128", path);
-  o.flat = true;
-  td_ok(tdict_open(path, &o, &tree, err));
-  assert_int_equal(strlen(tdict_key_at(tree, 0)), 2 * MANY + 1);
-  tdict_release(tree);
+  for (int flat = 0; flat < 2; flat++) {
+    o.flat = flat != 0;
+    td_ok(tdict_open(path, &o, &tree, err));
+    assert_int_equal(strlen(tdict_key_at(tree, 0)), 2 * MANY + 1);
+    tdict_release(tree);
+  }
   free(header);
   folder_remove(&f);
 }
@@ -209,7 +202,7 @@ CASE(open_refuses_other_files) {
   tdict_tree *tree = NULL;
   refuse(in(&f, "none"), TDICT_EIO, "No such file", in(&f, "none"));
   assert_int_equal(td_last_error.native, ENOENT);
-  refuse(f.path, TDICT_EFORMAT, "the folder has no file model.safetensors.index.json", f.path);
+  refuse(f.path, TDICT_EFORMAT, "the folder has none of the files model.safetensors.index.json", f.path);
   assert_int_equal(mkfifo(in(&f, "fifo"), 0600), 0);
   refuse(in(&f, "fifo"), TDICT_EFORMAT, "is a FIFO, wanted a regular file", in(&f, "fifo"));
   refuse("/dev/null", TDICT_EFORMAT, "a character device", "/dev/null");
@@ -303,7 +296,8 @@ CASE(open_refuses_broken_indexes) {
       {"{}", 0, TDICT_EFORMAT, "entry 'weight_map': the index has no JSON object of this name"},
       {"{\"weight_map\":[]}", 0, TDICT_EFORMAT, "entry 'weight_map': the index has no JSON object"},
       {"{\"weight_map\":{\"x\":5}}", 0, TDICT_EFORMAT, "tensor 'x': the name of the shard is no text"},
-      {"{\"weight_map\":{\"x\":\"s\",\"x\":\"s\"}}", 0, TDICT_EFORMAT, "the index at byte 26: duplicate object key"},
+      {"{\"weight_map\":{\"x\":\"s\",\"x\":\"s\"}}", 0, TDICT_EFORMAT,
+       "the index at byte 23: duplicate object key: \"x\""},
       {"{\"weight_map\":{\"x\":\"\"}}", 0, TDICT_EFORMAT, "tensor 'x': the shard '' is no name of a file"},
       {"{\"weight_map\":{\"x\":\"..\"}}", 0, TDICT_EFORMAT, "tensor 'x': the shard '..' is no name of a file"},
       {"{\"weight_map\":{\"x\":\"../s\"}}", 0, TDICT_EFORMAT, "tensor 'x': the shard '../s' is no name of a file"},

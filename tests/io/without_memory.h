@@ -1,10 +1,9 @@
-/* Saves and opens a tree of each kind of leaf, while each host allocation fails in turn. A test file that includes this
- * header must contain the word __wrap_json_loadb, see fail_json.h. Thread rule: one thread. */
+/* Saves and opens a tree of each kind of leaf, while each host allocation fails in turn. Thread rule: one thread. */
 #ifndef TDICT_TESTS_IO_WITHOUT_MEMORY_H
 #define TDICT_TESTS_IO_WITHOUT_MEMORY_H
 
-#include "fail_json.h"
 #include "random_tree.h"
+#include "support/fail_alloc.h"
 
 /* Makes a random tree with several tensors and objects. */
 static inline tdict_tree *rich_tree(void) {
@@ -23,9 +22,9 @@ static inline void save_and_open_without_memory(const folder *f, const char *nam
   bool failed = true;
   for (int64_t n = 0; failed; n++) {
     tdict_error error;
-    begin_failing(n);
+    td_fail_alloc(n, false);
     tdict_status status = tdict_save(NULL, in(f, name), tree, options, &error);
-    failed = end_failing();
+    failed = td_fail_alloc_stop();
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
     if (failed) assert_int_equal(folder_count(f, NULL), 0);
   }
@@ -33,9 +32,9 @@ static inline void save_and_open_without_memory(const folder *f, const char *nam
   for (int64_t n = 0; failed; n++) {
     tdict_error error;
     tdict_tree *back = NULL;
-    begin_failing(n);
+    td_fail_alloc(n, false);
     tdict_status status = tdict_open(in(f, name), NULL, &back, &error);
-    failed = end_failing();
+    failed = td_fail_alloc_stop();
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
     assert_true(!back == failed);
     if (back) same_trees(back, tree);

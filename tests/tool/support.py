@@ -19,11 +19,14 @@ def pack(dtype, numbers):
     return struct.pack(f"<{len(numbers)}{CODES[dtype]}", *numbers)
 
 
-def write_file(path, tensors, root=None):
-    """Writes {name: (dtype, shape, bytes)}. `root` is the root of TensorDict's entry."""
+def write_file(path, tensors, root=None, metadata=None):
+    """Writes {name: (dtype, shape, bytes)}. `root` is the root of TensorDict's entry, `metadata` has the other entries."""
     header, offset = {}, 0
+    entries = dict(metadata or {})
     if root:
-        header["__metadata__"] = {"tensordict": json.dumps({"version": 1, "root": root})}
+        entries["tensordict"] = json.dumps({"version": 1, "root": root})
+    if entries:
+        header["__metadata__"] = entries
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
         offset += len(data)

@@ -19,6 +19,7 @@ typedef struct parser {
   uint64_t offset; /* of `text` in the file */
   tdict_dtype dtype;
   bool has_dtype, has_order, has_shape, is_swapped, is_fortran;
+  bool has_longs; /* a size may end with L, as in files that Python 2 wrote */
   int32_t ndim;
   int64_t shape[TDICT_MAX_NDIM];
 } parser;
@@ -119,6 +120,8 @@ static tdict_status read_shape(parser *p, tdict_error *err) {
       size = 10 * size + (*p->at - '0');
     }
     if (p->at == begin) return fail_here(p, err, "a size of 0 or more");
+    if (size && *begin == '0') return fail_here(p, err, "a size without a leading 0");
+    if (p->has_longs && p->at < p->end && *p->at == 'L') p->at++;
     if (p->ndim == TDICT_MAX_NDIM) return fail_here(p, err, "at most 32 dimensions");
     p->shape[p->ndim++] = size;
     needs_comma = !read_mark(p, ',');
@@ -163,7 +166,7 @@ bool tdict_npy_is_npy(const tdict_contents *contents, size_t file) {
 
 /* Reads the magic, the version and the length of the header. Narrows *span to the bytes after these fields. */
 static tdict_status read_prefix(const tdict_contents *c, tdict_span *span, const char *name, size_t *length,
-                                tdict_error *err) {
+                                int *version, tdict_error *err) {
   unsigned char bytes[VERSION_BYTES + 4];
   const char *file = c->files[span->file].path;
   tdict_span prefix = {span->file, span->offset, VERSION_BYTES + 2};
@@ -175,6 +178,7 @@ static tdict_status read_prefix(const tdict_contents *c, tdict_span *span, const
   if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
     return tdict_fail_file(err, TDICT_ENOTSUP, file, "%s: array '%.80s': version %u.%u, wanted 1.0, 2.0 or 3.0",
                            c->what, name, bytes[6], bytes[7]);
+  *version = bytes[6];
   *length = bytes[8] | (size_t)bytes[9] << 8;
   if (bytes[6] > 1) {
     prefix.bytes = sizeof bytes;
@@ -213,12 +217,14 @@ static tdict_status add_item(tdict_contents *c, const parser *p, tdict_span span
 tdict_status tdict_npy_read(tdict_contents *contents, tdict_span span, const char *name, tdict_error *err) {
   const char *file = contents->files[span.file].path;
   size_t length = 0;
-  tdict_status status = read_prefix(contents, &span, name, &length, err);
+  int version = 0;
+  tdict_status status = read_prefix(contents, &span, name, &length, &version, err);
   if (status != TDICT_OK) return status;
   char *text = malloc(length + 1);
   if (!text) return fail_array(contents, file, name, TDICT_ENOMEM, err, "no host memory for the header");
   parser p = {.contents = contents, .file = file, .name = name, .text = text, .at = text, .end = text + length};
   p.offset = span.offset;
+  p.has_longs = version < 3; /* as in numpy.lib.format */
   status = tdict_contents_read(contents, (tdict_span){span.file, span.offset, length}, text, err);
   if (status == TDICT_OK) status = read_literal(&p, err);
   span.offset += length;

@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "io/json_value.h"
+#include "io/json/value.h"
 #include "io/safetensors/safetensors.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"
@@ -220,8 +220,45 @@ static tdict_status sort_tensors(tdict_out_tree *out, tdict_error *err) {
   return TDICT_OK;
 }
 
-tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_tree *tree, bool without_structure,
+/* Fills the error of an entry of the option `metadata`. */
+static tdict_status fail_metadata(const tdict_out_tree *out, const tdict_entry *entry, const char *why,
+                                  tdict_error *err) {
+  return tdict_fail_file(err, TDICT_EINVAL, entry->key, "%s: metadata: %s", out->contents.what, why);
+}
+
+/* Writes the entries of the metadata other than TensorDict's entry. */
+static tdict_status collect_metadata(tdict_out_tree *out, const tdict_save_options *options, tdict_error *err) {
+  tdict_io_text *text = &out->metadata;
+  const size_t count = options->metadata ? tdict_num_keys(options->metadata) : 0;
+  /* transformers 4 refuses files without this entry. */
+  if (!options->metadata && !options->without_structure) tdict_io_text_add_string(text, "\"format\":\"pt\"");
+  for (size_t i = 0; i < count; i++) {
+    tdict_entry entry;
+    tdict_value value = {0};
+    tdict_status status = tdict_get_entry_at(options->metadata, i, &entry, err);
+    if (status != TDICT_OK) return status;
+    const bool is_value = entry.type == tdict_nontensor_type() && tdict_nontensor_shape(entry.object, NULL) == 0;
+    if (is_value) status = tdict_nontensor_get(entry.object, 0, &value, err);
+    if (status != TDICT_OK) return status;
+    if (value.kind != TDICT_VALUE_TEXT) return fail_metadata(out, &entry, "the entry is no text", err);
+    if (tdict_utf8_length(entry.key, strlen(entry.key)) != strlen(entry.key) ||
+        tdict_utf8_length(value.text, value.length) != value.length)
+      return fail_metadata(out, &entry, "the key or the text is not UTF-8", err);
+    if (strcmp(entry.key, "tensordict") == 0 || (options->max_shard_bytes && strcmp(entry.key, "total_size") == 0))
+      return fail_metadata(out, &entry, "tdict_save() writes the entry of this key", err);
+    if (i) tdict_io_text_add(text, ",", 1);
+    tdict_io_text_add_json(text, entry.key, strlen(entry.key));
+    tdict_io_text_add(text, ":", 1);
+    tdict_io_text_add_json(text, value.text, value.length);
+  }
+  return text->has_failed ? tdict_fail_file(err, TDICT_ENOMEM, out->contents.path,
+                                            "%s: no host memory for the metadata", out->contents.what)
+                          : TDICT_OK;
+}
+
+tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_tree *tree, const tdict_save_options *options,
                                     tdict_error *err) {
+  const bool without_structure = options->without_structure;
   collector c = {.out = out, .without_structure = without_structure};
   tdict_json_fault fault;
   if (!without_structure) tdict_io_text_add_string(&out->structure, "{\"version\":1,\"root\":");
@@ -236,6 +273,7 @@ tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_tree *tree,
                              out->contents.what, fault.why);
   tdict_io_text_reset(&c.name);
   tdict_io_text_reset(&c.path);
+  if (status == TDICT_OK) status = collect_metadata(out, options, err);
   return status == TDICT_OK ? sort_tensors(out, err) : status;
 }
 
@@ -244,5 +282,6 @@ void tdict_out_tree_reset(tdict_out_tree *out) {
   out->tensors = NULL;
   out->num_tensors = out->cap_tensors = 0;
   tdict_io_text_reset(&out->structure);
+  tdict_io_text_reset(&out->metadata);
   tdict_contents_close(&out->contents);
 }

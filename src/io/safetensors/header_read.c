@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "io/json_read.h"
+#include "io/json/read.h"
 #include "io/safetensors/safetensors.h"
 #include "tensor/layout.h"
 
@@ -75,22 +75,37 @@ static tdict_status read_length(const tdict_contents *c, size_t file, uint64_t *
   return TDICT_OK;
 }
 
-/* Checks that the metadata maps texts to texts, and keeps TensorDict's entry. */
-static tdict_status read_metadata(tdict_contents *c, const char *file, json_t *metadata, const char **structure,
+/* Checks that the metadata maps texts to texts, and keeps the entries. */
+static tdict_status read_metadata(tdict_contents *c, const char *file, tdict_json metadata, const char **structure,
                                   tdict_error *err) {
-  const char *key;
-  json_t *value;
   const tdict_json_place place = {c, file, "entry", "__metadata__"};
-  if (!json_is_object(metadata)) return tdict_json_fail(&place, err, "no JSON object");
-  json_object_foreach(metadata, key, value) {
-    if (!json_is_string(value)) return tdict_json_fail(&place, err, "the value of '%.80s' is no text", key);
-    if (strcmp(key, "tensordict") != 0) continue;
-    if (!tdict_json_text(value)) return tdict_json_fail(&place, err, "the value of 'tensordict' has a 0 byte");
-    tdict_status status =
-        tdict_contents_copy_text(c, json_string_value(value), json_string_length(value), structure, err);
+  tdict_json_cursor cursor = tdict_json_enter(metadata);
+  tdict_json key, value;
+  if (tdict_json_is(metadata, TDICT_JSON_NULL)) return TDICT_OK; /* the package safetensors accepts null, too */
+  if (!tdict_json_is(metadata, TDICT_JSON_OBJECT)) return tdict_json_fail(&place, err, "no JSON object");
+  while (tdict_json_next(&cursor, &key, &value)) {
+    char name[81];
+    (void)tdict_json_read_text(key, name, sizeof name);
+    if (!tdict_json_is(value, TDICT_JSON_STRING))
+      return tdict_json_fail(&place, err, "the value of '%s' is no text", name);
+    if (!tdict_json_equals(key, "tensordict")) {
+      tdict_status status = tdict_safetensors_keep_metadata(c, key, value, err);
+      if (status != TDICT_OK) return status;
+      continue;
+    }
+    tdict_status status = tdict_json_text(c, value, structure, err);
     if (status != TDICT_OK) return status;
+    if (!*structure) return tdict_json_fail(&place, err, "the value of 'tensordict' has a 0 byte");
   }
   return TDICT_OK;
+}
+
+tdict_status tdict_safetensors_keep_metadata(tdict_contents *contents, tdict_json key, tdict_json value,
+                                             tdict_error *err) {
+  tdict_metadata_entry entry;
+  tdict_status status = tdict_json_copy(contents, key, &entry.key, NULL, err);
+  if (status == TDICT_OK) status = tdict_json_copy(contents, value, &entry.value, &entry.length, err);
+  return status == TDICT_OK ? tdict_contents_add_metadata(contents, &entry, err) : status;
 }
 
 static tdict_status find_dtype(const tdict_json_place *place, const char *name, tdict_dtype *out, tdict_error *err) {
@@ -105,62 +120,24 @@ static tdict_status find_dtype(const tdict_json_place *place, const char *name, 
 
 /* The description of a tensor in the header. */
 typedef struct entry {
-  char dtype[32];
+  char dtype[48];
   tdict_sizes shape, span;
 } entry;
 
-/* Skips white space and the text `mark`. Returns false if another text follows. */
-static bool skip_mark(const char **at, const char *mark) {
-  const char *from = *at + strspn(*at, " \t\n\r");
-  const size_t length = strlen(mark);
-  if (strncmp(from, mark, length) != 0) return false;
-  *at = from + length;
-  return true;
-}
-
-/* Reads a JSON array of at most `most` integers without signs, of at most 18 digits. Returns false for another text. */
-static bool read_usual_sizes(const char **at, int most, tdict_sizes *out) {
-  out->count = 0;
-  if (!skip_mark(at, "[")) return false;
-  while (!skip_mark(at, "]")) {
-    if (out->count && !skip_mark(at, ",")) return false;
-    int64_t size = 0;
-    const char *from = *at + strspn(*at, " \t\n\r"), *begin = from;
-    while (*from >= '0' && *from <= '9' && from - begin < 18) size = 10 * size + (*from++ - '0');
-    if (from == begin || out->count == most) return false;
-    out->at[out->count++] = size;
-    *at = from;
+static tdict_status read_entry(const tdict_json_place *place, tdict_json value, entry *out, tdict_error *err) {
+  tdict_json_cursor cursor = tdict_json_enter(value);
+  tdict_json key, member, dtype = {0}, shape = {0}, span = {0};
+  if (!tdict_json_is(value, TDICT_JSON_OBJECT)) return tdict_json_fail(place, err, "no JSON object");
+  while (tdict_json_next(&cursor, &key, &member)) {
+    if (tdict_json_equals(key, "dtype")) dtype = member;
+    if (tdict_json_equals(key, "shape")) shape = member;
+    if (tdict_json_equals(key, "data_offsets")) span = member;
   }
-  return true;
-}
-
-/* Reads an entry whose members are in the order of the package safetensors. `at` is valid JSON. Returns false for any
- * other entry. The caller then parses the entry with jansson, which takes much longer. */
-static bool read_usual_entry(const char *at, entry *out) {
-  if (!skip_mark(&at, "{") || !skip_mark(&at, "\"dtype\"") || !skip_mark(&at, ":") || !skip_mark(&at, "\""))
-    return false;
-  const size_t length = strcspn(at, "\"\\");
-  if (length >= sizeof out->dtype) return false;
-  memcpy(out->dtype, at, length);
-  out->dtype[length] = 0;
-  at += length;
-  return skip_mark(&at, "\"") && skip_mark(&at, ",") && skip_mark(&at, "\"shape\"") && skip_mark(&at, ":") &&
-         read_usual_sizes(&at, TDICT_MAX_NDIM, &out->shape) && skip_mark(&at, ",") &&
-         skip_mark(&at, "\"data_offsets\"") && skip_mark(&at, ":") && read_usual_sizes(&at, 2, &out->span) &&
-         skip_mark(&at, "}");
-}
-
-/* Reads an entry in any form. */
-static tdict_status read_entry(const tdict_json_place *place, const json_t *value, entry *out, tdict_error *err) {
-  if (!json_is_object(value)) return tdict_json_fail(place, err, "no JSON object");
-  const char *dtype = tdict_json_text(json_object_get(value, "dtype"));
-  if (!dtype) return tdict_json_fail(place, err, "no text 'dtype'");
-  snprintf(out->dtype, sizeof out->dtype, "%s", dtype); /* no dtype has a name that does not fit */
-  tdict_status status =
-      tdict_json_sizes(place, "shape", json_object_get(value, "shape"), TDICT_MAX_NDIM, &out->shape, err);
-  if (status == TDICT_OK)
-    status = tdict_json_sizes(place, "data_offsets", json_object_get(value, "data_offsets"), 2, &out->span, err);
-  return status;
+  /* No dtype has a name that does not fit. */
+  if (!tdict_json_read_text(dtype, out->dtype, sizeof out->dtype))
+    return tdict_json_fail(place, err, "no text 'dtype'");
+  tdict_status status = tdict_json_sizes(place, "shape", shape, TDICT_MAX_NDIM, &out->shape, err);
+  return status == TDICT_OK ? tdict_json_sizes(place, "data_offsets", span, 2, &out->span, err) : status;
 }
 
 /* Adds an item. The offset of its span counts from the end of the header, so the caller later adds the position of this
@@ -194,34 +171,25 @@ static int compare_spans(const void *a, const void *b) {
   return x->span.bytes < y->span.bytes ? -1 : x->span.bytes > y->span.bytes;
 }
 
-static int compare_names(const void *a, const void *b) {
-  return strcmp((*(const tdict_item *const *)a)->path, (*(const tdict_item *const *)b)->path);
-}
-
-/* Returns a sorted list of the items with index `first` or higher, or NULL if memory is exhausted. The caller frees the
- * list. */
-static const tdict_item **sort_items(const tdict_contents *c, size_t first,
-                                     int (*compare)(const void *a, const void *b)) {
+/* Returns a list of the items with index `first` or higher, sorted by their bytes, or NULL if memory is exhausted. The
+ * caller frees the list. */
+static const tdict_item **sort_items(const tdict_contents *c, size_t first) {
   const size_t count = c->num_items - first;
   const tdict_item **sorted = malloc((count + 1) * sizeof *sorted);
   if (!sorted) return NULL;
   for (size_t i = 0; i < count; i++) sorted[i] = &c->items[first + i];
-  qsort((void *)sorted, count, sizeof *sorted, compare);
+  qsort((void *)sorted, count, sizeof *sorted, compare_spans);
   return sorted;
-}
-
-static tdict_status fail_memory(const tdict_contents *c, size_t file, size_t count, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOMEM, c->files[file].path, "%s: no host memory for %zu keys", c->what, count);
 }
 
 /* Checks that the tensors cover the bytes after the header without holes and overlaps. */
 static tdict_status check_spans(const tdict_contents *c, size_t file, size_t first, uint64_t data, tdict_error *err) {
   const size_t count = c->num_items - first;
   const tdict_source_file *f = &c->files[file];
-  const tdict_item **sorted = sort_items(c, first, compare_spans);
+  const tdict_item **sorted = sort_items(c, first);
   uint64_t end = 0;
   tdict_status status = TDICT_OK;
-  if (!sorted) return fail_memory(c, file, count, err);
+  if (!sorted) return tdict_fail_file(err, TDICT_ENOMEM, f->path, "%s: no host memory for %zu keys", c->what, count);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     const tdict_item *item = sorted[i];
     const tdict_json_place place = {c, f->path, "tensor", item->path};
@@ -237,83 +205,25 @@ static tdict_status check_spans(const tdict_contents *c, size_t file, size_t fir
                          data + end, f->bytes);
 }
 
-/* Checks that all names differ. */
-static tdict_status check_names(const tdict_contents *c, size_t file, size_t first, tdict_error *err) {
-  const size_t count = c->num_items - first;
-  const tdict_item **sorted = sort_items(c, first, compare_names);
+/* Reads the members of the header: the tensors and the metadata. */
+static tdict_status read_members(tdict_contents *c, size_t file, tdict_json header, const char **structure,
+                                 tdict_error *err) {
+  const char *path = c->files[file].path;
+  tdict_json_cursor cursor = tdict_json_enter(header);
+  tdict_json key, value;
   tdict_status status = TDICT_OK;
-  if (!sorted) return fail_memory(c, file, count, err);
-  for (size_t i = 1; i < count && status == TDICT_OK; i++)
-    if (strcmp(sorted[i - 1]->path, sorted[i]->path) == 0)
-      status = tdict_fail_file(err, TDICT_EFORMAT, c->files[file].path, "%s: two tensors have the name '%.80s'",
-                               c->what, sorted[i]->path);
-  free((void *)sorted);
-  return status;
-}
-
-/* The state of the reader of a header whose text is valid JSON. */
-typedef struct header {
-  tdict_contents *contents;
-  size_t file;
-  const char *text;
-  const char **structure; /* receives TensorDict's entry */
-} header;
-
-/* Returns the place of a part of the header, for messages. */
-static tdict_json_source locate(const header *h, tdict_json_slice part) {
-  return (tdict_json_source){h->contents, h->contents->files[h->file].path, "the header",
-                             TDICT_SAFETENSORS_PREFIX + (uint64_t)(part.text - h->text)};
-}
-
-/* Copies a name to the contents, without its quotes and escapes. */
-static tdict_status copy_name(const header *h, tdict_json_slice key, const char **out, tdict_error *err) {
-  tdict_contents *c = h->contents;
-  const tdict_json_source source = locate(h, key);
-  json_t *decoded;
-  if (!memchr(key.text, '\\', key.length)) return tdict_contents_copy_text(c, key.text + 1, key.length - 2, out, err);
-  tdict_status status = tdict_json_parse(&source, key, &decoded, err);
-  if (status != TDICT_OK) return status;
-  if (tdict_json_text(decoded))
-    status = tdict_contents_copy_text(c, json_string_value(decoded), json_string_length(decoded), out, err);
-  else
-    status = tdict_fail_file(err, TDICT_EFORMAT, source.file, "%s: the key at byte %" PRIu64 " has a 0 byte", c->what,
-                             source.offset);
-  json_decref(decoded);
-  return status;
-}
-
-/* Reads a member of the header: a tensor or the metadata. */
-static tdict_status read_member(const header *h, const char *name, bool is_metadata, tdict_json_slice value,
-                                tdict_error *err) {
-  const tdict_json_source source = locate(h, value);
-  const tdict_json_place place = {h->contents, source.file, "tensor", name};
-  entry found;
-  json_t *json;
-  if (!is_metadata && read_usual_entry(value.text, &found)) return add_tensor(h->contents, h->file, name, &found, err);
-  tdict_status status = tdict_json_parse(&source, value, &json, err);
-  if (status != TDICT_OK) return status;
-  status = is_metadata ? read_metadata(h->contents, source.file, json, h->structure, err)
-                       : read_entry(&place, json, &found, err);
-  if (status == TDICT_OK && !is_metadata) status = add_tensor(h->contents, h->file, name, &found, err);
-  json_decref(json);
-  return status;
-}
-
-static tdict_status read_members(const header *h, tdict_error *err) {
-  tdict_json_slice key, value;
-  tdict_status status = TDICT_OK;
-  bool has_metadata = false;
-  *h->structure = NULL;
-  for (const char *at = h->text + 1; status == TDICT_OK && tdict_json_next_member(&at, &key, &value);) {
-    const char *name = NULL;
-    status = copy_name(h, key, &name, err);
-    if (status != TDICT_OK) return status;
-    const bool is_metadata = strcmp(name, "__metadata__") == 0;
-    if (is_metadata && has_metadata)
-      return tdict_fail_file(err, TDICT_EFORMAT, h->contents->files[h->file].path,
-                             "%s: the header has two entries '__metadata__'", h->contents->what);
-    has_metadata = has_metadata || is_metadata;
-    status = read_member(h, name, is_metadata, value, err);
+  *structure = NULL;
+  c->has_metadata = true;
+  while (status == TDICT_OK && tdict_json_next(&cursor, &key, &value)) {
+    tdict_json_place place = {c, path, "tensor", NULL};
+    entry found;
+    if (tdict_json_equals(key, "__metadata__")) {
+      status = read_metadata(c, path, value, structure, err);
+      continue;
+    }
+    status = tdict_json_copy(c, key, &place.key, NULL, err);
+    if (status == TDICT_OK) status = read_entry(&place, value, &found, err);
+    if (status == TDICT_OK) status = add_tensor(c, file, place.key, &found, err);
   }
   return status;
 }
@@ -322,10 +232,11 @@ tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const
   const size_t first = contents->num_items;
   const char *path = contents->files[file].path;
   const tdict_json_source source = {contents, path, "the header", TDICT_SAFETENSORS_PREFIX};
+  tdict_json_document header = {0};
   uint64_t length;
   tdict_status status = read_length(contents, file, &length, err);
   if (status != TDICT_OK) return status;
-  char *text = malloc((size_t)length);
+  char *text = calloc(1, (size_t)length + 1);
   if (!text)
     return tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for a header of %" PRIu64 " bytes",
                            contents->what, length);
@@ -333,10 +244,10 @@ tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const
   if (status == TDICT_OK && text[0] != '{')
     status = tdict_fail_file(err, TDICT_EFORMAT, path, "%s: at byte %d: 0x%02x, a header begins with '{'",
                              contents->what, TDICT_SAFETENSORS_PREFIX, (unsigned char)text[0]);
-  if (status == TDICT_OK) status = tdict_json_check(&source, (tdict_json_slice){text, (size_t)length}, err);
-  if (status == TDICT_OK) status = read_members(&(header){contents, file, text, structure}, err);
+  if (status == TDICT_OK) status = tdict_json_read(&source, text, (size_t)length, &header, err);
+  if (status == TDICT_OK) status = read_members(contents, file, tdict_json_root(&header), structure, err);
+  tdict_json_close(&header);
   free(text);
-  if (status == TDICT_OK) status = check_names(contents, file, first, err);
   const uint64_t data = TDICT_SAFETENSORS_PREFIX + length;
   if (status == TDICT_OK) status = check_spans(contents, file, first, data, err);
   for (size_t i = first; i < contents->num_items && status == TDICT_OK; i++) contents->items[i].span.offset += data;

@@ -20,7 +20,7 @@ static tdict_status write_file(const tdict_out_file *file, const tdict_save_requ
 
 static tdict_status save_file(const tdict_out_tree *tree, const tdict_save_request *request, const tdict_folder *folder,
                               tdict_error *err) {
-  const tdict_out_file file = {tree->tensors, tree->num_tensors, &tree->structure};
+  const tdict_out_file file = {tree->tensors, tree->num_tensors, &tree->structure, &tree->metadata};
   tdict_output to;
   bool is_named = false;
   tdict_status status = tdict_output_create_temporary(&to, folder, err);
@@ -72,7 +72,7 @@ static tdict_status divide(shards *s, uint64_t most, tdict_error *err) {
 /* Writes shard `i`. */
 static tdict_status write_shard(shards *s, size_t i, tdict_error *err) {
   const size_t begin = i ? s->ends[i - 1] : 0;
-  const tdict_out_file file = {s->tree->tensors + begin, s->ends[i] - begin, NULL};
+  const tdict_out_file file = {s->tree->tensors + begin, s->ends[i] - begin, NULL, &s->tree->metadata};
   char name[TDICT_OUTPUT_NAME_BYTES];
   name_shard(s, i, name, sizeof name);
   tdict_status status = tdict_output_create(&s->last, s->folder, name, err);
@@ -89,9 +89,10 @@ static void remove_shards(shards *s, size_t count) {
 static void write_index(const shards *s, tdict_io_text *text) {
   char name[TDICT_OUTPUT_NAME_BYTES];
   tdict_io_text_format(text, "{\"metadata\":{\"total_size\":%" PRIu64, s->total);
-  if (s->tree->structure.length) {
-    tdict_io_text_add_string(text, ",\"tensordict\":");
-    tdict_io_text_add_json(text, s->tree->structure.bytes, s->tree->structure.length);
+  const tdict_io_text *structure = s->tree->structure.length ? &s->tree->structure : NULL;
+  if (structure || s->tree->metadata.length) {
+    tdict_io_text_add(text, ",", 1);
+    tdict_safetensors_write_metadata(&s->tree->metadata, structure, text);
   }
   tdict_io_text_add_string(text, "},\"weight_map\":{");
   for (size_t i = 0, shard = 0; i < s->tree->num_tensors; i++) {
@@ -105,38 +106,43 @@ static void write_index(const shards *s, tdict_io_text *text) {
   tdict_io_text_add_string(text, "}}\n");
 }
 
+/* Writes the text of the index. Returns TDICT_ENOTSUP if tdict_open() would refuse the index. */
+static tdict_status make_index(const shards *s, tdict_io_text *text, tdict_error *err) {
+  write_index(s, text);
+  if (text->has_failed)
+    return tdict_fail_file(err, TDICT_ENOMEM, s->folder->path, "%s: no host memory for the index", s->folder->what);
+  if (text->length <= TDICT_SAFETENSORS_MAX_HEADER) return TDICT_OK;
+  return tdict_fail_file(err, TDICT_ENOTSUP, s->folder->path, "%s: the index has %zu bytes, wanted at most %d",
+                         s->folder->what, text->length, TDICT_SAFETENSORS_MAX_HEADER);
+}
+
 /* Replaces the index. Sets *is_named to true if the new index was renamed to its final name. In this case, the caller
  * must keep the shards. */
-static tdict_status replace_index(const shards *s, bool *is_named, tdict_error *err) {
-  tdict_io_text text = {0};
+static tdict_status replace_index(const shards *s, const tdict_io_text *text, bool *is_named, tdict_error *err) {
   tdict_output index;
-  write_index(s, &text);
-  tdict_status status = text.has_failed ? tdict_fail_file(err, TDICT_ENOMEM, s->folder->path,
-                                                          "%s: no host memory for the index", s->folder->what)
-                                        : tdict_output_create_temporary(&index, s->folder, err);
-  if (status == TDICT_OK) {
-    status = tdict_output_write(&index, text.bytes, text.length, err);
-    if (status == TDICT_OK) status = tdict_output_close(&index, err);
-    if (status == TDICT_OK)
-      status = tdict_output_replace(&index, is_named, err);
-    else
-      tdict_output_discard(&index);
-  }
-  tdict_io_text_reset(&text);
+  tdict_status status = tdict_output_create_temporary(&index, s->folder, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_output_write(&index, text->bytes, text->length, err);
+  if (status == TDICT_OK) status = tdict_output_close(&index, err);
+  if (status == TDICT_OK) return tdict_output_replace(&index, is_named, err);
+  tdict_output_discard(&index);
   return status;
 }
 
 static tdict_status save_shards(const tdict_out_tree *tree, const tdict_save_request *request,
                                 const tdict_folder *folder, tdict_error *err) {
   shards s = {.tree = tree, .request = request, .folder = folder, .unique = tdict_output_unique()};
+  tdict_io_text index = {0};
   size_t written = 0;
   bool is_named = false;
   tdict_status status = divide(&s, request->options->max_shard_bytes, err);
+  if (status == TDICT_OK) status = make_index(&s, &index, err);
   for (; written < s.count && status == TDICT_OK; written += status == TDICT_OK) status = write_shard(&s, written, err);
   /* The names of the shards must be on the disk before the index names them. */
   if (status == TDICT_OK) status = tdict_folder_flush(folder, err);
-  if (status == TDICT_OK) status = replace_index(&s, &is_named, err);
+  if (status == TDICT_OK) status = replace_index(&s, &index, &is_named, err);
   if (status != TDICT_OK && !is_named) remove_shards(&s, written);
+  tdict_io_text_reset(&index);
   free(s.ends);
   return status;
 }
@@ -164,7 +170,7 @@ static tdict_status save_tree(const tdict_out_tree *tree, const tdict_save_reque
 tdict_status tdict_safetensors_save(const tdict_save_request *request, tdict_error *err) {
   tdict_out_tree out = {0};
   tdict_contents_init(&out.contents, request->what, request->path);
-  tdict_status status = tdict_out_tree_collect(&out, request->tree, request->options->without_structure, err);
+  tdict_status status = tdict_out_tree_collect(&out, request->tree, request->options, err);
   if (status == TDICT_OK) status = save_tree(&out, request, err);
   tdict_out_tree_reset(&out);
   return status;

@@ -4,22 +4,27 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "io/json_read.h"
+#include "io/json/read.h"
 #include "io/safetensors/safetensors.h"
 
 enum { MAX_INDEX_BYTES = TDICT_SAFETENSORS_MAX_HEADER };
+
+/* A tensor of the index. */
+typedef struct reference {
+  const char *tensor, *shard;
+  size_t file; /* the number of the shard */
+} reference;
 
 /* The index and the tensors of all shards. */
 typedef struct reader {
   tdict_contents *contents;
   const tdict_open_options *options;
-  const char *path; /* of the index */
-  int folder;
-  json_t *map;               /* maps names of tensors to names of shards; borrowed from the index */
+  const char *path;      /* of the index */
+  reference *references; /* owned; in the order of the index */
+  size_t num_references;
   const tdict_item **sorted; /* the tensors of all shards, sorted by shard, then by name */
 } reader;
 
@@ -29,78 +34,80 @@ static int compare_items(const void *a, const void *b) {
   return strcmp(x->path, y->path);
 }
 
+static int compare_shards(const void *a, const void *b) {
+  return strcmp((*(const reference *const *)a)->shard, (*(const reference *const *)b)->shard);
+}
+
+static tdict_status fail_memory(const reader *r, size_t count, tdict_error *err) {
+  return tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for %zu keys", r->contents->what, count);
+}
+
 /* Returns true if the name can be the name of a file in the folder of the index. */
 static bool is_file_name(const char *name) {
   return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-}
-
-/* Finds a shard by the last part of its path. */
-static bool find_shard(const tdict_contents *c, const char *name, size_t *out) {
-  for (size_t f = c->num_files; f-- > 0;) { /* successive tensors are usually in the shard that was added last */
-    const char *slash = strrchr(c->files[f].path, '/');
-    if (strcmp(slash ? slash + 1 : c->files[f].path, name) != 0) continue;
-    *out = f;
-    return true;
-  }
-  return false;
 }
 
 /* Opens a shard and reads its header. The path of the shard is the folder of the index, followed by the name. */
 static tdict_status open_shard(reader *r, const char *name, tdict_error *err) {
   const char *slash = strrchr(r->path, '/'), *none;
   tdict_io_text path = {0};
-  tdict_error why;
-  int fd;
   if (slash) tdict_io_text_add(&path, r->path, (size_t)(slash - r->path) + 1);
   tdict_io_text_add_string(&path, name);
-  tdict_status status = TDICT_OK;
-  if (path.has_failed)
-    status = tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for a path", r->contents->what);
-  if (status == TDICT_OK) {
-    status = tdict_file_open_in(r->contents->what, r->folder, name, r->options->follows_links, &fd, &why);
-    if (status != TDICT_OK) {
-      tdict_fail_native(err, status, why.native, "%s", why.message);
-      tdict_error_at(err, status, path.bytes);
-    }
-  }
-  if (status == TDICT_OK) status = tdict_contents_add_file(r->contents, fd, path.bytes, err);
+  tdict_status status =
+      path.has_failed ? tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for a path", r->contents->what)
+                      : tdict_contents_add_shard(r->contents, name, path.bytes, r->options->follows_links, err);
   tdict_io_text_reset(&path);
-  return status == TDICT_OK ? tdict_safetensors_read(r->contents, r->contents->num_files - 1, &none, err) : status;
+  if (status == TDICT_OK) status = tdict_safetensors_read(r->contents, r->contents->num_files - 1, &none, err);
+  if (status == TDICT_OK) tdict_contents_rest(r->contents);
+  return status;
 }
 
-/* Opens all shards that the index names. */
-static tdict_status open_shards(reader *r, tdict_error *err) {
-  const char *key;
-  json_t *value;
-  size_t file;
-  json_object_foreach(r->map, key, value) {
-    const tdict_json_place place = {r->contents, r->path, "tensor", key};
-    const char *name = tdict_json_text(value);
-    if (!name) return tdict_json_fail(&place, err, "the name of the shard is no text");
-    if (!is_file_name(name))
-      return tdict_json_fail(&place, err, "the shard '%.80s' is no name of a file beside the index", name);
-    if (find_shard(r->contents, name, &file)) continue;
-    tdict_status status = open_shard(r, name, err);
+/* Reads the references of the index. */
+static tdict_status read_references(reader *r, tdict_json map, tdict_error *err) {
+  tdict_json_cursor cursor = tdict_json_enter(map);
+  tdict_json key, value;
+  const size_t count = tdict_json_count(map);
+  r->references = calloc(count + 1, sizeof *r->references);
+  if (!r->references) return fail_memory(r, count, err);
+  while (tdict_json_next(&cursor, &key, &value)) {
+    reference *next = &r->references[r->num_references++];
+    tdict_status status = tdict_json_copy(r->contents, key, &next->tensor, NULL, err);
+    if (status == TDICT_OK) status = tdict_json_text(r->contents, value, &next->shard, err);
     if (status != TDICT_OK) return status;
+    const tdict_json_place place = {r->contents, r->path, "tensor", next->tensor};
+    if (!next->shard) return tdict_json_fail(&place, err, "the name of the shard is no text");
+    if (!is_file_name(next->shard))
+      return tdict_json_fail(&place, err, "the shard '%.80s' is no name of a file beside the index", next->shard);
   }
   return TDICT_OK;
 }
 
+/* Opens all shards, in the order of their names. */
+static tdict_status open_shards(reader *r, tdict_error *err) {
+  const size_t count = r->num_references;
+  tdict_status status = TDICT_OK;
+  reference **sorted = malloc((count + 1) * sizeof *sorted);
+  if (!sorted) return fail_memory(r, count, err);
+  for (size_t i = 0; i < count; i++) sorted[i] = &r->references[i];
+  qsort((void *)sorted, count, sizeof *sorted, compare_shards);
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    if (i == 0 || strcmp(sorted[i]->shard, sorted[i - 1]->shard) != 0) status = open_shard(r, sorted[i]->shard, err);
+    sorted[i]->file = r->contents->num_files - 1;
+  }
+  free((void *)sorted);
+  return status;
+}
+
 /* Adds an item for each tensor of the index, in the order of the index. */
 static tdict_status add_items(reader *r, size_t count, tdict_error *err) {
-  const char *key;
-  json_t *value;
   tdict_status status = TDICT_OK;
-  json_object_foreach(r->map, key, value) {
-    const tdict_json_place place = {r->contents, r->path, "tensor", key};
-    tdict_item wanted = {.path = key};
-    const tdict_item *pointer = &wanted, **found;
-    find_shard(r->contents, tdict_json_text(value), &wanted.span.file);
-    found = count ? bsearch(&pointer, (const void *)r->sorted, count, sizeof *r->sorted, compare_items) : NULL;
-    if (!found)
-      return tdict_json_fail(&place, err, "the shard '%.80s' does not have the tensor", tdict_json_text(value));
+  for (size_t i = 0; i < r->num_references && status == TDICT_OK; i++) {
+    const reference *wanted = &r->references[i];
+    const tdict_json_place place = {r->contents, r->path, "tensor", wanted->tensor};
+    const tdict_item item = {.path = wanted->tensor, .span.file = wanted->file}, *key = &item, **found;
+    found = count ? bsearch(&key, (const void *)r->sorted, count, sizeof *r->sorted, compare_items) : NULL;
+    if (!found) return tdict_json_fail(&place, err, "the shard '%.80s' does not have the tensor", wanted->shard);
     status = tdict_contents_add(r->contents, *found, err);
-    if (status != TDICT_OK) break;
   }
   return status;
 }
@@ -111,7 +118,7 @@ static tdict_status choose_items(reader *r, tdict_error *err) {
   const size_t count = c->num_items;
   tdict_item *old = c->items;
   r->sorted = malloc((count + 1) * sizeof *r->sorted);
-  if (!r->sorted) return tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for %zu keys", c->what, count);
+  if (!r->sorted) return fail_memory(r, count, err);
   for (size_t i = 0; i < count; i++) r->sorted[i] = &old[i];
   qsort((void *)r->sorted, count, sizeof *r->sorted, compare_items);
   c->items = NULL;
@@ -136,7 +143,7 @@ static tdict_status read_text(reader *r, char **text, size_t *length, tdict_erro
                              c->what, index.files[0].bytes, MAX_INDEX_BYTES);
   if (status == TDICT_OK) {
     *length = (size_t)index.files[0].bytes;
-    *text = malloc(*length + 1);
+    *text = calloc(1, *length + 1);
     if (*text)
       status = tdict_contents_read(&index, (tdict_span){0, 0, *length}, *text, err);
     else
@@ -146,14 +153,22 @@ static tdict_status read_text(reader *r, char **text, size_t *length, tdict_erro
   return status;
 }
 
-/* Reads the structure from the metadata of the index. */
-static tdict_status read_metadata(reader *r, const json_t *index, const char **structure, tdict_error *err) {
-  const json_t *entry = json_object_get(json_object_get(index, "metadata"), "tensordict");
+/* Keeps the texts of the index's metadata, and the structure. */
+static tdict_status read_metadata(reader *r, tdict_json index, const char **structure, tdict_error *err) {
+  const tdict_json metadata = tdict_json_get(index, "metadata"), entry = tdict_json_get(metadata, "tensordict");
+  tdict_json_cursor cursor = tdict_json_enter(metadata);
+  tdict_json key, value;
+  tdict_status status = TDICT_OK;
   const tdict_json_place place = {r->contents, r->path, "entry", "metadata"};
   *structure = NULL;
-  if (!entry) return TDICT_OK;
-  if (!tdict_json_text(entry)) return tdict_json_fail(&place, err, "the value of 'tensordict' is no text");
-  return tdict_contents_copy_text(r->contents, json_string_value(entry), json_string_length(entry), structure, err);
+  r->contents->has_metadata = true;
+  while (status == TDICT_OK && tdict_json_is(metadata, TDICT_JSON_OBJECT) && tdict_json_next(&cursor, &key, &value))
+    if (tdict_json_is(value, TDICT_JSON_STRING) && !tdict_json_equals(key, "tensordict"))
+      status = tdict_safetensors_keep_metadata(r->contents, key, value, err);
+  if (status != TDICT_OK || !tdict_json_exists(entry)) return status;
+  status = tdict_json_text(r->contents, entry, structure, err);
+  if (status != TDICT_OK || *structure) return status;
+  return tdict_json_fail(&place, err, "the value of 'tensordict' is no text");
 }
 
 /* Opens the folder of the index. */
@@ -163,8 +178,9 @@ static tdict_status open_folder(reader *r, tdict_error *err) {
   tdict_status status = TDICT_OK;
   if (slash) status = tdict_contents_copy_text(r->contents, r->path, (size_t)(slash - r->path) + 1, &folder, err);
   if (status != TDICT_OK) return status;
-  r->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (r->folder >= 0) return TDICT_OK;
+  const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) tdict_contents_set_root(r->contents, fd);
+  if (fd >= 0) return TDICT_OK;
   const int code = errno;
   tdict_fail_native(err, TDICT_EIO, code, "%s: the folder of the index cannot be opened: %s", r->contents->what,
                     strerror(code));
@@ -173,24 +189,26 @@ static tdict_status open_folder(reader *r, tdict_error *err) {
 
 tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const tdict_open_options *options,
                                const char **structure, tdict_error *err) {
-  reader r = {.contents = contents, .options = options, .path = path, .folder = -1};
+  reader r = {.contents = contents, .options = options, .path = path};
   const tdict_json_source source = {contents, path, "the index", 0};
   const tdict_json_place place = {contents, path, "entry", "weight_map"};
-  json_t *index = NULL;
+  tdict_json_document index = {0};
   char *text = NULL;
   size_t length = 0;
   tdict_status status = read_text(&r, &text, &length, err);
   if (status == TDICT_OK) status = tdict_json_read(&source, text, length, &index, err);
-  free(text);
   if (status == TDICT_OK) {
-    r.map = json_object_get(index, "weight_map");
-    if (!json_is_object(r.map)) status = tdict_json_fail(&place, err, "the index has no JSON object of this name");
+    const tdict_json map = tdict_json_get(tdict_json_root(&index), "weight_map");
+    status = tdict_json_is(map, TDICT_JSON_OBJECT)
+                 ? read_references(&r, map, err)
+                 : tdict_json_fail(&place, err, "the index has no JSON object of this name");
   }
+  if (status == TDICT_OK) status = read_metadata(&r, tdict_json_root(&index), structure, err);
   if (status == TDICT_OK) status = open_folder(&r, err);
   if (status == TDICT_OK) status = open_shards(&r, err);
   if (status == TDICT_OK) status = choose_items(&r, err);
-  if (status == TDICT_OK) status = read_metadata(&r, index, structure, err);
-  if (r.folder >= 0) close(r.folder);
-  json_decref(index);
+  tdict_json_close(&index);
+  free(r.references);
+  free(text);
   return status;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "io/json_value.h"
+#include "io/json/value.h"
 #include "io/safetensors/safetensors.h"
 
 enum { VERSION = 1 };
@@ -20,7 +20,7 @@ typedef struct reader {
   int depth;
 } reader;
 
-static tdict_status read_level(reader *r, json_t *level, tdict_error *err);
+static tdict_status read_level(reader *r, tdict_json level, tdict_error *err);
 
 static tdict_status fail_memory(const reader *r, tdict_error *err) {
   return tdict_fail_file(err, TDICT_ENOMEM, r->file, "%s: no host memory for the entry 'tensordict'",
@@ -38,9 +38,11 @@ static int compare_names(const void *a, const void *b) {
 }
 
 /* Finds the tensor with a name, and adds an item for the tensor. */
-static tdict_status add_tensor(reader *r, const json_t *name, tdict_item_kind kind, tdict_error *err) {
+static tdict_status add_tensor(reader *r, tdict_json name, tdict_item_kind kind, tdict_error *err) {
   const tdict_json_place place = place_of(r);
-  const char *text = tdict_json_text(name);
+  const char *text;
+  tdict_status status = tdict_json_text(r->contents, name, &text, err);
+  if (status != TDICT_OK) return status;
   if (!text) return tdict_json_fail(&place, err, "'tensor' is no name");
   const tdict_item wanted = {.path = text}, *key = &wanted;
   const tdict_item **found =
@@ -49,23 +51,22 @@ static tdict_status add_tensor(reader *r, const json_t *name, tdict_item_kind ki
   r->used[found - r->sorted] = true;
   tdict_item item = **found;
   item.kind = kind;
-  tdict_status status = tdict_contents_copy_text(r->contents, path_of(r), r->path.length, &item.path, err);
+  status = tdict_contents_copy_text(r->contents, path_of(r), r->path.length, &item.path, err);
   return status == TDICT_OK ? tdict_contents_add(r->contents, &item, err) : status;
 }
 
 /* Reads the shape of a column, and checks the shape against the number of values. */
-static tdict_status read_column(reader *r, const json_t *entry, const json_t *values, tdict_item *item,
-                                tdict_error *err) {
+static tdict_status read_column(reader *r, tdict_json entry, tdict_json values, tdict_item *item, tdict_error *err) {
   const tdict_json_place place = place_of(r);
   tdict_sizes shape;
   uint64_t count = 1;
   void *sizes = NULL;
   tdict_status status =
-      tdict_json_sizes(&place, "shape", json_object_get(entry, "shape"), TDICT_MAX_BATCH_NDIM, &shape, err);
+      tdict_json_sizes(&place, "shape", tdict_json_get(entry, "shape"), TDICT_MAX_BATCH_NDIM, &shape, err);
   if (status != TDICT_OK) return status;
   for (int i = 0; i < shape.count; i++)
     if (__builtin_mul_overflow(count, (uint64_t)shape.at[i], &count)) count = UINT64_MAX;
-  if (!json_is_array(values) || shape.count == 0 || json_array_size(values) != count)
+  if (!tdict_json_is(values, TDICT_JSON_ARRAY) || shape.count == 0 || tdict_json_count(values) != count)
     return tdict_json_fail(&place, err, "a column needs a list of values, one for each element of 'shape'");
   status = tdict_contents_alloc(r->contents, (size_t)shape.count * sizeof *shape.at, &sizes, err);
   if (status != TDICT_OK) return status;
@@ -77,61 +78,68 @@ static tdict_status read_column(reader *r, const json_t *entry, const json_t *va
 }
 
 /* Reads one value for the whole tree, or a column. */
-static tdict_status add_values(reader *r, const json_t *entry, const json_t *json, tdict_error *err) {
-  const json_t *mark = json_object_get(entry, "tdict");
-  const char *kind = tdict_json_text(mark);
+static tdict_status add_values(reader *r, tdict_json entry, tdict_json json, tdict_error *err) {
+  const tdict_json mark = tdict_json_get(entry, "tdict");
+  const bool is_column = tdict_json_exists(mark);
   const tdict_json_place place = place_of(r);
   tdict_item item = {.kind = TDICT_ITEM_VALUES, .num_values = 1};
   void *values = NULL;
   tdict_status status = TDICT_OK;
-  if (mark && (!kind || strcmp(kind, "column") != 0))
+  if (is_column && !tdict_json_equals(mark, "column"))
     return tdict_json_fail(&place, err, "the mark 'tdict' of a value is no \"column\"");
-  if (mark) status = read_column(r, entry, json, &item, err);
+  if (is_column) status = read_column(r, entry, json, &item, err);
   if (status == TDICT_OK)
     status = tdict_contents_alloc(r->contents, item.num_values * sizeof(tdict_value), &values, err);
-  for (size_t i = 0; i < item.num_values && status == TDICT_OK; i++)
-    status = tdict_value_from_json(r->contents, mark ? json_array_get(json, i) : json, (tdict_value *)values + i, err);
+  tdict_json_cursor cursor = tdict_json_enter(json);
+  for (size_t i = 0; i < item.num_values && status == TDICT_OK; i++) {
+    tdict_json value = json;
+    if (is_column) tdict_json_next(&cursor, NULL, &value);
+    status = tdict_value_from_json(r->contents, value, (tdict_value *)values + i, err);
+  }
   if (status == TDICT_OK) status = tdict_contents_copy_text(r->contents, path_of(r), r->path.length, &item.path, err);
   item.values = values;
   return status == TDICT_OK ? tdict_contents_add(r->contents, &item, err) : status;
 }
 
 /* Reads a level that marks a ragged leaf. */
-static tdict_status add_ragged(reader *r, const json_t *level, tdict_error *err) {
+static tdict_status add_ragged(reader *r, tdict_json level, tdict_error *err) {
   const tdict_json_place place = place_of(r);
-  const json_t *keys = json_object_get(level, "keys");
-  const json_t *values = json_object_get(json_object_get(keys, "values"), "tensor");
-  const json_t *offsets = json_object_get(json_object_get(keys, "offsets"), "tensor");
-  const char *mark = tdict_json_text(json_object_get(level, "tdict"));
-  if (!mark || strcmp(mark, "ragged") != 0 || !values || !offsets || json_object_size(keys) != 2)
+  const tdict_json keys = tdict_json_get(level, "keys");
+  const tdict_json values = tdict_json_get(tdict_json_get(keys, "values"), "tensor");
+  const tdict_json offsets = tdict_json_get(tdict_json_get(keys, "offsets"), "tensor");
+  if (!tdict_json_equals(tdict_json_get(level, "tdict"), "ragged") || !tdict_json_exists(values) ||
+      !tdict_json_exists(offsets) || tdict_json_count(keys) != 2)
     return tdict_json_fail(&place, err, "a level with the mark 'tdict' is no ragged leaf of 'values' and 'offsets'");
   tdict_status status = add_tensor(r, values, TDICT_ITEM_RAGGED_VALUES, err);
   return status == TDICT_OK ? add_tensor(r, offsets, TDICT_ITEM_RAGGED_OFFSETS, err) : status;
 }
 
-static tdict_status read_entry(reader *r, const json_t *entry, tdict_error *err) {
+static tdict_status read_entry(reader *r, tdict_json entry, tdict_error *err) {
   const tdict_json_place place = place_of(r);
-  json_t *tensor = json_object_get(entry, "tensor"), *value = json_object_get(entry, "non_tensor");
-  json_t *level = json_object_get(entry, "td");
-  if (!json_is_object(entry) || !!tensor + !!value + !!level != 1)
+  const tdict_json tensor = tdict_json_get(entry, "tensor"), value = tdict_json_get(entry, "non_tensor");
+  const tdict_json level = tdict_json_get(entry, "td");
+  if (tdict_json_exists(tensor) + tdict_json_exists(value) + tdict_json_exists(level) != 1)
     return tdict_json_fail(&place, err, "wanted a JSON object with one of 'tensor', 'non_tensor' and 'td'");
-  if (tensor) {
-    const bool unbatched = json_is_true(json_object_get(entry, "unbatched"));
+  if (tdict_json_exists(tensor)) {
+    const bool unbatched = tdict_json_is(tdict_json_get(entry, "unbatched"), TDICT_JSON_TRUE);
     return add_tensor(r, tensor, unbatched ? TDICT_ITEM_UNBATCHED : TDICT_ITEM_TENSOR, err);
   }
-  if (value) return add_values(r, entry, value, err);
-  if (json_object_get(level, "tdict")) return add_ragged(r, level, err);
+  if (tdict_json_exists(value)) return add_values(r, entry, value, err);
+  if (tdict_json_exists(tdict_json_get(level, "tdict"))) return add_ragged(r, level, err);
   return read_level(r, level, err);
 }
 
-static tdict_status read_keys(reader *r, json_t *keys, tdict_error *err) {
-  const char *key;
-  json_t *entry;
+static tdict_status read_keys(reader *r, tdict_json keys, tdict_error *err) {
+  tdict_json_cursor cursor = tdict_json_enter(keys);
+  tdict_json name, entry;
   tdict_status status = TDICT_OK;
   const size_t length = r->path.length;
-  json_object_foreach(keys, key, entry) {
-    const size_t bytes = tdict_path_escape(key, NULL, 0) + 1;
+  while (tdict_json_next(&cursor, &name, &entry)) {
     const tdict_json_place place = place_of(r);
+    const char *key;
+    status = tdict_json_copy(r->contents, name, &key, NULL, err);
+    if (status != TDICT_OK) return status;
+    const size_t bytes = tdict_path_escape(key, NULL, 0) + 1;
     if (!key[0]) return tdict_json_fail(&place, err, "an empty key");
     if (length) tdict_io_text_add(&r->path, ".", 1);
     char *to = tdict_io_text_reserve(&r->path, bytes);
@@ -147,16 +155,16 @@ static tdict_status read_keys(reader *r, json_t *keys, tdict_error *err) {
 
 /* Reads a level: adds an item for the tree and items for its entries. The recursion is limited by
  * TDICT_IO_MAX_DEPTH. */
-static tdict_status read_level(reader *r, json_t *level, tdict_error *err) {
+static tdict_status read_level(reader *r, tdict_json level, tdict_error *err) {
   const tdict_json_place place = place_of(r);
   tdict_item item = {.kind = TDICT_ITEM_TREE};
   tdict_sizes batch_size;
   void *sizes = NULL;
-  json_t *keys = json_object_get(level, "keys");
-  if (!json_is_object(keys)) return tdict_json_fail(&place, err, "a level has no JSON object 'keys'");
+  const tdict_json keys = tdict_json_get(level, "keys");
+  if (!tdict_json_is(keys, TDICT_JSON_OBJECT)) return tdict_json_fail(&place, err, "a level has no JSON object 'keys'");
   if (r->depth == TDICT_IO_MAX_DEPTH)
     return tdict_json_fail(&place, err, "more than %d nested trees", TDICT_IO_MAX_DEPTH);
-  tdict_status status = tdict_json_sizes(&place, "batch_size", json_object_get(level, "batch_size"),
+  tdict_status status = tdict_json_sizes(&place, "batch_size", tdict_json_get(level, "batch_size"),
                                          TDICT_MAX_BATCH_NDIM, &batch_size, err);
   if (status == TDICT_OK)
     status = tdict_contents_alloc(r->contents, (size_t)batch_size.count * sizeof(int64_t), &sizes, err);
@@ -173,13 +181,14 @@ static tdict_status read_level(reader *r, json_t *level, tdict_error *err) {
   return status;
 }
 
-static tdict_status read_root(reader *r, json_t *root, tdict_error *err) {
-  const json_t *version = json_object_get(root, "version");
-  if (!json_is_integer(version) || json_integer_value(version) != VERSION)
+static tdict_status read_root(reader *r, tdict_json root, tdict_error *err) {
+  int64_t version = 0;
+  const bool has_version = tdict_json_integer(tdict_json_get(root, "version"), &version);
+  if (version != VERSION)
     return tdict_fail_file(err, TDICT_ENOTSUP, r->file,
                            "%s: the entry 'tensordict' has %s, wanted version %d; the option `flat` ignores the entry",
-                           r->contents->what, json_is_integer(version) ? "another version" : "no version", VERSION);
-  tdict_status status = read_level(r, json_object_get(root, "root"), err);
+                           r->contents->what, has_version ? "another version" : "no version", VERSION);
+  tdict_status status = read_level(r, tdict_json_get(root, "root"), err);
   if (status == TDICT_OK && r->path.has_failed) return fail_memory(r, err);
   for (size_t i = 0; i < r->num_tensors && status == TDICT_OK; i++)
     if (!r->used[i])
@@ -193,8 +202,8 @@ tdict_status tdict_structure_read(tdict_contents *contents, const char *structur
   tdict_item *old = contents->items;
   reader r = {.contents = contents, .file = contents->path, .num_tensors = count};
   const tdict_json_source source = {contents, contents->path, "the entry 'tensordict'", 0};
-  json_t *root = NULL;
-  tdict_status status = tdict_json_read(&source, structure, strlen(structure), &root, err);
+  tdict_json_document entry;
+  tdict_status status = tdict_json_read(&source, structure, strlen(structure), &entry, err);
   if (status != TDICT_OK) return status;
   r.sorted = malloc((count + 1) * sizeof *r.sorted);
   r.used = calloc(count + 1, sizeof *r.used);
@@ -203,11 +212,11 @@ tdict_status tdict_structure_read(tdict_contents *contents, const char *structur
   if (r.sorted && r.used) {
     for (size_t i = 0; i < count; i++) r.sorted[i] = &old[i];
     qsort((void *)r.sorted, count, sizeof *r.sorted, compare_names);
-    status = read_root(&r, root, err);
+    status = read_root(&r, tdict_json_root(&entry), err);
   } else {
     status = fail_memory(&r, err);
   }
-  json_decref(root);
+  tdict_json_close(&entry);
   tdict_io_text_reset(&r.path);
   free((void *)r.sorted);
   free(r.used);

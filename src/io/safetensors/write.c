@@ -8,14 +8,23 @@
 
 enum { ALIGNMENT = 8 };
 
+void tdict_safetensors_write_metadata(const tdict_io_text *metadata, const tdict_io_text *structure,
+                                      tdict_io_text *text) {
+  if (metadata->length) tdict_io_text_add(text, metadata->bytes, metadata->length);
+  if (!structure) return;
+  tdict_io_text_add_string(text, metadata->length ? ",\"tensordict\":" : "\"tensordict\":");
+  tdict_io_text_add_json(text, structure->bytes, structure->length);
+}
+
 /* Writes the header with the bytes that the package safetensors writes. The JSON text has no spaces between its tokens.
  * Spaces at the end pad the text to a multiple of 8 bytes. */
 static void write_header(const tdict_out_file *file, tdict_io_text *text) {
   size_t offset = 0;
   tdict_io_text_add_string(text, "{");
-  if (file->structure && file->structure->length) {
-    tdict_io_text_add_string(text, "\"__metadata__\":{\"tensordict\":");
-    tdict_io_text_add_json(text, file->structure->bytes, file->structure->length);
+  const bool has_structure = file->structure && file->structure->length;
+  if (has_structure || file->metadata->length) {
+    tdict_io_text_add_string(text, "\"__metadata__\":{");
+    tdict_safetensors_write_metadata(file->metadata, has_structure ? file->structure : NULL, text);
     tdict_io_text_add_string(text, file->num_tensors ? "}," : "}");
   }
   for (size_t i = 0; i < file->num_tensors; i++) {
@@ -59,8 +68,8 @@ tdict_status tdict_safetensors_write(const tdict_out_file *file, const tdict_sav
   if (header.has_failed)
     status = tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for the header", what);
   else if (header.length > TDICT_SAFETENSORS_MAX_HEADER)
-    status = tdict_fail_file(err, TDICT_ENOTSUP, path, "%s: the header has %zu bytes, wanted at most %d; write shards",
-                             what, header.length, TDICT_SAFETENSORS_MAX_HEADER);
+    status = tdict_fail_file(err, TDICT_ENOTSUP, path, "%s: the header has %zu bytes, wanted at most %d", what,
+                             header.length, TDICT_SAFETENSORS_MAX_HEADER);
   for (int i = 0; i < TDICT_SAFETENSORS_PREFIX; i++) length[i] = (char)(header.length >> 8 * i & 0xff);
   if (status == TDICT_OK) status = tdict_output_write(to, length, sizeof length, err);
   if (status == TDICT_OK) status = tdict_output_write(to, header.bytes, header.length, err);

@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "io/json_value.h"
+#include "io/json/value.h"
 #include "io/tensordict/memmap.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"
@@ -153,20 +153,44 @@ static tdict_status collect_values(collector *c, const tdict_nontensor *values, 
   return status;
 }
 
+/* Checks that no tensor of the tree has a file with the name of the folder. The folder of the key `x.memmap` has the name
+ * of the file of the tensor `x`. */
+static tdict_status check_folder(collector *c, const tdict_tree *tree, const char *key, tdict_error *err) {
+  static const char end[] = ".memmap";
+  const size_t length = strlen(key), stem = length - (sizeof end - 1);
+  tdict_entry entry;
+  char *name, *path;
+  if (length < sizeof end || strcmp(key + stem, end) != 0) return TDICT_OK;
+  name = strndup(key, stem);
+  path = malloc(2 * stem + 1);
+  const bool has_memory = name && path;
+  bool exists = false;
+  if (has_memory) {
+    tdict_path_escape(name, path, 2 * stem + 1);
+    exists =
+        tdict_get_entry(tree, path, &entry, NULL) == TDICT_OK && (entry.tensor || entry.type == tdict_unbatched_type());
+  }
+  free(path);
+  free(name);
+  if (!has_memory) return fail_memory(c, err);
+  return exists ? fail_here(c, "the folder of the key has the name of the file of another key", err) : TDICT_OK;
+}
+
 /* Enters the folder of a key and collects the entry, which is a tree, values or a ragged leaf. */
 static tdict_status collect_folder(collector *c, const tdict_tree *tree, const tdict_entry *entry, tdict_error *err) {
-  const size_t length = c->folder.length, end = sizeof ".memmap" - 1;
+  const size_t length = c->folder.length;
   tdict_td_add_name(&c->folder, entry->key);
   if (c->folder.has_failed) return fail_memory(c, err);
   const char *name = c->folder.bytes + length;
-  const size_t bytes = c->folder.length - length;
-  if (strcmp(name, "meta.json") == 0 || (bytes >= end && strcmp(name + bytes - end, ".memmap") == 0))
-    return fail_here(c, "a folder cannot be named meta.json or end with .memmap", err);
+  if (strcmp(name, "meta.json") == 0 || strcmp(name, ".meta.json.append.tmp") == 0)
+    return fail_here(c, "a folder cannot be named meta.json or .meta.json.append.tmp", err);
+  tdict_status status = check_folder(c, tree, entry->key, err);
+  if (status != TDICT_OK) return status;
   tdict_io_text_add(&c->folder, "/", 1);
   if (c->folder.has_failed) return fail_memory(c, err);
-  tdict_status status = entry->tree                             ? collect_tree(c, entry->tree, err)
-                        : entry->type == tdict_nontensor_type() ? collect_values(c, entry->object, err)
-                                                                : collect_ragged(c, tree, entry->object, err);
+  status = entry->tree                             ? collect_tree(c, entry->tree, err)
+           : entry->type == tdict_nontensor_type() ? collect_values(c, entry->object, err)
+                                                   : collect_ragged(c, tree, entry->object, err);
   tdict_io_text_cut(&c->folder, length);
   return status;
 }

@@ -5,7 +5,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "io/json_value.h"
+#include "io/format.h"
+#include "io/json/value.h"
 #include "io/output.h"
 #include "io/tensordict/tensordict.h"
 #include "tdict/ragged.h"
@@ -276,7 +277,8 @@ static tdict_status write_file(void *user, tdict_output *to, tdict_error *err) {
   }
   for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)w->json.length >> 8 * i);
   if (status == TDICT_OK) status = tdict_output_write(to, w->json.bytes, w->json.length, err);
-  return status == TDICT_OK ? tdict_output_write(to, length, sizeof length, err) : status;
+  if (status == TDICT_OK) status = tdict_output_write(to, length, sizeof length, err);
+  return status == TDICT_OK ? tdict_format_check_start(to, err) : status;
 }
 
 tdict_status tdict_consolidated_save(const tdict_save_request *request, tdict_error *err) {

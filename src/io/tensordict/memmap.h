@@ -29,15 +29,21 @@ tdict_status tdict_td_find_leaf(const tdict_td_files *files, const char *folder,
                                 bool *exists, tdict_error *err);
 /* Appends the name of a key's folder, and then a slash. Tries the names as tdict_td_find_leaf() does. */
 tdict_status tdict_td_add_folder(const tdict_td_files *files, tdict_io_text *folder, const char *key, tdict_error *err);
-/* Checks that a meta.json has a class, and does not have a newer version than this library knows. */
-tdict_status tdict_td_check_meta(const tdict_json_place *place, const json_t *meta, tdict_error *err);
-/* Returns true if the class of a folder has this name, for example "NonTensorData". */
-bool tdict_td_is_class(const json_t *meta, const char *name);
-/* Reads the file meta.json of a folder of the save; `folder` is "" or ends with a slash. If the meta.json does not
- * exist, sets *out to NULL. If the meta.json exists and `file` is not NULL, sets *file to the path of the meta.json,
- * for messages. The caller releases *out with json_decref(). */
-tdict_status tdict_td_read_meta(const tdict_td_files *files, const char *folder, json_t **out, const char **file,
+/* The meta.json of a folder. The caller initializes it with zeros and closes it. */
+typedef struct tdict_td_meta {
+  tdict_json_document document;
+  char *text;      /* owned */
+  tdict_json root; /* a JSON object; absent if the folder has no meta.json */
+} tdict_td_meta;
+/* Reads the file meta.json of a folder of the save; `folder` is "" or ends with a slash. If the meta.json exists and
+ * `file` is not NULL, sets *file to its path, for messages. */
+tdict_status tdict_td_read_meta(const tdict_td_files *files, const char *folder, tdict_td_meta *out, const char **file,
                                 tdict_error *err);
+void tdict_td_close_meta(tdict_td_meta *meta);
+/* Checks that a meta.json has a class, and does not have a newer version than this library knows. */
+tdict_status tdict_td_check_meta(const tdict_json_place *place, tdict_json meta, tdict_error *err);
+/* Returns true if the class of a folder has this name, for example "NonTensorData". */
+bool tdict_td_is_class(tdict_json meta, const char *name);
 
 /* A file that is written. */
 typedef struct tdict_td_new_file {

@@ -34,12 +34,11 @@ tdict_status tdict_td_find(const tdict_td_files *files, const char *folder, cons
   return status;
 }
 
-tdict_status tdict_td_read_meta(const tdict_td_files *files, const char *folder, json_t **out, const char **file,
+tdict_status tdict_td_read_meta(const tdict_td_files *files, const char *folder, tdict_td_meta *out, const char **file,
                                 tdict_error *err) {
   tdict_contents *c = files->contents;
   tdict_span span;
   bool exists = false;
-  *out = NULL;
   tdict_status status = tdict_td_find(files, folder, "meta.json", &span, &exists, err);
   if (status != TDICT_OK || !exists) return status;
   const char *path = c->files[span.file].path;
@@ -47,13 +46,18 @@ tdict_status tdict_td_read_meta(const tdict_td_files *files, const char *folder,
   if (span.bytes > TDICT_TD_MAX_JSON)
     return tdict_fail_file(err, TDICT_ENOTSUP, path, "%s: %smeta.json has %" PRIu64 " bytes, wanted at most %d",
                            c->what, folder, span.bytes, TDICT_TD_MAX_JSON);
-  char *text = malloc((size_t)span.bytes + 1);
-  if (!text) return fail_memory(c, err);
+  out->text = calloc(1, (size_t)span.bytes + 1);
+  if (!out->text) return fail_memory(c, err);
   const tdict_json_source source = {c, path, "meta.json", span.offset};
-  status = tdict_contents_read(c, span, text, err);
-  if (status == TDICT_OK) status = tdict_json_read(&source, text, (size_t)span.bytes, out, err);
-  free(text);
+  status = tdict_contents_read(c, span, out->text, err);
+  if (status == TDICT_OK) status = tdict_json_read(&source, out->text, (size_t)span.bytes, &out->document, err);
+  if (status == TDICT_OK) out->root = tdict_json_root(&out->document);
   return status;
+}
+
+void tdict_td_close_meta(tdict_td_meta *meta) {
+  tdict_json_close(&meta->document);
+  free(meta->text);
 }
 
 tdict_status tdict_td_find_leaf(const tdict_td_files *files, const char *folder, const char *key, tdict_span *span,
@@ -91,16 +95,16 @@ tdict_status tdict_td_add_folder(const tdict_td_files *files, tdict_io_text *fol
 }
 
 /* Reads the dtype and the shape of a leaf. */
-static tdict_status read_layout(const save_reader *r, const json_t *entry, tdict_item *item, tdict_sizes *shape,
+static tdict_status read_layout(const save_reader *r, tdict_json entry, tdict_item *item, tdict_sizes *shape,
                                 tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   tdict_layout_size size;
-  if (json_is_true(json_object_get(entry, "is_nested")))
+  if (tdict_json_is(tdict_json_get(entry, "is_nested"), TDICT_JSON_TRUE))
     return tdict_fail_file(err, TDICT_ENOTSUP, place.file, "%s: key '%.80s': nested tensors cannot be read",
                            place.contents->what, place.key);
-  tdict_status status = tdict_torch_dtype(&place, json_object_get(entry, "dtype"), &item->dtype, err);
+  tdict_status status = tdict_torch_dtype(&place, tdict_json_get(entry, "dtype"), &item->dtype, err);
   if (status == TDICT_OK)
-    status = tdict_json_sizes(&place, "shape", json_object_get(entry, "shape"), TDICT_MAX_NDIM, shape, err);
+    status = tdict_json_sizes(&place, "shape", tdict_json_get(entry, "shape"), TDICT_MAX_NDIM, shape, err);
   if (status != TDICT_OK) return status;
   if (tdict_layout_check(place.contents->what, item->dtype, shape->count, shape->at, &size, NULL) != TDICT_OK)
     return tdict_json_fail(&place, err, "the bytes of the shape do not fit 63 bits");
@@ -108,7 +112,7 @@ static tdict_status read_layout(const save_reader *r, const json_t *entry, tdict
   return TDICT_OK;
 }
 
-static tdict_status read_leaf(save_reader *r, const char *key, const json_t *entry, tdict_item_kind kind,
+static tdict_status read_leaf(save_reader *r, const char *key, tdict_json entry, tdict_item_kind kind,
                               tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   tdict_contents *c = r->base.contents;
@@ -151,27 +155,30 @@ static tdict_status read_child(save_reader *r, const char *key, tdict_error *err
   return status;
 }
 
-static tdict_status read_entry(save_reader *r, const char *key, const json_t *entry, tdict_error *err) {
+static tdict_status read_entry(save_reader *r, const char *key, tdict_json entry, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
-  const json_t *mark = json_object_get(entry, "tdict");
-  if (json_object_get(entry, "type")) return read_child(r, key, err);
-  const char *text = tdict_json_text(mark);
-  if (mark && (!text || strcmp(text, "unbatched") != 0))
+  const tdict_json mark = tdict_json_get(entry, "tdict");
+  const bool is_unbatched = tdict_json_exists(mark);
+  if (tdict_json_exists(tdict_json_get(entry, "type"))) return read_child(r, key, err);
+  if (is_unbatched && !tdict_json_equals(mark, "unbatched"))
     return tdict_json_fail(&place, err, "the mark 'tdict' of a tensor is no \"unbatched\"");
-  return read_leaf(r, key, entry, mark ? TDICT_ITEM_UNBATCHED : TDICT_ITEM_TENSOR, err);
+  return read_leaf(r, key, entry, is_unbatched ? TDICT_ITEM_UNBATCHED : TDICT_ITEM_TENSOR, err);
 }
 
 /* Reads the entries of a tree. Like TensorDict, skips members that describe neither a tensor nor a tree. */
-static tdict_status read_entries(save_reader *r, json_t *meta, tdict_error *err) {
+static tdict_status read_entries(save_reader *r, tdict_json meta, tdict_error *err) {
   const size_t length = r->base.path.length;
   const char *const file = r->base.file;
-  const char *key;
-  json_t *entry;
+  tdict_json_cursor cursor = tdict_json_enter(meta);
+  tdict_json name, entry;
   tdict_status status = TDICT_OK;
-  json_object_foreach(meta, key, entry) {
-    const bool is_leaf = json_object_get(entry, "dtype") || json_object_get(entry, "shape");
-    if (!json_is_object(entry) || (!is_leaf && !json_object_get(entry, "type"))) continue;
-    status = tdict_td_push(&r->base, key, err);
+  while (tdict_json_next(&cursor, &name, &entry)) {
+    const char *key;
+    const bool is_leaf =
+        tdict_json_exists(tdict_json_get(entry, "dtype")) || tdict_json_exists(tdict_json_get(entry, "shape"));
+    if (!is_leaf && !tdict_json_exists(tdict_json_get(entry, "type"))) continue;
+    status = tdict_json_copy(r->base.contents, name, &key, NULL, err);
+    if (status == TDICT_OK) status = tdict_td_push(&r->base, key, err);
     if (status == TDICT_OK) status = read_entry(r, key, entry, err);
     if (status != TDICT_OK) return status;
     tdict_io_text_cut(&r->base.path, length);
@@ -180,12 +187,13 @@ static tdict_status read_entries(save_reader *r, json_t *meta, tdict_error *err)
   return status;
 }
 
-static tdict_status read_tree(save_reader *r, json_t *meta, tdict_error *err) {
+static tdict_status read_tree(save_reader *r, tdict_json meta, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
-  const json_t *shape = json_object_get(meta, "shape");
+  const tdict_json shape = tdict_json_get(meta, "shape");
   tdict_sizes batch_size = {0};
-  tdict_status status =
-      shape ? tdict_json_sizes(&place, "shape", shape, TDICT_MAX_BATCH_NDIM, &batch_size, err) : TDICT_OK;
+  tdict_status status = tdict_json_exists(shape)
+                            ? tdict_json_sizes(&place, "shape", shape, TDICT_MAX_BATCH_NDIM, &batch_size, err)
+                            : TDICT_OK;
   if (status == TDICT_OK) status = tdict_td_enter(&r->base, &batch_size, err);
   if (status != TDICT_OK) return status;
   status = read_entries(r, meta, err);
@@ -215,12 +223,12 @@ static tdict_status read_members(save_reader *r, int dim, tdict_error *err) {
   }
 }
 
-static tdict_status read_stack(save_reader *r, const json_t *meta, tdict_error *err) {
+static tdict_status read_stack(save_reader *r, tdict_json meta, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   const tdict_sizes none = {0};
   int dim;
   tdict_status status =
-      tdict_td_read_dim(&place, json_object_get(meta, "stack_dim"), TDICT_MAX_BATCH_NDIM - 1, &dim, err);
+      tdict_td_read_dim(&place, tdict_json_get(meta, "stack_dim"), TDICT_MAX_BATCH_NDIM - 1, &dim, err);
   if (status == TDICT_OK) status = tdict_td_cut_batch(&r->base, dim, err);
   if (status == TDICT_OK) status = tdict_td_enter(&r->base, &none, err);
   if (status != TDICT_OK) return status;
@@ -230,26 +238,27 @@ static tdict_status read_stack(save_reader *r, const json_t *meta, tdict_error *
 }
 
 /* Reads a level with a mark: a ragged leaf. */
-static tdict_status read_ragged(save_reader *r, const json_t *meta, tdict_error *err) {
+static tdict_status read_ragged(save_reader *r, tdict_json meta, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
-  const char *mark = tdict_json_text(json_object_get(meta, "tdict"));
-  const json_t *values = json_object_get(meta, "values"), *offsets = json_object_get(meta, "offsets");
-  if (!mark || strcmp(mark, "ragged") != 0 || !json_is_object(values) || !json_is_object(offsets))
+  const tdict_json values = tdict_json_get(meta, "values"), offsets = tdict_json_get(meta, "offsets");
+  if (!tdict_json_equals(tdict_json_get(meta, "tdict"), "ragged") || !tdict_json_is(values, TDICT_JSON_OBJECT) ||
+      !tdict_json_is(offsets, TDICT_JSON_OBJECT))
     return tdict_json_fail(&place, err, "the mark 'tdict' of a folder is no \"ragged\" with 'values' and 'offsets'");
   tdict_status status = read_leaf(r, "values", values, TDICT_ITEM_RAGGED_VALUES, err);
   return status == TDICT_OK ? read_leaf(r, "offsets", offsets, TDICT_ITEM_RAGGED_OFFSETS, err) : status;
 }
 
 /* Reads a value that is saved as JSON. A value that is saved as a pickle is refused. */
-static tdict_status read_value(save_reader *r, const json_t *meta, bool is_stack, tdict_error *err) {
+static tdict_status read_value(save_reader *r, tdict_json meta, bool is_stack, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
-  const json_t *data = json_object_get(meta, "data");
-  bool has_pickle = is_stack && json_is_string(data);
+  const tdict_json data = tdict_json_get(meta, "data");
+  const bool has_data = tdict_json_exists(data);
+  bool has_pickle = is_stack && tdict_json_is(data, TDICT_JSON_STRING);
   const char *pickle = is_stack ? "pickle.pkl" : "other.pickle";
-  tdict_status status = is_stack || data ? TDICT_OK : has_file(r, pickle, &has_pickle, err);
+  tdict_status status = is_stack || has_data ? TDICT_OK : has_file(r, pickle, &has_pickle, err);
   if (status != TDICT_OK) return status;
   if (has_pickle) return tdict_td_fail_pickle(&r->base, pickle, err);
-  if (!data || (is_stack && !json_is_array(data)))
+  if (!has_data || (is_stack && !tdict_json_is(data, TDICT_JSON_ARRAY)))
     return tdict_json_fail(&place, err, "a value without 'data' in its meta.json");
   if (r->base.depth == 0) return tdict_json_fail(&place, err, "the root is a value, wanted a tree");
   return is_stack ? tdict_td_add_column(&r->base, data, err) : tdict_td_add_value(&r->base, data, err);
@@ -257,61 +266,62 @@ static tdict_status read_value(save_reader *r, const json_t *meta, bool is_stack
 
 /* Reads a tensorclass: its tensors are in the folder `_tensordict`. The class is ignored. If the meta.json of the
  * tensorclass has values beside the tensors, returns TDICT_ENOTSUP. */
-static tdict_status read_tensorclass(save_reader *r, json_t *meta, bool *is_tensorclass, tdict_error *err) {
+static tdict_status read_tensorclass(save_reader *r, tdict_json meta, bool *is_tensorclass, tdict_error *err) {
   const size_t folder = r->folder.length;
-  json_t *tensors = NULL;
+  tdict_td_meta tensors = {0};
   bool has_pickle = false;
   tdict_status status = push_folder(r, "_tensordict", err);
   if (status == TDICT_OK) status = tdict_td_read_meta(r->files, folder_of(r), &tensors, &r->base.file, err);
-  *is_tensorclass = status == TDICT_OK && tensors;
+  *is_tensorclass = status == TDICT_OK && tdict_json_exists(tensors.root);
+  tdict_io_text_cut(&r->folder, folder);
   if (!*is_tensorclass) {
-    tdict_io_text_cut(&r->folder, folder);
+    tdict_td_close_meta(&tensors);
     return status;
   }
-  tdict_io_text_cut(&r->folder, folder);
   status = has_file(r, "other.pickle", &has_pickle, err);
   if (status == TDICT_OK && has_pickle) status = tdict_td_fail_pickle(&r->base, "other.pickle", err);
-  if (status == TDICT_OK && json_object_size(meta) > 1)
+  if (status == TDICT_OK && tdict_json_count(meta) > 1)
     status = tdict_fail_file(err, TDICT_ENOTSUP, r->base.file,
                              "%s: key '%.80s': a tensorclass with fields beside its tensors cannot be read",
                              r->base.contents->what, tdict_td_place(&r->base).key);
   if (status == TDICT_OK) status = push_folder(r, "_tensordict", err);
-  if (status == TDICT_OK) status = read_tree(r, tensors, err);
+  if (status == TDICT_OK) status = read_tree(r, tensors.root, err);
   tdict_io_text_cut(&r->folder, folder);
-  json_decref(tensors);
+  tdict_td_close_meta(&tensors);
   return status;
 }
 
-bool tdict_td_is_class(const json_t *meta, const char *name) {
+bool tdict_td_is_class(tdict_json meta, const char *name) {
   char end[64];
-  const char *type = tdict_json_text(json_object_get(meta, "_type"));
-  const int bytes = snprintf(end, sizeof end, ".%s'>", name);
-  const size_t length = type ? strlen(type) : 0;
-  return length >= (size_t)bytes && strcmp(type + length - (size_t)bytes, end) == 0;
+  const tdict_json type = tdict_json_get(meta, "_type");
+  const size_t length = (size_t)snprintf(end, sizeof end, ".%s'>\"", name), bytes = tdict_json_bytes(type);
+  return bytes > length && memcmp(tdict_json_start(type) + bytes - length, end, length) == 0;
 }
 
-tdict_status tdict_td_check_meta(const tdict_json_place *place, const json_t *meta, tdict_error *err) {
-  const json_t *version = json_object_get(meta, "_format_version");
-  if (json_is_integer(version) && json_integer_value(version) > TDICT_TD_FORMAT_VERSION)
+tdict_status tdict_td_check_meta(const tdict_json_place *place, tdict_json meta, tdict_error *err) {
+  int64_t version;
+  if (tdict_json_integer(tdict_json_get(meta, "_format_version"), &version) && version > TDICT_TD_FORMAT_VERSION)
     return tdict_fail_file(err, TDICT_ENOTSUP, place->file,
-                           "%s: key '%.80s': the format version is %lld, wanted at most %d", place->contents->what,
-                           place->key, (long long)json_integer_value(version), TDICT_TD_FORMAT_VERSION);
-  if (json_is_string(json_object_get(meta, "_type"))) return TDICT_OK;
+                           "%s: key '%.80s': the format version is %" PRId64 ", wanted at most %d",
+                           place->contents->what, place->key, version, TDICT_TD_FORMAT_VERSION);
+  if (tdict_json_is(tdict_json_get(meta, "_type"), TDICT_JSON_STRING)) return TDICT_OK;
   return tdict_json_fail(place, err, "meta.json has no text '_type'; is this a directory of TensorDict?");
 }
 
 /* Reads a folder. The class in the meta.json selects the reader. */
-static tdict_status read_meta(save_reader *r, json_t *meta, tdict_error *err) {
+static tdict_status read_meta(save_reader *r, tdict_json meta, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   bool is_tensorclass = false;
   tdict_status status = tdict_td_check_meta(&place, meta, err);
   if (status != TDICT_OK) return status;
-  if (json_is_string(json_object_get(meta, "tdict"))) return read_ragged(r, meta, err);
+  if (tdict_json_is(tdict_json_get(meta, "tdict"), TDICT_JSON_STRING)) return read_ragged(r, meta, err);
   if (tdict_td_is_class(meta, "NonTensorStack")) return read_value(r, meta, true, err);
-  if (tdict_td_is_class(meta, "NonTensorData") || json_is_true(json_object_get(meta, "_is_non_tensor")))
+  if (tdict_td_is_class(meta, "NonTensorData") ||
+      tdict_json_is(tdict_json_get(meta, "_is_non_tensor"), TDICT_JSON_TRUE))
     return read_value(r, meta, false, err);
   if (tdict_td_is_class(meta, "LazyStackedTensorDict")) return read_stack(r, meta, err);
-  status = json_object_get(meta, "shape") ? TDICT_OK : read_tensorclass(r, meta, &is_tensorclass, err);
+  status =
+      tdict_json_exists(tdict_json_get(meta, "shape")) ? TDICT_OK : read_tensorclass(r, meta, &is_tensorclass, err);
   return status == TDICT_OK && !is_tensorclass ? read_tree(r, meta, err) : status;
 }
 
@@ -319,12 +329,12 @@ static tdict_status read_meta(save_reader *r, json_t *meta, tdict_error *err) {
  * tree. */
 static tdict_status read_folder(save_reader *r, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
-  json_t *meta = NULL;
+  tdict_td_meta meta = {0};
   tdict_status status = tdict_td_read_meta(r->files, folder_of(r), &meta, &r->base.file, err);
-  if (status == TDICT_OK && !meta)
+  if (status == TDICT_OK && !tdict_json_exists(meta.root))
     status = tdict_json_fail(&place, err, "the file '%.150smeta.json' is missing", folder_of(r));
-  if (status == TDICT_OK) status = read_meta(r, meta, err);
-  json_decref(meta);
+  if (status == TDICT_OK) status = read_meta(r, meta.root, err);
+  tdict_td_close_meta(&meta);
   return status;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "io/json_value.h"
+#include "io/json/value.h"
 #include "io/tensordict/tensordict.h"
 
 static const struct {
@@ -37,9 +37,9 @@ const char *tdict_torch_name(tdict_dtype dtype) {
   return NULL;
 }
 
-tdict_status tdict_torch_dtype(const tdict_json_place *place, const json_t *name, tdict_dtype *out, tdict_error *err) {
-  const char *text = tdict_json_text(name);
-  if (!text) return tdict_json_fail(place, err, "no text 'dtype'");
+tdict_status tdict_torch_dtype(const tdict_json_place *place, tdict_json name, tdict_dtype *out, tdict_error *err) {
+  char text[48]; /* no dtype has a name that does not fit */
+  if (!tdict_json_read_text(name, text, sizeof text)) return tdict_json_fail(place, err, "no text 'dtype'");
   for (int i = 0; i < NUM_DTYPES; i++) {
     if (strcmp(dtypes[i].name, text) != 0) continue;
     *out = dtypes[i].dtype;

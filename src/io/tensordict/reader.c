@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "io/json_value.h"
+#include "io/json/value.h"
 #include "io/tensordict/tensordict.h"
 
 static const char *path_of(const tdict_td_reader *r) { return r->path.bytes ? r->path.bytes : ""; }
@@ -71,52 +71,61 @@ tdict_status tdict_td_add_tensor(tdict_td_reader *reader, const tdict_item *tens
 }
 
 /* Reads the values of the nested lists from dimension `depth` on, and moves *next to the place after these values. */
-static tdict_status read_column(tdict_td_reader *r, const json_t *list, const tdict_sizes *sizes, int depth,
+static tdict_status read_column(tdict_td_reader *r, tdict_json list, const tdict_sizes *sizes, int depth,
                                 tdict_value **next, tdict_error *err) {
+  tdict_json_cursor cursor = tdict_json_enter(list);
+  tdict_json value;
   tdict_status status = TDICT_OK;
   if (depth == sizes->count) return tdict_value_from_json(r->contents, list, (*next)++, err);
-  for (size_t i = 0; i < json_array_size(list) && status == TDICT_OK; i++)
-    status = read_column(r, json_array_get(list, i), sizes, depth + 1, next, err);
+  while (status == TDICT_OK && tdict_json_next(&cursor, NULL, &value))
+    status = read_column(r, value, sizes, depth + 1, next, err);
   return status;
 }
 
 /* Returns true if the nested lists have the given sizes. */
-static bool has_sizes(const json_t *list, const tdict_sizes *sizes, int depth) {
+static bool has_sizes(tdict_json list, const tdict_sizes *sizes, int depth) {
+  tdict_json_cursor cursor = tdict_json_enter(list);
+  tdict_json value;
+  int64_t count = 0;
   if (depth == sizes->count) return true;
-  if (!json_is_array(list) || json_array_size(list) != (uint64_t)sizes->at[depth]) return false;
-  for (size_t i = 0; i < json_array_size(list); i++)
-    if (!has_sizes(json_array_get(list, i), sizes, depth + 1)) return false;
-  return true;
+  if (!tdict_json_is(list, TDICT_JSON_ARRAY)) return false;
+  for (; tdict_json_next(&cursor, NULL, &value); count++)
+    if (!has_sizes(value, sizes, depth + 1)) return false;
+  return count == sizes->at[depth];
+}
+
+tdict_status tdict_td_add_values(tdict_td_reader *reader, const tdict_value *values, size_t count,
+                                 const tdict_sizes *sizes, tdict_error *err) {
+  tdict_item item = {.kind = TDICT_ITEM_VALUES, .values = values, .num_values = count};
+  if (sizes->count) reader->trees[reader->depth - 1].has_column = true;
+  return add_item(reader, &item, sizes, err);
 }
 
 /* Adds the values of nested lists that have the given sizes. If there are no sizes, adds one value. */
-static tdict_status add_values(tdict_td_reader *r, const json_t *json, const tdict_sizes *sizes, tdict_error *err) {
-  tdict_item item = {.kind = TDICT_ITEM_VALUES, .num_values = 1};
+static tdict_status add_values(tdict_td_reader *r, tdict_json json, const tdict_sizes *sizes, tdict_error *err) {
+  size_t count = 1;
   void *values = NULL;
   if (r->flat) return TDICT_OK;
   for (int i = 0; i < sizes->count; i++) /* check for 0 first: the product of the other sizes may overflow */
-    if (sizes->at[i] == 0) item.num_values = 0;
-  for (int i = 0; i < sizes->count && item.num_values; i++) item.num_values *= (size_t)sizes->at[i];
-  tdict_status status = tdict_contents_alloc(r->contents, item.num_values * sizeof(tdict_value), &values, err);
-  if (status != TDICT_OK) return status;
+    if (sizes->at[i] == 0) count = 0;
+  for (int i = 0; i < sizes->count && count; i++) count *= (size_t)sizes->at[i];
+  tdict_status status = tdict_contents_alloc(r->contents, count * sizeof(tdict_value), &values, err);
   tdict_value *next = values;
-  if (item.num_values) status = read_column(r, json, sizes, 0, &next, err);
-  item.values = values;
-  return status == TDICT_OK ? add_item(r, &item, sizes, err) : status;
+  if (status == TDICT_OK && count) status = read_column(r, json, sizes, 0, &next, err);
+  return status == TDICT_OK ? tdict_td_add_values(r, values, count, sizes, err) : status;
 }
 
-tdict_status tdict_td_add_value(tdict_td_reader *reader, const json_t *value, tdict_error *err) {
+tdict_status tdict_td_add_value(tdict_td_reader *reader, tdict_json value, tdict_error *err) {
   const tdict_sizes none = {0};
   return add_values(reader, value, &none, err);
 }
 
-tdict_status tdict_td_add_column(tdict_td_reader *reader, const json_t *list, tdict_error *err) {
+tdict_status tdict_td_add_column(tdict_td_reader *reader, tdict_json list, tdict_error *err) {
   tdict_sizes sizes = {0};
   if (reader->flat) return TDICT_OK;
   const tdict_item *tree = &reader->contents->items[reader->trees[reader->depth - 1].item];
   for (int i = 0; i < tree->ndim; i++) sizes.at[sizes.count++] = tree->shape[i];
   if (!has_sizes(list, &sizes, 0)) return tdict_td_add_value(reader, list, err);
-  reader->trees[reader->depth - 1].has_column = sizes.count > 0;
   return add_values(reader, list, &sizes, err);
 }
 
@@ -146,10 +155,10 @@ tdict_status tdict_td_stack_batch(tdict_td_reader *reader, int dim, size_t membe
   return TDICT_OK;
 }
 
-tdict_status tdict_td_read_dim(const tdict_json_place *place, const json_t *value, int most, int *out,
-                               tdict_error *err) {
-  if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > most)
+tdict_status tdict_td_read_dim(const tdict_json_place *place, tdict_json value, int most, int *out, tdict_error *err) {
+  int64_t dim;
+  if (!tdict_json_integer(value, &dim) || dim < 0 || dim > most)
     return tdict_json_fail(place, err, "stack_dim is no integer from 0 to %d", most);
-  *out = (int)json_integer_value(value);
+  *out = (int)dim;
   return TDICT_OK;
 }

@@ -9,7 +9,7 @@
 #define TDICT_IO_TENSORDICT_TENSORDICT_H
 
 #include "io/contents.h"
-#include "io/json_read.h"
+#include "io/json/read.h"
 #include "io/request.h"
 #include "io/text.h"
 
@@ -19,7 +19,7 @@ enum { TDICT_TD_MAX_JSON = 100000000, TDICT_TD_FORMAT_VERSION = 1 };
 const char *tdict_torch_name(tdict_dtype dtype);
 /* Reads a dtype. Returns TDICT_ENOTSUP with the name if tdict does not have the dtype, and TDICT_EFORMAT if `name` is
  * no text. */
-tdict_status tdict_torch_dtype(const tdict_json_place *place, const json_t *name, tdict_dtype *out, tdict_error *err);
+tdict_status tdict_torch_dtype(const tdict_json_place *place, tdict_json name, tdict_dtype *out, tdict_error *err);
 /* Appends the name of a key's file or folder: control characters, spaces, % and /<>:"|?*\ become %XX. An empty key
  * becomes "%", and each dot of "." and ".." becomes %2E. */
 void tdict_td_add_name(tdict_io_text *text, const char *key);
@@ -58,10 +58,18 @@ void tdict_td_leave(tdict_td_reader *reader);
 tdict_status tdict_td_add_tensor(tdict_td_reader *reader, const tdict_item *tensor, const tdict_sizes *shape,
                                  tdict_error *err);
 /* Adds one value for the whole tree. */
-tdict_status tdict_td_add_value(tdict_td_reader *reader, const json_t *value, tdict_error *err);
+tdict_status tdict_td_add_value(tdict_td_reader *reader, tdict_json value, tdict_error *err);
 /* Adds a list of values. If the sizes of the nested lists begin with the batch size of the tree, the leaf is a column,
  * else one JSON value. */
-tdict_status tdict_td_add_column(tdict_td_reader *reader, const json_t *list, tdict_error *err);
+tdict_status tdict_td_add_column(tdict_td_reader *reader, tdict_json list, tdict_error *err);
+/* Adds values in C order, which live as long as the contents: one value for the whole tree if there are no sizes, else
+ * a column, whose sizes are the batch size of the tree. */
+tdict_status tdict_td_add_values(tdict_td_reader *reader, const tdict_value *values, size_t count,
+                                 const tdict_sizes *sizes, tdict_error *err);
+/* Adds the values of a NonTensorStack of a consolidated file: a column, or one JSON value as tdict_td_add_column().
+ * Returns TDICT_EFORMAT if the node breaks a rule, and TDICT_ENOTSUP if its members have different batch sizes or it
+ * has more values than a meta.json of TDICT_TD_MAX_JSON bytes. */
+tdict_status tdict_td_add_stack(tdict_td_reader *reader, tdict_json node, tdict_error *err);
 /* Removes the batch dimensions `dim` and higher from all trees that are being read, because these trees hold a lazy
  * stack along dimension `dim`. The members of the stack lack this dimension. Returns TDICT_ENOTSUP if a tree that would
  * lose dimensions has a column. */
@@ -70,8 +78,7 @@ tdict_status tdict_td_cut_batch(tdict_td_reader *reader, int dim, tdict_error *e
  * Returns TDICT_EFORMAT if the item is no tree or has fewer batch dimensions. */
 tdict_status tdict_td_stack_batch(tdict_td_reader *reader, int dim, size_t member, tdict_error *err);
 /* Reads a member that must be an integer from 0 to `most`. */
-tdict_status tdict_td_read_dim(const tdict_json_place *place, const json_t *value, int most, int *out,
-                               tdict_error *err);
+tdict_status tdict_td_read_dim(const tdict_json_place *place, tdict_json value, int most, int *out, tdict_error *err);
 /* Returns TDICT_ENOTSUP: the data is a pickle. */
 tdict_status tdict_td_fail_pickle(const tdict_td_reader *reader, const char *name, tdict_error *err);
 

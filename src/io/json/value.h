@@ -3,17 +3,20 @@
 #ifndef TDICT_IO_JSON_VALUE_H
 #define TDICT_IO_JSON_VALUE_H
 
-#include "io/json_read.h"
+#include "io/json/read.h"
 #include "io/text.h"
 
 /* Reads a value. Arrays and objects become JSON texts without spaces. The contents own the texts. Returns
  * TDICT_ENOMEM. */
-tdict_status tdict_value_from_json(tdict_contents *contents, const json_t *json, tdict_value *out, tdict_error *err);
+tdict_status tdict_value_from_json(tdict_contents *contents, tdict_json json, tdict_value *out, tdict_error *err);
 
 /* Appends the JSON of a value. Returns TDICT_ENOTSUP if tdict_open() could not read the JSON again, and sets *why to
- * the reason. Returns TDICT_ENOMEM if jansson has no memory. If memory for `text` is exhausted, sets text->has_failed
- * instead. Fills no tdict_error. */
+ * the reason. Returns TDICT_ENOMEM if a JSON text cannot be checked. If memory for `text` is exhausted, sets
+ * text->has_failed instead. Fills no tdict_error. */
 tdict_status tdict_value_to_json(tdict_io_text *text, const tdict_value *value, const char **why);
+/* Appends a JSON value of a file in the form that all equal texts have: without spaces between tokens, strings escaped
+ * as tdict_io_text_add_json() does, and reals with 17 digits. */
+void tdict_json_write(tdict_io_text *text, tdict_json value);
 /* Returns the number of values of a leaf. */
 int64_t tdict_nontensor_count(const tdict_nontensor *values);
 

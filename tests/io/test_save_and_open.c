@@ -1,0 +1,182 @@
+/* Tests that tdict_open() opens what tdict_save() has accepted: random trees in all formats and with all options. */
+#include "directory.h"
+#include "random_tree.h"
+
+/* Keys that formats reserve, that collide in the names of files, or that cannot be joined with dots. */
+static const char *const hard_keys[] = {"a",           "a\\.b",        "\\.a",  "b\\.",
+                                        "a\\.\\.b",    "\\.\\.",       "x",     "x\\.memmap",
+                                        "meta\\.json", "__metadata__", "shape", "size",
+                                        "values",      "<NJT>x",       "0",     "1",
+                                        "%2E%2E",      "\\.memmap",    "é\n\"", "\\.meta\\.json\\.append\\.tmp",
+                                        "cls",         "_type"};
+
+/* One way to save a tree. */
+typedef struct way {
+  const char *name; /* of the file; a slash at its end is for the path of the call only */
+  int32_t format;
+  uint64_t max_shard_bytes;
+  bool is_plain; /* the file holds only names and tensors */
+} way;
+static const way ways[] = {{"x", TDICT_FORMAT_SAFETENSORS, 0, false},
+                           {"x.json", TDICT_FORMAT_SAFETENSORS, 0, false},
+                           {"x.safetensors.index.json", TDICT_FORMAT_SAFETENSORS, 0, false},
+                           {"x.safetensors", TDICT_FORMAT_SAFETENSORS, 0, true},
+                           {"y.safetensors.index.json", TDICT_FORMAT_SAFETENSORS, 64, false},
+                           {"z.safetensors.index.json", TDICT_FORMAT_SAFETENSORS, 64, true},
+                           {"m.json", TDICT_FORMAT_MEMMAP, 0, false},
+                           {"t.json", TDICT_FORMAT_TDZ, 0, false},
+                           {"c.json", TDICT_FORMAT_CONSOLIDATED, 0, false},
+                           {"n.json", TDICT_FORMAT_NPY, 0, true},
+                           {"n.npz", TDICT_FORMAT_AUTO, 0, true}};
+
+/* The names and the tensors of a tree: the keys of each path, joined with dots. */
+typedef struct name_list {
+  const tdict_tree *tree;
+  char names[256][PATH_BYTES];
+  tdict_tensor *tensors[256];
+  int count;
+} name_list;
+
+static tdict_status add_name(void *user, const tdict_entry *entry, tdict_error *e) {
+  name_list *all = user;
+  char *to = all->names[all->count];
+  if (entry->tree) return TDICT_OK;
+  assert_true(all->count < 256);
+  all->tensors[all->count] = (tdict_tensor *)(uintptr_t)entry->tensor;
+  if (entry->type == tdict_unbatched_type())
+    td_ok(tdict_get_unbatched(all->tree, entry->path, &all->tensors[all->count], e));
+  assert_non_null(all->tensors[all->count++]);
+  for (const char *at = entry->path; *at; at++) {
+    if (*at == '\\' && at[1]) at++;
+    *to++ = *at;
+  }
+  return TDICT_OK;
+}
+
+/* Checks that both trees have the same names, with the same tensors. */
+static void same_names(const tdict_tree *a, const tdict_tree *b) {
+  name_list *all = calloc(2, sizeof *all);
+  all[0].tree = a;
+  all[1].tree = b;
+  td_ok(tdict_walk(a, add_name, &all[0], err));
+  td_ok(tdict_walk(b, add_name, &all[1], err));
+  assert_int_equal(all[0].count, all[1].count);
+  for (int i = 0; i < all[0].count; i++) {
+    int k = 0;
+    while (k < all[1].count && strcmp(all[0].names[i], all[1].names[k]) != 0) k++;
+    if (k == all[1].count) fail_msg("the name '%s' is missing", all[0].names[i]);
+    same_tensors(all[0].tensors[i], all[1].tensors[k]);
+  }
+  free(all);
+}
+
+/* Saves and opens a tree. Returns false if the call refuses the tree. */
+static bool survives(const folder *f, const way *w, const tdict_tree *tree) {
+  tdict_save_options o = tdict_save_options_default();
+  tdict_open_options flat = tdict_open_options_default();
+  tdict_tree *back = NULL;
+  tdict_error why;
+  o.format = w->format;
+  o.max_shard_bytes = w->max_shard_bytes;
+  o.without_structure = w->is_plain;
+  flat.flat = true;
+  const tdict_status status = tdict_save(NULL, in(f, w->name), tree, &o, &why);
+  if (status != TDICT_OK) {
+    assert_true(status == TDICT_ENOTSUP || status == TDICT_EEXIST);
+    assert_true(why.path[0]);
+    assert_int_equal(folder_count(f, NULL), 0);
+    return false;
+  }
+  td_ok(tdict_open(in(f, w->name), NULL, &back, err));
+  ignores_order = w->format == TDICT_FORMAT_CONSOLIDATED;
+  if (!w->is_plain) same_trees(back, tree);
+  ignores_order = false;
+  if (w->is_plain && w->format != TDICT_FORMAT_NPY) {
+    same_names(back, tree);
+    tdict_release(back);
+    td_ok(tdict_open(in(f, w->name), &flat, &back, err));
+    same_names(back, tree);
+  }
+  tdict_release(back);
+  remove_all(f->path);
+  assert_int_equal(mkdir(f->path, 0700), 0);
+  return true;
+}
+
+CASE(save_and_open_random_trees_in_all_formats) {
+  enum { NUM_WAYS = sizeof ways / sizeof *ways, TREES = 150 };
+  folder f = folder_create();
+  dice d = {61};
+  int accepted[NUM_WAYS] = {0};
+  tree_keys = hard_keys;
+  num_tree_keys = sizeof hard_keys / sizeof *hard_keys;
+  for (int i = 0; i < TREES; i++) {
+    const int64_t batch[] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
+    tdict_tree *tree = random_tree(&d, (int)roll(&d, 3), batch, 3);
+    for (int k = 0; k < NUM_WAYS; k++) accepted[k] += survives(&f, &ways[k], tree);
+    tdict_release(tree);
+  }
+  /* The case must not pass because the library refuses all trees. */
+  for (int k = 0; k < NUM_WAYS; k++) assert_true(accepted[k] >= TREES / 50);
+  folder_remove(&f);
+}
+
+/* Names that cannot be divided into keys, or only with a path through a tensor, are one key. */
+CASE(open_makes_one_key_of_names_that_are_no_path) {
+  static const char *const names[] = {"a.b", "a.b.c", "a.b-c", "a.b.c.d", ".a", "b.", "c..d", "b.e", "b..e"};
+  static const char *const paths[] = {"a.b",  "a\\.b\\.c", "a.b-c", "a\\.b\\.c\\.d", "\\.a",
+                                      "b\\.", "c\\.\\.d",  "b.e",   "b\\.\\.e"};
+  enum { COUNT = sizeof names / sizeof *names };
+  folder f = folder_create();
+  dice d = {63};
+  for (int round = 0; round < 20; round++) {
+    char header[1024] = "{";
+    int order[COUNT];
+    tdict_tree *tree = NULL;
+    for (int i = 0; i < COUNT; i++) order[i] = i;
+    for (int i = COUNT - 1; i > 0; i--) {
+      const int k = (int)roll(&d, (uint64_t)i + 1), kept = order[i];
+      order[i] = order[k];
+      order[k] = kept;
+    }
+    for (int i = 0; i < COUNT; i++)
+      snprintf(header + strlen(header), sizeof header - strlen(header),
+               "%s\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", i ? "," : "", names[order[i]], i,
+               i + 1);
+    strcat(header, "}");
+    write_safetensors(in(&f, "x"), header, strlen(header), COUNT);
+    td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
+    assert_int_equal(tdict_num_leaves(tree), COUNT);
+    for (int i = 0; i < COUNT; i++) {
+      const unsigned char *data = tdict_const_data(tree, paths[order[i]]);
+      assert_non_null(data);
+      assert_int_equal(*data, i);
+    }
+    tdict_release(tree);
+  }
+  folder_remove(&f);
+}
+
+/* The limit of an index holds before a shard is written. */
+CASE(save_refuses_an_index_that_is_too_long) {
+  enum { BYTES = 100000000 };
+  folder f = folder_create();
+  tdict_save_options o = tdict_save_options_default();
+  tdict_tree *tree = NULL;
+  tdict_tensor *t = NULL;
+  char *text = malloc(BYTES);
+  memset(text, 'x', BYTES);
+  o.max_shard_bytes = 1;
+  const tdict_value value = {.kind = TDICT_VALUE_TEXT, .text = text, .length = BYTES};
+  td_ok(tdict_create(0, NULL, &tree, err));
+  td_ok(tdict_set_value(tree, "text", &value, err));
+  td_ok(tdict_tensor_zeros(TDICT_U8, 0, NULL, NULL, &t, err));
+  td_ok(tdict_set(tree, "x", t, err));
+  td_fails(TDICT_ENOTSUP, "the index has 1", tdict_save(NULL, in(&f, "a.safetensors.index.json"), tree, &o, err));
+  assert_string_equal(td_last_error.path, in(&f, "a.safetensors.index.json"));
+  assert_int_equal(folder_count(&f, NULL), 0);
+  tdict_tensor_release(t);
+  tdict_release(tree);
+  free(text);
+  folder_remove(&f);
+}

@@ -1,0 +1,143 @@
+/* Tests an index with many shards: few descriptors, shards that are replaced, and the cost of a long index. */
+#include "files.h"
+
+#include <sys/resource.h>
+
+int __real_strcmp(const char *a, const char *b);
+int __wrap_strcmp(const char *a, const char *b);
+static uint64_t num_comparisons;
+int __wrap_strcmp(const char *a, const char *b) {
+  num_comparisons++;
+  return __real_strcmp(a, b);
+}
+
+/* Writes `count` shards of `tensors` tensors, each of 8 bytes, and an index in a mixed order. The first byte of tensor t
+ * of shard s is s + t. */
+static void write_shards(const folder *f, int count, int tensors) {
+  char *header = malloc((size_t)tensors * 96 + 2), name[32];
+  char *index = malloc((size_t)(count * tensors) * 64 + 64);
+  size_t length = (size_t)sprintf(index, "{\"weight_map\":{");
+  unsigned char *all = calloc(1, (size_t)tensors * 104 + 16);
+  for (int s = 0; s < count; s++) {
+    size_t bytes = 0;
+    for (int t = 0; t < tensors; t++)
+      bytes += (size_t)sprintf(header + bytes, "%s\"k%d_%d\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[%d,%d]}",
+                               t ? "," : "{", s, t, 8 * t, 8 * t + 8);
+    header[bytes++] = '}';
+    for (int i = 0; i < 8; i++) all[i] = (unsigned char)(bytes >> 8 * i);
+    memcpy(all + 8, header, bytes);
+    for (int t = 0; t < tensors; t++) all[8 + bytes + 8 * (size_t)t] = (unsigned char)(s + t);
+    snprintf(name, sizeof name, "s%05d", s);
+    write_bytes(in(f, name), all, 8 + bytes + 8 * (size_t)tensors);
+  }
+  for (int t = 0; t < tensors; t++)
+    for (int s = 0; s < count; s++)
+      length += (size_t)sprintf(index + length, "%s\"k%d_%d\":\"s%05d\"", t || s ? "," : "", s, t, s);
+  length += (size_t)sprintf(index + length, "}}");
+  write_bytes(in(f, "i.json"), index, length);
+  free(all);
+  free(index);
+  free(header);
+}
+
+static void check_shards(const tdict_tree *tree, int count, int tensors) {
+  assert_int_equal(tdict_num_leaves(tree), count * tensors);
+  for (int s = 0; s < count; s++)
+    for (int t = 0; t < tensors; t++) {
+      char path[32];
+      snprintf(path, sizeof path, "k%d_%d", s, t);
+      const unsigned char *data = tdict_const_data(tree, path);
+      assert_non_null(data);
+      assert_int_equal(data[0], (unsigned char)(s + t));
+    }
+}
+
+static int count_descriptors(void) {
+  DIR *dir = opendir("/proc/self/fd");
+  int count = 0;
+  assert_non_null(dir);
+  while (readdir(dir)) count++;
+  closedir(dir);
+  return count;
+}
+
+CASE(shards_need_few_descriptors) {
+  enum { COUNT = 300, LIMIT = 100 };
+  folder f = folder_create();
+  tdict_context *c = td_context(NULL);
+  struct rlimit old, low;
+  tdict_tree *tree = NULL;
+  write_shards(&f, COUNT, 2);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+  low = (struct rlimit){LIMIT, old.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const int before = count_descriptors();
+  td_ok(tdict_open(in(&f, "i.json"), NULL, &tree, err));
+  assert_int_equal(count_descriptors(), before);
+  check_shards(tree, COUNT, 2);
+  tdict_release(tree);
+  td_ok(tdict_load(c, in(&f, "i.json"), tdict_cpu(), NULL, &tree, err));
+  assert_int_equal(count_descriptors(), before);
+  check_shards(tree, COUNT, 2);
+  tdict_tree *zeros = NULL;
+  td_ok(tdict_clone_deep(tree, NULL, &zeros, err));
+  td_ok(tdict_zero(zeros, err));
+  td_ok(tdict_load_into(c, zeros, in(&f, "i.json"), NULL, err));
+  check_shards(zeros, COUNT, 2);
+  tdict_release(zeros);
+  tdict_release(tree);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+  tdict_context_destroy(c);
+  folder_remove(&f);
+}
+
+/* Replaces a shard after its header was read. */
+static bool replace_shard(void *user, uint64_t done, uint64_t total) {
+  const folder *f = user;
+  (void)total;
+  if (!done) assert_int_equal(rename(in(f, "new"), in(f, "s00099")), 0);
+  return true;
+}
+
+CASE(shards_that_are_replaced_are_not_mixed) {
+  folder f = folder_create();
+  tdict_context *c = td_context(NULL);
+  tdict_load_options o = tdict_load_options_default();
+  tdict_tree *tree = NULL;
+  size_t count;
+  write_shards(&f, 100, 1);
+  unsigned char *bytes = read_bytes(in(&f, "s00099"), &count);
+  bytes[count - 1] = 1;
+  write_bytes(in(&f, "new"), bytes, count);
+  o.progress = replace_shard;
+  o.user = &f;
+  td_fails(TDICT_EIO, "s00099 was replaced by another file",
+           tdict_load(c, in(&f, "i.json"), tdict_cpu(), &o, &tree, err));
+  assert_string_equal(td_last_error.path, "k99_0");
+  free(bytes);
+  tdict_context_destroy(c);
+  folder_remove(&f);
+}
+
+/* Opens an index, and returns the number of comparisons of texts. */
+static uint64_t count_comparisons(int shards, int tensors) {
+  folder f = folder_create();
+  tdict_tree *tree = NULL;
+  write_shards(&f, shards, tensors);
+  const char *path = in(&f, "i.json");
+  num_comparisons = 0;
+  td_ok(tdict_open(path, NULL, &tree, err));
+  const uint64_t count = num_comparisons;
+  tdict_release(tree);
+  folder_remove(&f);
+  return count;
+}
+
+/* Twice as many shards or tensors need about twice as many comparisons. */
+CASE(shards_are_found_quickly) {
+  const uint64_t few = count_comparisons(250, 4), more_shards = count_comparisons(500, 4);
+  const uint64_t more_tensors = count_comparisons(250, 8);
+  assert_true(few > 1000);
+  assert_true(more_shards < 3 * few);
+  assert_true(more_tensors < 3 * few);
+}
