@@ -12,6 +12,9 @@ import struct
 import subprocess
 import sys
 
+if "--help" in sys.argv:
+    sys.exit(print(__doc__))
+
 BATCH = 20000
 LEVELS = 512
 MARKS = [b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\t", b"\n", b"\r", b"-", b"+", b".", b"e", b"E", b"0", b"1",

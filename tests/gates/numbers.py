@@ -17,6 +17,7 @@ LOCALE = re.compile(r"\bsetlocale\s*\(\s*(LC_ALL|LC_NUMERIC)\b")
 MESSAGES = {"tdict_fail", "tdict_fail_native", "tdict_log_write", "SET_MESSAGE"}
 ALLOWED = {
     "src/debug/describe.c": "summaries for people",
+    "src/io/json/value.c": "replaces the decimal point of the locale",
     "src/io/tensordict/names.c": "writes %2E, which is no conversion",
     "src/tensor/convert_tensor.c": "the value in the message of an error",
     "src/tree/print.c": "sizes for people",
