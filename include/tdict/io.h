@@ -235,8 +235,9 @@ typedef struct tdict_save_options {
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
   /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such
    *  a file system, the call renames the old directory and then the new directory. For a moment, no directory has the
-   *  name. If the process is killed in this moment, the old directory stays under a temporary name. false (default): on
-   *  such a file system, the call returns #TDICT_ENOTSUP. */
+   *  name. If the process is killed in this moment, the old directory stays as `.NAME.<16 hexadecimal digits>.old`. The
+   *  next save first gives the old directory its name again. false (default): on such a file system, the call returns
+   *  #TDICT_ENOTSUP. */
   bool allows_gap;
   const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call; NULL (default): none */
   int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */
@@ -257,14 +258,19 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *
  *  One file. The call writes a new file, `.NAME.<16 hexadecimal digits>.tmp`, in the same folder. Then the call flushes
  *  the file to the disk, renames the file to @p path, and flushes the folder. A reader sees the old file or the new
- *  file, also after a power failure. If the call fails before the rename, the call removes the new file. If the process
- *  is killed before the rename, the new file stays under its temporary name. A new file that replaces a file has the
- *  permissions of the old file. If @p path is a symbolic link, the link is replaced.
+ *  file, also after a power failure. If the call fails before the rename, the call removes the new file. A new file
+ *  that replaces a file has the permissions of the old file. If @p path is a symbolic link, the link is replaced.
  *
  *  Shards. @p path must end with ".safetensors.index.json". The shards are beside the index, and their names begin with
- *  the name of the index without this ending. Each save uses new names, and the index is replaced last. Shards of an
+ *  the name of the index without this ending, or with its first 200 bytes. Each save uses new names. Shards have names
+ *  with a dot at the start and ".tmp" at the end until all shards are whole. The index is replaced last. Shards of an
  *  earlier save stay, so that trees and readers that use these shards still work. If the call fails before it replaces
  *  the index, the call removes the new shards.
+ *
+ *  Killed processes. A process that is killed before the rename leaves its temporary file or directory, or its shards.
+ *  The next save to the same path removes them. To know that the process is gone, each save holds a lock, flock(), on
+ *  its temporary file. Several processes can therefore save to one path at the same time. Nothing is removed on file
+ *  systems that other machines can share, such as NFS, and nothing that this user may not remove.
  *
  *  Directory (MEMMAP). The call writes a new directory beside @p path. If there is an old directory, the call then
  *  exchanges the names of both directories by one system call, and removes the old directory. The call replaces an old
@@ -290,7 +296,7 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *          NULL pointer, a wrong option, a path without a name, no context although a tensor is on a device, or a
  *          transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM. If the folder of a file could
  *          not be flushed after the rename, the call returns #TDICT_EIO and the new file is in place.
- *  @note Cost: one write of all elements. */
+ *  @note Cost: one write of all elements, and O(files in the folder of @p path). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);
 
@@ -329,7 +335,8 @@ static inline tdict_append_options tdict_append_options_default(void) {
  *  @param[in] context  Needed if a tensor of @p rows is on a device. In this case, the call first copies @p rows to
  *                      host memory.
  *  @param[in] path     The directory. Only one call may append at a time. A second call of tdict_append() at the same
- *                      time returns #TDICT_EIO, with EWOULDBLOCK in err->native.
+ *                      time returns #TDICT_EIO, with EWOULDBLOCK in err->native. The same happens at the moment when
+ *                      tdict_save() replaces the directory.
  *  @param[in] rows     Borrowed for the call. The call waits for transfers that write the tensors.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND @p rows and the saved tree have different keys; #TDICT_ETYPE, #TDICT_EDTYPE or

@@ -1,15 +1,16 @@
 /* Writes files so that a reader never sees half a file. The caller owns the structs. Thread rule: used by one thread at
  * a time.
  *
- * A new file is created under a name that no other file has. tdict_output_close() writes the bytes to the disk.
- * tdict_output_replace() then gives the file its final name by one rename(), which replaces an old file. If a process
- * is killed before the rename, the new file stays under its temporary name, and the old file is unchanged. */
+ * A new file is created under a temporary name (temporary.h). tdict_output_replace() writes the bytes to the disk, and
+ * gives the file its final name by one rename(), which replaces an old file. If a process is killed before the rename,
+ * the new file stays under its temporary name, and the old file is unchanged. The next save removes the new file. */
 #ifndef TDICT_IO_OUTPUT_H
 #define TDICT_IO_OUTPUT_H
 
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "io/temporary.h"
 #include "tdict/io.h"
 
 struct tdict_save_request;
@@ -24,10 +25,11 @@ typedef struct tdict_folder {
    * save cannot be cancelled. tdict_folder_open() sets NULL */
   const _Atomic(bool) *is_cancelled;
 } tdict_folder;
-/* Opens the folder of a path. Returns TDICT_EINVAL if the last name of the path is empty, "." or "..". Returns
+/* Opens the folder of a path, and removes what killed processes have left for this path. Returns TDICT_EINVAL if the last name of the path is empty, "." or "..". Returns
  * TDICT_EFORMAT if the path names something that is neither a regular file nor a symbolic link. Returns TDICT_EIO. */
-tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path, tdict_error *err);
-/* Opens the folder of a path like tdict_folder_open(), but ignores what is at the path now. */
+tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path,
+                               tdict_temporary_remover remove_more, tdict_error *err);
+/* Opens the folder of a path like tdict_folder_open(), but ignores what is at the path now. Leaves all files alone. */
 tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, const char *path, tdict_error *err);
 /* Returns TDICT_EIO with the errno `code` and a message such as "save: the file cannot be renamed: <text of code>". In
  * this example, `noun` is "file" and `verb` is "renamed". */
@@ -38,15 +40,14 @@ tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, con
 tdict_status tdict_folder_flush(const tdict_folder *folder, tdict_error *err);
 void tdict_folder_close(tdict_folder *folder);
 
-enum { TDICT_OUTPUT_NAME_BYTES = 256 };
 /* A new file. */
 typedef struct tdict_output {
   const tdict_folder *folder;
-  int fd; /* -1: closed */
+  tdict_temporary file; /* `fd` is -1 if the file is closed */
   uint64_t offset;
-  char name[TDICT_OUTPUT_NAME_BYTES];
+  bool is_whole; /* the bytes are on the disk, and the file has its name: tdict_output_end() keeps the file */
 } tdict_output;
-/* Creates a file with a temporary name, which begins with a dot and ends with ".tmp". Returns TDICT_EIO. */
+/* Creates a file with a temporary name. Returns TDICT_EIO. */
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err);
 /* Creates a file with the name `name`. If a file has this name already, returns TDICT_EEXIST. Also returns
  * TDICT_EIO. */
@@ -72,25 +73,20 @@ typedef struct tdict_output_part {
  * Returns the errors of tdict_output_write_tensor() and of transfers. */
 tdict_status tdict_output_write_parts(tdict_output *out, const struct tdict_save_request *request,
                                       const tdict_output_part *parts, size_t count, tdict_error *err);
-/* Waits until the bytes are on the disk, and closes the file. Returns TDICT_EIO. */
+/* Waits until the bytes are on the disk, and closes a file that needs no rename. Returns TDICT_EIO. */
 tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
-/* Closes and removes the file. */
-void tdict_output_discard(tdict_output *out);
-/* Renames a closed file to folder->name, and waits until the new name is on the disk. Returns TDICT_EIO or
- * TDICT_ECANCELLED. If the rename fails or the save was cancelled, removes the file. Sets *is_named to true if the
- * rename succeeded, even if a later step fails. */
-tdict_status tdict_output_replace(tdict_output *out, bool *is_named, tdict_error *err);
+/* Writes the bytes to the disk, renames the file from its temporary name to folder->name, and waits until the new name
+ * is on the disk. Returns TDICT_EIO or TDICT_ECANCELLED. If only the last step fails, the file is whole. */
+tdict_status tdict_output_replace(tdict_output *out, tdict_error *err);
+/* Closes the file, and removes the file if it is not whole. Call for each file that was created. */
+void tdict_output_end(tdict_output *out);
 /* Returns TDICT_ECANCELLED if the save was cancelled. */
 tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err);
-/* Writes a temporary name, ".BASE.<16 hexadecimal digits>.tmp", for a file beside the file `base`. */
-void tdict_output_name_temporary(char name[TDICT_OUTPUT_NAME_BYTES], const char *base);
 /* Writes a new file with `write`, and gives the file the name request->path. On failure, an old file at the path is
  * unchanged, and the new file is removed. Exception: if the folder cannot be flushed after the rename, the call returns
  * TDICT_EIO, and the new file is in place. Returns the errors of `write` and of the functions above. */
 typedef tdict_status (*tdict_output_writer)(void *user, tdict_output *to, tdict_error *err);
 tdict_status tdict_output_file(const struct tdict_save_request *request, tdict_output_writer write, void *user,
                                tdict_error *err);
-/* Returns a number that, with high probability, no other call and no other process gets. */
-uint64_t tdict_output_unique(void);
 
 #endif

@@ -9,7 +9,7 @@
 #include "support/sanitized.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
- * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
+ * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
 
 static void add(dice *d, tdict_tree *tree, const char *path, tdict_dtype dtype, int64_t rows, int64_t columns) {
   tdict_tensor *t = NULL;

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "directory.h"
 #include "random_tree.h"
 #include "tensor/tensor.h"
 
@@ -170,6 +171,37 @@ CASE(save_shards_have_unique_names) {
   tdict_release(first);
   tdict_release(tree);
   folder_remove(&f);
+}
+
+/* The longest names of files that the system has. The names of shards are longer than the name of their index. */
+CASE(save_writes_names_of_255_bytes) {
+  static const char *const ends[] = {"", ".safetensors.index.json", ".tdz", ".npz", "/"};
+  for (size_t kind = 0; kind < sizeof ends / sizeof *ends; kind++) {
+    for (size_t length = 200; length <= 256; length += length < 250 ? 10 : 1) {
+      folder f = folder_create();
+      tdict_tree *tree = small_tree();
+      tdict_save_options o = tdict_save_options_default();
+      char name[300];
+      const size_t end = strlen(ends[kind]), is_folder = strcmp(ends[kind], "/") == 0;
+      memset(name, 'n', sizeof name);
+      snprintf(name + length + is_folder - end, sizeof name - length, "%s", ends[kind]);
+      if (kind == 1) o.max_shard_bytes = 25;
+      for (int round = 0; round < 2; round++) {
+        if (length > 255) {
+          td_fails(TDICT_EIO, "File name too long", tdict_save(NULL, in(&f, name), tree, &o, err));
+          assert_int_equal(folder_count(&f, NULL), 0);
+          continue;
+        }
+        td_ok(tdict_save(NULL, in(&f, name), tree, &o, err));
+        tdict_tree *found = open_tree(in(&f, name));
+        same_trees(tree, found);
+        tdict_release(found);
+        assert_int_equal(folder_count(&f, NULL), kind == 1 ? 1 + 3 * (round + 1) : 1);
+      }
+      tdict_release(tree);
+      remove_all(f.path);
+    }
+  }
 }
 
 static void release_nothing(void *self) { (void)self; }

@@ -1,8 +1,7 @@
 /* Creates directories under temporary names, and swaps a complete new directory with the old directory. See
  * output_folder.h for ownership and threads. */
-#include "io/output_folder.h"
+#include "io/tensordict/output_folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,64 +11,29 @@
 
 #include "base/error.h"
 
-enum { MOST_TRIES = 100, DIRECTORY_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+enum { DIRECTORY_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
 static tdict_status fail_io(const tdict_output_folder *f, const char *verb, int code, tdict_error *err) {
   return tdict_folder_fail(&f->parent, "directory", verb, code, err);
 }
 
-/* Returns the next name of a directory, except "." and "..". Returns NULL and sets errno to 0 after the last name.
- * Returns NULL and sets errno to the error on failure. */
-static const char *next_name(DIR *dir) {
-  struct dirent *entry;
-  do {
-    errno = 0;
-    entry = readdir(dir);
-  } while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
-  return entry ? entry->d_name : NULL;
+static int fail_at_name(void *user, int folder, const char *name) {
+  (void)user, (void)folder, (void)name;
+  return ENOTEMPTY;
 }
 
-static int remove_entry(int at, const char *name);
-
-/* Removes everything in a directory and closes `fd`. Returns the first errno, or 0. */
-static int empty_directory(int fd) {
-  DIR *dir = fdopendir(fd);
-  int code = dir ? 0 : errno;
-  if (!dir) close(fd);
-  for (const char *name; dir && !code && (name = next_name(dir)) != NULL;) code = remove_entry(fd, name);
-  if (dir && !code) code = errno;
-  if (dir) closedir(dir);
-  return code;
-}
-
-/* Removes a file, a link or a directory with its files. Never follows a link. Returns the errno, or 0. */
-static int remove_entry(int at, const char *name) {
-  if (unlinkat(at, name, 0) == 0) return 0;
-  if (errno != EISDIR && errno != EPERM) return errno;
-  const int fd = openat(at, name, DIRECTORY_FLAGS);
-  const int code = fd < 0 ? errno : empty_directory(fd);
-  if (code) return code;
-  return unlinkat(at, name, AT_REMOVEDIR) == 0 ? 0 : errno;
-}
-
-/* Checks that an old directory belongs to the format or is empty, so that a wrong path does not delete other files of
- * the program. */
-static tdict_status check_mark(const tdict_output_folder *f, const char *mark, tdict_error *err) {
+/* Opens the old directory. Checks that it belongs to the format or is empty, so that a wrong path does not delete other
+ * files of the program. */
+static tdict_status open_old(tdict_output_folder *f, const char *mark, tdict_error *err) {
   struct stat info;
-  const int fd = openat(f->parent.fd, f->parent.name, DIRECTORY_FLAGS);
-  if (fd < 0) return fail_io(f, "opened", errno, err);
-  const bool has_mark = fstatat(fd, mark, &info, AT_SYMLINK_NOFOLLOW) == 0;
+  f->old = openat(f->parent.fd, f->parent.name, DIRECTORY_FLAGS);
+  if (f->old < 0) return fail_io(f, "opened", errno, err);
+  const bool has_mark = fstatat(f->old, mark, &info, AT_SYMLINK_NOFOLLOW) == 0;
   int code = has_mark || errno == ENOENT ? 0 : errno;
-  bool is_ours = has_mark && S_ISREG(info.st_mode);
-  DIR *dir = fdopendir(fd);
-  if (!dir && !code) code = errno;
-  if (dir && !is_ours && !code) is_ours = !next_name(dir) && errno == 0;
-  if (dir)
-    closedir(dir);
-  else
-    close(fd);
-  if (code) return fail_io(f, "read", code, err);
-  if (is_ours) return TDICT_OK;
+  if (has_mark && S_ISREG(info.st_mode)) return TDICT_OK;
+  if (!code) code = tdict_names_visit(f->old, fail_at_name, NULL);
+  if (!code) return TDICT_OK;
+  if (code != ENOTEMPTY) return fail_io(f, "read", code, err);
   tdict_fail(err, TDICT_EFORMAT, "%s: the path names a directory with files but without '%s', which is not replaced",
              f->parent.what, mark);
   return tdict_error_at(err, TDICT_EFORMAT, f->parent.path);
@@ -83,7 +47,7 @@ static tdict_status look_at_old(tdict_output_folder *f, const char *mark, tdict_
   if (S_ISDIR(info.st_mode)) {
     f->replaces = true;
     f->old_mode = info.st_mode & 0777;
-    return check_mark(f, mark, err);
+    return open_old(f, mark, err);
   }
   tdict_fail(err, TDICT_EFORMAT, "%s: the path names a %s, wanted a directory or nothing", f->parent.what,
              S_ISREG(info.st_mode)   ? "file"
@@ -92,25 +56,17 @@ static tdict_status look_at_old(tdict_output_folder *f, const char *mark, tdict_
   return tdict_error_at(err, TDICT_EFORMAT, f->parent.path);
 }
 
-/* Creates a directory with a temporary name. Returns the errno, or 0. */
-static int make_temporary(const tdict_output_folder *f, mode_t mode, char name[TDICT_OUTPUT_NAME_BYTES]) {
-  for (int i = 0; i < MOST_TRIES; i++) {
-    tdict_output_name_temporary(name, f->parent.name);
-    if (mkdirat(f->parent.fd, name, mode) == 0) return 0;
-    if (errno != EEXIST) return errno;
-  }
-  return EEXIST;
-}
-
-/* Finds out whether the file system can exchange names, before the caller writes a large tree: exchanges the new
- * directory with another empty directory. */
+/* Finds out whether the file system can exchange names, before the caller writes a large tree: exchanges two empty
+ * directories inside the new directory. */
 static tdict_status try_exchange(tdict_output_folder *f, bool allows_gap, tdict_error *err) {
-  char other[TDICT_OUTPUT_NAME_BYTES];
-  int code = make_temporary(f, 0700, other);
-  if (code) return fail_io(f, "created", code, err);
-  if (renameat2(f->parent.fd, f->name, f->parent.fd, other, RENAME_EXCHANGE) != 0) code = errno;
+  static const char *const names[] = {"a", "b"};
+  int code = 0;
+  for (int i = 0; i < 2; i++)
+    if (mkdirat(f->root.fd, names[i], 0700) != 0) return fail_io(f, "created", errno, err);
+  if (renameat2(f->root.fd, names[0], f->root.fd, names[1], RENAME_EXCHANGE) != 0) code = errno;
   f->exchanges = code == 0;
-  if (unlinkat(f->parent.fd, other, AT_REMOVEDIR) != 0) return fail_io(f, "removed", errno, err);
+  for (int i = 0; i < 2; i++)
+    if (unlinkat(f->root.fd, names[i], AT_REMOVEDIR) != 0) return fail_io(f, "removed", errno, err);
   if (f->exchanges || (allows_gap && (code == EINVAL || code == ENOSYS || code == EOPNOTSUPP))) return TDICT_OK;
   if (code != EINVAL && code != ENOSYS && code != EOPNOTSUPP) return fail_io(f, "exchanged", code, err);
   tdict_fail_native(err, TDICT_ENOTSUP, code,
@@ -120,29 +76,32 @@ static tdict_status try_exchange(tdict_output_folder *f, bool allows_gap, tdict_
   return tdict_error_at(err, TDICT_ENOTSUP, f->parent.path);
 }
 
+/* Creates the new directory. Until it has the permissions of the old directory, only this user may read it. */
+static tdict_status create_root(tdict_output_folder *f, const tdict_output_folder_options *options, tdict_error *err) {
+  tdict_temporary root;
+  const int code = tdict_temporary_create_directory(&root, f->parent.fd, f->parent.name, f->replaces ? 0700 : 0777);
+  if (code) return fail_io(f, "created", code, err);
+  memcpy(f->name, root.name, sizeof f->name);
+  f->root = (tdict_folder){.what = options->what, .path = options->path, .name = f->name, .fd = root.fd};
+  f->root.is_cancelled = options->is_cancelled;
+  return TDICT_OK;
+}
+
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
                                         tdict_error *err) {
   const char *path = options->path;
   size_t length = strlen(path);
   memset(out, 0, sizeof *out);
-  out->root.fd = out->parent.fd = -1;
+  out->root.fd = out->parent.fd = out->old = -1;
   while (length > 1 && path[length - 1] == '/') length--;
   snprintf(out->target, sizeof out->target, "%.*s", (int)(length < sizeof out->target ? length : 0), path);
   tdict_status status = tdict_folder_open_parent(&out->parent, options->what, out->target, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   out->parent.path = path;
+  tdict_temporary_clean(out->parent.fd, out->parent.name, NULL);
   status = look_at_old(out, options->mark, err);
-  /* Until the new directory has the permissions of the old directory, only this user may read the new directory. */
-  int code = status == TDICT_OK ? make_temporary(out, out->replaces ? 0700 : 0777, out->name) : 0;
-  if (code) status = fail_io(out, "created", code, err);
-  if (code) out->name[0] = 0;
+  if (status == TDICT_OK) status = create_root(out, options, err);
   if (status == TDICT_OK && out->replaces) status = try_exchange(out, options->allows_gap, err);
-  if (status == TDICT_OK) {
-    out->root = (tdict_folder){.what = options->what, .path = path, .name = out->name, .fd = -1};
-    out->root.is_cancelled = options->is_cancelled;
-    out->root.fd = openat(out->parent.fd, out->name, DIRECTORY_FLAGS);
-    if (out->root.fd < 0) status = fail_io(out, "opened", errno, err);
-  }
   if (status != TDICT_OK) tdict_output_folder_discard(out);
   return status;
 }
@@ -170,10 +129,17 @@ tdict_status tdict_output_folder_leave(tdict_folder *folder, tdict_error *err) {
   return status;
 }
 
-void tdict_output_folder_discard(tdict_output_folder *f) {
+/* Closes all descriptors, which releases the locks. */
+static void close_all(tdict_output_folder *f) {
   tdict_folder_close(&f->root);
-  if (f->name[0]) (void)remove_entry(f->parent.fd, f->name);
   tdict_folder_close(&f->parent);
+  if (f->old >= 0) close(f->old);
+  f->old = -1;
+}
+
+void tdict_output_folder_discard(tdict_output_folder *f) {
+  if (f->name[0]) (void)tdict_entry_remove(f->parent.fd, f->name);
+  close_all(f);
 }
 
 /* Moves a directory to another name of the same folder. Returns the errno, or 0. */
@@ -188,7 +154,7 @@ static int swap(tdict_output_folder *f) {
   char aside[TDICT_OUTPUT_NAME_BYTES];
   if (f->replaces && f->exchanges) return move(f, f->name, final, RENAME_EXCHANGE);
   if (!f->replaces) return renameat(f->parent.fd, f->name, f->parent.fd, final) == 0 ? 0 : errno;
-  tdict_output_name_temporary(aside, final);
+  tdict_temporary_name_old(aside, final);
   int code = renameat(f->parent.fd, final, f->parent.fd, aside) == 0 ? 0 : errno;
   if (code) return code;
   if (renameat(f->parent.fd, f->name, f->parent.fd, final) != 0) {
@@ -202,9 +168,22 @@ static int swap(tdict_output_folder *f) {
 
 static tdict_status remove_old(const tdict_output_folder *f, tdict_error *err) {
   if (!f->replaces) return TDICT_OK;
-  const int code = remove_entry(f->parent.fd, f->name);
+  const int code = tdict_entry_remove(f->parent.fd, f->name);
   return code ? fail_io(f, "cleaned up: the new directory is in place, but the old one cannot be removed", code, err)
               : TDICT_OK;
+}
+
+/* Flushes the parent folder after the swap. On failure, gives the old directory its name again if possible. */
+static tdict_status flush_parent(tdict_output_folder *f, tdict_error *err) {
+  tdict_error why = {0};
+  tdict_status status = tdict_folder_flush(&f->parent, &why);
+  if (status == TDICT_OK) return remove_old(f, err);
+  /* After the exchange back, f->name is the new directory again. */
+  const bool is_old = f->exchanges && move(f, f->name, f->parent.name, RENAME_EXCHANGE) == 0;
+  if (f->replaces) (void)tdict_entry_remove(f->parent.fd, f->name);
+  if (is_old) return fail_io(f, "replaced, because its folder was not flushed to the disk", why.native, err);
+  if (err) *err = why;
+  return status;
 }
 
 tdict_status tdict_output_folder_replace(tdict_output_folder *f, tdict_error *err) {
@@ -212,26 +191,16 @@ tdict_status tdict_output_folder_replace(tdict_output_folder *f, tdict_error *er
   if (status == TDICT_OK && f->replaces && fchmod(f->root.fd, f->old_mode) != 0)
     status = fail_io(f, "given its permissions", errno, err);
   if (status == TDICT_OK) status = flush(&f->root, err);
-  tdict_folder_close(&f->root);
+  /* A failure is ignored: the old directory is then locked by tdict_append(), or the file system has no locks. */
+  if (f->old >= 0) (void)tdict_temporary_lock(f->old);
   const int code = status == TDICT_OK ? swap(f) : 0;
   if (code) status = fail_io(f, "renamed", code, err);
   if (status != TDICT_OK) {
     tdict_output_folder_discard(f);
     return status;
   }
-  tdict_error why = {0};
-  status = tdict_folder_flush(&f->parent, &why);
-  if (status == TDICT_OK) {
-    status = remove_old(f, err);
-  } else {
-    /* After the exchange back, f->name is the new directory again. */
-    const bool is_old = f->exchanges && move(f, f->name, f->parent.name, RENAME_EXCHANGE) == 0;
-    if (f->replaces) (void)remove_entry(f->parent.fd, f->name);
-    if (is_old)
-      status = fail_io(f, "replaced, because its folder was not flushed to the disk", why.native, err);
-    else if (err)
-      *err = why;
-  }
-  tdict_folder_close(&f->parent);
+  tdict_folder_close(&f->root); /* the lock would keep tdict_append() away */
+  status = flush_parent(f, err);
+  close_all(f);
   return status;
 }

@@ -5,15 +5,16 @@
  * directory with the functions of output.h. tdict_output_folder_replace() then exchanges the names of the new and the
  * old directory by one system call, and removes the old directory. If the file system cannot exchange names and
  * allows_gap is true, two renames replace the exchange. If a process is killed, a directory with a temporary name can
- * stay.
+ * stay, see temporary.h. The next save removes this directory. If no directory has the final name, the next save first
+ * gives the old directory its name again.
  *
  *     tdict_output_folder new;
  *     tdict_output_folder_create(&new, &options, err);
  *     tdict_output_create(&file, &new.root, "a.memmap", err);       write and close the file
  *     tdict_output_folder_enter(&new.root, "child", &child, err);   write files, tdict_output_folder_leave(&child, err)
  *     on success: tdict_output_folder_replace(&new, err); on failure: tdict_output_folder_discard(&new) */
-#ifndef TDICT_IO_OUTPUT_FOLDER_H
-#define TDICT_IO_OUTPUT_FOLDER_H
+#ifndef TDICT_IO_TENSORDICT_OUTPUT_FOLDER_H
+#define TDICT_IO_TENSORDICT_OUTPUT_FOLDER_H
 
 #include "io/output.h"
 
@@ -35,6 +36,7 @@ typedef struct tdict_output_folder {
   mode_t old_mode;     /* permissions of the directory that is replaced */
   bool replaces;       /* a directory has the final name already */
   bool exchanges;      /* the file system can exchange two names */
+  int old;             /* the directory that is replaced; -1: none */
   char target[TDICT_FOLDER_PATH_BYTES]; /* the path without slashes at the end */
   char name[TDICT_OUTPUT_NAME_BYTES];   /* the temporary name */
 } tdict_output_folder;
