@@ -258,14 +258,19 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *
  *  One file. The call writes a new file, `.NAME.<16 hexadecimal digits>.tmp`, in the same folder. Then the call flushes
  *  the file to the disk, renames the file to @p path, and flushes the folder. A reader sees the old file or the new
- *  file, also after a power failure. If the call fails before the rename, the call removes the new file. A new file
- *  that replaces a file has the permissions of the old file. If @p path is a symbolic link, the link is replaced.
+ *  file, also after a power failure. If the call fails before the rename, the call removes the new file. If @p path is
+ *  a symbolic link, the link is replaced.
  *
  *  Shards. @p path must end with ".safetensors.index.json". The shards are beside the index, and their names begin with
  *  the name of the index without this ending, or with its first 200 bytes. Each save uses new names. Shards have names
  *  with a dot at the start and ".tmp" at the end until all shards are whole. The index is replaced last. Shards of an
  *  earlier save stay, so that trees and readers that use these shards still work. If the call fails before it replaces
  *  the index, the call removes the new shards.
+ *
+ *  Permissions. A new file that replaces a file has the permissions and the group of the old file, and is never more
+ *  open during the call. If the file cannot get the group, group and others get only the permissions that both had. In
+ *  a directory, this concerns each file and each directory that the old directory has under the same name. A process of
+ *  root also keeps the owner. Other files have the permissions of the process's umask.
  *
  *  Killed processes. A process that is killed before the rename leaves its temporary file or directory, or its shards.
  *  The next save to the same path removes them. To know that the process is gone, each save holds a lock, flock(), on

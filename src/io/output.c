@@ -25,12 +25,32 @@ static tdict_status fail_io(const tdict_folder *folder, const char *verb, int co
   return tdict_folder_fail(folder, "file", verb, code, err);
 }
 
+tdict_access tdict_access_of_file(int folder, const char *name) {
+  struct stat info;
+  if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
+    return (tdict_access){.exists = false};
+  return (tdict_access){true, info.st_mode & 0777, info.st_uid, info.st_gid};
+}
+
+int tdict_access_give(const tdict_access *old, int fd) {
+  struct stat info;
+  mode_t mode = old->mode;
+  if (!old->exists) return 0;
+  if (fstat(fd, &info) != 0) return errno;
+  if (info.st_uid != old->owner) (void)!fchown(fd, old->owner, (gid_t)-1); /* usually, only root may do this */
+  if (info.st_gid != old->group && fchown(fd, (uid_t)-1, old->group) != 0) {
+    const mode_t both = mode >> 3 & mode & 07;
+    mode = (mode & ~(mode_t)077) | both << 3 | both;
+  }
+  return fchmod(fd, mode) == 0 ? 0 : errno;
+}
+
 /* Checks what is at the path now, and stores the permissions of an old file. */
 static tdict_status look_at_old_file(tdict_folder *folder, tdict_error *err) {
   struct stat info;
   if (fstatat(folder->fd, folder->name, &info, AT_SYMLINK_NOFOLLOW) != 0)
     return errno == ENOENT ? TDICT_OK : fail_io(folder, "inspected", errno, err);
-  if (S_ISREG(info.st_mode)) folder->mode = info.st_mode & 0777;
+  if (S_ISREG(info.st_mode)) folder->old = tdict_access_of_file(folder->fd, folder->name);
   if (S_ISREG(info.st_mode) || S_ISLNK(info.st_mode)) return TDICT_OK;
   tdict_fail(err, TDICT_EFORMAT, "%s: the path names %s, wanted a regular file or no file", folder->what,
              S_ISDIR(info.st_mode) ? "a directory" : "a device, FIFO or socket");
@@ -42,7 +62,7 @@ tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, co
   const char *slash = strrchr(path, '/');
   const char *name = slash ? slash + 1 : path;
   const size_t length = slash ? (size_t)(slash - path) + 1 : 0;
-  *folder = (tdict_folder){.what = what, .path = path, .name = name, .fd = -1};
+  *folder = (tdict_folder){.what = what, .path = path, .name = name, .fd = -1, .old_fd = -1};
   if (!name[0] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
     tdict_fail(err, TDICT_EINVAL, "%s: the path '%.150s' does not end with the name of a file", what, path);
     return tdict_error_at(err, TDICT_EINVAL, path);
@@ -73,29 +93,25 @@ tdict_status tdict_folder_flush(const tdict_folder *folder, tdict_error *err) {
 
 void tdict_folder_close(tdict_folder *folder) {
   if (folder->fd >= 0) close(folder->fd);
-  folder->fd = -1;
+  if (folder->old_fd >= 0) close(folder->old_fd);
+  folder->fd = folder->old_fd = -1;
 }
 
-/* Gives a new file the permissions of the file that it replaces. Another user could otherwise read a private file. */
-static tdict_status begin(tdict_output *out, const tdict_folder *folder, tdict_error *err) {
-  out->folder = folder;
-  out->offset = 0;
-  out->is_whole = false;
-  if (!folder->mode || fchmod(out->file.fd, folder->mode) == 0) return TDICT_OK;
-  const int code = errno;
-  tdict_output_end(out);
-  return fail_io(folder, "created", code, err);
-}
+static mode_t first_mode(const tdict_access *old) { return old->exists ? 0600 : 0666; }
 
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err) {
-  const int code = tdict_temporary_create_file(&out->file, folder->fd, folder->name, 0666);
-  return code ? fail_io(folder, "created", code, err) : begin(out, folder, err);
+  *out = (tdict_output){.folder = folder, .old = folder->old};
+  const int code = tdict_temporary_create_file(&out->file, folder->fd, folder->name, first_mode(&out->old));
+  return code ? fail_io(folder, "created", code, err) : TDICT_OK;
 }
 
 tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, const char *name, tdict_error *err) {
+  *out = (tdict_output){.folder = folder, .old = folder->old};
+  if (folder->old_fd >= 0) out->old = tdict_access_of_file(folder->old_fd, name);
   snprintf(out->file.name, sizeof out->file.name, "%s", name);
-  out->file.fd = openat(folder->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (out->file.fd >= 0) return begin(out, folder, err);
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  out->file.fd = openat(folder->fd, name, flags, first_mode(&out->old));
+  if (out->file.fd >= 0) return TDICT_OK;
   if (errno != EEXIST) return fail_io(folder, "created", errno, err);
   tdict_fail(err, TDICT_EEXIST, "%s: a file has the name '%.150s' already", folder->what, name);
   return tdict_error_at(err, TDICT_EEXIST, folder->path);
@@ -130,6 +146,8 @@ tdict_status tdict_output_write(tdict_output *out, const void *data, size_t byte
 }
 
 static tdict_status flush(const tdict_output *out, tdict_error *err) {
+  const int code = tdict_access_give(&out->old, out->file.fd);
+  if (code) return fail_io(out->folder, "given its permissions", code, err);
   return fsync(out->file.fd) == 0 ? TDICT_OK : fail_io(out->folder, "flushed to the disk", errno, err);
 }
 

@@ -15,12 +15,29 @@
 
 struct tdict_save_request;
 
+/* The permissions of a file or directory that is replaced. A new file that replaces a file may only be used by its owner
+ * until tdict_access_give(), so it is never more open than the old file. */
+typedef struct tdict_access {
+  bool exists; /* false: nothing is replaced */
+  mode_t mode;
+  uid_t owner;
+  gid_t group;
+} tdict_access;
+/* Returns the permissions of the regular file `name`, or exists == false if there is no such file. The set-user-ID and
+ * set-group-ID bits are left out, because the system also removes them from a file that is written. */
+tdict_access tdict_access_of_file(int folder, const char *name);
+/* Gives an open file the old permissions, the old group, and the old owner if this process may do so. If the file cannot
+ * get the group, group and others get only the permissions that both had. Does nothing if `old` does not exist. Returns
+ * the errno, or 0. */
+int tdict_access_give(const tdict_access *old, int fd);
+
 /* The folder of a file that is to be written. */
 typedef struct tdict_folder {
   const char *what, *path; /* the name of the public call and the path that the program gave, for messages; borrowed */
   const char *name;        /* the last part of the path; borrowed */
   int fd;
-  mode_t mode; /* permissions of an existing regular file at the path; 0: no such file */
+  tdict_access old; /* of the regular file at the path, or of the directory that this directory replaces */
+  int old_fd;       /* the directory that this directory replaces; -1: none */
   /* relaxed; borrowed. If the value becomes true, functions that write or rename return TDICT_ECANCELLED. NULL: the
    * save cannot be cancelled. tdict_folder_open() sets NULL */
   const _Atomic(bool) *is_cancelled;
@@ -45,12 +62,14 @@ typedef struct tdict_output {
   const tdict_folder *folder;
   tdict_temporary file; /* `fd` is -1 if the file is closed */
   uint64_t offset;
-  bool is_whole; /* the bytes are on the disk, and the file has its name: tdict_output_end() keeps the file */
+  tdict_access old; /* of the file that is replaced */
+  bool is_whole;    /* the bytes are on the disk, and the file has its name: tdict_output_end() keeps the file */
 } tdict_output;
 /* Creates a file with a temporary name. Returns TDICT_EIO. */
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err);
-/* Creates a file with the name `name`. If a file has this name already, returns TDICT_EEXIST. Also returns
- * TDICT_EIO. */
+/* Creates a file with the name `name`. In a new directory, the file replaces the file with this name in the old
+ * directory; elsewhere, it replaces the file at the path. If a file has this name already, returns TDICT_EEXIST. Also
+ * returns TDICT_EIO. */
 tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, const char *name, tdict_error *err);
 /* Appends bytes. Returns TDICT_EIO with the errno, for example if the disk is full, or TDICT_ECANCELLED. */
 tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err);

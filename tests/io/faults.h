@@ -19,10 +19,11 @@ static int fault_at = -1;  /* the fault happens at call number fault_at */
 static int again_at = -1;  /* the fault happens at this call, too */
 static _Atomic(int) calls; /* number of calls while `chosen` is set */
 static int fault_errno = EIO;
-static const char *only_call;  /* if not NULL, other calls are neither counted nor changed */
-static const char *fault_call; /* name of the call that failed */
-static bool writes_little;     /* pwrite() writes 7 bytes at most, and each second call is interrupted */
-static bool skips_flush;       /* fsync() does nothing, which is quick; a killed process loses no written bytes */
+static const char *only_call;        /* if not NULL, other calls are neither counted nor changed */
+static const char *fault_call;       /* name of the call that failed */
+static bool writes_little;           /* pwrite() writes 7 bytes at most, and each second call is interrupted */
+static bool skips_flush;             /* fsync() does nothing, which is quick; a killed process loses no written bytes */
+static void (*look_at_file)(int fd); /* if not NULL, called with new files, and with files before they are written */
 static _Thread_local bool dies_after;
 
 /* Returns true if this call must fail. */
@@ -81,6 +82,7 @@ int __wrap_openat(int at, const char *name, int flags, mode_t mode);
 int __wrap_openat(int at, const char *name, int flags, mode_t mode) {
   if (begin_call(strcmp(name, ".") == 0 ? "openat ." : "openat")) return -1;
   const int fd = __real_openat(at, name, flags, mode);
+  if (look_at_file && flags & O_CREAT && fd >= 0) look_at_file(fd);
   end_call();
   return fd;
 }
@@ -106,6 +108,7 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t count, off_t offset) {
   static _Atomic(int) rounds;
   if (begin_call("pwrite")) return -1;
+  if (look_at_file) look_at_file(fd);
   if (writes_little && rounds++ % 2) {
     errno = EINTR;
     return -1;

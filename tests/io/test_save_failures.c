@@ -1,5 +1,6 @@
 /* Tests tdict_save() in each format with failing system calls and in processes that are killed: the old tree or the new
  * tree stays, and a call that fails leaves nothing else. The linker's --wrap sends the calls of the library through this file. */
+#include <grp.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -317,4 +318,104 @@ static void check_full_disk(kind what, way how) {
 CASE(save_reports_a_full_disk) {
   for (way how = ON_CALLER; how < NUM_SAVE_WAYS; how++) check_full_disk(ONE_FILE, how);
   for (kind what = SHARDS; what < NUM_KINDS; what++) check_full_disk(what, ON_CALLER);
+}
+
+static mode_t final_mode;
+static int num_looked;
+/* Checks that a file is never more open than it finally is. Its owner may always write. */
+static void check_open_mode(int fd) {
+  struct stat info;
+  assert_int_equal(fstat(fd, &info), 0);
+  assert_int_equal(info.st_mode & 0777 & ~(final_mode | 0600), 0);
+  num_looked++;
+}
+static mode_t mode_of(const char *path) {
+  struct stat info;
+  assert_int_equal(lstat(path, &info), 0);
+  return info.st_mode & 07777;
+}
+CASE(save_keeps_permissions_of_files) {
+  static const mode_t modes[] = {0000, 0600, 0400, 0640, 0666, 0604, 0070};
+  const mode_t mask = umask(0);
+  for (kind what = ONE_FILE; what < MEMMAP; what++) {
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+      world w = world_create(what, ON_CALLER);
+      assert_int_equal(chmod(w.path, modes[i]), 0);
+      final_mode = modes[i];
+      look_at_file = check_open_mode;
+      td_ok(tdict_save(NULL, w.path, w.new, &w.o, err));
+      look_at_file = NULL;
+      assert_int_equal(mode_of(w.path), modes[i]);
+      assert_int_equal(chmod(w.path, 0600), 0);
+      assert_true(is_tree(w.path, w.new));
+      world_remove(&w);
+    }
+  }
+  assert_true(num_looked > 100);
+  umask(mask);
+}
+
+/* Each file and directory has the permissions of the one with the same name in the old directory. */
+CASE(save_keeps_permissions_of_directories) {
+  const mode_t mask = umask(022);
+  world w = world_create(MEMMAP, ON_CALLER);
+  tdict_tensor *more = NULL;
+  struct stat info;
+  const bool has_group = chown(w.path, (uid_t)-1, 1234) == 0; /* usually, only root may choose any group */
+  assert_int_equal(chmod(w.path, 02750), 0);
+  assert_int_equal(chmod(in(&w.f, "m/c.memmap"), 0600), 0);
+  assert_int_equal(chmod(in(&w.f, "m/a"), 03711), 0);
+  assert_int_equal(chmod(in(&w.f, "m/a/b.memmap"), 0444), 0);
+  assert_int_equal(chmod(in(&w.f, "m/meta.json"), 0604), 0);
+  td_ok(tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(2), NULL, &more, err));
+  td_ok(tdict_set(w.new, "more", more, err));
+  td_ok(tdict_set(w.new, "d.more", more, err));
+  final_mode = 0644;
+  look_at_file = check_open_mode;
+  td_ok(tdict_save(NULL, w.path, w.new, &w.o, err));
+  look_at_file = NULL;
+  assert_int_equal(mode_of(in(&w.f, "m")), 02750);
+  assert_int_equal(mode_of(in(&w.f, "m/c.memmap")), 0600);
+  assert_int_equal(mode_of(in(&w.f, "m/a")), 03711);
+  assert_int_equal(mode_of(in(&w.f, "m/a/b.memmap")), 0444);
+  assert_int_equal(mode_of(in(&w.f, "m/meta.json")), 0604);
+  assert_int_equal(mode_of(in(&w.f, "m/more.memmap")), 0644);
+  assert_int_equal(mode_of(in(&w.f, "m/d")), 02755); /* the system gives it the bit of its parent */
+  static const char *const inheritors[] = {"m", "m/more.memmap", "m/d/more.memmap"};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(stat(in(&w.f, inheritors[i]), &info), 0);
+    if (has_group) assert_int_equal(info.st_gid, 1234);
+  }
+  tdict_tensor_release(more);
+  world_remove(&w);
+  umask(mask);
+}
+
+/* A process that cannot give the file its old group gives no user more than before. */
+CASE(save_gives_another_group_no_more_permissions) {
+  world w = world_create(ONE_FILE, ON_CALLER);
+  struct stat info;
+  int status;
+  if (getuid() == 0) {
+    assert_int_equal(chown(w.f.path, 65534, 65534), 0);
+    assert_int_equal(chown(w.path, 65534, 1234), 0);
+    assert_int_equal(chmod(w.path, 0664), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      if (setgroups(0, NULL) != 0 || setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+      _exit(tdict_save(NULL, w.path, w.new, &w.o, NULL) == TDICT_OK ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(stat(w.path, &info), 0);
+    assert_int_equal(info.st_gid, 65534);
+    assert_int_equal(info.st_mode & 0777, 0644);
+    /* root keeps the owner and the group */
+    assert_int_equal(chown(w.path, 65534, 1234), 0);
+    assert_int_equal(chmod(w.path, 0664), 0);
+    td_ok(tdict_save(NULL, w.path, w.new, &w.o, err));
+    assert_int_equal(stat(w.path, &info), 0);
+    assert_true(info.st_uid == 65534 && info.st_gid == 1234 && (info.st_mode & 0777) == 0664);
+  }
+  world_remove(&w);
 }

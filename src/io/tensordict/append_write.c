@@ -26,7 +26,7 @@ static tdict_status open_folder(const tdict_contents *c, const char *path, tdict
   char folder[4096];
   const char *slash = strrchr(path, '/');
   const size_t length = slash ? (size_t)(slash - path) : 0;
-  *out = (tdict_folder){.what = c->what, .path = c->path, .name = "", .fd = -1};
+  *out = (tdict_folder){.what = c->what, .path = c->path, .name = "", .fd = -1, .old_fd = -1};
   *name = slash ? slash + 1 : path;
   if (length >= sizeof folder) {
     errno = ENAMETOOLONG;
@@ -62,7 +62,9 @@ static tdict_status open_leaf(const tdict_td_append *a, tdict_td_grown *leaf, co
 /* Closes a file. Waits until its bytes are on the disk, unless the option `without_flush` is true. */
 static tdict_status close_file(const tdict_td_append *a, tdict_output *to, const char *path, tdict_error *err) {
   if (a->flushes) return tdict_output_close(to, err);
-  const int fd = to->file.fd;
+  const int fd = to->file.fd, code = tdict_access_give(&to->old, fd);
+  if (code) errno = code;
+  if (code) return fail_io(&a->contents, path, "given its permissions", err);
   to->file.fd = -1; /* Linux closes the descriptor also if close() fails */
   to->is_whole = close(fd) == 0;
   return to->is_whole ? TDICT_OK : fail_io(&a->contents, path, "closed", err);
@@ -94,6 +96,7 @@ static tdict_status write_text(const tdict_td_append *a, const char *folder_path
   const char *name;
   tdict_status status = open_folder(&a->contents, folder_path, &folder, &name, err);
   if (status != TDICT_OK) return status;
+  folder.old = tdict_access_of_file(folder.fd, meta_name);
   status = tdict_output_create(&to, &folder, temporary_name, err);
   if (status == TDICT_OK) {
     status = tdict_output_write(&to, text, length, err);

@@ -17,6 +17,20 @@ static tdict_status fail_io(const tdict_output_folder *f, const char *verb, int 
   return tdict_folder_fail(&f->parent, "directory", verb, code, err);
 }
 
+/* Returns the permissions of an open directory. */
+static tdict_access access_of(int fd) {
+  struct stat info;
+  if (fd < 0 || fstat(fd, &info) != 0) return (tdict_access){.exists = false};
+  return (tdict_access){true, info.st_mode & 03777, info.st_uid, info.st_gid};
+}
+
+/* Prepares a new directory: if it has the set-group-ID bit, files in it get its group. Returns the errno, or 0. */
+static int begin_access(const tdict_access *old, int fd) {
+  tdict_access first = *old;
+  first.mode = S_IRWXU | (old->mode & S_ISGID);
+  return tdict_access_give(&first, fd);
+}
+
 static int fail_at_name(void *user, int folder, const char *name) {
   (void)user, (void)folder, (void)name;
   return ENOTEMPTY;
@@ -26,12 +40,12 @@ static int fail_at_name(void *user, int folder, const char *name) {
  * files of the program. */
 static tdict_status open_old(tdict_output_folder *f, const char *mark, tdict_error *err) {
   struct stat info;
-  f->old = openat(f->parent.fd, f->parent.name, DIRECTORY_FLAGS);
-  if (f->old < 0) return fail_io(f, "opened", errno, err);
-  const bool has_mark = fstatat(f->old, mark, &info, AT_SYMLINK_NOFOLLOW) == 0;
+  const int old = f->root.old_fd = openat(f->parent.fd, f->parent.name, DIRECTORY_FLAGS);
+  if (old < 0) return fail_io(f, "opened", errno, err);
+  const bool has_mark = fstatat(old, mark, &info, AT_SYMLINK_NOFOLLOW) == 0;
   int code = has_mark || errno == ENOENT ? 0 : errno;
   if (has_mark && S_ISREG(info.st_mode)) return TDICT_OK;
-  if (!code) code = tdict_names_visit(f->old, fail_at_name, NULL);
+  if (!code) code = tdict_names_visit(old, fail_at_name, NULL);
   if (!code) return TDICT_OK;
   if (code != ENOTEMPTY) return fail_io(f, "read", code, err);
   tdict_fail(err, TDICT_EFORMAT, "%s: the path names a directory with files but without '%s', which is not replaced",
@@ -46,7 +60,6 @@ static tdict_status look_at_old(tdict_output_folder *f, const char *mark, tdict_
     return errno == ENOENT ? TDICT_OK : fail_io(f, "inspected", errno, err);
   if (S_ISDIR(info.st_mode)) {
     f->replaces = true;
-    f->old_mode = info.st_mode & 0777;
     return open_old(f, mark, err);
   }
   tdict_fail(err, TDICT_EFORMAT, "%s: the path names a %s, wanted a directory or nothing", f->parent.what,
@@ -77,14 +90,15 @@ static tdict_status try_exchange(tdict_output_folder *f, bool allows_gap, tdict_
 }
 
 /* Creates the new directory. Until it has the permissions of the old directory, only this user may read it. */
-static tdict_status create_root(tdict_output_folder *f, const tdict_output_folder_options *options, tdict_error *err) {
+static tdict_status create_root(tdict_output_folder *f, tdict_error *err) {
   tdict_temporary root;
-  const int code = tdict_temporary_create_directory(&root, f->parent.fd, f->parent.name, f->replaces ? 0700 : 0777);
+  f->root.old = access_of(f->root.old_fd);
+  int code = tdict_temporary_create_directory(&root, f->parent.fd, f->parent.name, f->replaces ? 0700 : 0777);
   if (code) return fail_io(f, "created", code, err);
   memcpy(f->name, root.name, sizeof f->name);
-  f->root = (tdict_folder){.what = options->what, .path = options->path, .name = f->name, .fd = root.fd};
-  f->root.is_cancelled = options->is_cancelled;
-  return TDICT_OK;
+  f->root.fd = root.fd;
+  code = begin_access(&f->root.old, root.fd);
+  return code ? fail_io(f, "created", code, err) : TDICT_OK;
 }
 
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
@@ -92,7 +106,9 @@ tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_ou
   const char *path = options->path;
   size_t length = strlen(path);
   memset(out, 0, sizeof *out);
-  out->root.fd = out->parent.fd = out->old = -1;
+  out->root = (tdict_folder){.what = options->what, .path = path, .name = out->name, .fd = -1, .old_fd = -1};
+  out->root.is_cancelled = options->is_cancelled;
+  out->parent.fd = out->parent.old_fd = -1;
   while (length > 1 && path[length - 1] == '/') length--;
   snprintf(out->target, sizeof out->target, "%.*s", (int)(length < sizeof out->target ? length : 0), path);
   tdict_status status = tdict_folder_open_parent(&out->parent, options->what, out->target, err);
@@ -100,25 +116,39 @@ tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_ou
   out->parent.path = path;
   tdict_temporary_clean(out->parent.fd, out->parent.name, NULL);
   status = look_at_old(out, options->mark, err);
-  if (status == TDICT_OK) status = create_root(out, options, err);
+  if (status == TDICT_OK) status = create_root(out, err);
   if (status == TDICT_OK && out->replaces) status = try_exchange(out, options->allows_gap, err);
   if (status != TDICT_OK) tdict_output_folder_discard(out);
   return status;
 }
 
-tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err) {
-  *out = (tdict_folder){.what = in->what, .path = in->path, .fd = -1, .is_cancelled = in->is_cancelled};
-  if (mkdirat(in->fd, name, 0777) != 0) {
+/* Creates and opens a directory. */
+static tdict_status make_directory(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err) {
+  if (mkdirat(in->fd, name, out->old.exists ? 0700 : 0777) != 0) {
     if (errno != EEXIST) return tdict_folder_fail(in, "directory", "created", errno, err);
     tdict_fail(err, TDICT_EEXIST, "%s: the name '%.150s' exists already", in->what, name);
     return tdict_error_at(err, TDICT_EEXIST, in->path);
   }
   out->fd = openat(in->fd, name, DIRECTORY_FLAGS);
-  return out->fd < 0 ? tdict_folder_fail(in, "directory", "opened", errno, err) : TDICT_OK;
+  const int code = out->fd < 0 ? errno : begin_access(&out->old, out->fd);
+  return code ? tdict_folder_fail(in, "directory", "opened", code, err) : TDICT_OK;
+}
+
+tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err) {
+  *out = (tdict_folder){.what = in->what, .path = in->path, .fd = -1, .old_fd = -1, .is_cancelled = in->is_cancelled};
+  if (in->old_fd >= 0) out->old_fd = openat(in->old_fd, name, DIRECTORY_FLAGS);
+  if (in->old_fd >= 0 && out->old_fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+    return tdict_folder_fail(in, "old directory", "opened", errno, err);
+  out->old = access_of(out->old_fd);
+  tdict_status status = make_directory(in, name, out, err);
+  if (status != TDICT_OK) tdict_folder_close(out);
+  return status;
 }
 
 static tdict_status flush(const tdict_folder *folder, tdict_error *err) {
   tdict_error why = {0};
+  const int code = tdict_access_give(&folder->old, folder->fd);
+  if (code) return tdict_folder_fail(folder, "directory", "given its permissions", code, err);
   if (tdict_folder_flush(folder, &why) == TDICT_OK) return TDICT_OK;
   return tdict_folder_fail(folder, "directory", "flushed to the disk", why.native, err);
 }
@@ -133,8 +163,6 @@ tdict_status tdict_output_folder_leave(tdict_folder *folder, tdict_error *err) {
 static void close_all(tdict_output_folder *f) {
   tdict_folder_close(&f->root);
   tdict_folder_close(&f->parent);
-  if (f->old >= 0) close(f->old);
-  f->old = -1;
 }
 
 void tdict_output_folder_discard(tdict_output_folder *f) {
@@ -188,18 +216,17 @@ static tdict_status flush_parent(tdict_output_folder *f, tdict_error *err) {
 
 tdict_status tdict_output_folder_replace(tdict_output_folder *f, tdict_error *err) {
   tdict_status status = tdict_folder_check_cancelled(&f->root, err);
-  if (status == TDICT_OK && f->replaces && fchmod(f->root.fd, f->old_mode) != 0)
-    status = fail_io(f, "given its permissions", errno, err);
   if (status == TDICT_OK) status = flush(&f->root, err);
   /* A failure is ignored: the old directory is then locked by tdict_append(), or the file system has no locks. */
-  if (f->old >= 0) (void)tdict_temporary_lock(f->old);
+  if (f->replaces) (void)tdict_temporary_lock(f->root.old_fd);
   const int code = status == TDICT_OK ? swap(f) : 0;
   if (code) status = fail_io(f, "renamed", code, err);
   if (status != TDICT_OK) {
     tdict_output_folder_discard(f);
     return status;
   }
-  tdict_folder_close(&f->root); /* the lock would keep tdict_append() away */
+  close(f->root.fd); /* the lock would keep tdict_append() away */
+  f->root.fd = -1;
   status = flush_parent(f, err);
   close_all(f);
   return status;

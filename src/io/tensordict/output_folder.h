@@ -33,10 +33,8 @@ typedef struct tdict_output_folder_options {
 typedef struct tdict_output_folder {
   tdict_folder root;   /* the new directory, in which the caller creates files. `path` is the path of the program */
   tdict_folder parent; /* the folder of both directories */
-  mode_t old_mode;     /* permissions of the directory that is replaced */
   bool replaces;       /* a directory has the final name already */
   bool exchanges;      /* the file system can exchange two names */
-  int old;             /* the directory that is replaced; -1: none */
   char target[TDICT_FOLDER_PATH_BYTES]; /* the path without slashes at the end */
   char name[TDICT_OUTPUT_NAME_BYTES];   /* the temporary name */
 } tdict_output_folder;
@@ -46,7 +44,8 @@ typedef struct tdict_output_folder {
  * directory must be replaced, the file system cannot exchange names and allows_gap is false. Returns TDICT_EIO. */
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
                                         tdict_error *err);
-/* Creates and opens a directory in a new directory. Copies `what`, `path` and `is_cancelled` from `in`. Returns
+/* Creates and opens a directory in a new directory. If the old directory has a directory with this name, the new one
+ * replaces it, and gets its permissions. Copies `what`, `path` and `is_cancelled` from `in`. Returns
  * TDICT_EEXIST if the name exists, and TDICT_EIO. */
 tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err);
 /* Writes the names of the files of a directory to the disk and closes the directory. Returns TDICT_EIO. If another step
