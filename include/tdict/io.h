@@ -241,6 +241,11 @@ typedef struct tdict_save_options {
   bool allows_gap;
   const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call; NULL (default): none */
   int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */
+  /** As in tdict_load_options, for the bytes of elements that were written. When all bytes are on the disk, one more
+   *  call comes before the new file gets its name. If the function returns false, the call leaves the old file and
+   *  returns #TDICT_ECANCELLED. NULL (default): no calls. */
+  bool (*progress)(void *user, uint64_t done, uint64_t total);
+  void *user; /**< passed to `progress`; must be valid until the save has ended */
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;
@@ -299,8 +304,9 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *          name, for example the key `a.b` and the path a.b; #TDICT_EFORMAT @p path names something that is not
  *          replaced, such as a device, a folder for the format of one file, or a file for a directory; #TDICT_EINVAL a
  *          NULL pointer, a wrong option, a path without a name, no context although a tensor is on a device, or a
- *          transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM. If the folder of a file could
- *          not be flushed after the rename, the call returns #TDICT_EIO and the new file is in place.
+ *          transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM; #TDICT_ECANCELLED
+ *          the function `progress` returned false. If the folder of a file could not be flushed after the rename, the
+ *          call returns #TDICT_EIO and the new file is in place.
  *  @note Cost: one write of all elements, and O(files in the folder of @p path). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);

@@ -15,7 +15,7 @@ typedef struct loader {
   tdict_open_options open;
   tdict_transfer_options transfer;
   tdict_contents contents;
-  tdict_load_progress *progress; /* owned; NULL: the program wants no progress */
+  tdict_io_progress *progress; /* owned; NULL: the program wants no progress */
 } loader;
 
 static tdict_status read_options(loader *l, const char *what, const tdict_load_options *given, tdict_error *err) {
@@ -52,7 +52,7 @@ static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) 
   if (status == TDICT_OK && selects_rows)
     status = tdict_contents_select_rows(c, (tdict_row_range){l->options.first_row, l->options.num_rows}, err);
   if (status == TDICT_OK && l->options.progress)
-    status = tdict_load_progress_create(c->what, l->options.progress, l->options.user, &l->progress, err);
+    status = tdict_io_progress_create(c->what, l->options.progress, l->options.user, &l->progress, err);
   if (status != TDICT_OK) return status;
   tdict_tensor **leaves = calloc(c->num_items + 1, sizeof *leaves);
   if (!leaves)
@@ -61,7 +61,7 @@ static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) 
   if (status == TDICT_OK) status = tdict_contents_build(c, leaves, out, err);
   for (size_t i = 0; i < c->num_items; i++) tdict_tensor_release(leaves[i]);
   free((void *)leaves);
-  if (status == TDICT_OK && l->progress) status = tdict_load_progress_begin(l->progress, count_bytes(c), err);
+  if (status == TDICT_OK && l->progress) status = tdict_io_progress_begin(l->progress, count_bytes(c), err);
   return status;
 }
 
@@ -82,7 +82,7 @@ static tdict_status start_load(tdict_context *context, tdict_start *start, const
   start->reads_files = true;
   if (status == TDICT_OK) status = tdict_start_call(context, start, &l.transfer, future, err);
   tdict_contents_close(&l.contents);
-  tdict_load_progress_release(l.progress);
+  tdict_io_progress_release(l.progress);
   return status;
 }
 

@@ -118,9 +118,16 @@ tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, 
 }
 
 tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err) {
-  if (!folder->is_cancelled || !atomic_load_explicit(folder->is_cancelled, memory_order_relaxed)) return TDICT_OK;
-  tdict_fail(err, TDICT_ECANCELLED, "%s: cancelled", folder->what);
-  return tdict_error_at(err, TDICT_ECANCELLED, folder->path);
+  const tdict_save_watch *watch = &folder->watch;
+  tdict_status status = tdict_io_progress_check(watch->progress, err);
+  if (watch->is_cancelled && atomic_load_explicit(watch->is_cancelled, memory_order_relaxed))
+    status = tdict_fail(err, TDICT_ECANCELLED, "%s: cancelled", folder->what);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, folder->path);
+}
+
+tdict_status tdict_folder_ask(const tdict_folder *folder, tdict_error *err) {
+  (void)!tdict_io_progress_ask(folder->watch.progress, NULL);
+  return tdict_folder_check_cancelled(folder, err);
 }
 
 tdict_status tdict_output_write_at(const tdict_output *out, uint64_t offset, const void *data, size_t bytes,
@@ -174,7 +181,7 @@ void tdict_output_end(tdict_output *out) {
 tdict_status tdict_output_replace(tdict_output *out, tdict_error *err) {
   const tdict_folder *folder = out->folder;
   tdict_status status = flush(out, err);
-  if (status == TDICT_OK) status = tdict_folder_check_cancelled(folder, err);
+  if (status == TDICT_OK) status = tdict_folder_ask(folder, err);
   if (status != TDICT_OK) return status;
   if (renameat(folder->fd, out->file.name, folder->fd, folder->name) != 0)
     return fail_io(folder, "renamed", errno, err);
@@ -188,7 +195,7 @@ tdict_status tdict_output_file(const tdict_save_request *request, tdict_output_w
   tdict_output to;
   tdict_status status = tdict_folder_open(&folder, request->what, request->path, NULL, err);
   if (status != TDICT_OK) return status;
-  folder.is_cancelled = request->is_cancelled;
+  folder.watch = request->watch;
   status = tdict_output_create_temporary(&to, &folder, err);
   if (status == TDICT_OK) {
     status = write(user, &to, err);

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "io/progress.h"
 #include "io/temporary.h"
 #include "tdict/io.h"
 
@@ -36,11 +37,9 @@ typedef struct tdict_folder {
   const char *what, *path; /* the name of the public call and the path that the program gave, for messages; borrowed */
   const char *name;        /* the last part of the path; borrowed */
   int fd;
-  tdict_access old; /* of the regular file at the path, or of the directory that this directory replaces */
-  int old_fd;       /* the directory that this directory replaces; -1: none */
-  /* relaxed; borrowed. If the value becomes true, functions that write or rename return TDICT_ECANCELLED. NULL: the
-   * save cannot be cancelled. tdict_folder_open() sets NULL */
-  const _Atomic(bool) *is_cancelled;
+  tdict_access old;       /* of the regular file at the path, or of the directory that this directory replaces */
+  int old_fd;             /* the directory that this directory replaces; -1: none */
+  tdict_save_watch watch; /* tdict_folder_open() sets no members */
 } tdict_folder;
 /* Opens the folder of a path, and removes what killed processes have left for this path. Returns TDICT_EINVAL if the last name of the path is empty, "." or "..". Returns
  * TDICT_EFORMAT if the path names something that is neither a regular file nor a symbolic link. Returns TDICT_EIO. */
@@ -99,7 +98,8 @@ tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
 tdict_status tdict_output_replace(tdict_output *out, tdict_error *err);
 /* Closes the file, and removes the file if it is not whole. Call for each file that was created. */
 void tdict_output_end(tdict_output *out);
-/* Returns TDICT_ECANCELLED if the save was cancelled. */
+/* Returns TDICT_ECANCELLED if the save was cancelled. tdict_folder_ask() also asks the program's function `progress`. */
+tdict_status tdict_folder_ask(const tdict_folder *folder, tdict_error *err);
 tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err);
 /* Writes a new file with `write`, and gives the file the name request->path. On failure, an old file at the path is
  * unchanged, and the new file is removed. Exception: if the folder cannot be flushed after the rename, the call returns

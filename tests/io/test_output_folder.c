@@ -132,7 +132,7 @@ CASE(output_folder_can_be_cancelled) {
   tdict_output_folder new;
   tdict_folder child;
   snprintf(path, sizeof path, "%s", in(&f, "t"));
-  o.is_cancelled = &is_cancelled;
+  o.watch.is_cancelled = &is_cancelled;
   td_ok(save(in(&f, "t"), "old", false, err));
   for (int step = 0; step < 2; step++) {
     td_ok(tdict_output_folder_create(&new, &o, err));

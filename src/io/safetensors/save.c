@@ -199,7 +199,7 @@ static tdict_status save_tree(const tdict_out_tree *tree, const tdict_save_reque
   tdict_folder folder;
   tdict_status status = tdict_folder_open(&folder, request->what, request->path, remove_lost_shards, err);
   if (status != TDICT_OK) return status;
-  folder.is_cancelled = request->is_cancelled;
+  folder.watch = request->watch;
   if (has_shards) status = check_index_name(&folder, err);
   if (status == TDICT_OK)
     status = has_shards ? save_shards(tree, request, &folder, err) : save_file(tree, request, &folder, err);

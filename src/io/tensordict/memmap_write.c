@@ -97,7 +97,7 @@ tdict_status tdict_memmap_save(const tdict_save_request *request, tdict_error *e
                                                .path = request->path,
                                                .mark = "meta.json",
                                                .allows_gap = request->options->allows_gap,
-                                               .is_cancelled = request->is_cancelled};
+                                               .watch = request->watch};
   tdict_td_new_files files = {0};
   tdict_output_folder folder;
   tdict_contents_init(&files.contents, request->what, request->path);

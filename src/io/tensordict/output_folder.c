@@ -107,7 +107,7 @@ tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_ou
   size_t length = strlen(path);
   memset(out, 0, sizeof *out);
   out->root = (tdict_folder){.what = options->what, .path = path, .name = out->name, .fd = -1, .old_fd = -1};
-  out->root.is_cancelled = options->is_cancelled;
+  out->root.watch = options->watch;
   out->parent.fd = out->parent.old_fd = -1;
   while (length > 1 && path[length - 1] == '/') length--;
   snprintf(out->target, sizeof out->target, "%.*s", (int)(length < sizeof out->target ? length : 0), path);
@@ -135,7 +135,7 @@ static tdict_status make_directory(const tdict_folder *in, const char *name, tdi
 }
 
 tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err) {
-  *out = (tdict_folder){.what = in->what, .path = in->path, .fd = -1, .old_fd = -1, .is_cancelled = in->is_cancelled};
+  *out = (tdict_folder){.what = in->what, .path = in->path, .fd = -1, .old_fd = -1, .watch = in->watch};
   if (in->old_fd >= 0) out->old_fd = openat(in->old_fd, name, DIRECTORY_FLAGS);
   if (in->old_fd >= 0 && out->old_fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
     return tdict_folder_fail(in, "old directory", "opened", errno, err);
@@ -215,7 +215,7 @@ static tdict_status flush_parent(tdict_output_folder *f, tdict_error *err) {
 }
 
 tdict_status tdict_output_folder_replace(tdict_output_folder *f, tdict_error *err) {
-  tdict_status status = tdict_folder_check_cancelled(&f->root, err);
+  tdict_status status = tdict_folder_ask(&f->root, err);
   if (status == TDICT_OK) status = flush(&f->root, err);
   /* A failure is ignored: the old directory is then locked by tdict_append(), or the file system has no locks. */
   if (f->replaces) (void)tdict_temporary_lock(f->root.old_fd);

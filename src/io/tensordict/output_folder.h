@@ -25,8 +25,8 @@ typedef struct tdict_output_folder_options {
   /* The name of a file that each directory of the format has, for example "meta.json". An existing directory is
    * replaced only if the directory is empty or has a regular file with this name. */
   const char *mark;
-  bool allows_gap;                   /* see tdict_save_options */
-  const _Atomic(bool) *is_cancelled; /* see tdict_folder */
+  bool allows_gap; /* see tdict_save_options */
+  tdict_save_watch watch;
 } tdict_output_folder_options;
 
 /* The address of the struct must not change, because `parent` points to `target`. */
@@ -45,7 +45,7 @@ typedef struct tdict_output_folder {
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
                                         tdict_error *err);
 /* Creates and opens a directory in a new directory. If the old directory has a directory with this name, the new one
- * replaces it, and gets its permissions. Copies `what`, `path` and `is_cancelled` from `in`. Returns
+ * replaces it, and gets its permissions. Copies `what`, `path` and `watch` from `in`. Returns
  * TDICT_EEXIST if the name exists, and TDICT_EIO. */
 tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err);
 /* Writes the names of the files of a directory to the disk and closes the directory. Returns TDICT_EIO. If another step
