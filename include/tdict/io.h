@@ -285,11 +285,14 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *  Directory (MEMMAP). The call writes a new directory beside @p path. If there is an old directory, the call then
  *  exchanges the names of both directories by one system call, and removes the old directory. The call replaces an old
  *  directory only if the old directory is empty or has a file meta.json. Trees that were opened from the old directory
- *  stay valid.
+ *  stay valid. If the old directory cannot be removed, the call returns #TDICT_EIO although the new directory is in
+ *  place, and the message says so. The rest of the old directory has a temporary name then, and the next save removes
+ *  it if possible.
  *
- *  A directory reserves the keys `shape`, `device` and `_type`. A consolidated file reserves the keys `cls`,
- *  `non_tensors`, `leaves`, `cls_metadata` and `size` of trees and columns, and keys of other leaves that begin with
- *  "<NJT".
+ *  A directory reserves the keys `shape`, `device` and `_type`. For trees, values and ragged leaves, a directory also
+ *  reserves the keys `meta.json` and `.meta.json.append.tmp`, and keys that end with ".memmap". A consolidated file
+ *  reserves the keys `cls`, `non_tensors`, `leaves`, `cls_metadata` and `size` of trees and columns, and keys of other
+ *  leaves that begin with "<NJT".
  *  @param[in] context  Needed if a tensor is on a device. For safetensors, threads of the context write the tensors in
  *                      parallel, and the bytes of device tensors go through the staging ring. For other formats,
  *                      the calling thread writes, and tensors on a device are first copied to host memory. NULL is

@@ -163,12 +163,13 @@ CASE(memmap_refuses_trees_that_the_format_cannot_hold) {
     assert_string_equal(td_last_error.path, keys[i]);
     tdict_release(tree);
   }
-  static const char *const folders[] = {"meta\\.json", "x\\.memmap"};
-  for (size_t i = 0; i < 2; i++) {
+  static const char *const folders[] = {"meta\\.json", "x\\.memmap", "\\.meta\\.json\\.append\\.tmp"};
+  for (size_t i = 0; i < 3; i++) {
     tdict_tree *tree = NULL;
     td_ok(tdict_create(0, NULL, &tree, err));
     td_ok(tdict_set_text(tree, folders[i], "x", err));
     td_fails(TDICT_ENOTSUP, "a folder cannot be named", tdict_save(NULL, in(&f, "x"), tree, &o, err));
+    assert_string_equal(td_last_error.path, folders[i]);
     tdict_release(tree);
   }
   tdict_tree *tree = NULL;

@@ -153,6 +153,23 @@ CASE(temporary_files_without_locks_stay) {
   folder_remove(&f);
 }
 
+/* A file that the system protects is not taken for a directory. */
+CASE(temporary_errors_are_those_of_the_system) {
+  folder f = folder_create();
+  const int at = open_folder(&f);
+  write_bytes(in(&f, "x"), "x", 1);
+  only_call = "unlinkat";
+  fault_errno = EPERM;
+  begin_faults(FAULT_FAIL, 0);
+  assert_int_equal(tdict_entry_remove(at, "x"), EPERM);
+  chosen = FAULT_NONE;
+  only_call = NULL;
+  assert_int_equal(tdict_entry_remove(at, "x"), 0);
+  assert_int_equal(tdict_entry_remove(at, "x"), 0); /* missing */
+  close(at);
+  folder_remove(&f);
+}
+
 /* Threads that create files, and threads that clean, at the same time. */
 enum { NUM_WRITERS = 3, NUM_CLEANERS = 2, NUM_FILES = 300 };
 typedef struct race {

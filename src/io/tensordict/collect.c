@@ -160,8 +160,9 @@ static tdict_status collect_folder(collector *c, const tdict_tree *tree, const t
   if (c->folder.has_failed) return fail_memory(c, err);
   const char *name = c->folder.bytes + length;
   const size_t bytes = c->folder.length - length;
-  if (strcmp(name, "meta.json") == 0 || (bytes >= end && strcmp(name + bytes - end, ".memmap") == 0))
-    return fail_here(c, "a folder cannot be named meta.json or end with .memmap", err);
+  if (strcmp(name, "meta.json") == 0 || strcmp(name, ".meta.json.append.tmp") == 0 ||
+      (bytes >= end && strcmp(name + bytes - end, ".memmap") == 0))
+    return fail_here(c, "a folder cannot be named meta.json or .meta.json.append.tmp, or end with .memmap", err);
   tdict_io_text_add(&c->folder, "/", 1);
   if (c->folder.has_failed) return fail_memory(c, err);
   tdict_status status = entry->tree                             ? collect_tree(c, entry->tree, err)
