@@ -106,9 +106,10 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *          #TDICT_ENOTSUP a pickle, a compressed entry, a dtype or a version of a format that this library does not
  *          know, or a header of more than 100,000,000 bytes; #TDICT_ENOTFOUND a selected key is not in the file;
  *          #TDICT_EEXIST two entries get the same path; #TDICT_ETYPE a path leads through a tensor; #TDICT_ESHAPE a
- *          tensor does not begin with the batch size of its tree; #TDICT_EINVAL a NULL pointer, an invalid prefix or a
- *          wrong option; #TDICT_ENOMEM memory is exhausted, or the process has too many mappings. In errors of a file,
- *          err->path is the file. The message has the position of the wrong byte, or the key of the wrong entry.
+ *          tensor or a tree does not begin with the batch size of its tree; #TDICT_EINVAL a NULL pointer, an invalid
+ *          prefix or a wrong option; #TDICT_ENOMEM memory is exhausted, or the process has too many mappings. In errors
+ *          of a file, err->path is the file. The message has the position of the wrong byte, or the key of the wrong
+ *          entry.
  *  @note Cost: O(bytes of the headers), and O(entries * selected keys). Headers are checked completely. Elements that
  *        are mapped are not read, except with `check_crc`. The result can be the source of a dataset (tdict/dataset.h).
  *        */

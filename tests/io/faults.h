@@ -22,6 +22,7 @@ static int fault_errno = EIO;
 static const char *only_call;        /* if not NULL, other calls are neither counted nor changed */
 static const char *fault_call;       /* name of the call that failed */
 static bool writes_little;           /* pwrite() writes 7 bytes at most, and each second call is interrupted */
+static bool lacks_exchange;          /* renameat2() fails as on a file system that cannot exchange names */
 static bool skips_flush;             /* fsync() does nothing, which is quick; a killed process loses no written bytes */
 static void (*look_at_file)(int fd); /* if not NULL, called with new files, and with files before they are written */
 static _Thread_local bool dies_after;
@@ -64,11 +65,19 @@ static inline void begin_faults(fault what, int at) {
 WRAP(int, renameat, (int a, const char *b, int c, const char *d), (a, b, c, d))
 WRAP(int, fchmod, (int fd, mode_t mode), (fd, mode))
 WRAP(int, fstatat, (int fd, const char *name, struct stat *out, int flags), (fd, name, out, flags))
-WRAP(int, renameat2, (int a, const char *b, int c, const char *d, unsigned flags), (a, b, c, d, flags))
 WRAP(int, mkdirat, (int at, const char *name, mode_t mode), (at, name, mode))
 WRAP(int, unlinkat, (int at, const char *name, int flags), (at, name, flags))
 WRAP(int, flock, (int fd, int operation), (fd, operation))
 WRAP(int, ftruncate, (int fd, off_t bytes), (fd, bytes))
+int __real_renameat2(int a, const char *b, int c, const char *d, unsigned flags);
+int __wrap_renameat2(int a, const char *b, int c, const char *d, unsigned flags);
+int __wrap_renameat2(int a, const char *b, int c, const char *d, unsigned flags) {
+  if (begin_call("renameat2")) return -1;
+  if (lacks_exchange) errno = EINVAL;
+  const int result = lacks_exchange ? -1 : __real_renameat2(a, b, c, d, flags);
+  end_call();
+  return result;
+}
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd) {

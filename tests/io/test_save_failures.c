@@ -271,6 +271,35 @@ CASE(save_killed_while_other_files_are_written) {
   kill_at_each_call(NPZ, ON_CALLER);
 }
 
+static bool stop_at_the_end(void *user, uint64_t done, uint64_t total) {
+  (void)user;
+  static int num_ends;
+  return done < total || ++num_ends < 2; /* the last call, before the index gets its name */
+}
+/* A process is killed while it removes the shards of a save that was stopped. */
+CASE(save_killed_while_it_cleans_up_leaves_no_shards) {
+  for (int at = 0, ended = 0; !ended; at++) {
+    world w = world_create(SHARDS, ON_CALLER);
+    int status;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      only_call = "unlinkat";
+      begin_faults(FAULT_KILL_AFTER, at);
+      w.o.progress = stop_at_the_end;
+      _exit(tdict_save(NULL, w.path, w.new, &w.o, NULL) == TDICT_ECANCELLED ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    ended = WIFEXITED(status);
+    if (ended) assert_int_equal(WEXITSTATUS(status), 0);
+    assert_true(is_tree(w.path, w.old));
+    check_shards(&w);
+    td_ok(tdict_save(NULL, w.path, w.new, &w.o, err));
+    assert_int_equal(folder_count(&w.f, NULL), 2 * w.num_old - 1);
+    world_remove(&w);
+  }
+}
+
 /* A file system of 1 MiB if the process may mount one, else a limit of the size of files. */
 static void limit_disk(const char *path) {
   if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
