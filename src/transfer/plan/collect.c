@@ -360,7 +360,7 @@ static tdict_status keep_whole_objects(collector *c, const tdict_tree *src, tdic
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *child = tdict_leaf_tree(leaf);
     if (child && !tdict_cursor_enter(&cursor, child)) status = fail_plan_memory(err);
-    if (tdict_leaf_box(leaf)) status = add_step(c, &cursor, tdict_leaf_box(leaf), err);
+    if (tdict_leaf_box(leaf)) status = add_step(c, tdict_leaf_box(leaf), err);
   }
   tdict_cursor_reset(&cursor);
   return status;
