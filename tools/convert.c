@@ -1,12 +1,8 @@
-/* tdict convert: reads files and writes them in another format, or with other keys. Thread rule: the main thread, and on
- * a terminal a thread that shows the progress. */
+/* tdict convert: reads files and writes them in another format, or with other keys. Thread rule: one thread. */
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "progress.h"
 #include "tool.h"
@@ -18,47 +14,26 @@ typedef struct options {
   size_t num_keys;
 } options;
 
-/* Shows how many bytes the process has written, because tdict_save() does not report its progress. */
-typedef struct watcher {
-  uint64_t total, written_before;
-  _Atomic(bool) is_done; /* set by the main thread */
-  pthread_t thread;
-  bool is_running;
-} watcher;
+/* The signal that asks the program to end, or 0. */
+static volatile sig_atomic_t interrupted;
 
-/* Returns the number of bytes that the process has passed to write calls, or 0 if unknown. */
-static uint64_t count_written_bytes(void) {
-  unsigned long long bytes = 0;
-  char line[80];
-  FILE *file = fopen("/proc/self/io", "re");
-  if (!file) return 0;
-  while (fgets(line, sizeof line, file))
-    if (sscanf(line, "wchar: %llu", &bytes) == 1) break;
-  fclose(file);
-  return bytes;
-}
+static void note_signal(int number) { interrupted = number; }
 
-static void *watch(void *user) {
-  watcher *w = user;
-  const struct timespec pause = {.tv_nsec = 100000000};
-  progress p = progress_start("convert", w->total);
-  while (!atomic_load(&w->is_done)) {
-    nanosleep(&pause, NULL);
-    progress_show(&p, count_written_bytes() - w->written_before);
+/* Until the next call, the signals of Ctrl-C, kill and a closed terminal stop the save, which removes what it has
+ * written. The same signal again ends the program at once. Signals that the program ignores stay ignored, as for nohup. */
+static void catch_signals(bool catches) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  const struct sigaction action = {.sa_handler = catches ? note_signal : SIG_DFL, .sa_flags = (int)SA_RESETHAND};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    struct sigaction old;
+    if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) sigaction(numbers[i], &action, NULL);
   }
-  progress_end(&p);
-  return NULL;
 }
 
-static void watcher_start(watcher *w, uint64_t total) {
-  w->total = total;
-  w->written_before = count_written_bytes();
-  w->is_running = isatty(STDERR_FILENO) && pthread_create(&w->thread, NULL, watch, w) == 0;
-}
-
-static void watcher_end(watcher *w) {
-  atomic_store(&w->is_done, true);
-  if (w->is_running) pthread_join(w->thread, NULL);
+static bool show(void *user, uint64_t done, uint64_t total) {
+  (void)total;
+  progress_show(user, done);
+  return !interrupted;
 }
 
 static const struct {
@@ -143,12 +118,16 @@ static int convert(options *o) {
     o->save.metadata = metadata;
   else if (metadata && tdict_num_keys(metadata) > (size_t)tdict_has(metadata, "format"))
     fprintf(stderr, "tdict: %s: the metadata is left out; only safetensors files hold metadata\n", out);
-  watcher w = {0};
-  watcher_start(&w, tdict_bytes(tree));
+  progress p = progress_start("convert", tdict_bytes(tree));
+  o->save.progress = show;
+  o->save.user = &p;
+  catch_signals(true);
   const tdict_status status = tdict_save(NULL, out, tree, &o->save, &err);
-  watcher_end(&w);
+  catch_signals(false);
+  progress_end(&p);
   tdict_release(metadata);
   tdict_release(tree);
+  if (interrupted) raise(interrupted);
   return status == TDICT_OK ? TOOL_OK : tool_fail(out, &err);
 }
 
@@ -165,15 +144,16 @@ static int run(int argc, char **argv) {
       {"add-prefix", 'a', "PATH", 0, "add this path before all keys, after --strip-prefix", 0},
       {"plain", 'p', NULL, 0, "leave out TensorDict's entry, which holds batch sizes, text and numbers", 0},
       {0}};
-  static const struct argp argp = {table,
-                                   parse,
-                                   "IN OUT",
-                                   "Writes the entries of the file or folder IN to OUT. OUT is replaced as a whole.\v"
-                                   "N may end with K, M or G for KiB, MiB or GiB. If the command fails, OUT is "
-                                   "unchanged.\n\nExit status: 0 success, 1 failure, 2 wrong usage.",
-                                   tool_input_child,
-                                   NULL,
-                                   NULL};
+  static const struct argp argp = {
+      table,
+      parse,
+      "IN OUT",
+      "Writes the entries of the file or folder IN to OUT. OUT is replaced as a whole.\v"
+      "N may end with K, M or G for KiB, MiB or GiB. If the command fails or is "
+      "interrupted, OUT is unchanged.\n\nExit status: 0 success, 1 failure, 2 wrong usage.",
+      tool_input_child,
+      NULL,
+      NULL};
   options o = {.input = {tdict_open_options_default(), {"IN", "OUT"}, {NULL}}, .save = tdict_save_options_default()};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   o.input.open.keys = o.keys;

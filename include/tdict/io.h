@@ -117,9 +117,10 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *          #TDICT_ENOTSUP a pickle, a compressed entry, a dtype or a version of a format that this library does not
  *          know, or a header of more than 100,000,000 bytes; #TDICT_ENOTFOUND a selected key is not in the file;
  *          #TDICT_EEXIST two entries get the same path; #TDICT_ETYPE a path leads through a tensor; #TDICT_ESHAPE a
- *          tensor does not begin with the batch size of its tree; #TDICT_EINVAL a NULL pointer, an invalid prefix or a
- *          wrong option; #TDICT_ENOMEM memory is exhausted, or the process has too many mappings. In errors of a file,
- *          err->path is the file. The message has the position of the wrong byte, or the key of the wrong entry.
+ *          tensor or a tree does not begin with the batch size of its tree; #TDICT_EINVAL a NULL pointer, an invalid
+ *          prefix or a wrong option; #TDICT_ENOMEM memory is exhausted, or the process has too many mappings. In errors
+ *          of a file, err->path is the file. The message has the position of the wrong byte, or the key of the wrong
+ *          entry.
  *  @note Cost: O(bytes of the headers), and O(entries * selected keys). Headers are checked completely. Elements that
  *        are mapped are not read, except with `check_crc`. The result can be the source of a dataset (tdict/dataset.h).
  *        */
@@ -246,8 +247,9 @@ typedef struct tdict_save_options {
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
   /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such
    *  a file system, the call renames the old directory and then the new directory. For a moment, no directory has the
-   *  name. If the process is killed in this moment, the old directory stays under a temporary name. false (default): on
-   *  such a file system, the call returns #TDICT_ENOTSUP. */
+   *  name. If the process is killed in this moment, the old directory stays as `.NAME.<16 hexadecimal digits>.old`. The
+   *  next save first gives the old directory its name again. false (default): on such a file system, the call returns
+   *  #TDICT_ENOTSUP. */
   bool allows_gap;
   const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call; NULL (default): none */
   int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */
@@ -256,6 +258,11 @@ typedef struct tdict_save_options {
    *  shards also `total_size`. For other formats, the tree must be empty. NULL (default): the entry "format" with the
    *  text "pt", which transformers 4 needs, or no entry if `without_structure` is true. */
   const tdict_tree *metadata;
+  /** As in tdict_load_options, for the bytes of elements that were written. When all bytes are on the disk, one more
+   *  call comes before the new file gets its name. If the function returns false, the call leaves the old file and
+   *  returns #TDICT_ECANCELLED. NULL (default): no calls. */
+  bool (*progress)(void *user, uint64_t done, uint64_t total);
+  void *user; /**< passed to `progress`; must be valid until the save has ended */
 } tdict_save_options;
 static inline tdict_save_options tdict_save_options_default(void) {
   tdict_save_options o;
@@ -277,19 +284,31 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *
  *  One file. The call writes a new file, `.NAME.<16 hexadecimal digits>.tmp`, in the same folder. Then the call flushes
  *  the file to the disk, renames the file to @p path, and flushes the folder. A reader sees the old file or the new
- *  file, also after a power failure. If the call fails before the rename, the call removes the new file. If the process
- *  is killed before the rename, the new file stays under its temporary name. A new file that replaces a file has the
- *  permissions of the old file. If @p path is a symbolic link, the link is replaced.
+ *  file, also after a power failure. If the call fails before the rename, the call removes the new file. If @p path is
+ *  a symbolic link, the link is replaced.
  *
  *  Shards. @p path must end with ".safetensors.index.json". The shards are beside the index, and their names begin with
- *  the name of the index without this ending. Each save uses new names, and the index is replaced last. Shards of an
+ *  the name of the index without this ending, or with its first 200 bytes. Each save uses new names. Shards have names
+ *  with a dot at the start and ".tmp" at the end until all shards are whole. The index is replaced last. Shards of an
  *  earlier save stay, so that trees and readers that use these shards still work. If the call fails before it replaces
  *  the index, the call removes the new shards.
+ *
+ *  Permissions. A new file that replaces a file has the permissions and the group of the old file, and is never more
+ *  open during the call. If the file cannot get the group, group and others get only the permissions that both had. In
+ *  a directory, this concerns each file and each directory that the old directory has under the same name. A process of
+ *  root also keeps the owner. Other files have the permissions of the process's umask.
+ *
+ *  Killed processes. A process that is killed before the rename leaves its temporary file or directory, or its shards.
+ *  The next save to the same path removes them. To know that the process is gone, each save holds a lock, flock(), on
+ *  its temporary file. Several processes can therefore save to one path at the same time. Nothing is removed on file
+ *  systems that other machines can share, such as NFS, and nothing that this user may not remove.
  *
  *  Directory (MEMMAP). The call writes a new directory beside @p path. If there is an old directory, the call then
  *  exchanges the names of both directories by one system call, and removes the old directory. The call replaces an old
  *  directory only if the old directory is empty or has a file meta.json. Trees that were opened from the old directory
- *  stay valid.
+ *  stay valid. If the old directory cannot be removed, the call returns #TDICT_EIO although the new directory is in
+ *  place, and the message says so. The rest of the old directory has a temporary name then, and the next save removes
+ *  it if possible.
  *
  *  A directory reserves the keys `shape`, `device` and `_type`, and the names `meta.json` and `.meta.json.append.tmp`
  *  of folders. A tree cannot have the key `x.memmap` beside a tensor `x`. A consolidated file reserves the keys `cls`,
@@ -310,9 +329,10 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *          the same name, for example the key `a.b` and the path a.b; #TDICT_EFORMAT @p path names something that is
  *          not replaced, such as a device, a folder for the format of one file, or a file for a directory;
  *          #TDICT_EINVAL a NULL pointer, a wrong option, a path without a name, no context although a tensor is on a
- *          device, or a transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM. If the folder of
- *          a file could not be flushed after the rename, the call returns #TDICT_EIO and the new file is in place.
- *  @note Cost: one write of all elements. */
+ *          device, or a transfer into a tensor failed; the errors of tdict_to_device(); #TDICT_ENOMEM;
+ *          #TDICT_ECANCELLED the function `progress` returned false. If the folder of a file could not be flushed after
+ *          the rename, the call returns #TDICT_EIO and the new file is in place.
+ *  @note Cost: one write of all elements, and O(files in the folder of @p path). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);
 
@@ -351,7 +371,8 @@ static inline tdict_append_options tdict_append_options_default(void) {
  *  @param[in] context  Needed if a tensor of @p rows is on a device. In this case, the call first copies @p rows to
  *                      host memory.
  *  @param[in] path     The directory. Only one call may append at a time. A second call of tdict_append() at the same
- *                      time returns #TDICT_EIO, with EWOULDBLOCK in err->native.
+ *                      time returns #TDICT_EIO, with EWOULDBLOCK in err->native. The same happens at the moment when
+ *                      tdict_save() replaces the directory.
  *  @param[in] rows     Borrowed for the call. The call waits for transfers that write the tensors.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND @p rows and the saved tree have different keys; #TDICT_ETYPE, #TDICT_EDTYPE or

@@ -59,9 +59,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_saving_wait_source(tdict_saving *sa
 TDICT_API TDICT_NODISCARD tdict_status tdict_saving_wait_on_stream(tdict_saving *saving, tdict_stream stream,
                                                                    tdict_error *err);
 /** @brief Waits until the save has ended. A program may call tdict_saving_wait() several times.
- *  @return #TDICT_OK the tree is in the file; the error of the save, on every call (the old file is then unchanged, as
- *          for tdict_save()); #TDICT_ECANCELLED; #TDICT_EFORKED the process is a fork, and the save had not ended;
- *          #TDICT_EINVAL @p saving is NULL. */
+ *  @return #TDICT_OK the tree is in the file; the error of the save, on every call (the old file is then unchanged,
+ *          with the exceptions that tdict_save() names); #TDICT_ECANCELLED; #TDICT_EFORKED the process is a fork, and
+ *          the save had not ended; #TDICT_EINVAL @p saving is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_saving_wait(tdict_saving *saving, tdict_error *err);
 /** @brief Returns true if the save has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_saving_is_done(const tdict_saving *saving);

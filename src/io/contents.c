@@ -303,12 +303,20 @@ static tdict_status fail_at_key(const tdict_contents *c, const tdict_item *item,
                          detail ? detail + 2 : why->message);
 }
 
+/* Adds a tree. tdict_set_tree() gives a tree without leaves any batch size that its parent needs, but here the sizes must
+ * agree: sizes that differ are a sign of an append that was interrupted. */
 static tdict_status create_tree(tdict_tree *root, const tdict_item *item, tdict_error *err) {
   tdict_tree *tree = NULL;
+  tdict_entry added;
   tdict_status status = tdict_create(item->ndim, item->shape, &tree, err);
   if (status == TDICT_OK) status = tdict_set_tree(root, item->path, tree, err);
   tdict_release(tree);
-  return status;
+  if (status == TDICT_OK) status = tdict_get_entry(root, item->path, &added, err);
+  if (status != TDICT_OK) return status;
+  for (int d = 0; d < item->ndim; d++)
+    if (tdict_batch_size(added.tree)[d] != item->shape[d])
+      return tdict_fail(err, TDICT_ESHAPE, "build: the batch size does not begin with the batch size of the parent");
+  return TDICT_OK;
 }
 
 static tdict_status create_ragged(tdict_tree *root, const char *path, tdict_tensor *const *parts, tdict_error *err) {

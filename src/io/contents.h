@@ -14,6 +14,10 @@
 #include "tdict/io.h"
 #include "tdict/nontensor.h"
 
+/* Marks a function with large local variables that a recursive function calls, so that the compiler does not move these
+ * variables to each level of the recursion. A thread of musl has a stack of 128 KiB. */
+#define TDICT_NOINLINE __attribute__((noinline))
+
 enum { TDICT_IO_MAX_DEPTH = 128 }; /* maximum number of nested trees in a file, and of keys in a name */
 
 typedef enum tdict_item_kind {

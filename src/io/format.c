@@ -196,7 +196,7 @@ tdict_status tdict_format_check_start(const tdict_output *output, tdict_error *e
   bool decides = false;
   int fd;
   tdict_contents_init(&c, folder->what, folder->path);
-  tdict_status status = tdict_file_open_in(folder->what, folder->fd, output->name, false, &fd, err);
+  tdict_status status = tdict_file_open_in(folder->what, folder->fd, output->file.name, false, &fd, err);
   if (status == TDICT_OK) status = tdict_contents_add_file(&c, fd, folder->path, err);
   if (status == TDICT_OK) (void)!read_start(&c, &structure, &decides, NULL);
   tdict_contents_close(&c);

@@ -16,8 +16,8 @@ typedef struct loader {
   tdict_open_options open;
   tdict_transfer_options transfer;
   tdict_contents contents;
-  tdict_load_progress *progress; /* owned; NULL: the program wants no progress */
-  tdict_tree *metadata;          /* owned; for the option `metadata` */
+  tdict_io_progress *progress; /* owned; NULL: the program wants no progress */
+  tdict_tree *metadata;        /* owned; for the option `metadata` */
 } loader;
 
 /* The arguments of a call, and the metadata of the files. */
@@ -84,7 +84,7 @@ static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) 
   if (status == TDICT_OK && selects_rows)
     status = tdict_contents_select_rows(c, (tdict_row_range){l->options.first_row, l->options.num_rows}, err);
   if (status == TDICT_OK && l->options.progress)
-    status = tdict_load_progress_create(c->what, l->options.progress, l->options.user, &l->progress, err);
+    status = tdict_io_progress_create(c->what, l->options.progress, l->options.user, &l->progress, err);
   if (status != TDICT_OK) return status;
   tdict_tensor **leaves = calloc(c->num_items + 1, sizeof *leaves);
   if (!leaves)
@@ -93,7 +93,7 @@ static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) 
   if (status == TDICT_OK) status = tdict_contents_build(c, leaves, out, err);
   for (size_t i = 0; i < c->num_items; i++) tdict_tensor_release(leaves[i]);
   free((void *)leaves);
-  if (status == TDICT_OK && l->progress) status = tdict_load_progress_begin(l->progress, count_bytes(c), err);
+  if (status == TDICT_OK && l->progress) status = tdict_io_progress_begin(l->progress, count_bytes(c), err);
   return status;
 }
 
@@ -117,7 +117,7 @@ static tdict_status start_load(tdict_context *context, tdict_start *start, load_
   start->reads_files = true;
   if (status == TDICT_OK) status = tdict_start_call(context, start, &l.transfer, future, err);
   tdict_contents_close(&l.contents);
-  tdict_load_progress_release(l.progress);
+  tdict_io_progress_release(l.progress);
   call->metadata = l.metadata;
   call->metadata_to = l.open.metadata;
   return status;

@@ -11,7 +11,22 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-enum { BUFFER_BYTES = 1 << 20 };
+/* PIECE_BYTES: after each piece, the progress is reported */
+enum { BUFFER_BYTES = 1 << 20, PIECE_BYTES = 16 << 20 };
+
+/* Writes elements, and reports the progress. */
+static tdict_status write_elements(tdict_output *to, const char *data, size_t bytes, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  while (bytes && status == TDICT_OK) {
+    const size_t piece = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+    status = tdict_output_write(to, data, piece, err);
+    if (status == TDICT_OK && tdict_io_progress_add(to->folder->watch.progress, piece, NULL) != TDICT_OK)
+      status = tdict_folder_check_cancelled(to->folder, err);
+    data += piece;
+    bytes -= piece;
+  }
+  return status;
+}
 
 static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   (void)user, (void)err;
@@ -32,7 +47,7 @@ static tdict_status write_strided(const tdict_tensor *tensor, const void *data, 
     /* The walk adds the offset of a byte in the tensor to `dst`, so subtract the offset of the piece. */
     const tdict_pair_part part = {(void *)((uintptr_t)buffer - begin), data, begin, end};
     tdict_pair_walk(&pair, &part, copy_rect, NULL, NULL);
-    status = tdict_output_write(to, buffer, end - begin, err);
+    status = write_elements(to, buffer, end - begin, err);
   }
   return status;
 }
@@ -45,7 +60,7 @@ tdict_status tdict_output_write_tensor(tdict_output *to, const tdict_tensor *ten
   if (!data)
     return tdict_fail_file(err, TDICT_EINVAL, name, "%s: a transfer into tensor '%.100s' failed", to->folder->what,
                            name);
-  if (tdict_tensor_is_contiguous(tensor)) return tdict_output_write(to, data, bytes, err);
+  if (tdict_tensor_is_contiguous(tensor)) return write_elements(to, data, bytes, err);
   char *buffer = malloc(BUFFER_BYTES);
   if (!buffer)
     return tdict_fail_file(err, TDICT_ENOMEM, to->folder->path, "%s: no host memory for a buffer of %d bytes",
@@ -64,6 +79,8 @@ typedef struct file_sink {
 static tdict_status write_bytes(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err) {
   file_sink *sink = user;
   tdict_status status = tdict_output_write_at(sink->to, offset, src, bytes, err);
+  if (status == TDICT_OK && tdict_io_progress_add(sink->to->folder->watch.progress, bytes, NULL) != TDICT_OK)
+    status = tdict_folder_check_cancelled(sink->to->folder, err);
   if (status != TDICT_OK) atomic_store_explicit(&sink->has_failed, true, memory_order_relaxed);
   return status;
 }

@@ -3,9 +3,7 @@
 #ifndef TDICT_IO_REQUEST_H
 #define TDICT_IO_REQUEST_H
 
-#include <stdatomic.h>
-
-#include "tdict/io.h"
+#include "io/progress.h"
 
 typedef struct tdict_save_request {
   const char *what;                  /* the name of the public call, for messages; static */
@@ -14,7 +12,7 @@ typedef struct tdict_save_request {
   tdict_context *context;            /* its threads write. NULL: the calling thread writes, and all tensors are in host
                                       * memory */
   int32_t num_threads;               /* threads that write, as in tdict_transfer_options; -1: the library chooses */
-  const _Atomic(bool) *is_cancelled; /* for tdict_folder; NULL: the save cannot be cancelled */
+  tdict_save_watch watch;            /* `progress` is set by tdict_save_request_run() */
   const tdict_save_options *options; /* all fields are set; borrowed */
 } tdict_save_request;
 
@@ -28,6 +26,7 @@ typedef struct tdict_save_places {
   tdict_device device; /* of the first tensor */
   bool is_mixed;       /* true: not all tensors are on this device */
   bool has_device;     /* true: a tensor is not in host memory */
+  uint64_t bytes;      /* of all elements */
 } tdict_save_places;
 /* Finds where all tensors of a tree are, also the tensors of ragged leaves and of leaves without batch dimensions. */
 tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *out, tdict_error *err);

@@ -21,6 +21,7 @@ static tdict_status note_place(void *user, const tdict_entry *entry, tdict_error
   if (entry->tensor) {
     const tdict_device device = tdict_tensor_device(entry->tensor);
     if (!places->num_tensors++) places->device = device;
+    places->bytes += tdict_tensor_bytes(entry->tensor);
     places->has_device |= device.type != TDICT_DEVICE_CPU;
     places->is_mixed |= !tdict_device_equal(device, places->device);
   }
@@ -121,11 +122,26 @@ static tdict_status write_tree(const tdict_save_request *request, tdict_error *e
   }
 }
 
+/* Writes the tree of the request. Reports the progress to the program if the program wants that. */
+static tdict_status write_and_report(tdict_save_request *request, tdict_error *err) {
+  const tdict_save_options *o = request->options;
+  tdict_save_places places;
+  if (!o->progress) return write_tree(request, err);
+  tdict_status status = tdict_save_find_places(request->tree, &places, err);
+  if (status == TDICT_OK)
+    status = tdict_io_progress_create(request->what, o->progress, o->user, &request->watch.progress, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_io_progress_begin(request->watch.progress, places.bytes, err);
+  status = status == TDICT_OK ? write_tree(request, err) : tdict_error_at(err, status, request->path);
+  tdict_io_progress_release(request->watch.progress);
+  return status;
+}
+
 tdict_status tdict_save_request_run(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
                                     tdict_error *err) {
   tdict_status status = prepare_tree(request, context, tree, err);
   if (status != TDICT_OK) return status;
-  status = write_tree(request, err);
+  status = write_and_report(request, err);
   tdict_release((tdict_tree *)(uintptr_t)request->tree);
   return status;
 }

@@ -1,5 +1,5 @@
 /* Makes tensors over unloaded storages that read files. See unloaded.h for ownership and threads. The reading threads
- * share only the descriptor, and the counters of the progress if the program wants progress. */
+ * share only the descriptor, and the progress if the program wants progress. */
 #include "io/unloaded.h"
 
 #include <errno.h>
@@ -14,23 +14,8 @@
 #include "io/map.h"
 #include "tensor/tensor.h"
 
-/* The program's function `progress` is called at most about this often, so that the calls cost little. */
-enum { NUM_REPORTS = 1024 };
 /* Longer paths are cut at their start, so that the rest of a message has room. */
 enum { PATH_IN_MESSAGE = 120 };
-
-struct tdict_load_progress {
-  _Atomic(int32_t) refs;
-  const char *what; /* static */
-  bool (*report)(void *user, uint64_t done, uint64_t total);
-  void *user;
-  uint64_t total, step;
-  /* The following fields are sequentially consistent, see report_progress(). */
-  _Atomic(uint64_t) done;     /* bytes that were read */
-  _Atomic(uint64_t) reported; /* the value of `done` that the last call reported */
-  _Atomic(bool) is_reporting; /* true while a thread calls `report` */
-  _Atomic(bool) is_cancelled; /* a call returned false */
-};
 
 /* The folder of files that are opened for each read, so that a folder of many files needs one descriptor. */
 typedef struct source_folder {
@@ -40,64 +25,14 @@ typedef struct source_folder {
 
 /* The file of an unloaded storage. */
 typedef struct source {
-  tdict_load_progress *progress; /* NULL: the program wants no progress */
-  const char *what;              /* static */
-  uint64_t bytes;                /* size of the file when the file was opened */
-  int fd;                        /* -1: the file is opened for each read */
-  source_folder *folder;         /* set if `fd` is -1; else NULL */
-  tdict_below_file below;        /* the file in the folder */
-  char path[];                   /* the text of below.name follows */
+  tdict_io_progress *progress; /* NULL: the program wants no progress */
+  const char *what;            /* static */
+  uint64_t bytes;              /* size of the file when the file was opened */
+  int fd;                      /* -1: the file is opened for each read */
+  source_folder *folder;       /* set if `fd` is -1; else NULL */
+  tdict_below_file below;      /* the file in the folder */
+  char path[];                 /* the text of below.name follows */
 } source;
-
-tdict_status tdict_load_progress_create(const char *what, bool (*report)(void *user, uint64_t done, uint64_t total),
-                                        void *user, tdict_load_progress **out, tdict_error *err) {
-  tdict_load_progress *p = calloc(1, sizeof *p);
-  if (!p) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the progress", what);
-  atomic_init(&p->refs, 1);
-  p->what = what;
-  p->report = report;
-  p->user = user;
-  *out = p;
-  return TDICT_OK;
-}
-
-void tdict_load_progress_release(tdict_load_progress *progress) {
-  if (progress && atomic_fetch_sub_explicit(&progress->refs, 1, memory_order_acq_rel) == 1) free(progress);
-}
-
-static tdict_status fail_cancelled(const tdict_load_progress *p, tdict_error *err) {
-  return tdict_fail(err, TDICT_ECANCELLED, "%s: the function `progress` returned false", p->what);
-}
-
-tdict_status tdict_load_progress_begin(tdict_load_progress *progress, uint64_t total, tdict_error *err) {
-  TDICT_UNCANCELLED;
-  progress->total = total;
-  progress->step = total / NUM_REPORTS + 1;
-  return progress->report(progress->user, 0, total) ? TDICT_OK : fail_cancelled(progress, err);
-}
-
-static bool is_due(tdict_load_progress *p) {
-  const uint64_t reported = atomic_load(&p->reported), done = atomic_load(&p->done); /* read in this order, so that the
-                                                                                      * difference is never negative */
-  return done - reported >= p->step || (done == p->total && reported != done);
-}
-
-/* Counts bytes, and calls the program's function `progress` if a report is due. Only one thread at a time calls this
- * function; other threads do not wait for this thread. After the call, the thread resets `is_reporting` and checks
- * `done` again, so that the last bytes are reported. */
-static tdict_status report_progress(tdict_load_progress *p, uint64_t bytes, tdict_error *err) {
-  TDICT_UNCANCELLED;
-  atomic_fetch_add(&p->done, bytes);
-  while (!atomic_load(&p->is_cancelled) && is_due(p) && !atomic_exchange(&p->is_reporting, true)) {
-    if (is_due(p) && !atomic_load(&p->is_cancelled)) {
-      const uint64_t done = atomic_load(&p->done);
-      if (!p->report(p->user, done, p->total)) atomic_store(&p->is_cancelled, true);
-      atomic_store(&p->reported, done);
-    }
-    atomic_store(&p->is_reporting, false);
-  }
-  return atomic_load(&p->is_cancelled) ? fail_cancelled(p, err) : TDICT_OK;
-}
 
 /* Returns the end of the path, and sets *dots to "..." if the start is left out. */
 static const char *shorten(const char *path, const char **dots) {
@@ -129,8 +64,8 @@ static void close_after_read(const source *s, int fd) {
 static tdict_status read_source(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err) {
   const source *s = user;
   int fd = s->fd;
-  if (s->progress && atomic_load(&s->progress->is_cancelled)) return fail_cancelled(s->progress, err);
-  tdict_status status = fd >= 0 ? TDICT_OK : tdict_below_reopen(s->what, s->folder->fd, &s->below, &fd, err);
+  tdict_status status = tdict_io_progress_check(s->progress, err);
+  if (status == TDICT_OK && fd < 0) status = tdict_below_reopen(s->what, s->folder->fd, &s->below, &fd, err);
   if (status != TDICT_OK) return status;
   for (*done = 0; *done < bytes;) {
     const ssize_t count = pread(fd, (char *)dst + *done, bytes - *done, (off_t)(offset + *done));
@@ -143,14 +78,14 @@ static tdict_status read_source(void *user, size_t offset, void *dst, size_t byt
     *done += (size_t)count;
   }
   close_after_read(s, fd);
-  return s->progress ? report_progress(s->progress, bytes, err) : TDICT_OK;
+  return tdict_io_progress_add(s->progress, bytes, err);
 }
 
 static void release_source(void *user) {
   source *s = user;
   if (s->fd >= 0) close(s->fd);
   release_folder(s->folder);
-  tdict_load_progress_release(s->progress);
+  tdict_io_progress_release(s->progress);
   free(s);
 }
 
@@ -160,8 +95,8 @@ static tdict_status fail_memory(const tdict_contents *c, const char *path, tdict
 
 /* Pointers that all storages of one load hold. */
 typedef struct shared_parts {
-  tdict_load_progress *progress; /* NULL: the program wants no progress */
-  source_folder *folder;         /* NULL: all files are open */
+  tdict_io_progress *progress; /* NULL: the program wants no progress */
+  source_folder *folder;       /* NULL: all files are open */
 } shared_parts;
 
 /* Creates the storage of a file and moves the descriptor to the storage. */
@@ -183,7 +118,7 @@ static tdict_status create_storage(const tdict_contents *c, tdict_source_file *f
     free(s);
     return tdict_error_at(err, status, file->path);
   }
-  if (s->progress) atomic_fetch_add_explicit(&s->progress->refs, 1, memory_order_relaxed);
+  tdict_io_progress_retain(s->progress);
   if (s->folder) atomic_fetch_add_explicit(&s->folder->refs, 1, memory_order_relaxed);
   file->fd = -1;
   return TDICT_OK;
@@ -255,7 +190,7 @@ static tdict_status make_leaves(tdict_contents *c, const shared_parts *shared, t
   return status;
 }
 
-tdict_status tdict_unloaded_leaves(tdict_contents *contents, tdict_load_progress *progress, bool has_row_range,
+tdict_status tdict_unloaded_leaves(tdict_contents *contents, tdict_io_progress *progress, bool has_row_range,
                                    tdict_tensor **leaves, tdict_error *err) {
   for (size_t i = 0; i < contents->num_items; i++) leaves[i] = NULL;
   tdict_storage **storages = calloc(contents->num_files + 1, sizeof *storages);

@@ -44,6 +44,7 @@ static inline void refuse(const char *path, tdict_status status, const char *tex
   assert_int_equal(strncmp(td_last_error.path, path, strlen(path)), 0);
 }
 
+#ifdef GOLDEN_FOLDER /* see modules.cmake */
 /* The names and the shapes of the tensors of the golden files. */
 static inline const char *golden(const char *name) {
   static char paths[4][PATH_BYTES];
@@ -52,5 +53,6 @@ static inline const char *golden(const char *name) {
   snprintf(path, PATH_BYTES, "%s/%s", GOLDEN_FOLDER, name);
   return path;
 }
+#endif
 
 #endif

@@ -179,6 +179,8 @@ static const tdict_dtype file_dtypes[] = {TDICT_BOOL, TDICT_U8,  TDICT_I8,   TDI
                                           TDICT_U16,  TDICT_F16, TDICT_BF16, TDICT_I32,    TDICT_U32,    TDICT_F32,
                                           TDICT_C64,  TDICT_F64, TDICT_I64,  TDICT_U64};
 enum { NUM_FILE_DTYPES = sizeof file_dtypes / sizeof *file_dtypes };
+static uint64_t
+    other_bytes; /* another number gives random_tensor() other bytes, and the same shapes for the same dice */
 /* Makes a tensor of random bytes with this batch size, in a random order of its dimensions in memory. */
 static inline tdict_tensor *random_tensor(dice *d, tdict_dtype dtype, int batch_ndim, const int64_t *batch_size) {
   int64_t shape[8], stored[8];
@@ -197,7 +199,7 @@ static inline tdict_tensor *random_tensor(dice *d, tdict_dtype dtype, int batch_
   for (int i = 0; i < ndim; i++) stored[order[i]] = shape[i];
   if (steps) stored[order[0]] *= 3;
   td_ok(tdict_tensor_empty(dtype, ndim, stored, NULL, &whole, err));
-  td_fill_random(tdict_tensor_data(whole), tdict_tensor_bytes(whole), roll(d, 1u << 30));
+  td_fill_random(tdict_tensor_data(whole), tdict_tensor_bytes(whole), roll(d, 1u << 30) ^ other_bytes);
   td_ok(tdict_tensor_permute(whole, ndim, order, &turned, err));
   if (steps) {
     const bool is_empty = shape[0] == 0;

@@ -11,6 +11,47 @@ enum { NUM_ODD_KEYS = sizeof odd_keys / sizeof *odd_keys };
 /* The keys of random_tree(). A test may choose other keys. */
 static const char *const *tree_keys = odd_keys;
 static size_t num_tree_keys = NUM_ODD_KEYS;
+/* Keys that some formats refuse, or that look like something else. */
+static const char *const rare_keys[] = {
+    "shape",
+    "device",
+    "_type",
+    "meta\\.json",
+    "x\\.memmap",
+    "\\.meta\\.json\\.append\\.tmp",
+    "cls",
+    "leaves",
+    "size",
+    "non_tensors",
+    "cls_metadata",
+    "<NJT_VALUES>x",
+    "<NJT>",
+    "0",
+    "1",
+    "tensordict",
+    "__metadata__",
+    "\xff",
+    "new\nline",
+    "\\.hidden",
+    "end\\.",
+    "two\\.\\.dots",
+    "\\.",
+    "_tensordict",
+    "td",
+    "keys",
+    "\xf0\x9f\xa6\x94",
+    "%",
+    "%41",
+    "\x7f",
+    "n23456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+    "n23456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+    "n2345678901234567890123456789012345678901234567"};
+enum { NUM_RARE_KEYS = sizeof rare_keys / sizeof *rare_keys };
+static bool uses_rare_keys; /* random_tree() sometimes takes a rare key */
+static inline const char *random_key(dice *d) {
+  if (uses_rare_keys && roll(d, 24) == 0) return rare_keys[roll(d, NUM_RARE_KEYS)];
+  return tree_keys[roll(d, num_tree_keys)];
+}
 
 static inline void add_random_value(dice *d, tdict_tree *tree, const char *path) {
   static const double reals[] = {0.1, 1, -0.0, 1e300, 5e-324, 123456789.125};
@@ -59,7 +100,7 @@ static inline tdict_tree *random_tree(dice *d, int batch_ndim, const int64_t *ba
   td_ok(tdict_create(batch_ndim, batch_size, &tree, err));
   const int count = (int)roll(d, 8);
   for (int i = 0; i < count; i++) {
-    const char *key = tree_keys[roll(d, num_tree_keys)];
+    const char *key = random_key(d);
     const uint64_t kind = roll(d, depth < 4 ? 8 : 6);
     if (kind < 4) {
       tdict_tensor *t = random_tensor(d, file_dtypes[roll(d, NUM_FILE_DTYPES)], kind < 3 ? batch_ndim : 0, batch_size);

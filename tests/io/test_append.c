@@ -9,7 +9,7 @@
 #include "support/sanitized.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
- * __wrap_unlinkat __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
+ * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
 
 static void add(dice *d, tdict_tree *tree, const char *path, tdict_dtype dtype, int64_t rows, int64_t columns) {
   tdict_tensor *t = NULL;
@@ -73,6 +73,7 @@ CASE(append_adds_rows) {
   tdict_tree *parts[6], *old = NULL;
   for (int i = 0; i < 6; i++) parts[i] = make_rows(&d, rows[i]);
   save(&f, parts[0]);
+  assert_int_equal(chmod(in(&f, "x/meta.json"), 0604), 0);
   td_ok(tdict_open(in(&f, "x"), NULL, &old, err));
   for (size_t i = 1; i < 6; i++) {
     tdict_append_options o = tdict_append_options_default();
@@ -85,6 +86,9 @@ CASE(append_adds_rows) {
     only_call = NULL;
     assert_true(holds(&f, parts, i + 1));
     assert_int_equal(count_temporary(&f), 0);
+    struct stat info;
+    assert_int_equal(stat(in(&f, "x/meta.json"), &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0604);
   }
   same_trees(old, parts[0]); /* a tree keeps its number of rows */
   tdict_release(old);

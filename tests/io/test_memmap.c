@@ -169,6 +169,7 @@ CASE(memmap_refuses_trees_that_the_format_cannot_hold) {
     td_ok(tdict_create(0, NULL, &tree, err));
     td_ok(tdict_set_text(tree, folders[i], "x", err));
     td_fails(TDICT_ENOTSUP, "a folder cannot be named", tdict_save(NULL, in(&f, "x"), tree, &o, err));
+    assert_string_equal(td_last_error.path, folders[i]);
     tdict_release(tree);
   }
   tdict_tree *tree = NULL;
@@ -291,6 +292,23 @@ static void make_surroundings(const folder *f) {
               "[]"));
   write_text_below(f, "a/badrag/values.memmap", "123456789012");
   write_bytes(in(f, "a/badrag/offsets.memmap"), eight, sizeof eight); /* the last offset is 0, wanted 3 */
+}
+
+/* An append that was interrupted leaves such directories. A tree without batch dimensions fits any tree. */
+CASE(memmap_refuses_trees_with_other_batch_sizes_than_their_parent) {
+  folder f = folder_create();
+  static const char *const children[] = {"[9]", "[9,1]", "[11]", "[11,1]", "[]"};
+  write_text_below(&f, "a/meta.json", TD_META("\"x\":{\"type\":\"TensorDict\"},", "[11]"));
+  for (int i = 0; i < 5; i++) {
+    char text[256];
+    tdict_tree *tree = NULL;
+    snprintf(text, sizeof text, "{\"shape\":%s,\"device\":\"cpu\"," TD_TYPE "}", children[i]);
+    write_text_below(&f, "a/x/meta.json", text);
+    if (i < 2) refuse(in(&f, "a"), TDICT_ESHAPE, "key 'x': the batch size does not begin with");
+    if (i >= 2) td_ok(tdict_open(in(&f, "a"), NULL, &tree, err));
+    tdict_release(tree);
+  }
+  remove_all(f.path);
 }
 
 CASE(memmap_refuses_broken_directories) {

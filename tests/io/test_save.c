@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "directory.h"
 #include "random_tree.h"
 #include "tensor/tensor.h"
 
@@ -170,6 +171,116 @@ CASE(save_shards_have_unique_names) {
   tdict_release(first);
   tdict_release(tree);
   folder_remove(&f);
+}
+
+/* What a program's function `progress` saw. */
+typedef struct seen {
+  uint64_t last, total, calls;
+  uint64_t stops_at; /* the call that returns false */
+  bool is_wrong;
+} seen;
+static bool see(void *user, uint64_t done, uint64_t total) {
+  seen *s = user;
+  if (s->calls == 0) s->total = total;
+  s->is_wrong |= done < s->last || total != s->total || done > total || (s->calls == 0 && done != 0);
+  s->last = done;
+  return ++s->calls != s->stops_at;
+}
+static tdict_status save_and_see(const char *path, const tdict_tree *tree, int i, seen *s, tdict_error *error) {
+  tdict_save_options o = tdict_save_options_default();
+  if (i == 1) o.max_shard_bytes = 1000;
+  if (i == 2) o.format = TDICT_FORMAT_CONSOLIDATED;
+  o.progress = see;
+  o.user = s;
+  return tdict_save(NULL, path, tree, &o, error);
+}
+static const char *const seen_paths[] = {"x", "x.safetensors.index.json", "y", "x.tdz", "x.npz", "d/"};
+enum { NUM_SEEN_PATHS = sizeof seen_paths / sizeof *seen_paths };
+/* A tree of 24 MB in C order, some columns, a ragged leaf and a leaf without batch dimensions. */
+static tdict_tree *tree_to_see(int i) {
+  tdict_tree *tree = small_tree();
+  tdict_tensor *t = NULL;
+  dice d = {(uint64_t)i};
+  td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(6, 1 << 20), NULL, &t, err));
+  td_ok(tdict_set(tree, "large", t, err));
+  if (i != 4) td_ok(tdict_set_unbatched(tree, "u", t, err)); /* NumPy's files hold tensors only */
+  if (i != 4) add_random_ragged(&d, tree, "r");
+  tdict_tensor_release(t);
+  t = random_tensor(&d, TDICT_I16, 0, NULL);
+  td_ok(tdict_set(tree, "turned", t, err));
+  tdict_tensor_release(t);
+  return tree;
+}
+CASE(save_reports_progress) {
+  for (int i = 0; i < NUM_SEEN_PATHS; i++) {
+    folder f = folder_create();
+    tdict_tree *tree = tree_to_see(i);
+    seen s = {0};
+    td_ok(save_and_see(in(&f, seen_paths[i]), tree, i, &s, err));
+    assert_true(!s.is_wrong && s.last == s.total && s.calls > 3 && s.calls < 1100);
+    assert_true(s.total >= 24 << 20);
+    tdict_release(tree);
+    remove_all(f.path);
+  }
+}
+CASE(save_stops_if_progress_returns_false) {
+  for (int i = 0; i < NUM_SEEN_PATHS; i++) {
+    folder f = folder_create();
+    tdict_tree *tree = tree_to_see(i), *old = small_tree();
+    const char *path = in(&f, seen_paths[i]);
+    tdict_error error = {0};
+    seen all = {0}, s = {0};
+    td_ok(save_and_see(path, tree, i, &all, err));
+    td_ok(save_and_see(path, old, i, &s, err));
+    const int count = folder_count(&f, NULL);
+    for (uint64_t at = 1; at <= all.calls; at++) {
+      s = (seen){.stops_at = at};
+      assert_int_equal(save_and_see(path, tree, i, &s, &error), TDICT_ECANCELLED);
+      assert_non_null(strstr(error.message, "save: the function `progress` returned false"));
+      assert_string_equal(error.path, path);
+      assert_int_equal(s.calls, at);
+      assert_int_equal(folder_count(&f, NULL), count);
+    }
+    tdict_tree *found = open_tree(path);
+    ignores_order = true;
+    same_trees(old, found);
+    ignores_order = false;
+    tdict_release(found);
+    tdict_release(old);
+    tdict_release(tree);
+    remove_all(f.path);
+  }
+}
+
+/* The longest names of files that the system has. The names of shards are longer than the name of their index. */
+CASE(save_writes_names_of_255_bytes) {
+  static const char *const ends[] = {"", ".safetensors.index.json", ".tdz", ".npz", "/"};
+  for (size_t kind = 0; kind < sizeof ends / sizeof *ends; kind++) {
+    for (size_t length = 200; length <= 256; length += length < 250 ? 10 : 1) {
+      folder f = folder_create();
+      tdict_tree *tree = small_tree();
+      tdict_save_options o = tdict_save_options_default();
+      char name[300];
+      const size_t end = strlen(ends[kind]), is_folder = strcmp(ends[kind], "/") == 0;
+      memset(name, 'n', sizeof name);
+      snprintf(name + length + is_folder - end, sizeof name - length, "%s", ends[kind]);
+      if (kind == 1) o.max_shard_bytes = 25;
+      for (int round = 0; round < 2; round++) {
+        if (length > 255) {
+          td_fails(TDICT_EIO, "File name too long", tdict_save(NULL, in(&f, name), tree, &o, err));
+          assert_int_equal(folder_count(&f, NULL), 0);
+          continue;
+        }
+        td_ok(tdict_save(NULL, in(&f, name), tree, &o, err));
+        tdict_tree *found = open_tree(in(&f, name));
+        same_trees(tree, found);
+        tdict_release(found);
+        assert_int_equal(folder_count(&f, NULL), kind == 1 ? 1 + 3 * (round + 1) : 1);
+      }
+      tdict_release(tree);
+      remove_all(f.path);
+    }
+  }
 }
 
 static void release_nothing(void *self) { (void)self; }

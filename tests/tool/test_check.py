@@ -84,6 +84,27 @@ def tool_convert_reports_errors():
     equal(os.listdir("."), ["in.safetensors"])
 
 
+def tool_convert_removes_its_files_if_it_is_interrupted():
+    bytes_of = random.randbytes(64 << 20)
+    write_file("in.safetensors", {name: ("U8", [64 << 20], bytes_of) for name in "abcd"})
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for arguments in (["out.safetensors"], ["--shard-bytes=1M", "m.safetensors.index.json"], ["out/"], ["out.tdz"]):
+            before = sorted(os.listdir())
+            with subprocess.Popen([support.program, "convert", "in.safetensors", *arguments]) as child:
+                while sorted(os.listdir()) == before:  # until the first file exists
+                    assert child.poll() is None, "the save has ended before the signal"
+                child.send_signal(number)
+                equal(child.wait(), -number)
+            equal(sorted(os.listdir()), before)
+    with subprocess.Popen([support.program, "convert", "in.safetensors", "out.safetensors"],
+                          preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as child:
+        while sorted(os.listdir()) == before:
+            pass
+        child.send_signal(signal.SIGHUP)  # nohup
+        equal(child.wait(), 0)
+    equal(sorted(os.listdir()), sorted([*before, "out.safetensors"]))
+
+
 def tool_convert_writes_other_formats():
     data = random_bytes("F32", 12)
     write_file("in.safetensors", {"x": ("F32", [3, 4], data)})

@@ -38,7 +38,7 @@ static int compare_names(const void *a, const void *b) {
 }
 
 /* Finds the tensor with a name, and adds an item for the tensor. */
-static tdict_status add_tensor(reader *r, tdict_json name, tdict_item_kind kind, tdict_error *err) {
+static TDICT_NOINLINE tdict_status add_tensor(reader *r, tdict_json name, tdict_item_kind kind, tdict_error *err) {
   const tdict_json_place place = place_of(r);
   const char *text;
   tdict_status status = tdict_json_text(r->contents, name, &text, err);
@@ -78,7 +78,7 @@ static tdict_status read_column(reader *r, tdict_json entry, tdict_json values, 
 }
 
 /* Reads one value for the whole tree, or a column. */
-static tdict_status add_values(reader *r, tdict_json entry, tdict_json json, tdict_error *err) {
+static TDICT_NOINLINE tdict_status add_values(reader *r, tdict_json entry, tdict_json json, tdict_error *err) {
   const tdict_json mark = tdict_json_get(entry, "tdict");
   const bool is_column = tdict_json_exists(mark);
   const tdict_json_place place = place_of(r);
@@ -102,7 +102,7 @@ static tdict_status add_values(reader *r, tdict_json entry, tdict_json json, tdi
 }
 
 /* Reads a level that marks a ragged leaf. */
-static tdict_status add_ragged(reader *r, tdict_json level, tdict_error *err) {
+static TDICT_NOINLINE tdict_status add_ragged(reader *r, tdict_json level, tdict_error *err) {
   const tdict_json_place place = place_of(r);
   const tdict_json keys = tdict_json_get(level, "keys");
   const tdict_json values = tdict_json_get(tdict_json_get(keys, "values"), "tensor");
@@ -153,15 +153,14 @@ static tdict_status read_keys(reader *r, tdict_json keys, tdict_error *err) {
   return status;
 }
 
-/* Reads a level: adds an item for the tree and items for its entries. The recursion is limited by
- * TDICT_IO_MAX_DEPTH. */
-static tdict_status read_level(reader *r, tdict_json level, tdict_error *err) {
+/* Adds an item for the tree of a level. */
+static TDICT_NOINLINE tdict_status add_tree(reader *r, tdict_json level, tdict_error *err) {
   const tdict_json_place place = place_of(r);
   tdict_item item = {.kind = TDICT_ITEM_TREE};
   tdict_sizes batch_size;
   void *sizes = NULL;
-  const tdict_json keys = tdict_json_get(level, "keys");
-  if (!tdict_json_is(keys, TDICT_JSON_OBJECT)) return tdict_json_fail(&place, err, "a level has no JSON object 'keys'");
+  if (!tdict_json_is(tdict_json_get(level, "keys"), TDICT_JSON_OBJECT))
+    return tdict_json_fail(&place, err, "a level has no JSON object 'keys'");
   if (r->depth == TDICT_IO_MAX_DEPTH)
     return tdict_json_fail(&place, err, "more than %d nested trees", TDICT_IO_MAX_DEPTH);
   tdict_status status = tdict_json_sizes(&place, "batch_size", tdict_json_get(level, "batch_size"),
@@ -173,10 +172,16 @@ static tdict_status read_level(reader *r, tdict_json level, tdict_error *err) {
   if (batch_size.count) memcpy(sizes, batch_size.at, (size_t)batch_size.count * sizeof(int64_t));
   item.ndim = batch_size.count;
   item.shape = sizes;
-  status = tdict_contents_add(r->contents, &item, err);
+  return tdict_contents_add(r->contents, &item, err);
+}
+
+/* Reads a level: adds an item for the tree and items for its entries. The recursion is limited by
+ * TDICT_IO_MAX_DEPTH. */
+static tdict_status read_level(reader *r, tdict_json level, tdict_error *err) {
+  tdict_status status = add_tree(r, level, err);
   if (status != TDICT_OK) return status;
   r->depth++;
-  status = read_keys(r, keys, err);
+  status = read_keys(r, tdict_json_get(level, "keys"), err);
   r->depth--;
   return status;
 }

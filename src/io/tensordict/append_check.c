@@ -98,8 +98,8 @@ static tdict_status add_leaf(checker *c, const char *key, const tdict_tensor *ro
 }
 
 /* Checks the leaf of the last key of the path, and writes its new number of rows. */
-static tdict_status check_leaf(checker *c, const char *key, tdict_json entry, const tdict_entry *rows, new_text *to,
-                               tdict_error *err) {
+static TDICT_NOINLINE tdict_status check_leaf(checker *c, const char *key, tdict_json entry, const tdict_entry *rows,
+                                              new_text *to, tdict_error *err) {
   const tdict_json_place place = place_of(c);
   tdict_dtype dtype;
   tdict_sizes shape;
@@ -154,7 +154,8 @@ static tdict_status compare_value(const tdict_nontensor *values, int64_t i, cons
 }
 
 /* Checks that the rows have the saved value of the whole tree, because an append does not change this value. */
-static tdict_status check_value(const checker *c, tdict_json meta, const tdict_entry *rows, tdict_error *err) {
+static TDICT_NOINLINE tdict_status check_value(const checker *c, tdict_json meta, const tdict_entry *rows,
+                                               tdict_error *err) {
   const tdict_json data = tdict_json_get(meta, "data");
   tdict_io_text saved = {0};
   if (!tdict_json_exists(data))
@@ -247,7 +248,7 @@ static tdict_status check_entries(checker *c, tdict_json meta, const tdict_tree 
 }
 
 /* Checks the batch size of a tree. */
-static tdict_status check_batch(checker *c, tdict_json meta, const tdict_tree *rows, tdict_error *err) {
+static TDICT_NOINLINE tdict_status check_batch(checker *c, tdict_json meta, const tdict_tree *rows, tdict_error *err) {
   const tdict_json_place place = place_of(c);
   tdict_sizes shape;
   int64_t whole;

@@ -26,7 +26,7 @@ static tdict_status open_folder(const tdict_contents *c, const char *path, tdict
   char folder[4096];
   const char *slash = strrchr(path, '/');
   const size_t length = slash ? (size_t)(slash - path) : 0;
-  *out = (tdict_folder){.what = c->what, .path = c->path, .name = "", .fd = -1};
+  *out = (tdict_folder){.what = c->what, .path = c->path, .name = "", .fd = -1, .old_fd = -1};
   *name = slash ? slash + 1 : path;
   if (length >= sizeof folder) {
     errno = ENAMETOOLONG;
@@ -62,9 +62,12 @@ static tdict_status open_leaf(const tdict_td_append *a, tdict_td_grown *leaf, co
 /* Closes a file. Waits until its bytes are on the disk, unless the option `without_flush` is true. */
 static tdict_status close_file(const tdict_td_append *a, tdict_output *to, const char *path, tdict_error *err) {
   if (a->flushes) return tdict_output_close(to, err);
-  const int fd = to->fd;
-  to->fd = -1; /* Linux closes the descriptor also if close() fails */
-  return close(fd) == 0 ? TDICT_OK : fail_io(&a->contents, path, "closed", err);
+  const int fd = to->file.fd, code = tdict_access_give(&to->old, fd);
+  if (code) errno = code;
+  if (code) return fail_io(&a->contents, path, "given its permissions", err);
+  to->file.fd = -1; /* Linux closes the descriptor also if close() fails */
+  to->is_whole = close(fd) == 0;
+  return to->is_whole ? TDICT_OK : fail_io(&a->contents, path, "closed", err);
 }
 
 /* Writes the rows of a leaf after its saved elements. */
@@ -74,11 +77,11 @@ static tdict_status write_leaf(const tdict_td_append *a, tdict_td_grown *leaf, t
   tdict_status status = open_folder(&a->contents, leaf->path, &folder, &name, err);
   if (status != TDICT_OK) return status;
   tdict_output to = {.folder = &folder, .offset = leaf->offset};
-  status = open_leaf(a, leaf, &folder, name, &to.fd, err);
+  status = open_leaf(a, leaf, &folder, name, &to.file.fd, err);
   if (status == TDICT_OK) {
     status = tdict_output_write_tensor(&to, leaf->rows, leaf->name, err);
     if (status == TDICT_OK) status = close_file(a, &to, leaf->path, err);
-    if (to.fd >= 0) close(to.fd);
+    if (to.file.fd >= 0) close(to.file.fd);
   }
   if (status == TDICT_OK && leaf->is_new) status = flush_folder(a, &folder, err);
   tdict_folder_close(&folder);
@@ -93,11 +96,12 @@ static tdict_status write_text(const tdict_td_append *a, const char *folder_path
   const char *name;
   tdict_status status = open_folder(&a->contents, folder_path, &folder, &name, err);
   if (status != TDICT_OK) return status;
+  folder.old = tdict_access_of_file(folder.fd, meta_name);
   status = tdict_output_create(&to, &folder, temporary_name, err);
   if (status == TDICT_OK) {
     status = tdict_output_write(&to, text, length, err);
-    if (status == TDICT_OK) status = close_file(a, &to, to.name, err);
-    if (status != TDICT_OK) tdict_output_discard(&to);
+    if (status == TDICT_OK) status = close_file(a, &to, to.file.name, err);
+    tdict_output_end(&to);
     if (status == TDICT_OK) status = flush_folder(a, &folder, err);
   }
   tdict_folder_close(&folder);

@@ -151,7 +151,7 @@ static tdict_status read_leaves(node_reader *r, const node_leaves *node, tdict_j
 }
 
 /* Makes the tables of a node, and reads its leaves. */
-static tdict_status read_leaves_of(node_reader *r, tdict_json node, tdict_error *err) {
+static TDICT_NOINLINE tdict_status read_leaves_of(node_reader *r, tdict_json node, tdict_error *err) {
   const tdict_json leaves = tdict_json_get(node, "leaves");
   node_leaves tables = {0};
   tdict_status status = tdict_json_table_make(leaves, &tables.leaves);
@@ -166,7 +166,7 @@ static tdict_status read_leaves_of(node_reader *r, tdict_json node, tdict_error 
 }
 
 /* Reads the values of a tree. Each value is an array [data, batch size, device]. */
-static tdict_status read_values(node_reader *r, tdict_json values, tdict_error *err) {
+static TDICT_NOINLINE tdict_status read_values(node_reader *r, tdict_json values, tdict_error *err) {
   const size_t length = r->base.path.length;
   tdict_json_cursor cursor = tdict_json_enter(values);
   tdict_json name, value;
@@ -213,12 +213,11 @@ static tdict_status read_children(node_reader *r, tdict_json node, tdict_error *
 /* Reads a lazy stack. Its trees are the children "0", "1" and so on. */
 static tdict_status read_stack(node_reader *r, tdict_json node, tdict_json metadata, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
-  const tdict_sizes none = {0};
   int dim;
   tdict_status status =
       tdict_td_read_dim(&place, tdict_json_get(metadata, "stack_dim"), TDICT_MAX_BATCH_NDIM - 1, &dim, err);
   if (status == TDICT_OK) status = tdict_td_cut_batch(&r->base, dim, err);
-  if (status == TDICT_OK) status = tdict_td_enter(&r->base, &none, err);
+  if (status == TDICT_OK) status = tdict_td_enter(&r->base, NULL, (tdict_json){0}, err);
   if (status != TDICT_OK) return status;
   const size_t first = r->base.contents->num_items;
   status = read_children(r, node, err);
@@ -228,11 +227,7 @@ static tdict_status read_stack(node_reader *r, tdict_json node, tdict_json metad
 }
 
 static tdict_status read_tree(node_reader *r, tdict_json node, tdict_json metadata, tdict_error *err) {
-  const tdict_json_place place = tdict_td_place(&r->base);
-  tdict_sizes batch_size;
-  tdict_status status = tdict_json_sizes(&place, "batch_size", tdict_json_get(metadata, "batch_size"),
-                                         TDICT_MAX_BATCH_NDIM, &batch_size, err);
-  if (status == TDICT_OK) status = tdict_td_enter(&r->base, &batch_size, err);
+  tdict_status status = tdict_td_enter(&r->base, "batch_size", tdict_json_get(metadata, "batch_size"), err);
   if (status != TDICT_OK) return status;
   status = read_values(r, tdict_json_get(node, "non_tensors"), err);
   if (status == TDICT_OK) status = read_leaves_of(r, node, err);

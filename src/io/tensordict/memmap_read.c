@@ -112,8 +112,8 @@ static tdict_status read_layout(const save_reader *r, tdict_json entry, tdict_it
   return TDICT_OK;
 }
 
-static tdict_status read_leaf(save_reader *r, const char *key, tdict_json entry, tdict_item_kind kind,
-                              tdict_error *err) {
+static TDICT_NOINLINE tdict_status read_leaf(save_reader *r, const char *key, tdict_json entry, tdict_item_kind kind,
+                                             tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   tdict_contents *c = r->base.contents;
   tdict_item item = {.kind = kind};
@@ -188,13 +188,8 @@ static tdict_status read_entries(save_reader *r, tdict_json meta, tdict_error *e
 }
 
 static tdict_status read_tree(save_reader *r, tdict_json meta, tdict_error *err) {
-  const tdict_json_place place = tdict_td_place(&r->base);
   const tdict_json shape = tdict_json_get(meta, "shape");
-  tdict_sizes batch_size = {0};
-  tdict_status status = tdict_json_exists(shape)
-                            ? tdict_json_sizes(&place, "shape", shape, TDICT_MAX_BATCH_NDIM, &batch_size, err)
-                            : TDICT_OK;
-  if (status == TDICT_OK) status = tdict_td_enter(&r->base, &batch_size, err);
+  tdict_status status = tdict_td_enter(&r->base, tdict_json_exists(shape) ? "shape" : NULL, shape, err);
   if (status != TDICT_OK) return status;
   status = read_entries(r, meta, err);
   tdict_td_leave(&r->base);
@@ -223,14 +218,13 @@ static tdict_status read_members(save_reader *r, int dim, tdict_error *err) {
   }
 }
 
-static tdict_status read_stack(save_reader *r, tdict_json meta, tdict_error *err) {
+static TDICT_NOINLINE tdict_status read_stack(save_reader *r, tdict_json meta, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
-  const tdict_sizes none = {0};
   int dim;
   tdict_status status =
       tdict_td_read_dim(&place, tdict_json_get(meta, "stack_dim"), TDICT_MAX_BATCH_NDIM - 1, &dim, err);
   if (status == TDICT_OK) status = tdict_td_cut_batch(&r->base, dim, err);
-  if (status == TDICT_OK) status = tdict_td_enter(&r->base, &none, err);
+  if (status == TDICT_OK) status = tdict_td_enter(&r->base, NULL, (tdict_json){0}, err);
   if (status != TDICT_OK) return status;
   status = read_members(r, dim, err);
   tdict_td_leave(&r->base);
@@ -238,7 +232,7 @@ static tdict_status read_stack(save_reader *r, tdict_json meta, tdict_error *err
 }
 
 /* Reads a level with a mark: a ragged leaf. */
-static tdict_status read_ragged(save_reader *r, tdict_json meta, tdict_error *err) {
+static TDICT_NOINLINE tdict_status read_ragged(save_reader *r, tdict_json meta, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   const tdict_json values = tdict_json_get(meta, "values"), offsets = tdict_json_get(meta, "offsets");
   if (!tdict_json_equals(tdict_json_get(meta, "tdict"), "ragged") || !tdict_json_is(values, TDICT_JSON_OBJECT) ||
@@ -249,7 +243,7 @@ static tdict_status read_ragged(save_reader *r, tdict_json meta, tdict_error *er
 }
 
 /* Reads a value that is saved as JSON. A value that is saved as a pickle is refused. */
-static tdict_status read_value(save_reader *r, tdict_json meta, bool is_stack, tdict_error *err) {
+static TDICT_NOINLINE tdict_status read_value(save_reader *r, tdict_json meta, bool is_stack, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(&r->base);
   const tdict_json data = tdict_json_get(meta, "data");
   const bool has_data = tdict_json_exists(data);
@@ -266,7 +260,8 @@ static tdict_status read_value(save_reader *r, tdict_json meta, bool is_stack, t
 
 /* Reads a tensorclass: its tensors are in the folder `_tensordict`. The class is ignored. If the meta.json of the
  * tensorclass has values beside the tensors, returns TDICT_ENOTSUP. */
-static tdict_status read_tensorclass(save_reader *r, tdict_json meta, bool *is_tensorclass, tdict_error *err) {
+static TDICT_NOINLINE tdict_status read_tensorclass(save_reader *r, tdict_json meta, bool *is_tensorclass,
+                                                    tdict_error *err) {
   const size_t folder = r->folder.length;
   tdict_td_meta tensors = {0};
   bool has_pickle = false;
@@ -291,14 +286,14 @@ static tdict_status read_tensorclass(save_reader *r, tdict_json meta, bool *is_t
   return status;
 }
 
-bool tdict_td_is_class(tdict_json meta, const char *name) {
+TDICT_NOINLINE bool tdict_td_is_class(tdict_json meta, const char *name) {
   char end[64];
   const tdict_json type = tdict_json_get(meta, "_type");
   const size_t length = (size_t)snprintf(end, sizeof end, ".%s'>\"", name), bytes = tdict_json_bytes(type);
   return bytes > length && memcmp(tdict_json_start(type) + bytes - length, end, length) == 0;
 }
 
-tdict_status tdict_td_check_meta(const tdict_json_place *place, tdict_json meta, tdict_error *err) {
+TDICT_NOINLINE tdict_status tdict_td_check_meta(const tdict_json_place *place, tdict_json meta, tdict_error *err) {
   int64_t version;
   if (tdict_json_integer(tdict_json_get(meta, "_format_version"), &version) && version > TDICT_TD_FORMAT_VERSION)
     return tdict_fail_file(err, TDICT_ENOTSUP, place->file,

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "io/output_folder.h"
 #include "io/tensordict/memmap.h"
+#include "io/tensordict/output_folder.h"
 
 enum { MOST_NAME = 255 };
 
@@ -54,7 +54,7 @@ static tdict_status write_file(const tdict_td_new_file *file, const tdict_folder
   status = file->tensor ? tdict_output_write_tensor(&to, file->tensor, file->name, err)
                         : tdict_output_write(&to, file->text, file->length, err);
   if (status == TDICT_OK) status = tdict_output_close(&to, err);
-  if (status != TDICT_OK) tdict_output_discard(&to);
+  tdict_output_end(&to);
   return status;
 }
 
@@ -97,7 +97,7 @@ tdict_status tdict_memmap_save(const tdict_save_request *request, tdict_error *e
                                                .path = request->path,
                                                .mark = "meta.json",
                                                .allows_gap = request->options->allows_gap,
-                                               .is_cancelled = request->is_cancelled};
+                                               .watch = request->watch};
   tdict_td_new_files files = {0};
   tdict_output_folder folder;
   tdict_contents_init(&files.contents, request->what, request->path);

@@ -50,14 +50,16 @@ static tdict_status add_item(tdict_td_reader *r, tdict_item *item, const tdict_s
   return tdict_contents_add(r->contents, item, err);
 }
 
-tdict_status tdict_td_enter(tdict_td_reader *reader, const tdict_sizes *batch_size, tdict_error *err) {
+tdict_status tdict_td_enter(tdict_td_reader *reader, const char *name, tdict_json batch_size, tdict_error *err) {
   const tdict_json_place place = tdict_td_place(reader);
   tdict_item item = {.kind = TDICT_ITEM_TREE};
+  tdict_sizes sizes = {0};
   if (reader->depth == TDICT_IO_MAX_DEPTH)
     return tdict_json_fail(&place, err, "more than %d nested trees", TDICT_IO_MAX_DEPTH);
+  tdict_status status = name ? tdict_json_sizes(&place, name, batch_size, TDICT_MAX_BATCH_NDIM, &sizes, err) : TDICT_OK;
   reader->trees[reader->depth].item = reader->contents->num_items;
   reader->trees[reader->depth].has_column = false;
-  tdict_status status = reader->flat ? TDICT_OK : add_item(reader, &item, batch_size, err);
+  if (status == TDICT_OK && !reader->flat) status = add_item(reader, &item, &sizes, err);
   if (status == TDICT_OK) reader->depth++;
   return status;
 }

@@ -5,15 +5,16 @@
  * directory with the functions of output.h. tdict_output_folder_replace() then exchanges the names of the new and the
  * old directory by one system call, and removes the old directory. If the file system cannot exchange names and
  * allows_gap is true, two renames replace the exchange. If a process is killed, a directory with a temporary name can
- * stay.
+ * stay, see temporary.h. The next save removes this directory. If no directory has the final name, the next save first
+ * gives the old directory its name again.
  *
  *     tdict_output_folder new;
  *     tdict_output_folder_create(&new, &options, err);
  *     tdict_output_create(&file, &new.root, "a.memmap", err);       write and close the file
  *     tdict_output_folder_enter(&new.root, "child", &child, err);   write files, tdict_output_folder_leave(&child, err)
  *     on success: tdict_output_folder_replace(&new, err); on failure: tdict_output_folder_discard(&new) */
-#ifndef TDICT_IO_OUTPUT_FOLDER_H
-#define TDICT_IO_OUTPUT_FOLDER_H
+#ifndef TDICT_IO_TENSORDICT_OUTPUT_FOLDER_H
+#define TDICT_IO_TENSORDICT_OUTPUT_FOLDER_H
 
 #include "io/output.h"
 
@@ -24,15 +25,14 @@ typedef struct tdict_output_folder_options {
   /* The name of a file that each directory of the format has, for example "meta.json". An existing directory is
    * replaced only if the directory is empty or has a regular file with this name. */
   const char *mark;
-  bool allows_gap;                   /* see tdict_save_options */
-  const _Atomic(bool) *is_cancelled; /* see tdict_folder */
+  bool allows_gap; /* see tdict_save_options */
+  tdict_save_watch watch;
 } tdict_output_folder_options;
 
 /* The address of the struct must not change, because `parent` points to `target`. */
 typedef struct tdict_output_folder {
   tdict_folder root;   /* the new directory, in which the caller creates files. `path` is the path of the program */
   tdict_folder parent; /* the folder of both directories */
-  mode_t old_mode;     /* permissions of the directory that is replaced */
   bool replaces;       /* a directory has the final name already */
   bool exchanges;      /* the file system can exchange two names */
   char target[TDICT_FOLDER_PATH_BYTES]; /* the path without slashes at the end */
@@ -44,7 +44,8 @@ typedef struct tdict_output_folder {
  * directory must be replaced, the file system cannot exchange names and allows_gap is false. Returns TDICT_EIO. */
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
                                         tdict_error *err);
-/* Creates and opens a directory in a new directory. Copies `what`, `path` and `is_cancelled` from `in`. Returns
+/* Creates and opens a directory in a new directory. If the old directory has a directory with this name, the new one
+ * replaces it, and gets its permissions. Copies `what`, `path` and `watch` from `in`. Returns
  * TDICT_EEXIST if the name exists, and TDICT_EIO. */
 tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err);
 /* Writes the names of the files of a directory to the disk and closes the directory. Returns TDICT_EIO. If another step
