@@ -265,10 +265,10 @@ static bool read_state(run *r) {
   if (!file) return true; /* no saved state: start at the beginning */
   int got = fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &s.epoch, &s.batch,
                    &s.dataset_length, &s.batch_size, &s.num_indices, &s.num_samples);
-  got += fscanf(file, " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNu64, &s.rank_samples, &s.seed,
-                &s.weights_hash, &s.sampler_kind, &s.world_size, &r->sum);
+  got += fscanf(file, " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNd64 " %" SCNu64,
+                &s.rank_samples, &s.seed, &s.weights_hash, &s.sampler_kind, &s.world_size, &s.order_version, &r->sum);
   fclose(file);
-  if (got != 12) {
+  if (got != 13) {
     bench_print_error("%s is not a state that this program wrote", r->state);
     return false;
   }
@@ -284,8 +284,9 @@ static bool write_state(const run *r) {
   FILE *file = fopen(r->state, "w");
   bool good = file && fprintf(file, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, s.epoch,
                               s.batch, s.dataset_length, s.batch_size, s.num_indices, s.num_samples) > 0;
-  good = good && fprintf(file, " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRId32 " %" PRIu64 "\n",
-                         s.rank_samples, s.seed, s.weights_hash, s.sampler_kind, s.world_size, r->sum) > 0;
+  good = good &&
+         fprintf(file, " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRId32 " %" PRId64 " %" PRIu64 "\n",
+                 s.rank_samples, s.seed, s.weights_hash, s.sampler_kind, s.world_size, s.order_version, r->sum) > 0;
   if (file && fclose(file) != 0) good = false;
   if (!good) bench_print_error("%s cannot be written: %s", r->state, strerror(errno));
   return good;
