@@ -9,7 +9,7 @@ int main(void) {
   tdict_error err = {0};
   TDICT_TRY(tdict_create_from(&schema, TDICT_SHAPE(4), NULL, &batch, &err));     /* four samples, all elements 0 */
   reward = tdict_checked_data(batch, "reward", TDICT_F32, TDICT_SHAPE(4), &err); /* an ordinary pointer */
-  TDICT_TRY(reward ? TDICT_OK : err.status);
+  if (!reward) goto done;
   for (int i = 0; i < 4; i++) reward[i] = 0.5f * (float)i;
   TDICT_TRY(tdict_print(batch, stdout, &err));
   TDICT_TRY(tdict_index_get(batch, TDICT_INDEX(TDICT_AT(3)), &row, &err)); /* sample 3: a view, nothing is copied */
