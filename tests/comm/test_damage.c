@@ -9,6 +9,8 @@ enum { WORLD = 2, OP_SEND = NUM_OPS };
 /* A damaged number of rows can ask for more memory than there is: malloc() must then return NULL. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=1024"; }
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=1024"; }
 
 /* What the ranks do. Some messages are sent only in these cases. */
 typedef struct scene {
