@@ -41,7 +41,8 @@ typedef struct tdict_folder {
   int old_fd;             /* the directory that this directory replaces; -1: none */
   tdict_save_watch watch; /* tdict_folder_open() sets no members */
 } tdict_folder;
-/* Opens the folder of a path, and removes what killed processes have left for this path. Returns TDICT_EINVAL if the last name of the path is empty, "." or "..". Returns
+/* Opens the folder of a path, and removes what killed processes have left for this path. Returns TDICT_EINVAL if the
+ * last name of the path is empty, "." or "..". Returns
  * TDICT_EFORMAT if the path names something that is neither a regular file nor a symbolic link. Returns TDICT_EIO. */
 tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path,
                                tdict_temporary_remover remove_more, tdict_error *err);

@@ -24,7 +24,8 @@ const tdict_safetensors_dtype *tdict_safetensors_find(const char *name);
 const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
 
 /* Reads the header of file number `file` and adds an item for each tensor, with the name of the tensor as path. Sets
- * *structure to the text of TensorDict's entry, or to NULL. Adds the other entries of the metadata. Returns TDICT_EFORMAT if the file breaks a rule of the
+ * *structure to the text of TensorDict's entry, or to NULL. Adds the other entries of the metadata. Returns
+ * TDICT_EFORMAT if the file breaks a rule of the
  * format. Returns TDICT_ENOTSUP for a dtype that tdict does not have, and for a header of more than
  * TDICT_SAFETENSORS_MAX_HEADER bytes. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err);
@@ -57,7 +58,8 @@ typedef struct tdict_out_tree {
   tdict_io_text metadata;  /* the other entries of the metadata, as members of a JSON object; may be empty */
 } tdict_out_tree;
 /* Collects the tensors of a tree, and writes the metadata that the options want. Returns
- * TDICT_EINVAL if the option `metadata` is wrong, TDICT_ENOTSUP if the format cannot hold the tree, TDICT_EEXIST if two tensors get the same name, and TDICT_ENOMEM.
+ * TDICT_EINVAL if the option `metadata` is wrong, TDICT_ENOTSUP if the format cannot hold the tree, TDICT_EEXIST if
+ * two tensors get the same name, and TDICT_ENOMEM.
  * The caller has initialized the contents, and resets `out` also on failure. */
 tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_tree *tree, const tdict_save_options *options,
                                     tdict_error *err);
