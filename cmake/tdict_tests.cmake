@@ -43,19 +43,50 @@ endfunction()
 
 set(TDICT_TEST_TIMEOUT 300 CACHE STRING "Seconds until CTest stops a case")
 
+# The label `threads` is on what the build with ThreadSanitizer runs: each case, except those of the files of this list.
+file(STRINGS ${PROJECT_SOURCE_DIR}/tests/single_thread.txt tdict_single_thread_files REGEX "^[a-z_/]+\\.(c|cpp)$")
+foreach(file ${tdict_single_thread_files})
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/tests/${file})
+    message(FATAL_ERROR "tests/single_thread.txt names ${file}, which is not there")
+  endif()
+endforeach()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/single_thread.txt)
+
+# Sets `out` to true for a file of that list.
+function(tdict_has_single_thread file out)
+  cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/tests OUTPUT_VARIABLE name)
+  if(name IN_LIST tdict_single_thread_files)
+    set(${out} TRUE PARENT_SCOPE)
+  else()
+    set(${out} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Labels an entry. A case without the label `threads` fails if it starts a thread, see tests/support/single_thread.c.
+function(tdict_label_case name has_single_thread)
+  if(has_single_thread)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT TDICT_TEST_SINGLE_THREAD=1)
+    set_property(TEST ${name} PROPERTY LABELS ${ARGN})
+  else()
+    set_property(TEST ${name} PROPERTY LABELS ${ARGN} threads)
+  endif()
+endfunction()
+
 function(tdict_add_case program case device layer)
   set(name ${case})
   if(NOT "${ARGN}" STREQUAL "plain")
     string(APPEND name @${device})
   endif()
   add_test(NAME ${name} COMMAND ${program} ${case} ${device})
-  set_tests_properties(${name} PROPERTIES LABELS "${layer};${device}" SKIP_RETURN_CODE 77 TIMEOUT ${TDICT_TEST_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TDICT_TEST_TIMEOUT})
   tdict_test_environment(${name})
+  tdict_label_case(${name} ${has_single_thread} ${layer} ${device})
   file(APPEND ${PROJECT_BINARY_DIR}/tests/cases.txt "tests/${layer}/${program} ${case} ${device}\n")
 endfunction()
 
 # Adds a program for a test file of a layer, and a CTest entry for each case and device.
 function(tdict_add_test_file layer file)
+  tdict_has_single_thread(${file} has_single_thread)
   cmake_path(GET file STEM stem)
   string(REGEX REPLACE "^test_" "test_${layer}_" program ${stem})
   tdict_wrap_options(wraps ${file})
@@ -67,6 +98,10 @@ function(tdict_add_test_file layer file)
   target_compile_options(${program} PRIVATE $<$<CONFIG:Release>:-O1>) # compiles faster than with -O3
   target_link_options(${program} PRIVATE ${tdict_support_wraps} ${wraps})
   target_link_libraries(${program} PRIVATE tdict::tdict_static tdict_cmocka Threads::Threads)
+  if(has_single_thread AND TDICT_SANITIZE MATCHES "thread")
+    set_target_properties(${program} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
   # A case begins with its macro at the start of a line.
   file(STRINGS ${file} lines REGEX "^(CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE)\\([a-z0-9_]+\\)")
   if(NOT lines)

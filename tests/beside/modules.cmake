@@ -1,3 +1,8 @@
+# Comparisons with other libraries. They start no thread.
+if(TDICT_SANITIZE MATCHES "thread")
+  return()
+endif()
+
 # Records of other libraries, replayed with tdict. The programs make_*.py of this folder make longer records.
 # tdict_add_replay(TEST PROGRAM RECORD LAYER)
 function(tdict_add_replay test program record layer)
@@ -5,7 +10,7 @@ function(tdict_add_replay test program record layer)
   tdict_compile(beside_${program})
   target_link_libraries(beside_${program} PRIVATE tdict::tdict_static Threads::Threads)
   add_test(NAME ${test} COMMAND beside_${program} ${PROJECT_SOURCE_DIR}/tests/beside/${record}.txt)
-  set_tests_properties(${test} PROPERTIES LABELS "${layer};host" SKIP_RETURN_CODE 77 TIMEOUT 120)
+  set_tests_properties(${test} PROPERTIES LABELS "beside;${layer};host" SKIP_RETURN_CODE 77 TIMEOUT 120)
   tdict_test_environment(${test})
 endfunction()
 
@@ -23,7 +28,7 @@ target_link_libraries(beside_json_values PRIVATE tdict::tdict_static Threads::Th
 if(NOT CMAKE_CROSSCOMPILING)
   add_test(NAME beside_json_texts COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/tests/beside/json_texts.py
     $<TARGET_FILE:beside_json_values>)
-  set_tests_properties(beside_json_texts PROPERTIES LABELS "io;host" TIMEOUT 300)
+  set_tests_properties(beside_json_texts PROPERTIES LABELS "beside;io;host" TIMEOUT 300)
   tdict_test_environment(beside_json_texts)
 endif()
 
@@ -37,7 +42,7 @@ function(tdict_add_python test script device)
     set(python ${PROJECT_SOURCE_DIR}/build/python/bin/python)
   endif()
   add_test(NAME ${test} COMMAND ${python} -B ${PROJECT_SOURCE_DIR}/tests/beside/${script} $<TARGET_FILE:tdict> ${ARGN})
-  set_tests_properties(${test} PROPERTIES LABELS "interop;${device}" SKIP_RETURN_CODE 77 TIMEOUT 300)
+  set_tests_properties(${test} PROPERTIES LABELS "beside;interop;${device}" SKIP_RETURN_CODE 77 TIMEOUT 300)
 endfunction()
 if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   tdict_add_python(beside_dlpack dlpack.py host)
@@ -45,13 +50,13 @@ if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   if(EXISTS /usr/bin/python3)
     add_test(NAME beside_dlpack_torch COMMAND /usr/bin/python3 -B ${PROJECT_SOURCE_DIR}/tests/beside/dlpack.py
       $<TARGET_FILE:tdict> torch)
-    set_tests_properties(beside_dlpack_torch PROPERTIES LABELS "interop;host" SKIP_RETURN_CODE 77 TIMEOUT 300)
+    set_tests_properties(beside_dlpack_torch PROPERTIES LABELS "beside;interop;host" SKIP_RETURN_CODE 77 TIMEOUT 300)
   endif()
   # The same Python for the kernels' conversions of floats.
   if(EXISTS /usr/bin/python3)
     add_test(NAME beside_kernel_floats COMMAND /usr/bin/python3 -B ${PROJECT_SOURCE_DIR}/tests/beside/kernel_floats.py
       $<TARGET_FILE:test_kernel_convert_patterns> sim 100000)
-    set_tests_properties(beside_kernel_floats PROPERTIES LABELS "kernel;sim" SKIP_RETURN_CODE 77 TIMEOUT 300)
+    set_tests_properties(beside_kernel_floats PROPERTIES LABELS "beside;kernel;sim" SKIP_RETURN_CODE 77 TIMEOUT 300)
   endif()
   tdict_add_python(beside_arrow arrow.py sim 100)
   tdict_add_python(beside_safetensors safetensors.py host)
@@ -59,5 +64,5 @@ if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   tdict_add_python(beside_numpy_files numpy_files.py host)
   tdict_add_python(beside_tensordict_files tensordict_files.py host)
   set_tests_properties(beside_safetensors beside_safetensors_numpy beside_numpy_files beside_tensordict_files
-    PROPERTIES LABELS "io;host")
+    PROPERTIES LABELS "beside;io;host")
 endif()

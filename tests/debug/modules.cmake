@@ -9,5 +9,5 @@ if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   add_test(NAME gdb_prints COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/debug/gdb.py
                                    $<TARGET_FILE:debug_stopped> ${PROJECT_SOURCE_DIR}/debug/tdict-gdb.py
                                    $<TARGET_FILE:tdict>)
-  set_tests_properties(gdb_prints PROPERTIES LABELS "debug;sim" SKIP_RETURN_CODE 77 TIMEOUT 120)
+  set_tests_properties(gdb_prints PROPERTIES LABELS "debug;sim;threads" SKIP_RETURN_CODE 77 TIMEOUT 120)
 endif()

@@ -205,11 +205,17 @@ MPI_CASE(mpi_trees_arrive_in_pieces) {
   end_trees(&j);
 }
 
+#ifdef MPICH_VERSION
+enum { PROCESSES_SPIN = 1 }; /* MPICH's processes wait without giving the processor away */
+#else
+enum { PROCESSES_SPIN = 0 };
+#endif
 /* With the options --kill-rank and --kill-round, one process ends by a signal, see scripts/test-mpi. */
 MPI_CASE(mpi_trees_survive_500_rounds) {
   tree_job j = start_trees(MPI_THREAD_SINGLE, 0);
   const int64_t rank = td_number("--kill-rank", -1), round = td_number("--kill-round", -1);
-  for (int i = 0; i < 500; i++) {
+  const int rounds = PROCESSES_SPIN && j.world > 2 ? 100 : 500; /* few, if processes may have to share a processor */
+  for (int i = 0; i < rounds; i++) {
     if (j.rank == rank && i == round) raise(SIGKILL);
     operations[pick(&j.random, 0, NUM_OPERATIONS - 1)](&j);
   }

@@ -8,7 +8,7 @@ if(TDICT_BUILD_TOOL AND NOT CMAKE_CROSSCOMPILING) # Python starts the program wi
     foreach(line ${lines})
       string(REGEX MATCH "tool_[a-z0-9_]+" case "${line}")
       add_test(NAME ${case} COMMAND Python3::Interpreter -B ${file} ${case} $<TARGET_FILE:tdict-tool>)
-      set_tests_properties(${case} PROPERTIES LABELS "tool;host" SKIP_RETURN_CODE 77 TIMEOUT 300)
+      set_tests_properties(${case} PROPERTIES LABELS "tool;host;threads" SKIP_RETURN_CODE 77 TIMEOUT 300)
       tdict_test_environment(${case})
       file(APPEND ${PROJECT_BINARY_DIR}/tests/cases.txt "tools/tdict-tool ${case} host\n")
     endforeach()

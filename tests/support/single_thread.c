@@ -1,0 +1,18 @@
+/* Keeps tests/single_thread.txt right: in the cases of the files that it names, the start of a thread ends the program.
+ * CTest sets TDICT_TEST_SINGLE_THREAD for these cases. A test file may define __wrap_pthread_create itself, if it is not in
+ * the list. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
+
+__attribute__((weak)) int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                                                void *(*run)(void *), void *argument) {
+  if (getenv("TDICT_TEST_SINGLE_THREAD")) {
+    fputs("a thread was started, but tests/single_thread.txt names this case's file: remove it there\n", stderr);
+    _Exit(1);
+  }
+  return __real_pthread_create(thread, attributes, run, argument);
+}
