@@ -33,6 +33,15 @@ typedef enum tdict_sim_peers {
   TDICT_SIM_PEERS_NONE
 } tdict_sim_peers;
 
+/** Options of the simulated devices of a context.
+ *
+ *  Without `virtual_time`, work takes as much real time as bandwidth and latency say. With `virtual_time`, the devices
+ *  of the context share a clock that starts at 0. If no device can run work, the clock jumps to the earliest time at
+ *  which work ends. Work ends in the order that bandwidth and latency give, and elapsed times of events are times of
+ *  this clock. Work that is queued while the devices are held starts together at tdict_sim_resume(). The clock stands
+ *  still while the devices are held, and while a function of tdict_sim_launch() runs. With `virtual_time`, such a
+ *  function must not wait for other work of the devices. The clock does not wait for threads of the program, so a slow
+ *  link does not keep work unfinished until a thread has looked. */
 typedef struct tdict_sim_options {
   size_t struct_size;
   int32_t num_devices; /**< 1 to 8; default 1 */
@@ -46,6 +55,7 @@ typedef struct tdict_sim_options {
   bool reads_pageable_memory; /**< true: queued copies read ordinary host memory when they run, as on GPUs that read the
                                    page tables of the host; default false */
   int32_t peers;              /**< a tdict_sim_peers */
+  bool virtual_time;          /**< true: bandwidth and latency use a virtual clock; default false */
 } tdict_sim_options;
 static inline tdict_sim_options tdict_sim_options_default(void) {
   tdict_sim_options o;

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "sim/engine.h"
 #include "sim/entries.h"
@@ -312,8 +311,8 @@ void tdict_driver_sim_hold(tdict_driver *base) {
 
 void tdict_driver_sim_resume(tdict_driver *base) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
-  int64_t now = tdict_now_ns();
   tdict_sim_lock(d);
+  int64_t now = tdict_sim_now(d);
   for (int32_t i = 0; d->held && i < d->num_devices; i++)
     for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) /* the simulated time of held work begins now */
       if (d->devices[i].engines[k].free_ns < now) d->devices[i].engines[k].free_ns = now;

@@ -5,12 +5,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/thread.h"
 
 void tdict_sim_engines_wake(tdict_sim_driver *d) {
   for (int32_t i = 0; i < d->num_devices; i++)
     for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) pthread_cond_signal(&d->devices[i].engines[k].wake);
+}
+
+/* Returns true if the engine can make progress without a later time: it does work, or it has work to begin. */
+static bool can_run(const tdict_sim_engine *engine) {
+  if (engine->current)
+    return !engine->sleeping || engine->may_finish || engine->current->finish_ns <= engine->device->driver->virtual_ns;
+  return engine->running && engine->head;
+}
+
+/* If no engine can run, sets the virtual clock to the earliest time at which work ends, and wakes the engines of this
+ * work. The clock stands still while the driver is held. */
+static void advance_virtual_clock(tdict_sim_driver *d) {
+  int64_t next_ns = INT64_MAX;
+  if (!d->options.virtual_time || d->held) return;
+  for (int32_t i = 0; i < d->num_devices; i++) {
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
+      const tdict_sim_engine *engine = &d->devices[i].engines[k];
+      if (can_run(engine)) return;
+      if (engine->current && engine->current->finish_ns < next_ns) next_ns = engine->current->finish_ns;
+    }
+  }
+  if (next_ns == INT64_MAX) return;
+  d->virtual_ns = next_ns;
+  for (int32_t i = 0; i < d->num_devices; i++) {
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
+      tdict_sim_engine *engine = &d->devices[i].engines[k];
+      if (engine->current && can_run(engine)) pthread_cond_signal(&engine->wake);
+    }
+  }
+}
+
+/* Waits until the simulated time `finish_ns`, or until a step lets the work finish. */
+static void sleep_until(tdict_sim_engine *engine, int64_t finish_ns) {
+  tdict_sim_driver *d = engine->device->driver;
+  struct timespec until = {.tv_sec = (time_t)(finish_ns / 1000000000), .tv_nsec = (long)(finish_ns % 1000000000)};
+  engine->sleeping = true;
+  while (!engine->may_finish && tdict_sim_now(d) < finish_ns) {
+    if (!d->options.virtual_time) {
+      tdict_cond_wait_until(&engine->wake, &d->lock, &until);
+      continue;
+    }
+    advance_virtual_clock(d);
+    if (d->virtual_ns < finish_ns) tdict_cond_wait(&engine->wake, &d->lock);
+  }
+  engine->sleeping = false;
 }
 
 /* Sleeps for the simulated duration of the work. The duration begins at the latest of three times: the work is queued,
@@ -25,11 +69,9 @@ static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   }
   int64_t begin = engine->free_ns > op->ready_ns ? engine->free_ns : op->ready_ns;
   op->finish_ns = engine->free_ns = begin + duration_ns;
-  if (duration_ns == 0 || op->finish_ns <= tdict_now_ns()) return;
-  struct timespec until = {.tv_sec = (time_t)(op->finish_ns / 1000000000),
-                           .tv_nsec = (long)(op->finish_ns % 1000000000)};
-  while (!engine->may_finish && tdict_now_ns() < op->finish_ns) tdict_cond_wait_until(&engine->wake, &d->lock, &until);
-  if (engine->may_finish) op->finish_ns = engine->free_ns = tdict_now_ns(); /* a step ignores simulated time */
+  if (duration_ns == 0 || op->finish_ns <= tdict_sim_now(d)) return;
+  sleep_until(engine, op->finish_ns);
+  if (engine->may_finish) op->finish_ns = engine->free_ns = tdict_sim_now(d); /* a step ignores simulated time */
 }
 
 /* Waits while the driver is held, until a step lets this engine finish its work. */
@@ -98,6 +140,7 @@ static void *run_engine(void *argument) {
   for (;;) {
     while (!d->closing && (!engine->head || (d->held && !engine->may_finish))) {
       engine->idle = true;
+      advance_virtual_clock(d);
       tdict_cond_wait(&engine->wake, &d->lock);
       engine->idle = false;
     }

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/thread.h"
 
 void tdict_sim_wait_change(tdict_sim_driver *d) {
@@ -130,7 +129,7 @@ static void run_heads(tdict_sim_stream *stream) {
       if (op->finish_ns < op->after->finish_ns) op->finish_ns = op->after->finish_ns;
       remove_head(stream);
     } else if (op->kind == TDICT_SIM_OP_RECORD) {
-      op->done_ns = tdict_now_ns();
+      op->done_ns = tdict_sim_now(d);
       remove_head(stream);
     } else if (op->kind == TDICT_SIM_OP_FREE) {
       tdict_sim_release_memory(d, op->work.dst_use.space, op->memory);
@@ -213,8 +212,8 @@ tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op) {
   const tdict_sim_options *o = &d->options;
   bool timed = o->latency_ns > 0 || o->h2d_bytes_per_second > 0 || o->d2h_bytes_per_second > 0;
   if (timed)
-    op->ready_ns = tdict_now_ns(); /* if no rate and no latency is set, the time is not needed, and the system call is
-                                    * saved */
+    op->ready_ns = tdict_sim_now(d); /* if no rate and no latency is set, the time is not needed, and the system call
+                                      * is saved */
   bool queued = append_legacy_waits(stream);
   if (queued) append_op(stream, op);
   add_runnable(stream);

@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "base/forkmark.h"
 #include "sim/memory.h"
 #include "tdict/sim.h"
@@ -79,7 +80,7 @@ struct tdict_sim_op {
   int64_t ready_ns;      /* simulated time before which the operation cannot start; unused if no rate or latency is
                           * set */
   int64_t finish_ns;     /* simulated time at which the operation ends */
-  int64_t done_ns;       /* RECORD: real time at which the record was done */
+  int64_t done_ns;       /* RECORD: time of tdict_sim_now() at which the record was done */
   tdict_sim_work work;
 };
 
@@ -110,6 +111,7 @@ typedef struct tdict_sim_engine {
   pthread_t thread;
   pthread_cond_t wake; /* signalled for new work, a step, a resume or a close; uses CLOCK_MONOTONIC */
   bool running, idle;  /* running: the engine has a thread. idle: the thread waits for work */
+  bool sleeping;       /* true: the thread waits for the simulated time at which `current` ends */
   bool may_finish;     /* true: a step lets the current work finish while the driver is held */
   tdict_sim_op *head;  /* work that can start, sorted by seq */
   tdict_sim_op *current;
@@ -143,6 +145,7 @@ struct tdict_sim_driver {
   int64_t num_waiting;      /* number of threads that wait for `changed` */
   bool held, stepping, closing;
   uint64_t hold_number; /* number of holds so far */
+  int64_t virtual_ns;   /* time of the virtual clock; unused without the option `virtual_time` */
   int64_t num_copying;  /* number of engines that are copying bytes */
   int64_t num_finished; /* number of copies, fills and calls finished since the driver was opened */
   int64_t num_pending;
@@ -162,6 +165,10 @@ static inline void tdict_sim_lock(tdict_sim_driver *d) { pthread_mutex_lock(&d->
 static inline void tdict_sim_unlock(tdict_sim_driver *d) { pthread_mutex_unlock(&d->lock); }
 /* Call all functions below with the lock held, except tdict_sim_op_new(). */
 
+/* Returns the time of the driver's clock in nanoseconds. The clock is real or, with the option `virtual_time`, virtual. */
+static inline int64_t tdict_sim_now(const tdict_sim_driver *d) {
+  return d->options.virtual_time ? d->virtual_ns : tdict_now_ns();
+}
 /* Waits until another thread calls tdict_sim_changed(). */
 void tdict_sim_wait_change(tdict_sim_driver *d);
 /* Wakes all threads in tdict_sim_wait_change(). */

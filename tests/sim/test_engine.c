@@ -242,24 +242,162 @@ CASE(sim_rate_sets_the_time) {
   close_table(d);
 }
 
+/* An hour is far over the time that a case may take. */
+enum { HOUR_S = 3600 };
+static tdict_sim_options virtual_options(bool held, int num_devices) {
+  tdict_sim_options o = sim_options(held);
+  o.virtual_time = true;
+  o.num_devices = num_devices;
+  o.latency_ns = INT64_C(1000000000) * HOUR_S;
+  return o;
+}
+static void check_elapsed(tdict_driver *d, tdict_cu_event from, tdict_cu_event to, int seconds) {
+  float ms = -1;
+  CU(SUCCESS, event_elapsed, &ms, from, to);
+  assert_true(ms == 1000.0f * (float)seconds);
+}
+static tdict_cu_event record(tdict_driver *d, tdict_cu_stream s) {
+  tdict_cu_event e = make_event(d);
+  CU(SUCCESS, event_record, e, s);
+  return e;
+}
+
+/* Latency alone, without a rate. The three operations of the stream take turns on two engines. */
+CASE(sim_virtual_time_jumps) {
+  tdict_sim_options o = virtual_options(false, 1);
+  tdict_driver *d = open_table(&o);
+  tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
+  unsigned char *src = make_pinned(d, BYTES, 5), *back = make_pinned(d, BYTES, 0);
+  void *dev = make_device(d, BYTES);
+  tdict_cu_event begin = record(d, s);
+  CU(SUCCESS, fill_async, dev, 7, BYTES, s);
+  CU(SUCCESS, copy_h2d_async, dev, src, BYTES, s);
+  CU(SUCCESS, copy_d2h_async, back, dev, BYTES, s);
+  tdict_cu_event end = record(d, s);
+  CU(SUCCESS, stream_synchronize, s);
+  check_elapsed(d, begin, end, 3 * HOUR_S);
+  assert_memory_equal(back, src, BYTES);
+  close_table(d);
+}
+
 CASE(sim_times_add_up_in_a_stream) {
-  tdict_sim_options o = sim_options(false);
-  o.latency_ns = 10000000;
+  tdict_sim_options o = virtual_options(true, 1);
   tdict_driver *d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), other = make_stream(d, 0);
-  tdict_cu_event e = make_event(d);
   unsigned char *host = make_pinned(d, BYTES, 4);
   void *dev = make_device(d, BYTES);
-  int64_t begin = tdict_now_ns();
+  tdict_cu_event begin = record(d, s);
   for (int i = 0; i < 3; i++) { /* both directions in turn, so that neither engine is ever behind */
     CU(SUCCESS, copy_h2d_async, dev, host, BYTES, s);
     CU(SUCCESS, copy_d2h_async, host, dev, BYTES, s);
   }
-  CU(SUCCESS, event_record, e, s);
+  tdict_cu_event e = record(d, s);
   CU(SUCCESS, stream_wait_event, other, e);
   CU(SUCCESS, fill_async, dev, 1, BYTES, other);
+  tdict_cu_event end = record(d, other);
+  tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, other);
-  assert_true(tdict_now_ns() - begin >= 70000000);
+  check_elapsed(d, begin, end, 7 * HOUR_S);
+  close_table(d);
+}
+
+static void launch_on(int device, tdict_cu_stream s, trace_entry *e) {
+  td_ok(tdict_sim_launch((tdict_stream){tdict_sim(device), s}, note, e, err));
+}
+
+/* Engines of two devices, whose work was queued in another order than that of its ends. */
+CASE(sim_virtual_work_ends_in_the_order_of_its_times) {
+  enum { ROUNDS = 20, RATE = 100, SLOW_S = 1000, QUICK_S = 400 };
+  tdict_sim_options o = virtual_options(true, 2);
+  o.latency_ns = INT64_C(1000000000);
+  o.h2d_bytes_per_second = o.d2h_bytes_per_second = RATE;
+  tdict_driver *d = open_table(&o);
+  tdict_cu_stream s[4] = {make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), make_stream(d, TDICT_CU_STREAM_NON_BLOCKING)};
+  unsigned char *host = make_pinned(d, BYTES, 6), *out = make_pinned(d, BYTES, 0);
+  void *dev = make_device(d, BYTES), *dev_out = make_device(d, BYTES), *far;
+  tdict_cu_context second, popped;
+  CU(SUCCESS, ctx_retain, 1, &second);
+  CU(SUCCESS, ctx_push, second);
+  far = make_device(d, BYTES);
+  for (int i = 2; i < 4; i++) s[i] = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
+  CU(SUCCESS, ctx_pop, &popped);
+  for (int n = 0; n < ROUNDS; n++) {
+    trace t = {.count = 0};
+    trace_entry e[4] = {{&t, 0}, {&t, 1}, {&t, 2}, {&t, 3}};
+    tdict_cu_event begin = record(d, s[0]);
+    CU(SUCCESS, copy_h2d_async, dev, host, SLOW_S * RATE, s[0]); /* ends at 1001 s */
+    launch_on(0, s[0], &e[3]);
+    CU(SUCCESS, ctx_push, second);
+    CU(SUCCESS, copy_h2d_async, far, host, (SLOW_S - 200) * RATE, s[2]); /* 801 s */
+    CU(SUCCESS, ctx_pop, &popped);
+    launch_on(1, s[2], &e[2]);
+    CU(SUCCESS, copy_d2h_async, out, dev_out, QUICK_S * RATE, s[1]); /* 401 s */
+    launch_on(0, s[1], &e[1]);
+    launch_on(1, s[3], &e[0]); /* 1 s */
+    tdict_cu_event end = record(d, s[0]), end_quick = record(d, s[1]);
+    tdict_driver_sim_resume(d);
+    for (int i = 0; i < 4; i++) CU(SUCCESS, stream_synchronize, s[i]);
+    for (int i = 0; i < 4; i++) assert_int_equal(t.order[i], i);
+    check_elapsed(d, begin, end, SLOW_S + 2);
+    check_elapsed(d, begin, end_quick, QUICK_S + 2);
+    tdict_driver_sim_hold(d);
+  }
+  tdict_driver_sim_resume(d);
+  CU(SUCCESS, ctx_release, 1);
+  close_table(d);
+}
+
+CASE(sim_virtual_time_stands_while_held) {
+  tdict_sim_options o = virtual_options(true, 1);
+  tdict_driver *d = open_table(&o);
+  tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
+  void *dev = make_device(d, BYTES);
+  tdict_cu_event events[4];
+  for (int i = 0; i < 4; i++) {
+    events[i] = record(d, s);
+    if (i < 3) CU(SUCCESS, fill_async, dev, (unsigned char)i, BYTES, s);
+  }
+  td_rest();
+  assert_int_equal(finished(d), 0);
+  td_ok(tdict_driver_sim_step(d, 1, err)); /* takes no simulated time */
+  td_rest();
+  assert_int_equal(finished(d), 1);
+  check_elapsed(d, events[0], events[1], 0);
+  tdict_driver_sim_resume(d);
+  CU(SUCCESS, stream_synchronize, s);
+  check_elapsed(d, events[1], events[2], HOUR_S);
+  check_elapsed(d, events[1], events[3], 2 * HOUR_S);
+  close_table(d);
+}
+
+/* The function begins at one hour and runs until the gate opens. The copy ends at two hours. */
+CASE(sim_virtual_time_waits_for_functions) {
+  tdict_sim_options o = virtual_options(true, 1);
+  o.h2d_bytes_per_second = (double)BYTES / HOUR_S;
+  tdict_driver *d = open_table(&o);
+  tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
+  unsigned char *src = make_pinned(d, BYTES, 7);
+  void *dev = make_device(d, BYTES);
+  gate g;
+  tdict_cu_event begin = record(d, a);
+  block_stream(a, &g);
+  CU(SUCCESS, copy_h2d_async, dev, src, BYTES, b);
+  tdict_cu_event end = record(d, b);
+  tdict_driver_sim_resume(d);
+  while (!atomic_load(&g.entered)) usleep(100);
+  td_rest();
+  CU(NOT_READY, stream_query, b);
+  tdict_driver_sim_hold(d);
+  open_gate(&g);
+  while (!atomic_load(&g.left)) usleep(100);
+  td_ok(tdict_driver_sim_step(d, 1, err)); /* the function ends, and now the hold stops the clock */
+  td_rest();
+  CU(NOT_READY, stream_query, b);
+  tdict_cu_event held = record(d, a);
+  check_elapsed(d, begin, held, HOUR_S);
+  tdict_driver_sim_resume(d);
+  CU(SUCCESS, stream_synchronize, b);
+  check_elapsed(d, begin, end, 2 * HOUR_S);
   close_table(d);
 }
 

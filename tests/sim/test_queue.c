@@ -255,6 +255,7 @@ CASE(sim_stream_is_first_in_first_out) {
 CASE(sim_events_report_state_and_time) {
   tdict_sim_options o = sim_options(false);
   o.latency_ns = 20000000;
+  o.virtual_time = true;
   tdict_driver *d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event from = make_event(d), to = make_event(d), untimed = NULL;
@@ -273,7 +274,7 @@ CASE(sim_events_report_state_and_time) {
   tdict_driver_sim_resume(d);
   CU(SUCCESS, event_synchronize, to);
   CU(SUCCESS, event_elapsed, &ms, from, to);
-  assert_true(ms >= 19.0f);
+  assert_true(ms == 20.0f);
   CU(INVALID_HANDLE, event_elapsed, &ms, from, untimed);
   CU(INVALID_HANDLE, event_query, (tdict_cu_event)(void *)s);
   CU(INVALID_HANDLE, event_record, NULL, s);

@@ -96,6 +96,7 @@ SIM_CASE(transfers_of_one_storage_are_ordered) {
   tdict_context_options o = place_options(4);
   tdict_sim_options sim = tdict_sim_options_default();
   sim.h2d_bytes_per_second = 2e6;
+  sim.virtual_time = true; /* the device is resumed after everything is queued */
   o.sim = &sim;
   place w = place_over(&o);
   const int64_t half = 100000;
