@@ -35,13 +35,14 @@ typedef enum tdict_sim_peers {
 
 /** Options of the simulated devices of a context.
  *
- *  Without `virtual_time`, work takes as much real time as bandwidth and latency say. With `virtual_time`, the devices
- *  of the context share a clock that starts at 0. If no device can run work, the clock jumps to the earliest time at
- *  which work ends. Work ends in the order that bandwidth and latency give, and elapsed times of events are times of
- *  this clock. Work that is queued while the devices are held starts together at tdict_sim_resume(). The clock stands
- *  still while the devices are held, and while a function of tdict_sim_launch() runs. With `virtual_time`, such a
- *  function must not wait for other work of the devices. The clock does not wait for threads of the program, so a slow
- *  link does not keep work unfinished until a thread has looked. */
+ *  Without `virtual_time`, work takes as much real time as bandwidth and latency say. With `virtual_time`, the
+ *  devices of the context share a clock that starts at 0. If no device can run work and a thread waits for the
+ *  devices, the clock jumps to the earliest time at which work ends. A query that finds work unfinished takes 1 us.
+ *  Work ends in the order that bandwidth and latency give, and elapsed times of events are times of this clock. Work
+ *  that is queued while the devices are held starts together at tdict_sim_resume(). The clock stands still while the
+ *  devices are held, and while a function of tdict_sim_launch() runs. With `virtual_time`, such a function must not
+ *  wait for other work of the devices, and a program must wait for such a function through the devices, for example
+ *  with tdict_stream_synchronize(). */
 typedef struct tdict_sim_options {
   size_t struct_size;
   int32_t num_devices; /**< 1 to 8; default 1 */

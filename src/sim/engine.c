@@ -14,25 +14,13 @@ void tdict_sim_engines_wake(tdict_sim_driver *d) {
 
 /* Returns true if the engine can make progress without a later time: it does work, or it has work to begin. */
 static bool can_run(const tdict_sim_engine *engine) {
-  if (engine->current)
-    return !engine->sleeping || engine->may_finish || engine->current->finish_ns <= engine->device->driver->virtual_ns;
+  if (engine->current) return engine->may_finish || engine->current->finish_ns <= engine->device->driver->virtual_ns;
   return engine->running && engine->head;
 }
 
-/* If no engine can run, sets the virtual clock to the earliest time at which work ends, and wakes the engines of this
- * work. The clock stands still while the driver is held. */
-static void advance_virtual_clock(tdict_sim_driver *d) {
-  int64_t next_ns = INT64_MAX;
-  if (!d->options.virtual_time || d->held) return;
-  for (int32_t i = 0; i < d->num_devices; i++) {
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
-      const tdict_sim_engine *engine = &d->devices[i].engines[k];
-      if (can_run(engine)) return;
-      if (engine->current && engine->current->finish_ns < next_ns) next_ns = engine->current->finish_ns;
-    }
-  }
-  if (next_ns == INT64_MAX) return;
-  d->virtual_ns = next_ns;
+/* Sets the virtual clock, and wakes the engines whose work ends by then. */
+static void set_virtual_clock(tdict_sim_driver *d, int64_t ns) {
+  d->virtual_ns = ns;
   for (int32_t i = 0; i < d->num_devices; i++) {
     for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
       tdict_sim_engine *engine = &d->devices[i].engines[k];
@@ -41,20 +29,44 @@ static void advance_virtual_clock(tdict_sim_driver *d) {
   }
 }
 
+/* Returns true if the virtual clock may move: no engine can run, and the driver is not held. */
+static bool may_move_clock(const tdict_sim_driver *d) {
+  if (!d->options.virtual_time || d->held) return false;
+  for (int32_t i = 0; i < d->num_devices; i++)
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++)
+      if (can_run(&d->devices[i].engines[k])) return false;
+  return true;
+}
+
+void tdict_sim_clock_query(tdict_sim_driver *d) {
+  enum { QUERY_NS = 1000 };
+  if (may_move_clock(d)) set_virtual_clock(d, d->virtual_ns + QUERY_NS);
+}
+
+void tdict_sim_clock_advance(tdict_sim_driver *d) {
+  int64_t next_ns = INT64_MAX;
+  if (d->num_waiting == 0 || !may_move_clock(d)) return;
+  for (int32_t i = 0; i < d->num_devices; i++) {
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
+      const tdict_sim_op *op = d->devices[i].engines[k].current;
+      if (op && op->finish_ns < next_ns) next_ns = op->finish_ns;
+    }
+  }
+  if (next_ns != INT64_MAX) set_virtual_clock(d, next_ns);
+}
+
 /* Waits until the simulated time `finish_ns`, or until a step lets the work finish. */
 static void sleep_until(tdict_sim_engine *engine, int64_t finish_ns) {
   tdict_sim_driver *d = engine->device->driver;
   struct timespec until = {.tv_sec = (time_t)(finish_ns / 1000000000), .tv_nsec = (long)(finish_ns % 1000000000)};
-  engine->sleeping = true;
   while (!engine->may_finish && tdict_sim_now(d) < finish_ns) {
     if (!d->options.virtual_time) {
       tdict_cond_wait_until(&engine->wake, &d->lock, &until);
       continue;
     }
-    advance_virtual_clock(d);
+    tdict_sim_clock_advance(d);
     if (d->virtual_ns < finish_ns) tdict_cond_wait(&engine->wake, &d->lock);
   }
-  engine->sleeping = false;
 }
 
 /* Sleeps for the simulated duration of the work. The duration begins at the latest of three times: the work is queued,
@@ -140,7 +152,7 @@ static void *run_engine(void *argument) {
   for (;;) {
     while (!d->closing && (!engine->head || (d->held && !engine->may_finish))) {
       engine->idle = true;
-      advance_virtual_clock(d);
+      tdict_sim_clock_advance(d);
       tdict_cond_wait(&engine->wake, &d->lock);
       engine->idle = false;
     }

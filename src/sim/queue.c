@@ -7,6 +7,7 @@
 
 void tdict_sim_wait_change(tdict_sim_driver *d) {
   d->num_waiting++;
+  tdict_sim_clock_advance(d);
   tdict_cond_wait(&d->changed, &d->lock);
   d->num_waiting--;
 }

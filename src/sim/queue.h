@@ -111,7 +111,6 @@ typedef struct tdict_sim_engine {
   pthread_t thread;
   pthread_cond_t wake; /* signalled for new work, a step, a resume or a close; uses CLOCK_MONOTONIC */
   bool running, idle;  /* running: the engine has a thread. idle: the thread waits for work */
-  bool sleeping;       /* true: the thread waits for the simulated time at which `current` ends */
   bool may_finish;     /* true: a step lets the current work finish while the driver is held */
   tdict_sim_op *head;  /* work that can start, sorted by seq */
   tdict_sim_op *current;
@@ -165,10 +164,15 @@ static inline void tdict_sim_lock(tdict_sim_driver *d) { pthread_mutex_lock(&d->
 static inline void tdict_sim_unlock(tdict_sim_driver *d) { pthread_mutex_unlock(&d->lock); }
 /* Call all functions below with the lock held, except tdict_sim_op_new(). */
 
-/* Returns the time of the driver's clock in nanoseconds. The clock is real or, with the option `virtual_time`, virtual. */
+/* Returns the time of the driver's clock in nanoseconds. The clock is virtual with the option `virtual_time`, else real. */
 static inline int64_t tdict_sim_now(const tdict_sim_driver *d) {
   return d->options.virtual_time ? d->virtual_ns : tdict_now_ns();
 }
+/* Moves the virtual clock, if the driver has one and is not held, and if no engine can run. tdict_sim_clock_advance()
+ * sets the clock to the earliest time at which work ends, if a thread waits in the driver. tdict_sim_clock_query() adds
+ * the time of a query that found work unfinished. Defined in engine.c. */
+void tdict_sim_clock_advance(tdict_sim_driver *d);
+void tdict_sim_clock_query(tdict_sim_driver *d);
 /* Waits until another thread calls tdict_sim_changed(). */
 void tdict_sim_wait_change(tdict_sim_driver *d);
 /* Wakes all threads in tdict_sim_wait_change(). */

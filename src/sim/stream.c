@@ -39,6 +39,7 @@ tdict_cu tdict_sim_stream_query(tdict_driver *base, tdict_cu_stream handle) {
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
   if (result == TDICT_CU_SUCCESS && tdict_sim_stream_busy(stream)) result = TDICT_CU_NOT_READY;
+  if (result == TDICT_CU_NOT_READY) tdict_sim_clock_query(d);
   tdict_sim_unlock(d);
   return result;
 }
@@ -157,6 +158,7 @@ tdict_cu tdict_sim_event_query(tdict_driver *base, tdict_cu_event event) {
   tdict_sim_lock(d);
   tdict_cu result = event->device->fault;
   if (result == TDICT_CU_SUCCESS && event->record && !event->record->done) result = TDICT_CU_NOT_READY;
+  if (result == TDICT_CU_NOT_READY) tdict_sim_clock_query(d);
   tdict_sim_unlock(d);
   return result;
 }

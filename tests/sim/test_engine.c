@@ -243,18 +243,18 @@ CASE(sim_rate_sets_the_time) {
 }
 
 /* An hour is far over the time that a case may take. */
-enum { HOUR_S = 3600 };
+enum { HOUR_MS = 3600000 };
 static tdict_sim_options virtual_options(bool held, int num_devices) {
   tdict_sim_options o = sim_options(held);
   o.virtual_time = true;
   o.num_devices = num_devices;
-  o.latency_ns = INT64_C(1000000000) * HOUR_S;
+  o.latency_ns = INT64_C(1000000) * HOUR_MS;
   return o;
 }
-static void check_elapsed(tdict_driver *d, tdict_cu_event from, tdict_cu_event to, int seconds) {
+static void check_elapsed(tdict_driver *d, tdict_cu_event from, tdict_cu_event to, int wanted_ms) {
   float ms = -1;
   CU(SUCCESS, event_elapsed, &ms, from, to);
-  assert_true(ms == 1000.0f * (float)seconds);
+  assert_true(ms == (float)wanted_ms);
 }
 static tdict_cu_event record(tdict_driver *d, tdict_cu_stream s) {
   tdict_cu_event e = make_event(d);
@@ -275,7 +275,7 @@ CASE(sim_virtual_time_jumps) {
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, s);
   tdict_cu_event end = record(d, s);
   CU(SUCCESS, stream_synchronize, s);
-  check_elapsed(d, begin, end, 3 * HOUR_S);
+  check_elapsed(d, begin, end, 3 * HOUR_MS);
   assert_memory_equal(back, src, BYTES);
   close_table(d);
 }
@@ -297,7 +297,7 @@ CASE(sim_times_add_up_in_a_stream) {
   tdict_cu_event end = record(d, other);
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, other);
-  check_elapsed(d, begin, end, 7 * HOUR_S);
+  check_elapsed(d, begin, end, 7 * HOUR_MS);
   close_table(d);
 }
 
@@ -338,8 +338,8 @@ CASE(sim_virtual_work_ends_in_the_order_of_its_times) {
     tdict_driver_sim_resume(d);
     for (int i = 0; i < 4; i++) CU(SUCCESS, stream_synchronize, s[i]);
     for (int i = 0; i < 4; i++) assert_int_equal(t.order[i], i);
-    check_elapsed(d, begin, end, SLOW_S + 2);
-    check_elapsed(d, begin, end_quick, QUICK_S + 2);
+    check_elapsed(d, begin, end, (SLOW_S + 2) * 1000);
+    check_elapsed(d, begin, end_quick, (QUICK_S + 2) * 1000);
     tdict_driver_sim_hold(d);
   }
   tdict_driver_sim_resume(d);
@@ -365,15 +365,23 @@ CASE(sim_virtual_time_stands_while_held) {
   check_elapsed(d, events[0], events[1], 0);
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, s);
-  check_elapsed(d, events[1], events[2], HOUR_S);
-  check_elapsed(d, events[1], events[3], 2 * HOUR_S);
+  check_elapsed(d, events[1], events[2], HOUR_MS);
+  check_elapsed(d, events[1], events[3], 2 * HOUR_MS);
   close_table(d);
 }
 
-/* The function begins at one hour and runs until the gate opens. The copy ends at two hours. */
+/* Asks `times` times whether the stream's work has ended. */
+static void query(tdict_driver *d, tdict_cu_stream s, int times) {
+  for (int i = 0; i < times; i++) CU(NOT_READY, stream_query, s);
+}
+
+/* The function begins at 1 ms and runs until the gate opens. The copy ends at 2 ms. No thread waits, so queries alone move
+ * the clock, and not while the function runs or the device is held. */
 CASE(sim_virtual_time_waits_for_functions) {
+  enum { QUERIES_PER_MS = 1000 };
   tdict_sim_options o = virtual_options(true, 1);
-  o.h2d_bytes_per_second = (double)BYTES / HOUR_S;
+  o.latency_ns = 1000000;
+  o.h2d_bytes_per_second = BYTES * 1e3;
   tdict_driver *d = open_table(&o);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, BYTES, 7);
@@ -384,20 +392,33 @@ CASE(sim_virtual_time_waits_for_functions) {
   CU(SUCCESS, copy_h2d_async, dev, src, BYTES, b);
   tdict_cu_event end = record(d, b);
   tdict_driver_sim_resume(d);
-  while (!atomic_load(&g.entered)) usleep(100);
-  td_rest();
-  CU(NOT_READY, stream_query, b);
+  while (!atomic_load(&g.entered)) CU(NOT_READY, stream_query, a);
+  query(d, b, 5 * QUERIES_PER_MS);
   tdict_driver_sim_hold(d);
   open_gate(&g);
   while (!atomic_load(&g.left)) usleep(100);
   td_ok(tdict_driver_sim_step(d, 1, err)); /* the function ends, and now the hold stops the clock */
   td_rest();
-  CU(NOT_READY, stream_query, b);
+  query(d, b, 5 * QUERIES_PER_MS);
   tdict_cu_event held = record(d, a);
-  check_elapsed(d, begin, held, HOUR_S);
+  check_elapsed(d, begin, held, 1);
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, b);
-  check_elapsed(d, begin, end, 2 * HOUR_S);
+  check_elapsed(d, begin, end, 2);
+  close_table(d);
+}
+
+/* Without a thread that waits and without queries, the work does not end. */
+CASE(sim_virtual_time_waits_for_the_program) {
+  tdict_sim_options o = virtual_options(false, 2);
+  tdict_driver *d = open_table(&o);
+  tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
+  void *dev = make_device(d, BYTES);
+  for (int i = 0; i < 3; i++) CU(SUCCESS, fill_async, dev, (unsigned char)i, BYTES, s);
+  td_rest();
+  assert_int_equal(finished(d), 0);
+  CU(SUCCESS, stream_synchronize, s);
+  assert_int_equal(finished(d), 3);
   close_table(d);
 }
 
