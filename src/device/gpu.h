@@ -80,6 +80,11 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
  * TDICT_EDEVICE for all other codes. After TDICT_ELOST, tdict_gpu_enter() fails. */
 tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err);
 
+/* Creates a non-blocking stream, and then waits on the host for the allocations that are queued. The caller owns the
+ * stream, and destroys it with tdict_counted_stream_destroy(). Call inside a scope. Returns the errors of
+ * tdict_gpu_check(). */
+tdict_status tdict_gpu_create_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
+
 /* Streams and events are pooled. The streams are non-blocking, and the events have no timing. If no stream or event is
  * idle, tdict_gpu_take_*() creates a new stream or event. The caller owns the stream or event until tdict_gpu_give_*()
  * returns the object to the pool. Call tdict_gpu_take_*() inside a scope. Returns the errors of tdict_gpu_check(). */

@@ -78,8 +78,7 @@ tdict_status tdict_stream_create(tdict_context *context, tdict_device device, td
   tdict_status status = tdict_devices_gpu(tdict_context_devices(context), device, &gpu, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK)
-    status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &stream), "cuStreamCreate", err);
+  if (status == TDICT_OK) status = tdict_gpu_create_stream(gpu, &stream, err);
   tdict_gpu_leave(gpu, &scope);
   if (status == TDICT_OK) *out = (tdict_stream){gpu->memory.device, stream};
   return status;

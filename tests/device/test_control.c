@@ -17,6 +17,7 @@ GPU_CASE(stream_create_and_destroy) {
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_device_counts begin = fixture_counts(&b);
   tdict_stream streams[3];
+  tdict_cu_event ended[3]; /* compute-sanitizer does not follow the work of a stream that was destroyed */
   tdict_block block = fixture_take(&b, 4 * MIB);
   unsigned char *found = malloc(4 * MIB);
   void *host;
@@ -35,9 +36,15 @@ GPU_CASE(stream_create_and_destroy) {
   for (int i = 0; i < 3; i++) { /* what is queued still runs */
     size_t third = 4 * MIB / 3 + 1, at = (size_t)i * third, bytes = i == 2 ? 4 * MIB - at : third;
     CU(SUCCESS, copy_h2d_async, (char *)block.data + at, (char *)host + at, bytes, streams[i].handle);
+    CU(SUCCESS, event_create, &ended[i], TDICT_CU_EVENT_DISABLE_TIMING);
+    CU(SUCCESS, event_record, ended[i], streams[i].handle);
     tdict_stream_destroy(b.context, streams[i]);
   }
   drain(d);
+  for (int i = 0; i < 3; i++) {
+    CU(SUCCESS, event_synchronize, ended[i]);
+    CU(SUCCESS, event_destroy, ended[i]);
+  }
   raw_read(raw, found, block.data, 4 * MIB);
   assert_memory_equal(found, host, 4 * MIB);
   assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams);

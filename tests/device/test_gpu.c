@@ -365,6 +365,40 @@ CASE(gpu_open_frees_in_the_order_of_the_stream) {
   tdict_driver_release(d);
 }
 
+static tdict_cu_stream created, waited_for;
+static tdict_cu note_create(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
+  tdict_cu result = opening.real->stream_create(d, out, flags);
+  created = *out;
+  waited_for = NULL;
+  return result;
+}
+static tdict_cu note_wait(tdict_driver *d, tdict_cu_stream stream) {
+  waited_for = stream;
+  return (void)d, TDICT_CU_OUT_OF_MEMORY; /* the host has waited before, so a failure does not matter */
+}
+
+/* compute-sanitizer --track-stream-ordered-races reports every use of a block by a stream that was created after the
+ * host had waited for the allocation, unless the host waits again. */
+CASE(gpu_waits_for_allocations_after_creating_a_stream) {
+  tdict_driver *d = open_sim();
+  tdict_gpu *gpu = NULL;
+  tdict_gpu_scope scope;
+  tdict_cu_stream stream;
+  td_ok(tdict_gpu_open(d, 0, SIZE_MAX, &gpu, err));
+  td_ok(tdict_gpu_enter(gpu, &scope, err));
+  shim_begin(&opening, d);
+  opening.ops.stream_create = note_create;
+  opening.ops.stream_synchronize = note_wait;
+  td_ok(tdict_gpu_take_stream(gpu, &stream, err));
+  shim_end(&opening, d);
+  assert_ptr_equal(created, stream);
+  assert_ptr_equal(waited_for, gpu->alloc_stream);
+  tdict_gpu_give_stream(gpu, stream);
+  tdict_gpu_leave(gpu, &scope);
+  tdict_gpu_release(gpu);
+  tdict_driver_release(d);
+}
+
 static tdict_cu no_pools(tdict_driver *d, int ordinal, int attribute, int *value) {
   tdict_cu result = opening.real->device_attribute(d, ordinal, attribute, value);
   if (attribute == TDICT_CU_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) *value = 0;

@@ -110,6 +110,8 @@ void raw_read(raw_memory *raw, void *host, const void *device_address, size_t by
   void *popped;
   cu(raw->cuda.push(raw->primary), "cuCtxPushCurrent");
   cu(raw->cuda.to_host(host, (cu_address)(uintptr_t)device_address, bytes), "cuMemcpyDtoH");
+  /* The copy has ended. compute-sanitizer --track-stream-ordered-races learns this only from a wait for the stream. */
+  cu(raw->cuda.stream_synchronize(NULL), "cuStreamSynchronize");
   cu(raw->cuda.pop(&popped), "cuCtxPopCurrent");
 }
 

@@ -259,6 +259,7 @@ static void lose_a_destination(bool on_device) {
   tdict_tree *src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
              *dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
   void *address = leaf_of(dst, "n.b")->data;
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which waits for a stream, too */
   begin_failing(&w, 1);
   td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   end_failing(&w);
