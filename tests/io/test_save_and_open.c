@@ -122,6 +122,34 @@ CASE(save_and_open_random_trees_in_all_formats) {
 }
 
 /* Names that cannot be divided into keys, or only with a path through a tensor, are one key. */
+/* A column keeps its shape when its tree loses batch dimensions, also in a file. */
+CASE(save_and_open_columns_of_more_dimensions) {
+  static const char *const texts[] = {"a", "b", "c", "d", "e", "f"};
+  folder f = folder_create();
+  const int64_t sizes[] = {2, 3};
+  for (int ndim = 0; ndim <= 2; ndim++) {
+    tdict_tree *tree = NULL, *opened = NULL;
+    td_ok(tdict_create(2, sizes, &tree, err));
+    td_ok(tdict_set_texts(tree, "c", texts, 6, err));
+    td_ok(tdict_set_texts(tree, "n.c", texts, 6, err));
+    td_ok(tdict_set_batch_size(tree, ndim, sizes, err));
+    td_ok(tdict_save(NULL, in(&f, "x.safetensors"), tree, NULL, err));
+    td_ok(tdict_open(in(&f, "x.safetensors"), NULL, &opened, err));
+    assert_int_equal(tdict_batch_ndim(opened), ndim);
+    td_ok(tdict_set_batch_size(opened, 2, sizes, err));
+    for (int64_t i = 0; i < 6; i++) {
+      const char *text = NULL;
+      td_ok(tdict_get_text_at(opened, i % 2 ? "c" : "n.c", i, &text, NULL, err));
+      assert_string_equal(text, texts[i]);
+    }
+    td_ok(tdict_set_batch_size(tree, 2, sizes, err));
+    assert_true(tdict_equal(tree, opened));
+    tdict_release(opened);
+    tdict_release(tree);
+  }
+  folder_remove(&f);
+}
+
 CASE(open_makes_one_key_of_names_that_are_no_path) {
   static const char *const names[] = {"a.b", "a.b.c", "a.b-c", "a.b.c.d", ".a", "b.", "c..d", "b.e", "b..e"};
   static const char *const paths[] = {"a.b",  "a\\.b\\.c", "a.b-c", "a\\.b\\.c\\.d", "\\.a",

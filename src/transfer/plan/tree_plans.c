@@ -195,7 +195,8 @@ tdict_kept_plan *tdict_tree_plans_load(tdict_tree_plans *plans, const tdict_plan
 
 tdict_kept_plan *tdict_tree_plans_store(tdict_tree_plans *plans, const tdict_plan_stamp *stamp,
                                         const tdict_plan *plan) {
-  TDICT_ASSERT(tdict_tree_plans_may_keep(plan) && !plan->num_objects && plan->borrows && !plan->whole && plan->num_chunks == 0);
+  TDICT_ASSERT(tdict_tree_plans_may_keep(plan) && !plan->num_objects && plan->borrows && !plan->whole &&
+               plan->num_chunks == 0);
   if (!begin_use(plans)) return NULL;
   tdict_kept_plan *place = make_place(plans);
   if (place) {
