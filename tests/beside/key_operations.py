@@ -280,7 +280,8 @@ class KeyOperations:
             raise Wanted("update with itself")
         if not list(self.leaves(source)):
             raise Wanted("update with nothing, of another batch size or of a locked tree")
-        if self.accepts(self.pool[s], source) and not self.same_sizes(self.pool[s], source):
+        fits = bool(self.texts(source)) or self.accepts(self.pool[s], source)  # texts for whole trees fit everywhere
+        if fits and not self.same_sizes(self.pool[s], source):
             raise Wanted("update with a source of another batch size")
         # tdict copies the trees that it takes over, TensorDict shares some of them: tell them apart no more
         return self.change(s, f"update {s} {f}", lambda t: t.update(source.clone(recurse=False)))

@@ -1,6 +1,8 @@
 /* Tests that tdict_open() opens what tdict_save() has accepted: random trees in all formats and with all options. */
 #include "directory.h"
 #include "random_tree.h"
+#include "support/float_env.h"
+#include "support/random.h"
 
 /* Keys that formats reserve, that collide in the names of files, or that cannot be joined with dots. */
 static const char *const hard_keys[] = {"a",           "a\\.b",        "\\.a",  "b\\.",
@@ -147,6 +149,44 @@ CASE(save_and_open_columns_of_more_dimensions) {
     tdict_release(opened);
     tdict_release(tree);
   }
+  folder_remove(&f);
+}
+
+/* Reals are written and read with all bits, however the calling thread rounds. */
+CASE(save_and_open_reals_in_every_float_environment) {
+  enum { COUNT = 500 };
+  static tdict_value values[COUNT];
+  folder f = folder_create();
+  rng random = {61};
+  tdict_tree *tree = NULL;
+  td_ok(tdict_create(1, (const int64_t[]){COUNT}, &tree, err));
+  for (int i = 0; i < COUNT; i++) {
+    uint64_t bits = next_random(&random);
+    if (i % 10 == 0) bits &= UINT64_C(0x800fffffffffffff); /* subnormal */
+    if ((bits >> 52 & 0x7ff) == 0x7ff) bits ^= UINT64_C(1) << 62;
+    values[i].kind = TDICT_VALUE_REAL;
+    memcpy(&values[i].real, &bits, sizeof bits);
+  }
+  td_ok(tdict_set_values(tree, "c", values, COUNT, err));
+  for (int env = -1; env < 2 * TD_FLOAT_ENVS; env++) { /* the call that saves, then the call that opens */
+    tdict_tree *opened = NULL;
+    if (env >= 0 && env < TD_FLOAT_ENVS) td_float_env_set(env);
+    const tdict_status saved = tdict_save(NULL, in(&f, "x.safetensors"), tree, NULL, NULL);
+    td_float_env_reset();
+    assert_int_equal(saved, TDICT_OK);
+    if (env >= TD_FLOAT_ENVS) td_float_env_set(env - TD_FLOAT_ENVS);
+    const tdict_status status = tdict_open(in(&f, "x.safetensors"), NULL, &opened, NULL);
+    td_float_env_reset();
+    assert_int_equal(status, TDICT_OK);
+    for (int64_t i = 0; i < COUNT; i++) {
+      tdict_value value;
+      td_ok(tdict_get_value_at(opened, "c", i, &value, err));
+      assert_int_equal(value.kind, TDICT_VALUE_REAL);
+      assert_memory_equal(&value.real, &values[i].real, sizeof value.real);
+    }
+    tdict_release(opened);
+  }
+  tdict_release(tree);
   folder_remove(&f);
 }
 
