@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"
+#include "types/nontensor.h"
 
 enum {
   BLOCK_BYTES = 16384,
@@ -347,7 +348,7 @@ static tdict_status set_item(tdict_tree *root, const tdict_item *item, tdict_ten
   case TDICT_ITEM_RAGGED_VALUES:
     return create_ragged(root, item->path, leaves, err);
   default:
-    return item->ndim ? tdict_set_values(root, item->path, item->values, item->num_values, err)
+    return item->ndim ? tdict_nontensor_set(root, item->path, item->values, item->ndim, item->shape, err)
                       : tdict_set_value(root, item->path, item->values, err);
   }
 }

@@ -204,6 +204,8 @@ int64_t tdict_sampler_draw(const tdict_sampler *sampler, int64_t epoch, int64_t 
     tdict_shuffle p = tdict_shuffle_make((uint64_t)sampler->length, key);
     return (int64_t)tdict_shuffle_at(&p, (uint64_t)draw);
   }
+  /* Each kind has draws of its own. A shuffle uses numbers of `key` itself, so take those of `~key`. */
+  key = tdict_mix(~key, (uint64_t)sampler->kind);
   int64_t drawn = (int64_t)tdict_pick_below(tdict_mix(key, (uint64_t)draw), (uint64_t)sampler->length);
   if (sampler->kind == TDICT_SAMPLER_WITH_REPLACEMENT) return drawn;
   const alias_column *c = &sampler->columns[drawn];

@@ -147,7 +147,7 @@ static tdict_plan_stamp make_stamp(const starter *s) {
 static tdict_status keep_plan(starter *s, tdict_consolidated *whole, tdict_error *err) {
   const tdict_plan_stamp stamp = make_stamp(s);
   tdict_status status = TDICT_OK;
-  /* the snapshot of a record has no objects */
+  /* the snapshot of a record has no objects, so a tree with text has no record */
   const bool may_keep = s->plan.num_objects == 0 && (whole || tdict_tree_plans_may_keep(&s->plan));
   if (may_keep && !s->plans) status = tdict_tree_plans_create(s->start->src, whole, &s->plans, err);
   if (status != TDICT_OK) return status;

@@ -46,6 +46,8 @@ static tdict_status check_value(const char *what, const char *name, const tdict_
 typedef struct given {
   const tdict_value *values;
   const char *const *texts;
+  int ndim; /* 0: one value for the whole tree */
+  const int64_t *shape;
 } given;
 
 static void read_given(void *user, int64_t k, tdict_value *out) {
@@ -68,11 +70,9 @@ static void read_given(void *user, int64_t k, tdict_value *out) {
 }
 
 /* Makes an object of the given values and sets the object at the path. */
-static tdict_status set_given(const char *what, tdict_tree *tree, const char *path, const tdict_tree *like, given *g,
-                              tdict_error *err) {
+static tdict_status set_given(const char *what, tdict_tree *tree, const char *path, given *g, tdict_error *err) {
   tdict_nontensor *made = NULL;
-  tdict_status status =
-      tdict_nontensor_create(like ? like->batch_ndim : 0, like ? like->batch_size : NULL, read_given, g, &made, err);
+  tdict_status status = tdict_nontensor_create(g->ndim, g->shape, read_given, g, &made, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = tdict_object_set(what, tree, path, tdict_nontensor_type(), made, err);
   if (status != TDICT_OK) tdict_nontensor_type()->release(made);
@@ -86,13 +86,13 @@ static tdict_status fail_null(const char *what, const char *name, tdict_error *e
 /* Sets one value for the whole tree. */
 static tdict_status set_one(const char *what, tdict_tree *tree, const char *path, const tdict_value *value,
                             tdict_error *err) {
-  given g = {value, NULL};
+  given g = {.values = value};
   tdict_status status = check_value(what, "", value, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  return set_given(what, tree, path, NULL, &g, err);
+  return set_given(what, tree, path, &g, err);
 }
 
-/* Sets a column of values. The shape of the column is the batch size of the tree that will hold the leaf. */
+/* Sets a column of values. If no shape is given, the shape is the batch size of the tree that will hold the leaf. */
 static tdict_status set_column(const char *what, tdict_tree *tree, const char *path, given *g, size_t count,
                                tdict_error *err) {
   tdict_place place;
@@ -104,10 +104,10 @@ static tdict_status set_column(const char *what, tdict_tree *tree, const char *p
   tdict_place_reset(&place);
   uint64_t elements = 1;
   bool fits = true;
-  for (int i = 0; i < node->batch_ndim; i++)
-    fits = !__builtin_mul_overflow(elements, (uint64_t)node->batch_size[i], &elements) && fits;
-  for (int i = 0; i < node->batch_ndim; i++)
-    if (node->batch_size[i] == 0) elements = 0, fits = true;
+  if (!g->shape) g->ndim = node->batch_ndim, g->shape = node->batch_size;
+  for (int i = 0; i < g->ndim; i++) fits = !__builtin_mul_overflow(elements, (uint64_t)g->shape[i], &elements) && fits;
+  for (int i = 0; i < g->ndim; i++)
+    if (g->shape[i] == 0) elements = 0, fits = true;
   if (!fits || elements != count)
     return tdict_error_at(err,
                           tdict_fail(err, TDICT_ESHAPE, "%s: %zu values, but the tree has %s%llu elements", what, count,
@@ -119,7 +119,7 @@ static tdict_status set_column(const char *what, tdict_tree *tree, const char *p
     snprintf(name, sizeof name, "value %zu: ", i);
     status = check_value(what, name, &value, err);
   }
-  return status == TDICT_OK ? set_given(what, tree, path, node, g, err) : tdict_error_at(err, status, path);
+  return status == TDICT_OK ? set_given(what, tree, path, g, err) : tdict_error_at(err, status, path);
 }
 
 tdict_status tdict_set_value(tdict_tree *tree, const char *path, const tdict_value *value, tdict_error *err) {
@@ -138,15 +138,23 @@ tdict_status tdict_set_text(tdict_tree *tree, const char *path, const char *text
 tdict_status tdict_set_values(tdict_tree *tree, const char *path, const tdict_value *values, size_t count,
                               tdict_error *err) {
   static const char what[] = "set_values";
-  given g = {values, NULL};
+  given g = {.values = values};
   if (!tree || !path || (!values && count)) return fail_null(what, !tree ? "tree" : !path ? "path" : "values", err);
   return set_column(what, tree, path, &g, count, err);
+}
+
+tdict_status tdict_nontensor_set(tdict_tree *tree, const char *path, const tdict_value *values, int ndim,
+                                 const int64_t *shape, tdict_error *err) {
+  given g = {.values = values, .ndim = ndim, .shape = shape};
+  size_t count = 1;
+  for (int i = 0; i < ndim; i++) count *= (size_t)shape[i];
+  return set_column("set_values", tree, path, &g, count, err);
 }
 
 tdict_status tdict_set_texts(tdict_tree *tree, const char *path, const char *const *texts, size_t count,
                              tdict_error *err) {
   static const char what[] = "set_texts";
-  given g = {NULL, texts};
+  given g = {.texts = texts};
   if (!tree || !path || (!texts && count)) return fail_null(what, !tree ? "tree" : !path ? "path" : "texts", err);
   return set_column(what, tree, path, &g, count, err);
 }

@@ -1,8 +1,6 @@
 """Operations that change keys, in new trees and in place, and those that alias trees. Mixed into the maker."""
 
-import torch
-
-from common import KEYS, POOL, Wanted, escape, ids_of, own_nodes, some_locked
+from common import KEYS, LEAVES, POOL, TEXTS, Wanted, escape, ids_of, own_nodes, some_locked
 
 
 class KeyOperations:
@@ -21,7 +19,7 @@ class KeyOperations:
         path = self.path()
         node = td
         for key in path[:-1]:
-            if key not in node.keys() or isinstance(node.get(key), torch.Tensor):
+            if key not in node.keys() or isinstance(node.get(key), LEAVES):
                 break
             node = node.get(key)
         shape = list(node.batch_size) + [self.r.randrange(1, 3) for _ in range(self.r.randrange(2))]
@@ -107,8 +105,8 @@ class KeyOperations:
             raise Wanted("flatten_keys in place of a locked tree without tensors")
         if taken & others or len(taken) < len(below) or any(v.is_locked and not td.is_locked for v in below):
             raise Wanted("the trees that flatten_keys takes out in place")
-        flat = [separator.join(p) for p, _ in self.leaves(td)]
-        if any(k in td.keys() and not isinstance(td.get(k), torch.Tensor) for k in flat):
+        flat = [separator.join(p) for p, _ in self.entries(td)]
+        if any(k in td.keys() and not isinstance(td.get(k), LEAVES) for k in flat):
             raise Wanted("flatten_keys in place where a key is that of a tree")
 
         def do(t):
@@ -120,17 +118,19 @@ class KeyOperations:
     def check_parts(self, td, separator):
         """Refuses keys that lead into a tree that comes later: TensorDict raises an error."""
         keys = list(td.keys())
-        moved = any(separator in k and not isinstance(v, torch.Tensor) for k, v in td.items())
+        moved = any(separator in k and not isinstance(v, LEAVES) for k, v in td.items())
         if moved and self.agreement(td) != "whole":
             raise Wanted("an operation on a tree whose child no longer agrees with it")
         for key, value in td.items():
             parts = key.split(separator)
             for i in range(1, len(parts)):
                 above = td.get(separator.join(parts[:i]), None)
-                if above is not None and not isinstance(above, torch.Tensor) and above.batch_size != td.batch_size:
+                if isinstance(above, TEXTS):
+                    raise Wanted("unflatten_keys through a text")
+                if above is not None and not isinstance(above, LEAVES) and above.batch_size != td.batch_size:
                     raise Wanted("unflatten_keys into a tree of another batch size")
         for i, key in enumerate(keys):
-            if any(key.startswith(k + separator) and separator in k and not isinstance(td.get(k), torch.Tensor)
+            if any(key.startswith(k + separator) and separator in k and not isinstance(td.get(k), LEAVES)
                    for k in keys[i + 1:]):
                 raise Wanted("unflatten_keys of a key before that of the tree it leads into")
 
@@ -138,8 +138,8 @@ class KeyOperations:
         separator = self.r.choice([".", "_"])
         self.check_parts(self.pool[s], separator)
         td = self.pool[s]
-        moved = set().union(*(ids_of(v) for k, v in td.items() if separator in k and not isinstance(v, torch.Tensor)))
-        stay = set().union(*(ids_of(v) for k, v in td.items() if separator not in k and not isinstance(v, torch.Tensor)))
+        moved = set().union(*(ids_of(v) for k, v in td.items() if separator in k and not isinstance(v, LEAVES)))
+        stay = set().union(*(ids_of(v) for k, v in td.items() if separator not in k and not isinstance(v, LEAVES)))
         if moved & stay:
             raise Wanted("a tree below itself")
         return self.change(s, f"unflatten_keys_ {s} {separator}", lambda t: t.unflatten_keys(separator, inplace=True))
@@ -260,8 +260,8 @@ class KeyOperations:
         """Whether the tensors of a source fit the trees that they are put into."""
         for key, value in source.items():
             below = td.get(key, None)
-            if isinstance(value, torch.Tensor) or below is None or isinstance(below, torch.Tensor):
-                inside = [value] if isinstance(value, torch.Tensor) else [v for _, v in self.leaves(value)]
+            if isinstance(value, LEAVES) or below is None or isinstance(below, LEAVES):
+                inside = [value] if isinstance(value, LEAVES) else [v for _, v in self.entries(value)]
                 if any(v.shape[: td.batch_dims] != td.batch_size for v in inside):
                     return False
             elif not self.accepts(below, value):
@@ -271,7 +271,7 @@ class KeyOperations:
     def same_sizes(self, td, source):
         return td.batch_size == source.batch_size and all(
             self.same_sizes(td.get(k), v) for k, v in source.items()
-            if not isinstance(v, torch.Tensor) and k in td.keys() and not isinstance(td.get(k), torch.Tensor))
+            if not isinstance(v, LEAVES) and k in td.keys() and not isinstance(td.get(k), LEAVES))
 
     def op_update(self, s):
         f = self.r.randrange(POOL)
@@ -280,7 +280,8 @@ class KeyOperations:
             raise Wanted("update with itself")
         if not list(self.leaves(source)):
             raise Wanted("update with nothing, of another batch size or of a locked tree")
-        if self.accepts(self.pool[s], source) and not self.same_sizes(self.pool[s], source):
+        fits = bool(self.texts(source)) or self.accepts(self.pool[s], source)  # texts for whole trees fit everywhere
+        if fits and not self.same_sizes(self.pool[s], source):
             raise Wanted("update with a source of another batch size")
         # tdict copies the trees that it takes over, TensorDict shares some of them: tell them apart no more
         return self.change(s, f"update {s} {f}", lambda t: t.update(source.clone(recurse=False)))

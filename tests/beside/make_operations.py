@@ -4,7 +4,7 @@
 usage: make_operations.py COUNT SEED FILE [--load]
 tdict saves trees in all formats and opens them. With --load, TensorDict saves trees too, to the folder FILE.files, and tdict
 opens them; the record then needs this folder.
-Each line is an operation on a pool of four trees of int64 tensors, `|`, then `fails` or what the operation made: keys in
+Each line is an operation on a pool of four trees of int64 tensors and texts, `|`, then `fails` or what the operation made: keys in
 order, batch sizes, shapes, elements. Trees are aliased: a child is put into several trees (`adopt`), a slot of the pool is
 a handle of a child of another (`handle`), and both are then changed and operated on; `show` lines follow a change, one for
 each other slot that shares a tree with what was changed. Cases where tdict is meant to differ are not done but counted, by
@@ -12,7 +12,6 @@ the names that docs/container.md lists; the counts are printed. A tree whose chi
 tdict whatever TensorDict makes of it: that is written down without asking TensorDict, and counted too."""
 
 import collections
-import os
 import random
 import sys
 
@@ -23,22 +22,23 @@ HERE = sys.path.pop(0)  # this folder has a safetensors.py of its own
 import safetensors.torch  # noqa: E402, F401
 import tensordict
 import torch
-from tensordict import TensorDict
+from tensordict import NonTensorStack, TensorDict
 
 sys.path.insert(0, HERE)
-from common import KEYS, POOL, USES_BATCH, Wanted, dump, escape, ids_of, in_order_of, own_nodes, some_locked, tensors_first
+from common import KEYS, LEAVES, POOL, REFUSED_BY_TENSORDICT, TEXTS, USES_BATCH, Wanted, dump, escape, ids_of, in_order_of, own_nodes, some_locked
+from file_operations import FileOperations
 from key_operations import KeyOperations
 
 EPISODE = 60
-FORMATS = ["safetensors", "memmap", "td", "tdz"]
 
 
-class Maker(KeyOperations):
+class Maker(KeyOperations, FileOperations):
     def __init__(self, seed, files):
         self.files, self.saved = files, 0
         self.r = random.Random(seed)
         self.pool = [None] * POOL
         self.shape = []
+        self.has_texts = False
         self.next = 1
         self.wanted = collections.Counter()
         self.done = collections.Counter()
@@ -53,28 +53,34 @@ class Maker(KeyOperations):
         self.next += count
         return base, torch.arange(base, base + count).reshape(shape)
 
-    def leaves(self, td, prefix=()):
+    def entries(self, td, prefix=()):
         for key, value in td.items():
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, LEAVES):
                 yield prefix + (key,), value
             else:
-                yield from self.leaves(value, prefix + (key,))
+                yield from self.entries(value, prefix + (key,))
+
+    def leaves(self, td):
+        return [(p, v) for p, v in self.entries(td) if isinstance(v, torch.Tensor)]
+
+    def texts(self, td):
+        return [(p, v) for p, v in self.entries(td) if isinstance(v, TEXTS)]
 
     def nodes(self, td, prefix=()):
         for key, value in td.items():
-            if not isinstance(value, torch.Tensor):
+            if not isinstance(value, LEAVES):
                 yield prefix + (key,), value
                 yield from self.nodes(value, prefix + (key,))
 
     def size(self, td):
-        return sum(v.numel() + 1 for _, v in self.leaves(td))
+        return sum(v.numel() + 1 for _, v in self.entries(td))
 
     def path(self):
         return tuple(self.r.choice(KEYS) for _ in range(self.r.choice([1, 1, 2, 2, 3])))
 
     def some_path(self, td):
         """A path that is there, mostly."""
-        there = [p for p, _ in self.leaves(td)] + [p for p, _ in self.nodes(td)]
+        there = [p for p, _ in self.entries(td)] + [p for p, _ in self.nodes(td)]
         return self.r.choice(there) if there and self.r.random() < 0.7 else self.path()
 
     def through_leaf(self, td, path):
@@ -82,7 +88,7 @@ class Maker(KeyOperations):
             if key not in td.keys():
                 return False
             td = td.get(key)
-            if isinstance(td, torch.Tensor):
+            if isinstance(td, LEAVES):
                 return True
         return False
 
@@ -111,7 +117,7 @@ class Maker(KeyOperations):
         bs = td.batch_size
         if any(v.shape[: len(bs)] != bs for _, v in self.leaves(td)):
             return "not"
-        below = [v for v in td.values() if not isinstance(v, torch.Tensor)]
+        below = [v for v in td.values() if not isinstance(v, LEAVES)]
         whole = all(v.batch_size[: len(bs)] == bs and self.agreement(v) == "whole" for v in below)
         return "whole" if whole else "tensors"
 
@@ -125,6 +131,17 @@ class Maker(KeyOperations):
         td = self.pool[d]
         if td is not None and some_locked(td) and self.sharing(d):
             raise Wanted("a lock that ends with the tree that was locked")
+
+    def check_elements(self, made):
+        if not self.has_texts:
+            return
+        if 0 in made.batch_size:
+            raise Wanted("texts of a tree without elements")
+        for value in made.values():
+            if isinstance(value, NonTensorStack) and value.batch_size[: made.batch_dims] != made.batch_size:
+                raise Wanted("columns that TensorDict gives other dimensions")
+            if not isinstance(value, LEAVES):
+                self.check_elements(value)
 
     def check_distinct(self, td):
         """Refuses a tree in which a child stands twice."""
@@ -189,6 +206,13 @@ class Maker(KeyOperations):
             base, value = self.values(list(td.batch_size) + extra)
             td.set(self.key(path), value)
             spec.append(f"{self.text(path)}={base}:{','.join(map(str, extra))}")
+        for _ in range(self.r.randrange(3) if self.has_texts else 0):
+            path = self.path()
+            if self.through_leaf(td, path) or any(p[: len(path)] == path for p, _ in self.nodes(td)):
+                continue
+            word, text = self.new_text(td.batch_size)
+            td.set(self.key(path), text)
+            spec.append(f"{self.text(path)}={word}")
 
         def do():
             self.pool[s] = td
@@ -199,6 +223,7 @@ class Maker(KeyOperations):
     def keep(self, s, made):
         def do():
             td = own_nodes(made())
+            self.check_elements(td)
             if self.size(td) > 400 or td.batch_dims > 5:
                 return [td], False
             self.pool[s] = td
@@ -236,6 +261,8 @@ class Maker(KeyOperations):
         td = self.pool[s]
         index, texts = self.index(td)
         self.check_lists(td, index)
+        if self.texts(td):
+            raise Wanted("a text that is written in part")
         try:
             value = td[index].clone()
         except Exception:
@@ -272,6 +299,8 @@ class Maker(KeyOperations):
 
     def op_view(self, s, d):
         shape = self.factors(self.pool[s].numel() if self.pool[s].batch_dims else 1)
+        if self.texts(self.pool[s]):
+            raise Wanted("view of texts")
         return self.shape_op(s, d, "view", ",".join(map(str, shape)), lambda t: t.view(*shape))
 
     def op_reshape(self, s, d):
@@ -339,6 +368,8 @@ class Maker(KeyOperations):
 
         def do():
             made.extend(map(own_nodes, fn(td)))
+            for piece in made:
+                self.check_elements(piece)
             if made:
                 self.pool[d] = made[-1]
             return made, bool(made)
@@ -376,7 +407,8 @@ class Maker(KeyOperations):
         other.unlock_()
         if self.r.random() < 0.1 and len(list(other.keys())):
             other.del_(self.r.choice(list(other.keys())))
-        return other, self.fill_tree(other)
+        base = self.fill_tree(other)
+        return other, base, self.fill_texts(other) if self.texts(other) and self.r.random() < 0.7 else "-"
 
     def op_join(self, s, d):
         td = self.pool[s]
@@ -385,20 +417,25 @@ class Maker(KeyOperations):
             raise Wanted("cat of trees without batch dimensions")
         dim = self.r.randrange(td.batch_dims + (name == "stack"))
         missing = None
-        other, base = self.sibling(td)
+        other, base, texts = self.sibling(td)
+        shapes = {p: v.batch_size for p, v in self.texts(td)}
+        if any(shapes[p] != v.batch_size for p, v in self.texts(other)):
+            raise Wanted("a column of more dimensions than its tree")
         gone = [k for k in td.keys() if k not in other.keys()]
         if gone:
             missing = gone[0]
         fn = torch.stack if name == "stack" else torch.cat
         if missing and name == "stack":
             fn = lambda items, dim: TensorDict.stack(items, dim)
-        args = f"{name} {dim} {base} {escape(missing) if missing else '-'}"
+        args = f"{name} {dim} {base} {escape(missing) if missing else '-'} {texts}"
         return self.shape_op(s, d, "join", args, lambda t: fn([t, other], dim))
 
     def op_pad(self, s, d):
         td = self.pool[s]
         if self.size(td) > 150 or not list(self.leaves(td)):
             raise Wanted("pad_sequence of nothing")
+        if self.texts(td):
+            raise Wanted("pad_sequence of texts")
         if td.batch_dims == 0:
             return self.pad_samples(s, d)
         if td.batch_size[0] == 0:
@@ -427,60 +464,14 @@ class Maker(KeyOperations):
         dim, size = self.r.randrange(td.batch_dims), self.r.choice([0, 1, 1, 2, 3, 7])
         return self.pieces(s, d, "every", f"{dim} {size}", lambda t: t.split(size, dim))
 
-    def op_consolidate(self, s, d):
-        self.check_sound(self.pool[s])
-        return self.shown(f"consolidate {s} {d}", lambda: own_nodes(self.pool[s].consolidate().clone()))
-
-    # files: what is shown is not kept
-    def check_sound(self, td):
-        if self.agreement(td) != "whole":
-            raise Wanted("an operation on a tree whose child no longer agrees with it")
-
-    def shown(self, line, made):
-        return line, lambda: ([made()], False)
-
-    def op_save(self, s, d):
-        """tdict saves and opens; the tree must be the same."""
-        self.check_sound(self.pool[s])
-        td, format = self.pool[s], self.r.choice(FORMATS)
-
-        def made():
-            names = [".".join(p) for p, _ in self.leaves(td)]
-            if format == "safetensors" and len(set(names)) < len(names):
-                raise ValueError("two tensors with one name")  # as TensorDict's to_safetensors
-            return tensors_first(td) if format == "td" else td
-
-        return self.shown(f"save {s} {d} {format}", made)
-
-    def op_load(self, s, d):
-        """TensorDict saves, tdict opens."""
-        td, format = self.pool[s], self.r.choice(FORMATS)
-        self.check_sound(td)
-        if not self.files:
-            raise Wanted("a tree that TensorDict saves, without --load")
-        self.saved += 1
-        name = f"{self.saved}.{format}"
-        path = f"{self.files}/{name}"
-        os.makedirs(self.files, exist_ok=True)
-        try:
-            if format == "safetensors":
-                tensordict.to_safetensors(td.contiguous(), path)
-            elif format == "td":
-                td.consolidate(filename=path)
-            else:
-                td.clone().save(path)  # a strided leaf cannot be put into an archive
-        except Exception as error:
-            raise Wanted(f"TensorDict cannot write .{format}: {type(error).__name__}") from None
-        return self.shown(f"load {s} {d} {name}", lambda: tensors_first(td) if format == "td" else td)
-
     def op_write(self, s):
         td = self.pool[s]
         if not self.writable(td):
             raise Wanted("writing where elements lie over one another")
         path = self.some_path(td)
         there = dict(self.leaves(td)).get(path)
-        if there is None and dict(self.nodes(td)).get(path) is not None:
-            raise Wanted("set_ of a tree")
+        if there is None and (dict(self.nodes(td)).get(path) is not None or path in dict(self.texts(td))):
+            raise Wanted("set_ of a tree or a text")
         if self.through_leaf(td, path):
             raise Wanted("set through a tensor")
         if there is None and len(path) > 1:
@@ -513,6 +504,7 @@ class Maker(KeyOperations):
     def reset(self, out):
         self.pool = [None] * POOL
         self.shape = [self.r.randrange(1, 4) for _ in range(self.r.choice([0, 1, 1, 2]))]
+        self.has_texts = self.r.random() < 0.4
         out.write("reset\n")
         for s in range(POOL):
             line, do = self.op_new(s)
@@ -523,11 +515,13 @@ class Maker(KeyOperations):
                self.op_unsqueeze, self.op_squeeze, self.op_expand, self.op_permute, self.op_transpose, self.op_split,
                self.op_chunk, self.op_unbind, self.op_join, self.op_join, self.op_pad, self.op_select, self.op_exclude,
                self.op_flatten_keys, self.op_unflatten_keys, self.op_clone, self.op_split_keys, self.op_handle,
-               self.op_handle, self.op_handle, self.op_handle, self.op_every, self.op_consolidate, self.op_save, self.op_load]
+               self.op_handle, self.op_handle, self.op_handle, self.op_every, self.op_consolidate, self.op_save, self.op_save,
+               self.op_load, self.op_load, self.op_load_lazy]
         one = [self.op_new, self.op_new, self.op_setindex, self.op_setindex, self.op_set, self.op_set, self.op_delete,
                self.op_rename, self.op_update, self.op_update_in_place, self.op_write, self.op_fill, self.op_zero,
                self.op_lock, self.op_select_, self.op_exclude_, self.op_flatten_keys_, self.op_unflatten_keys_,
-               self.op_adopt, self.op_adopt, self.op_adopt, self.op_adopt, self.op_share, self.op_batch, self.op_stray, self.op_depth]
+               self.op_adopt, self.op_adopt, self.op_adopt, self.op_adopt, self.op_share, self.op_batch, self.op_stray, self.op_depth,
+               self.op_text, self.op_text]
         fn = self.r.choice(two + one)
         s, d = self.r.randrange(POOL), self.r.randrange(POOL)
         name = fn.__name__[3:]
@@ -557,7 +551,16 @@ class Maker(KeyOperations):
                 shown, kept = shown
             answer = shown if isinstance(shown, str) else " ".join(map(dump, shown))
             self.done[name] += 1
+        except Wanted as why:
+            self.wanted[str(why)] += 1
+            return False
         except Exception as error:
+            known = [why for message, why in REFUSED_BY_TENSORDICT.items() if self.has_texts and message in str(error)]
+            if known:
+                self.wanted[known[0]] += 1
+                if fn in one:  # it may have changed its tree half way
+                    self.reset(out)
+                return False
             answer, kept = "fails", False
             why = " ".join(str(error).split())[:60].encode("ascii", "replace").decode()
             self.failed[name] += 1

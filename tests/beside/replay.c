@@ -9,7 +9,7 @@
 #include "tdict/io.h"
 #include "tdict/tdict.h"
 
-enum { POOL = 4, MOST_WORDS = 64, MOST_LINE = 1 << 16, MOST_MADE = 512 };
+enum { POOL = 4, MOST_WORDS = 64, MOST_MADE = 512, MOST_TEXTS = 4096 };
 
 static tdict_tree *pool[POOL];
 static tdict_tree *made[MOST_MADE]; /* by the operation; taken */
@@ -46,7 +46,25 @@ static void add_elements(const tdict_tensor *t) {
   }
 }
 
-/* As dump() of make_operations.py writes it. */
+/* A text that all elements have is written once. */
+static void add_texts(const tdict_tree *td, const char *path) {
+  const char *first = NULL, *value = NULL;
+  int64_t count = 0;
+  bool equal = true;
+  for (; tdict_get_text_at(td, path, count, &value, NULL, NULL) == TDICT_OK; count++) {
+    if (!first) first = value;
+    equal = equal && strcmp(first, value) == 0;
+  }
+  add("\"");
+  for (int64_t i = 0; i < (equal && count ? 1 : count); i++) {
+    add(i ? "," : "");
+    if (tdict_get_text_at(td, path, i, &value, NULL, NULL) != TDICT_OK) exit(2);
+    add(value);
+  }
+  add("\"");
+}
+
+/* As dump() of common.py writes it. */
 static void add_tree(const tdict_tree *td) {
   add("{[");
   add_numbers(tdict_batch_ndim(td), tdict_batch_size(td));
@@ -66,6 +84,8 @@ static void add_tree(const tdict_tree *td) {
       add_numbers(tdict_tensor_ndim(t), tdict_tensor_shape(t));
       add(")");
       add_elements(t);
+    } else {
+      add_texts(td, path);
     }
   }
   add("}");
@@ -95,6 +115,62 @@ static tdict_status set_new(tdict_tree *td, const char *path, tdict_tensor *t) {
   tdict_status status = tdict_set(td, path, t, &error);
   tdict_tensor_release(t);
   return status;
+}
+
+static int64_t count_elements(const tdict_tree *td) {
+  int64_t count = 1;
+  for (int i = 0; i < tdict_batch_ndim(td); i++) count *= tdict_batch_size(td)[i];
+  return count;
+}
+
+/* A column of the texts t<base> and on; in a tree without batch dimensions, one text. */
+static tdict_status set_column(tdict_tree *td, const char *path, int64_t base, int64_t count) {
+  static char texts[MOST_TEXTS][24];
+  const char *pointers[MOST_TEXTS];
+  if (count > MOST_TEXTS) exit(2);
+  for (int64_t i = 0; i < count; i++) {
+    snprintf(texts[i], sizeof texts[i], "t%" PRId64, base + i);
+    pointers[i] = texts[i];
+  }
+  return tdict_set_texts(td, path, pointers, (size_t)count, &error);
+}
+
+/* Sets `~w5`, a text for the whole tree, or `~t5`, a column, at a path. */
+static tdict_status set_word(tdict_tree *td, const char *path, const char *word) {
+  tdict_tree *node = tdict_retain(td), *child = NULL;
+  char above[128];
+  if (word[1] == 'w') {
+    tdict_release(node);
+    return tdict_set_text(td, path, word + 1, &error);
+  }
+  for (size_t i = 0; path[i]; i++) { /* the tree that will hold the column gives the number of texts */
+    if (path[i] == '\\') i++;
+    if (path[i] != '.' || path[i - 1] == '\\') continue;
+    snprintf(above, sizeof above, "%.*s", (int)i, path);
+    if (tdict_get_tree(td, above, &child, NULL) != TDICT_OK) break;
+    tdict_release(node);
+    node = tdict_retain(child);
+  }
+  const int64_t count = count_elements(node);
+  tdict_release(node);
+  return set_column(td, path, strtoll(word + 2, NULL, 10), count);
+}
+
+/* Replaces each text of a tree by a new column. */
+static void renumber_texts(tdict_tree *td, int64_t *next) {
+  for (size_t i = 0; i < tdict_num_keys(td); i++) {
+    char path[128];
+    tdict_tensor *t = NULL;
+    tdict_tree *child = NULL;
+    tdict_path_escape(tdict_key_at(td, i), path, sizeof path);
+    const int64_t count = count_elements(td);
+    if (tdict_get_tree(td, path, &child, NULL) == TDICT_OK) {
+      renumber_texts(child, next);
+    } else if (tdict_get(td, path, &t, NULL) != TDICT_OK) {
+      if (set_column(td, path, *next, count) != TDICT_OK) exit(2);
+      *next += count ? count : 1;
+    }
+  }
 }
 
 static tdict_status number_leaf(void *user, const tdict_leaves *at, tdict_error *err) {
@@ -149,6 +225,10 @@ static tdict_status do_new(char **w, int n) {
   for (int i = 3; i < n; i++) {
     char *base = strrchr(w[i], '='), *more = strchr(base, ':');
     *base = 0;
+    if (base[1] == '~') {
+      if (set_word(td, w[i], base + 1) != TDICT_OK) exit(2);
+      continue;
+    }
     int ndim = nb + read_numbers(more + 1, shape + nb);
     if (set_new(td, w[i], new_tensor(ndim, shape, strtoll(base + 1, NULL, 10))) != TDICT_OK) exit(2);
   }
@@ -247,6 +327,8 @@ static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int 
     tdict_join_options o = tdict_join_options_default();
     o.dim = atoi(w[4]);
     tdict_tree *other = renumbered(td, strtoll(w[5], NULL, 10), w + 6, strcmp(w[6], "-") != 0);
+    int64_t texts = strtoll(w[7], NULL, 10);
+    if (strcmp(w[7], "-") != 0) renumber_texts(other, &texts);
     const tdict_tree *both[] = {td, other};
     status = *w[3] == 's' ? tdict_stack(both, 2, &o, out, &error) : tdict_cat(both, 2, &o, out, &error);
     tdict_release(other);
@@ -299,6 +381,7 @@ static tdict_status do_change_keys(const char *op, tdict_tree *td, char **w, int
 static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   int64_t shape[16], base = n > 3 ? strtoll(w[3], NULL, 10) : 0;
   if (!strcmp(op, "set")) return set_new(td, w[2], new_tensor(read_numbers(w[4], shape), shape, base));
+  if (!strcmp(op, "text")) return set_word(td, w[2], w[3]);
   if (!strcmp(op, "delete")) return tdict_delete(td, w[2], &error);
   if (!strcmp(op, "rename")) return tdict_rename(td, w[2], w[3], *w[4] == '1', &error);
   if (!strcmp(op, "update")) return tdict_update(td, pool[atoi(w[2])], NULL, 0, &error);
@@ -351,7 +434,7 @@ static void run(char *line, bool kept) {
   const bool shows = is_one_of(w[0], "show depth");
   const bool changes_keys = is_one_of(w[0], "select_ exclude_ flatten_keys_ unflatten_keys_ adopt share stray");
   const bool makes = !shows && !changes_keys &&
-                     !is_one_of(w[0], "set delete rename update fill zero lock write update_ setindex batch");
+                     !is_one_of(w[0], "set text delete rename update fill zero lock write update_ setindex batch");
   num_made = 0;
   length = 0;
   text[0] = 0;
@@ -381,7 +464,11 @@ static void run(char *line, bool kept) {
   if (num_made && kept) {
     slot = strcmp(w[0], "new") ? &pool[atoi(w[2])] : slot;
     tdict_release(*slot);
-    *slot = tdict_retain(made[num_made - 1]);
+    if (is_one_of(w[0], "save load")) { /* a file is mapped read-only */
+      if (tdict_clone_deep(made[0], NULL, slot, &error) != TDICT_OK) exit(2);
+    } else {
+      *slot = tdict_retain(made[num_made - 1]);
+    }
   }
   for (size_t i = 0; i < num_made; i++) tdict_release(made[i]);
   for (int i = 0; i < MOST_LISTS; i++) {

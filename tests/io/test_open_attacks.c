@@ -251,8 +251,9 @@ static const entry_attack entries[] = {
      "key 'e': no array 'shape'"},
     {ROOT("[]", A "," B "," C ",\"e\":{\"non_tensor\":[1],\"tdict\":\"column\",\"shape\":[2]}"), TDICT_EFORMAT,
      "key 'e': a column needs a list of values"},
-    {ROOT("[]", A "," B "," C ",\"e\":{\"non_tensor\":[1,2],\"tdict\":\"column\",\"shape\":[2]}"), TDICT_ESHAPE,
-     "key 'e'"},
+    {ROOT("[]", A "," B "," C ",\"e\":{\"td\":{\"batch_size\":[3],\"keys\":{\"f\":{\"non_tensor\":[1,2],\"tdict\":"
+                  "\"column\",\"shape\":[2]}}}}"),
+     TDICT_ESHAPE, "key 'e.f'"},
     {ROOT("[]", A "," B "," C ",\"e\":{\"td\":{\"tdict\":\"x\",\"keys\":{}}}"), TDICT_EFORMAT, "is no ragged leaf"},
     {ROOT("[]", A "," C ",\"e\":{\"td\":{\"tdict\":\"ragged\",\"keys\":{\"values\":{\"tensor\":\"a\"},\"offsets\":{"
                   "\"tensor\":\"b\"}}}}"),

@@ -1,6 +1,8 @@
 /* Tests that tdict_open() opens what tdict_save() has accepted: random trees in all formats and with all options. */
 #include "directory.h"
 #include "random_tree.h"
+#include "support/float_env.h"
+#include "support/random.h"
 
 /* Keys that formats reserve, that collide in the names of files, or that cannot be joined with dots. */
 static const char *const hard_keys[] = {"a",           "a\\.b",        "\\.a",  "b\\.",
@@ -122,6 +124,72 @@ CASE(save_and_open_random_trees_in_all_formats) {
 }
 
 /* Names that cannot be divided into keys, or only with a path through a tensor, are one key. */
+/* A column keeps its shape when its tree loses batch dimensions, also in a file. */
+CASE(save_and_open_columns_of_more_dimensions) {
+  static const char *const texts[] = {"a", "b", "c", "d", "e", "f"};
+  folder f = folder_create();
+  const int64_t sizes[] = {2, 3};
+  for (int ndim = 0; ndim <= 2; ndim++) {
+    tdict_tree *tree = NULL, *opened = NULL;
+    td_ok(tdict_create(2, sizes, &tree, err));
+    td_ok(tdict_set_texts(tree, "c", texts, 6, err));
+    td_ok(tdict_set_texts(tree, "n.c", texts, 6, err));
+    td_ok(tdict_set_batch_size(tree, ndim, sizes, err));
+    td_ok(tdict_save(NULL, in(&f, "x.safetensors"), tree, NULL, err));
+    td_ok(tdict_open(in(&f, "x.safetensors"), NULL, &opened, err));
+    assert_int_equal(tdict_batch_ndim(opened), ndim);
+    td_ok(tdict_set_batch_size(opened, 2, sizes, err));
+    for (int64_t i = 0; i < 6; i++) {
+      const char *text = NULL;
+      td_ok(tdict_get_text_at(opened, i % 2 ? "c" : "n.c", i, &text, NULL, err));
+      assert_string_equal(text, texts[i]);
+    }
+    td_ok(tdict_set_batch_size(tree, 2, sizes, err));
+    assert_true(tdict_equal(tree, opened));
+    tdict_release(opened);
+    tdict_release(tree);
+  }
+  folder_remove(&f);
+}
+
+/* Reals are written and read with all bits, however the calling thread rounds. */
+CASE(save_and_open_reals_in_every_float_environment) {
+  enum { COUNT = 500 };
+  static tdict_value values[COUNT];
+  folder f = folder_create();
+  rng random = {61};
+  tdict_tree *tree = NULL;
+  td_ok(tdict_create(1, (const int64_t[]){COUNT}, &tree, err));
+  for (int i = 0; i < COUNT; i++) {
+    uint64_t bits = next_random(&random);
+    if (i % 10 == 0) bits &= UINT64_C(0x800fffffffffffff); /* subnormal */
+    if ((bits >> 52 & 0x7ff) == 0x7ff) bits ^= UINT64_C(1) << 62;
+    values[i].kind = TDICT_VALUE_REAL;
+    memcpy(&values[i].real, &bits, sizeof bits);
+  }
+  td_ok(tdict_set_values(tree, "c", values, COUNT, err));
+  for (int env = -1; env < 2 * TD_FLOAT_ENVS; env++) { /* the call that saves, then the call that opens */
+    tdict_tree *opened = NULL;
+    if (env >= 0 && env < TD_FLOAT_ENVS) td_float_env_set(env);
+    const tdict_status saved = tdict_save(NULL, in(&f, "x.safetensors"), tree, NULL, NULL);
+    td_float_env_reset();
+    assert_int_equal(saved, TDICT_OK);
+    if (env >= TD_FLOAT_ENVS) td_float_env_set(env - TD_FLOAT_ENVS);
+    const tdict_status status = tdict_open(in(&f, "x.safetensors"), NULL, &opened, NULL);
+    td_float_env_reset();
+    assert_int_equal(status, TDICT_OK);
+    for (int64_t i = 0; i < COUNT; i++) {
+      tdict_value value;
+      td_ok(tdict_get_value_at(opened, "c", i, &value, err));
+      assert_int_equal(value.kind, TDICT_VALUE_REAL);
+      assert_memory_equal(&value.real, &values[i].real, sizeof value.real);
+    }
+    tdict_release(opened);
+  }
+  tdict_release(tree);
+  folder_remove(&f);
+}
+
 CASE(open_makes_one_key_of_names_that_are_no_path) {
   static const char *const names[] = {"a.b", "a.b.c", "a.b-c", "a.b.c.d", ".a", "b.", "c..d", "b.e", "b..e"};
   static const char *const paths[] = {"a.b",  "a\\.b\\.c", "a.b-c", "a\\.b\\.c\\.d", "\\.a",

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/float_env.h"
 #include "io/json/string.h"
 
 /* Adds the end of an array or object that begins. */
@@ -182,7 +183,9 @@ bool tdict_json_real(tdict_json value, double *out) {
   const tdict_json_kind kind = tdict_json_kind_of(value);
   if (kind != TDICT_JSON_INTEGER && kind != TDICT_JSON_REAL) return false;
   /* glibc keeps this locale for ever, so it needs no memory and no release. */
+  const tdict_float_env saved = tdict_float_env_enter(); /* strtod_l() rounds as the environment says */
   const double number = strtod_l(tdict_json_start(value), NULL, newlocale(LC_ALL_MASK, "C", (locale_t)0));
+  tdict_float_env_leave(&saved);
   if (!isfinite(number)) return false;
   *out = number;
   return true;

@@ -7,13 +7,16 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/float_env.h"
 #include "io/json/open.h"
 #include "io/json/string.h"
 
 /* Appends a finite real. Replaces the decimal point of the locale by '.'. */
 static void add_real(tdict_io_text *to, double real) {
   char text[64];
+  const tdict_float_env saved = tdict_float_env_enter(); /* snprintf() rounds the last digit as the environment says */
   snprintf(text, sizeof text, "%.17g", real);
+  tdict_float_env_leave(&saved);
   const size_t digits = strspn(text, "-0123456789");
   const char *end = text + digits + strcspn(text + digits, "0123456789e"); /* after the decimal point */
   const char *exponent = strchr(text, 'e');

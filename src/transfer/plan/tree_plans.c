@@ -141,7 +141,7 @@ tdict_status tdict_tree_plans_create(const tdict_tree *tree, tdict_consolidated 
 }
 
 bool tdict_tree_plans_may_keep(const tdict_plan *plan) {
-  if (plan->num_objects || plan->num_leaves == 0) return false;
+  if (plan->num_leaves == 0) return false;
   const size_t each = sizeof *plan->items + sizeof *plan->nodes;
   const size_t bytes = plan->num_items * each + plan->num_leaves * sizeof *plan->item_of_leaf;
   if (bytes > TDICT_MOST_TREE_PLAN_BYTES) return false;
@@ -195,7 +195,8 @@ tdict_kept_plan *tdict_tree_plans_load(tdict_tree_plans *plans, const tdict_plan
 
 tdict_kept_plan *tdict_tree_plans_store(tdict_tree_plans *plans, const tdict_plan_stamp *stamp,
                                         const tdict_plan *plan) {
-  TDICT_ASSERT(tdict_tree_plans_may_keep(plan) && plan->borrows && !plan->whole && plan->num_chunks == 0);
+  TDICT_ASSERT(tdict_tree_plans_may_keep(plan) && !plan->num_objects && plan->borrows && !plan->whole &&
+               plan->num_chunks == 0);
   if (!begin_use(plans)) return NULL;
   tdict_kept_plan *place = make_place(plans);
   if (place) {

@@ -74,7 +74,7 @@ tdict_kept_plan *tdict_tree_plans_load(tdict_tree_plans *plans, const tdict_plan
 tdict_kept_plan *tdict_tree_plans_store(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, const tdict_plan *plan);
 /* Returns a plan after its transfer has ended, or was not begun. Clears *plan. Later transfers can use the plan. */
 void tdict_tree_plans_give(tdict_kept_plan *kept, tdict_plan *plan);
-/* Returns true if a plan may be kept: the plan has no objects, is small enough, and depends only on its stamp. A plan
+/* Returns true if a plan without objects may be kept: the plan is small enough, and depends only on its stamp. A plan
  * with memory of the program depends on the driver, too, because the program may pin or unpin the memory. */
 bool tdict_tree_plans_may_keep(const tdict_plan *plan);
 

@@ -99,6 +99,33 @@ GPU_CASE(tree_plans_are_not_kept_for_other_trees) {
   close_world(&w);
 }
 
+/* A record has no objects. If a tree with text had one, the results would lack the text. */
+GPU_CASE(tree_plans_are_not_kept_for_text) {
+  world w = open_world();
+  const way v = way_at(1);
+  tdict_tree *plain = mixed_tree(w.pinned), *whole = NULL;
+  td_ok(tdict_set_text(plain, "text", "reach the door", err));
+  td_ok(tdict_consolidate(plain, NULL, &whole, err));
+  tdict_lock(plain);
+  assert_true(tdict_is_locked(whole));
+  tdict_tree *const trees[] = {plain, whole};
+  for (int i = 0; i < 6; i++) {
+    const tdict_tree *td = trees[i % 2];
+    const char *text = NULL;
+    const int before = atomic_load(&num_collects);
+    tdict_tree *out = move_tree(&w, td, w.device, &v);
+    assert_int_equal(atomic_load(&num_collects) - before, 1);
+    assert_null(record_of(td));
+    check_tree(&w, td, out);
+    td_ok(tdict_get_text(out, "text", &text, NULL, err));
+    assert_string_equal(text, "reach the door");
+    tdict_release(out);
+  }
+  tdict_release(whole);
+  tdict_release(plain);
+  close_world(&w);
+}
+
 /* Each stamp has a plan of its own; a fifth plan replaces the oldest. All results are right. */
 GPU_CASE(tree_plans_depend_on_device_mode_and_pinning) {
   world w = open_world();
@@ -440,15 +467,13 @@ SIM_CASE(tree_plans_survive_enomem) {
 
 /* A large plan is not kept. */
 CASE(tree_plans_are_bounded) {
-  tdict_plan p = {.num_leaves = 1, .num_objects = 0};
+  tdict_plan p = {.num_leaves = 1};
   assert_true(tdict_tree_plans_may_keep(&p));
   p.num_leaves = TDICT_MOST_TREE_PLAN_BYTES / sizeof *p.item_of_leaf;
   assert_true(tdict_tree_plans_may_keep(&p));
   p.num_leaves++;
   assert_false(tdict_tree_plans_may_keep(&p));
-  p.num_leaves = p.num_objects = 1;
-  assert_false(tdict_tree_plans_may_keep(&p));
-  p.num_leaves = p.num_objects = 0;
+  p.num_leaves = 0;
   assert_false(tdict_tree_plans_may_keep(&p));
 }
 
