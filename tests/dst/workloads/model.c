@@ -7,8 +7,8 @@
 
 #include "context.h"
 
-static const unsigned all_kinds = 1u << DST_SPURIOUS | 1u << DST_EARLY_TIMEOUT | 1u << DST_ALLOC | 1u << DST_THREAD |
-                                  1u << DST_DRIVER | 1u << DST_IO;
+static const unsigned all_kinds =
+    1u << DST_SPURIOUS | 1u << DST_EARLY_TIMEOUT | 1u << DST_ALLOC | 1u << DST_THREAD | 1u << DST_DRIVER | 1u << DST_IO;
 /* Misfortunes after which calls still succeed. */
 static const unsigned harmless_kinds = 1u << DST_SPURIOUS | 1u << DST_EARLY_TIMEOUT;
 
@@ -168,12 +168,9 @@ typedef struct leaf {
   bool is_strided; /* in trees of model_tree() */
 } leaf;
 static const leaf leaves[MODEL_NUM_LEAVES] = {
-    {"a", TDICT_I64, 0, {0}, false},
-    {"n.b", TDICT_F32, 2, {5, 3}, true},
-    {"n.c", TDICT_U8, 1, {31}, false},
-    {"n.m.d", TDICT_I32, 1, {ANY_WIDTH}, false},
-    {"e", TDICT_U16, 1, {0}, false},
-    {"f", TDICT_BOOL, 1, {9}, false},
+    {"a", TDICT_I64, 0, {0}, false},   {"n.b", TDICT_F32, 2, {5, 3}, true},
+    {"n.c", TDICT_U8, 1, {31}, false}, {"n.m.d", TDICT_I32, 1, {ANY_WIDTH}, false},
+    {"e", TDICT_U16, 1, {0}, false},   {"f", TDICT_BOOL, 1, {9}, false},
 };
 
 static int64_t size_of(const leaf *l, int dim, int64_t width) {
@@ -264,6 +261,19 @@ tdict_tree *model_tree(const model_rows *rows) {
   return NULL;
 }
 
+tdict_tree *model_block(const model_rows *rows, tdict_memory *memory) {
+  tdict_field fields[MODEL_NUM_LEAVES];
+  tdict_schema schema = {fields, MODEL_NUM_LEAVES};
+  tdict_tree *td = NULL;
+  for (int i = 0; i < MODEL_NUM_LEAVES; i++) {
+    fields[i] = (tdict_field){.path = leaves[i].path, .dtype = leaves[i].dtype, .ndim = leaves[i].ndim};
+    for (int d = 0; d < leaves[i].ndim; d++) fields[i].shape[d] = size_of(&leaves[i], d, rows->width);
+  }
+  if (!model_ok(tdict_create_from(&schema, 1, &rows->count, memory, &td, model_error()))) return NULL;
+  model_true(model_write(td, rows));
+  return td;
+}
+
 bool model_write(tdict_tree *td, const model_rows *rows) {
   for (int i = 0; i < MODEL_NUM_LEAVES; i++) {
     tdict_tensor *t = NULL;
@@ -276,9 +286,7 @@ bool model_write(tdict_tree *td, const model_rows *rows) {
   return true;
 }
 
-model_look model_plain_look(void) {
-  return (model_look){.device = {TDICT_DEVICE_CPU, 0}, .is_pinned = 0};
-}
+model_look model_plain_look(void) { return (model_look){.device = {TDICT_DEVICE_CPU, 0}, .is_pinned = 0}; }
 model_look model_device_look(tdict_device device) {
   return (model_look){.device = device, .has_device = true, .is_contiguous = true, .is_pinned = 0};
 }
@@ -314,7 +322,8 @@ static void check_node(const tdict_tree *root, const char *path, const model_row
   const char *name = path ? path : "";
   if (tdict_get_device(td, &device) != look->has_device) dst_fail("the tree '%s' has no device, or has one", name);
   if (look->has_device && !tdict_device_equal(device, look->device)) dst_fail("the tree '%s' has another device", name);
-  if (tdict_is_locked(td) != look->is_locked) dst_fail("the tree '%s' is%s locked", name, look->is_locked ? " not" : "");
+  if (tdict_is_locked(td) != look->is_locked)
+    dst_fail("the tree '%s' is%s locked", name, look->is_locked ? " not" : "");
   if (!path && (tdict_batch_ndim(td) != 1 || tdict_batch_size(td)[0] != rows->count))
     dst_fail("the batch size is not [%lld]", (long long)rows->count);
 }

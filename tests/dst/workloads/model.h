@@ -36,9 +36,9 @@ tdict_error *model_error(void);
 bool model_judge(tdict_status status, uint32_t allowed, const char *call);
 /* The status of the call that this thread judged last. */
 tdict_status model_status(void);
-#define model_true(condition)                                                         \
-  do {                                                                                \
-    if (!(condition)) dst_fail("%s:%d: not %s", __FILE__, __LINE__, #condition);       \
+#define model_true(condition)                                                    \
+  do {                                                                           \
+    if (!(condition)) dst_fail("%s:%d: not %s", __FILE__, __LINE__, #condition); \
   } while (0)
 
 /* ---- devices and threads ---- */
@@ -86,6 +86,8 @@ model_rows model_rows_slice(const model_rows *rows, int64_t first, int64_t count
 
 /* A new tree in host memory with these rows. NULL: a misfortune. */
 tdict_tree *model_tree(const model_rows *rows);
+/* The same tree, not strided, in one storage of `memory`, in the layout of tdict_create_from(). NULL: a misfortune. */
+tdict_tree *model_block(const model_rows *rows, tdict_memory *memory);
 /* Writes the rows through accessors. False: an accessor returned NULL. */
 bool model_write(tdict_tree *td, const model_rows *rows);
 

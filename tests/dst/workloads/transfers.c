@@ -50,9 +50,9 @@ static bool finish(tdict_future *f, uint32_t allowed, tdict_tree **out) {
   const bool is_done = model_may(allowed, tdict_future_wait(f, out, model_error()));
   const tdict_future_phase phase = tdict_future_state(f);
   model_true(tdict_future_is_ready(f));
-  model_true(phase == (is_done                               ? TDICT_FUTURE_DONE
+  model_true(phase == (is_done                              ? TDICT_FUTURE_DONE
                        : model_status() == TDICT_ECANCELLED ? TDICT_FUTURE_CANCELLED
-                                                             : TDICT_FUTURE_FAILED));
+                                                            : TDICT_FUTURE_FAILED));
   tdict_future_release(f);
   return is_done;
 }
@@ -138,8 +138,7 @@ static void write_contested(stage *s, contested *c) {
   tdict_future *f = NULL;
   if (!td) return;
   pthread_mutex_lock(&c->lock);
-  const bool has_started =
-      model_ok(tdict_transfer_into_async(s->world.context, c->tree, td, &o, &f, model_error()));
+  const bool has_started = model_ok(tdict_transfer_into_async(s->world.context, c->tree, td, &o, &f, model_error()));
   if (has_started) {
     c->generation = rows.stamps[0] / 1024;
     c->is_certain = !will_cancel;
@@ -252,7 +251,8 @@ static void pin_and_convert(stage *s) {
                                &there, model_error())) &&
       model_ok(tdict_to_device(s->world.context, there, tdict_cpu(), NULL, &back, model_error()))) {
     const float *data = tdict_const_data(back, "n.m.d");
-    model_true(tdict_get(there, "n.c", &t, NULL) == TDICT_OK && tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
+    model_true(tdict_get(there, "n.c", &t, NULL) == TDICT_OK &&
+               tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
     for (int64_t i = 0; i < ROWS * s->width; i++)
       if (data[i] != 2 * (float)model_int_of(rows.stamps[i / s->width], i % s->width) + 1)
         dst_fail("the converted element %lld is %g", (long long)i, (double)data[i]);
