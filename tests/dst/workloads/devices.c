@@ -66,6 +66,7 @@ static void check_part(stage *s, const parts *p, const model_rows *rows, int num
   model_look look = model_device_look(p->devices[number]);
   look.is_contiguous = false;
   look.is_pinned = -1;
+  if (p->devices[number].type == TDICT_DEVICE_CPU) look.has_device = tdict_get_device(td, NULL); /* may be the source */
   if (p->devices[number].type == TDICT_DEVICE_CPU)
     model_check(td, &part, &look);
   else
@@ -117,8 +118,7 @@ static void spread_and_gather(stage *s, int64_t generation) {
   o.stats = &stats;
   if (td && model_ok(tdict_to_devices(s->world.context, td, &p.spread, &o, trees, model_error()))) {
     for (int i = 0; i < p.count; i++) check_part(s, &p, &rows, i, trees[i]);
-    const tdict_tree *const *const parts_there = (const tdict_tree *const *)trees;
-    gather(s, &p, &rows, parts_there);
+    gather(s, &p, &rows, (const tdict_tree *const *)trees);
   }
   for (int i = 0; i < p.count; i++) tdict_release(trees[i]);
   tdict_release(td);

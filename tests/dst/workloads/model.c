@@ -261,17 +261,36 @@ tdict_tree *model_tree(const model_rows *rows) {
   return NULL;
 }
 
-tdict_tree *model_block(const model_rows *rows, tdict_memory *memory) {
-  tdict_field fields[MODEL_NUM_LEAVES];
-  tdict_schema schema = {fields, MODEL_NUM_LEAVES};
-  tdict_tree *td = NULL;
+const tdict_schema *model_schema(int64_t width) {
+  static tdict_field fields[MODEL_NUM_LEAVES];
+  static const tdict_schema schema = {fields, MODEL_NUM_LEAVES};
+  static int64_t known_width = -1;
+  if (width == known_width) return &schema;
   for (int i = 0; i < MODEL_NUM_LEAVES; i++) {
     fields[i] = (tdict_field){.path = leaves[i].path, .dtype = leaves[i].dtype, .ndim = leaves[i].ndim};
-    for (int d = 0; d < leaves[i].ndim; d++) fields[i].shape[d] = size_of(&leaves[i], d, rows->width);
+    for (int d = 0; d < leaves[i].ndim; d++) fields[i].shape[d] = size_of(&leaves[i], d, width);
   }
-  if (!model_ok(tdict_create_from(&schema, 1, &rows->count, memory, &td, model_error()))) return NULL;
+  known_width = width;
+  return &schema;
+}
+
+tdict_tree *model_block(const model_rows *rows, tdict_memory *memory) {
+  tdict_tree *td = NULL;
+  if (!model_ok(tdict_create_from(model_schema(rows->width), 1, &rows->count, memory, &td, model_error()))) return NULL;
   model_true(model_write(td, rows));
   return td;
+}
+
+bool model_write_row(tdict_tree *td, int64_t row, model_stamp stamp, int64_t width) {
+  for (int i = 0; i < MODEL_NUM_LEAVES; i++) {
+    const int64_t per_row = elements_of(&leaves[i], width);
+    const size_t bytes = tdict_dtype_bytes(leaves[i].dtype);
+    if (!per_row) continue;
+    char *data = tdict_data(td, leaves[i].path);
+    if (!data) return false;
+    for (int64_t k = 0; k < per_row; k++) element_of(i, stamp, k, data + (row * per_row + k) * (int64_t)bytes);
+  }
+  return true;
 }
 
 bool model_write(tdict_tree *td, const model_rows *rows) {
