@@ -31,6 +31,8 @@ _Noreturn void dst_fail(const char *format, ...) {
 
 bool dst_is_simulated(void) { return false; }
 void dst_allow(unsigned kinds, bool allowed) { (void)kinds, (void)allowed; }
+bool dst_has_crashed(void) { return false; }
+bool dst_is_unlucky(enum dst_misfortune kind) { return (void)kind, false; }
 uint64_t dst_num_faults(void) { return 0; }
 
 const char *dst_folder(void) {

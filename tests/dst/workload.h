@@ -20,6 +20,9 @@ bool dst_is_simulated(void);
 enum dst_misfortune { DST_SPURIOUS, DST_EARLY_TIMEOUT, DST_ALLOC, DST_THREAD, DST_DRIVER, DST_IO };
 /* Says whether misfortunes of these kinds may happen from now on. The command line can switch a kind off for good. */
 void dst_allow(unsigned kinds, bool allowed);
+/* True if a call of this kind must fail now. A workload asks for DST_DRIVER before a driver call, in a driver of its
+ * own. */
+bool dst_is_unlucky(enum dst_misfortune kind);
 /* The number of calls that have failed by misfortune so far. */
 uint64_t dst_num_faults(void);
 
@@ -28,5 +31,7 @@ const char *dst_folder(void);
 /* Runs `body`. Under the scheduler, the file system may crash inside. Returns true after a crash. The folder then has
  * what a crash at that moment would have left. */
 bool dst_crash(void (*body)(void *data), void *data);
+/* Inside of `body`: true if the moment of the crash has passed, so that nothing that happens now survives. */
+bool dst_has_crashed(void);
 
 #endif

@@ -343,14 +343,14 @@ static void check_node(const tdict_tree *root, const char *path, const model_row
   if (look->has_device && !tdict_device_equal(device, look->device)) dst_fail("the tree '%s' has another device", name);
   if (tdict_is_locked(td) != look->is_locked)
     dst_fail("the tree '%s' is%s locked", name, look->is_locked ? " not" : "");
-  if (!path && (tdict_batch_ndim(td) != 1 || tdict_batch_size(td)[0] != rows->count))
+  if (!path && !look->is_mixed && (tdict_batch_ndim(td) != 1 || tdict_batch_size(td)[0] != rows->count))
     dst_fail("the batch size is not [%lld]", (long long)rows->count);
 }
 
 void model_check_shape(const tdict_tree *td, const model_rows *rows, const model_look *look) {
   static const char *const keys[] = {"a", "n", "e", "f"};
   if (tdict_num_keys(td) != 4 + look->num_extra) dst_fail("the tree has %zu keys", tdict_num_keys(td));
-  for (size_t i = 0; i < 4; i++)
+  for (size_t i = 0; i < 4 && !look->is_mixed; i++)
     if (strcmp(tdict_key_at(td, i), keys[i]) != 0) dst_fail("key %zu is '%s'", i, tdict_key_at(td, i));
   if (!look->num_extra) {
     if (tdict_num_leaves(td) != MODEL_NUM_LEAVES) dst_fail("the tree has %zu leaves", tdict_num_leaves(td));

@@ -100,6 +100,7 @@ bool model_write(tdict_tree *td, const model_rows *rows);
 typedef struct model_look {
   tdict_device device; /* of the tensors */
   bool has_device, is_locked, is_contiguous;
+  bool is_mixed;    /* the keys may be in another order, and the tree may lack batch dimensions: a file format */
   int is_pinned;    /* 1, 0, or -1: either */
   size_t num_extra; /* keys of the root that are no leaves of the model */
 } model_look;
