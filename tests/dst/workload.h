@@ -9,7 +9,7 @@
 /* The workload. Returns if every check holds; otherwise dst_fail() ends the program. */
 void dst_workload(void);
 
-/* A number from 0 to n - 1 that depends on the seed. */
+/* Returns a number from 0 to n - 1 that depends on the seed. */
 uint64_t dst_roll(uint64_t n);
 /* Prints the message and ends the program as failed. */
 _Noreturn void dst_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -18,12 +18,14 @@ bool dst_is_simulated(void);
 
 /* Kinds of misfortune. A set of kinds is a number with the bit 1u << kind for each kind. */
 enum dst_misfortune { DST_SPURIOUS, DST_EARLY_TIMEOUT, DST_ALLOC, DST_THREAD, DST_DRIVER, DST_IO };
-/* Says whether misfortunes of these kinds may happen from now on. The command line can switch a kind off for good. */
+/* Says whether misfortunes of these kinds may happen from now on. At first, only spurious wakeups may. The environment variable DST_OFF
+ * switches kinds off for good. */
 void dst_allow(unsigned kinds, bool allowed);
-/* True if a call of this kind must fail now. A workload asks for DST_DRIVER before a driver call, in a driver of its
- * own. */
+/* Returns true if a call of this kind must fail now. The scheduler asks this for the calls that it replaces. A workload
+ * asks for DST_DRIVER before a driver call, in a driver of its own. */
 bool dst_is_unlucky(enum dst_misfortune kind);
-/* The number of calls that have failed by misfortune so far. */
+/* Returns the number of calls that have failed by misfortune so far. Spurious wakeups, early timeouts, interrupted and
+ * short reads and writes do not count, because the program must not notice them. */
 uint64_t dst_num_faults(void);
 
 /* The folder for files, empty at first: "/dst" under the scheduler, otherwise a temporary folder. */
