@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "context.h"
+#include "support/driver_fault.h"
 
 static const unsigned all_kinds =
     1u << DST_SPURIOUS | 1u << DST_EARLY_TIMEOUT | 1u << DST_ALLOC | 1u << DST_THREAD | 1u << DST_DRIVER | 1u << DST_IO;
@@ -65,6 +66,30 @@ model_settings model_settings_default(void) {
   return (model_settings){.num_devices = 1, .num_threads = 2, .staging_bytes = 64 << 10};
 }
 
+static bool must_fail(tdict_fault_kind kind) {
+  (void)kind;
+  return dst_is_unlucky(DST_DRIVER);
+}
+tdict_driver *model_open_driver(const tdict_sim_options *options) {
+  tdict_driver *sim = NULL, *driver = NULL;
+  if (!model_ok(tdict_driver_sim_open(options, &sim, model_error()))) return NULL;
+  if (model_ok(tdict_driver_fault_open(sim, &driver, model_error()))) tdict_driver_fault_set_chooser(driver, must_fail);
+  tdict_driver_release(sim);
+  return driver;
+}
+void model_close_driver(tdict_driver *driver, int num_devices) {
+  for (int i = 0; i < num_devices; i++) {
+    tdict_driver_sim_count c;
+    tdict_driver_sim_counts(driver->inner, i, &c);
+    if (c.pinned_bytes || c.num_pending || c.device_bytes || c.num_allocations || c.num_streams || c.num_events)
+      dst_fail("device %d still holds %zu bytes of pinned memory, %zu bytes in %lld allocations, %lld streams, %lld "
+               "events and %lld pending operations",
+               i, c.pinned_bytes, c.device_bytes, (long long)c.num_allocations, (long long)c.num_streams,
+               (long long)c.num_events, (long long)c.num_pending);
+  }
+  tdict_driver_release(driver);
+}
+
 bool model_open(model_world *w, const model_settings *s) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
@@ -76,7 +101,8 @@ bool model_open(model_world *w, const model_settings *s) {
   o.device = tdict_sim(0);
   o.num_threads = s->num_threads;
   o.staging_bytes = s->staging_bytes;
-  if (!model_ok(tdict_driver_sim_open(&sim, &w->driver, model_error()))) return false;
+  w->driver = model_open_driver(&sim);
+  if (!w->driver) return false;
   if (model_ok(tdict_context_create_over(&o, w->driver, &w->context, model_error()))) return true;
   model_close(w);
   return false;
@@ -94,23 +120,9 @@ void model_next_transfer_works(model_world *w) {
   model_calm(false);
 }
 
-void model_destroy_context(model_world *w) {
-  tdict_context_destroy(w->context);
-  w->context = NULL;
-}
-
 void model_close(model_world *w) {
-  model_destroy_context(w);
-  for (int i = 0; i < w->num_devices; i++) {
-    tdict_driver_sim_count c;
-    tdict_driver_sim_counts(w->driver, i, &c);
-    if (c.pinned_bytes || c.num_pending || c.device_bytes || c.num_allocations || c.num_streams || c.num_events)
-      dst_fail("device %d still holds %zu bytes of pinned memory, %zu bytes in %lld allocations, %lld streams, %lld "
-               "events and %lld pending operations",
-               i, c.pinned_bytes, c.device_bytes, (long long)c.num_allocations, (long long)c.num_streams,
-               (long long)c.num_events, (long long)c.num_pending);
-  }
-  tdict_driver_release(w->driver);
+  tdict_context_destroy(w->context);
+  model_close_driver(w->driver, w->num_devices);
   *w = (model_world){0};
 }
 

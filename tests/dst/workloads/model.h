@@ -43,6 +43,11 @@ tdict_status model_status(void);
 
 /* ---- devices and threads ---- */
 
+/* A driver over a simulated driver, in which calls fail by misfortune. NULL: a misfortune. */
+tdict_driver *model_open_driver(const tdict_sim_options *options);
+/* Releases the driver, which must hold nothing any more. */
+void model_close_driver(tdict_driver *driver, int num_devices);
+
 typedef struct model_world {
   tdict_driver *driver;
   tdict_context *context;
@@ -62,8 +67,6 @@ bool model_open(model_world *w, const model_settings *settings);
 void model_next_transfer_works(model_world *w);
 /* Destroys the context. All results must have been released. The driver must hold nothing. */
 void model_close(model_world *w);
-/* Destroys the context only, and leaves the driver for model_close(). */
-void model_destroy_context(model_world *w);
 
 /* Runs `body` on `count` threads, at most 8, with the numbers 0, 1, and so on. Returns when all have ended. */
 void model_run(int count, void (*body)(int number, void *data), void *data);

@@ -124,16 +124,6 @@ static void settle(stage *s, pending *p) {
   *p = (pending){0};
 }
 
-/* The driver holds nothing after the last tree. */
-static void check_driver(stage *s) {
-  tdict_driver_sim_count c;
-  tdict_driver_sim_counts(s->driver, 0, &c);
-  if (c.pinned_bytes || c.num_pending || c.device_bytes || c.num_allocations || c.num_streams || c.num_events)
-    dst_fail("the driver still holds %zu pinned bytes, %lld allocations, %lld streams and %lld events", c.pinned_bytes,
-             (long long)c.num_allocations, (long long)c.num_streams, (long long)c.num_events);
-  tdict_driver_release(s->driver);
-}
-
 static bool put_on_device(stage *s, int64_t generation, tdict_tree **out) {
   const model_rows rows = rows_of(s, generation);
   tdict_tree *td = model_tree(&rows);
@@ -149,7 +139,7 @@ void dst_workload(void) {
   sim.latency_ns = dst_roll(2) ? 0 : 30000;
   s.width = dst_roll(2) ? WIDE : NARROW;
   model_begin();
-  if (model_ok(tdict_driver_sim_open(&sim, &s.driver, model_error()))) {
+  if ((s.driver = model_open_driver(&sim))) {
     if (open_context(&s, 0)) {
       if (dst_roll(3) == 0 && !open_context(&s, 1)) s.contexts[1] = NULL;
       if (put_on_device(&s, 500, &s.common) && put_on_device(&s, 501, &s.target)) model_run(NUM_STARTERS, start, &s);
@@ -162,7 +152,7 @@ void dst_workload(void) {
       tdict_release(s.target);
       if (!model_was_unlucky()) model_true(atomic_load(&s.num_logged) == 0);
     }
-    check_driver(&s);
+    model_close_driver(s.driver, 1);
   }
   model_end();
 }
