@@ -133,6 +133,8 @@ void *dst_real(const char *name); /* the replaced function of libc */
     real_;                                                      \
   })
 int64_t dst_ns(const struct timespec *t);
+/* While spared, no allocation of this thread fails. Calls may be nested. */
+void dst_scheduler_spare(bool is_spared);
 /* Memory that no misfortune refuses. */
 void *dst_alloc(size_t bytes);
 void *dst_stack_take(size_t *bytes);

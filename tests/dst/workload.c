@@ -13,6 +13,7 @@
 WEAK void dst_scheduler_start(uint64_t seed);
 WEAK void dst_scheduler_allow(unsigned kinds, bool is_allowed);
 WEAK bool dst_scheduler_misfortune(enum dst_misfortune kind);
+WEAK void dst_scheduler_spare(bool is_spared);
 WEAK uint64_t dst_scheduler_num_faults(void);
 WEAK void dst_scheduler_crash_begin(uint64_t calls);
 WEAK bool dst_scheduler_has_crashed(void);
@@ -43,6 +44,9 @@ void dst_fail(const char *format, ...) {
 bool dst_is_simulated(void) { return dst_scheduler_start != NULL; }
 void dst_allow(unsigned kinds, bool allowed) {
   if (dst_scheduler_allow) dst_scheduler_allow(kinds, allowed);
+}
+void dst_spare(bool is_spared) {
+  if (dst_scheduler_spare) dst_scheduler_spare(is_spared);
 }
 bool dst_is_unlucky(enum dst_misfortune kind) { return dst_scheduler_misfortune && dst_scheduler_misfortune(kind); }
 uint64_t dst_num_faults(void) { return dst_scheduler_num_faults ? dst_scheduler_num_faults() : 0; }

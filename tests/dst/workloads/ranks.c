@@ -42,6 +42,7 @@ typedef struct stage {
   tdict_comm *comms[WORLD];
   script_call script[NUM_CALLS];
   bool is_async;
+  bool is_patient; /* no time limit passes early */
   trouble trouble;
   int unlucky_rank, unlucky_call;
   int64_t timeout_ns;
@@ -190,7 +191,7 @@ static uint32_t allowed_of(const stage *s, call_kind kind) {
   const uint32_t lost = 1u << TDICT_ELOST | 1u << TDICT_ETIMEDOUT | 1u << TDICT_ECANCELLED | 1u << TDICT_EIO |
                         1u << TDICT_ENOMEM | 1u << TDICT_EDEVICE;
   uint32_t allowed = kind == MISMATCH ? 1u << TDICT_EINVAL : 0;
-  if (s->trouble != NO_TROUBLE || model_was_unlucky()) allowed |= lost;
+  if (s->trouble != NO_TROUBLE || !s->is_patient || model_was_unlucky()) allowed |= lost;
   return allowed;
 }
 
@@ -364,6 +365,7 @@ static void roll_script(stage *s) {
     for (int r = 0; r < WORLD; r++) c->counts[r] = (int64_t)dst_roll(MOST_ROWS) + (r == 0);
   }
   s->is_async = dst_roll(2);
+  s->is_patient = !dst_is_simulated() || dst_roll(2);
   s->trouble = dst_roll(2) ? NO_TROUBLE : (trouble)dst_roll(NUM_TROUBLES);
   s->unlucky_rank = (int)dst_roll(WORLD);
   s->unlucky_call = (int)dst_roll(NUM_CALLS);
@@ -395,10 +397,11 @@ void dst_workload(void) {
   roll_script(&s);
   s.device = dst_roll(2) ? tdict_cpu() : tdict_sim(0);
   model_begin();
+  if (s.is_patient) dst_allow(1u << DST_EARLY_TIMEOUT, false);
   if (model_open(&s.world, &settings)) {
     if (open_comms(&s)) {
       model_run(WORLD, play, &s);
-      if (s.trouble == NO_TROUBLE && !model_was_unlucky()) {
+      if (s.trouble == NO_TROUBLE && s.is_patient && !model_was_unlucky()) {
         model_true(thread_world_unread(s.threads) == 0);
         for (int r = 0; r < WORLD; r++) model_true(thread_world_aborts(s.threads, r) == 0);
       }
