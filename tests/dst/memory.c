@@ -122,6 +122,7 @@ static void release(void *at) {
 }
 
 void *dst_alloc(size_t bytes) { return allocate(bytes, STEP, false); }
+void dst_free(void *at) { release(at); }
 
 DST_EXPORT uint64_t dst_scheduler_num_blocks(void);
 uint64_t dst_scheduler_num_blocks(void) { return num_live; }
@@ -129,7 +130,7 @@ uint64_t dst_scheduler_num_blocks(void) { return num_live; }
 /* ---- the functions of libc ---- */
 
 static bool fails(void) {
-  if (!dst_active() || !dst_misfortune(DST_ALLOC, 1)) return false;
+  if (!dst_active() || !dst_call_fails(DST_ALLOC)) return false;
   errno = ENOMEM;
   return true;
 }
