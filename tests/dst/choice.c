@@ -157,7 +157,9 @@ bool dst_misfortune(enum dst_misfortune kind) {
 
 void dst_misfortune_happened(enum dst_misfortune kind) {
   num_happened[kind]++;
-  if (kind != DST_SPURIOUS && kind != DST_EARLY_TIMEOUT && kind != DST_IO) num_faults++;
+  if (kind == DST_SPURIOUS || kind == DST_EARLY_TIMEOUT || kind == DST_IO) return;
+  num_faults++;
+  dst_record_misfortune(kind_names[kind]);
 }
 
 bool dst_call_fails(enum dst_misfortune kind) {

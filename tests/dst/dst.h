@@ -64,6 +64,7 @@ typedef struct dst_thread {
 typedef struct dst_world {
   bool is_on;
   bool is_atomic; /* accesses to atomic variables are decisions */
+  bool is_inside; /* libc works for the scheduler: its allocations must not fail */
   int num_threads, current;
   int64_t now_ns;
   uint64_t seed, hash, num_steps, num_switches, most_steps, stop_step;
@@ -120,6 +121,8 @@ void dst_choice_write(void);
 
 void dst_report_start(void);
 void dst_record(int from, int next, const char *call, void *site);
+/* Keeps the stack of a call that fails. */
+void dst_record_misfortune(const char *name);
 /* Prints the threads and the last decisions, and ends the process. */
 /* Lets a signal of this thread print a report. */
 void dst_report_catch(void);

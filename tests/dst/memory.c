@@ -130,7 +130,7 @@ uint64_t dst_scheduler_num_blocks(void) { return num_live; }
 /* ---- the functions of libc ---- */
 
 static bool fails(void) {
-  if (!dst_active() || !dst_call_fails(DST_ALLOC)) return false;
+  if (!dst_active() || dst_the.is_inside || !dst_call_fails(DST_ALLOC)) return false;
   errno = ENOMEM;
   return true;
 }

@@ -12,21 +12,42 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NUM_KEPT = 50, MOST_FRAMES = 12 };
+enum { NUM_KEPT = 50, NUM_MISFORTUNES = 8, MOST_FRAMES = 12 };
 
 typedef struct record {
-  uint64_t step;
+  uint64_t step, repeats; /* `repeats` more decisions at the same place, after which the thread stayed */
   int64_t now_ns;
   int from, next;
   const char *call;
   void *site, *start;
 } record;
 static record kept[NUM_KEPT];
+static uint64_t num_records;
 static bool is_dying;
 
 void dst_record(int from, int next, const char *call, void *site) {
-  kept[dst_the.num_steps % NUM_KEPT] =
-      (record){dst_the.num_steps, dst_the.now_ns, from, next, call, site, dst_the.threads[from].start};
+  record *last = &kept[(num_records + NUM_KEPT - 1) % NUM_KEPT];
+  if (from == next && last->from == from && last->next == next && last->call == call && last->site == site) {
+    last->repeats++;
+    return;
+  }
+  kept[num_records++ % NUM_KEPT] =
+      (record){dst_the.num_steps, 0, dst_the.now_ns, from, next, call, site, dst_the.threads[from].start};
+}
+
+/* A call that failed by misfortune. The first frames of the stack are the scheduler's. */
+static struct misfortune {
+  uint64_t step;
+  int thread, num_frames;
+  const char *name;
+  void *frames[MOST_FRAMES];
+} misfortunes[NUM_MISFORTUNES];
+static uint64_t num_misfortunes;
+
+void dst_record_misfortune(const char *name) {
+  struct misfortune *m = &misfortunes[num_misfortunes++ % NUM_MISFORTUNES];
+  *m = (struct misfortune){.step = dst_the.num_steps, .thread = dst_self, .name = name};
+  m->num_frames = backtrace(m->frames, MOST_FRAMES);
 }
 
 /* Writes FILE+0xOFFSET for an address of code. */
@@ -81,13 +102,25 @@ static void print_threads(void) {
   }
 }
 
-void dst_report_stack(void) {
-  void *frames[MOST_FRAMES];
+static void print_frames(void *const *frames, int count) {
   char where[4200];
-  const int count = backtrace(frames, MOST_FRAMES);
   for (int i = 1; i < count; i++) {
     const char *place = call_of(frames[i], where, sizeof where);
     if (!strstr(place, "libtdict_dst") && !strstr(place, "libc.so")) fprintf(stderr, "dst:     %s\n", place);
+  }
+}
+
+void dst_report_stack(void) {
+  void *frames[MOST_FRAMES];
+  print_frames(frames, backtrace(frames, MOST_FRAMES));
+}
+
+static void print_misfortunes(void) {
+  const uint64_t count = num_misfortunes < NUM_MISFORTUNES ? num_misfortunes : NUM_MISFORTUNES;
+  for (uint64_t i = num_misfortunes - count; i < num_misfortunes; i++) {
+    const struct misfortune *m = &misfortunes[i % NUM_MISFORTUNES];
+    fprintf(stderr, "dst: before decision %lu, a call of thread %d failed (%s):\n", m->step, m->thread, m->name);
+    print_frames(m->frames, m->num_frames);
   }
 }
 
@@ -95,10 +128,12 @@ static void print_decisions(void) {
   char site[4200], start[4200];
   fprintf(stderr, "dst: the last decisions: step, time, thread, call, call site, next thread\n");
   for (uint64_t i = 0; i < NUM_KEPT; i++) {
-    const record *r = &kept[(dst_the.num_steps + 1 + i) % NUM_KEPT];
+    const record *r = &kept[(num_records + i) % NUM_KEPT];
     if (!r->step) continue;
-    fprintf(stderr, "dst: %8lu %.6f %2d (%s) %s at %s -> %d\n", r->step, (double)r->now_ns / 1e9, r->from,
+    fprintf(stderr, "dst: %8lu %.6f %2d (%s) %s at %s -> %d", r->step, (double)r->now_ns / 1e9, r->from,
             place_of(r->start, start, sizeof start), r->call, call_of(r->site, site, sizeof site), r->next);
+    if (r->repeats) fprintf(stderr, ", and %lu times more", r->repeats);
+    fputc('\n', stderr);
   }
 }
 
@@ -117,6 +152,7 @@ static void print_failure(void) {
   is_dying = true;
   print_summary("failed");
   print_threads();
+  print_misfortunes();
   print_decisions();
   dst_choice_write();
 }

@@ -74,7 +74,9 @@ DST_EXPORT int pthread_create(pthread_t *out, const pthread_attr_t *attributes, 
   t->stack = dst_stack_take(&bytes);
   pthread_attr_init(&own);
   pthread_attr_setstack(&own, t->stack, bytes);
+  dst_the.is_inside = true;
   const int code = DST_REAL(pthread_create)(&t->real, &own, run_thread, s);
+  dst_the.is_inside = false;
   pthread_attr_destroy(&own);
   if (code) dst_die("a thread cannot be started: errno %d", code);
   *out = t->real;
