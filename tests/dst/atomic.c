@@ -1,5 +1,5 @@
 /* The functions that a compiler calls with -fsanitize=thread. Objects that were compiled so are linked with this library
- * instead of ThreadSanitizer's: each atomic access becomes a decision. Plain accesses are not decisions, because the
+ * instead of ThreadSanitizer's: each atomic access becomes a decision unless DST_ATOMIC is 0. Plain accesses are not decisions, because the
  * program is free of data races (ThreadSanitizer's own runs check that). Every access is sequentially consistent. */
 #include "dst/dst.h"
 
@@ -8,7 +8,7 @@
 /* The names begin with two underscores, as the compiler wants them. */
 #define NAMED(name) DST_EXPORT __attribute__((used)) name
 #define DECIDE(call) \
-  if (dst_active()) dst_decide(call, DST_SITE)
+  if (dst_the.is_atomic && dst_active()) dst_decide(call, DST_SITE)
 
 #define READ_MODIFY_WRITE(bits, type, name)                                              \
   type __tsan_atomic##bits##_##name(volatile type *at, type value, int order);           \
@@ -25,7 +25,7 @@
                                                 int failed_order) {                                               \
     (void)order, (void)failed_order;                                                                              \
     DECIDE("atomic compare_exchange");                                                                            \
-    if (may_fail && dst_active() && dst_misfortune(DST_SPURIOUS, 1)) {                                            \
+    if (may_fail && dst_the.is_atomic && dst_active() && dst_call_fails(DST_SPURIOUS)) {                                            \
       *expected = __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                          \
       return 0;                                                                                                   \
     }                                                                                                             \

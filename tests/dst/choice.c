@@ -147,20 +147,29 @@ uint64_t dst_new_priority(void) { return dst_random_bits() | UINT64_C(1) << 63; 
 
 /* ---- misfortunes ---- */
 
-bool dst_misfortune(enum dst_misfortune kind, unsigned factor) {
-  const uint64_t rarity = settings.rarity[kind] * factor;
-  if (!rarity || !(allowed >> kind & 1)) return false;
+bool dst_misfortune(enum dst_misfortune kind) {
+  if (!settings.rarity[kind] || !(allowed >> kind & 1)) return false;
   const uint64_t count = dst_me()->num_choices++;
-  const bool happens = is_replay ? replay_choice(count) != 0 : dst_random_bits() % rarity == 0;
+  const bool happens = is_replay ? replay_choice(count) != 0 : dst_random_bits() % settings.rarity[kind] == 0;
   record_choice(count, happens);
-  if (!happens) return false;
+  return happens;
+}
+
+void dst_misfortune_happened(enum dst_misfortune kind) {
   num_happened[kind]++;
-  if (kind != DST_SPURIOUS && kind != DST_EARLY_TIMEOUT && kind != DST_IO) num_faults++;
+  if (kind == DST_SPURIOUS || kind == DST_EARLY_TIMEOUT || kind == DST_IO) return;
+  num_faults++;
+  dst_record_misfortune(kind_names[kind]);
+}
+
+bool dst_call_fails(enum dst_misfortune kind) {
+  if (!dst_misfortune(kind)) return false;
+  dst_misfortune_happened(kind);
   return true;
 }
 
 DST_EXPORT bool dst_scheduler_misfortune(enum dst_misfortune kind);
-bool dst_scheduler_misfortune(enum dst_misfortune kind) { return dst_active() && dst_misfortune(kind, 1); }
+bool dst_scheduler_misfortune(enum dst_misfortune kind) { return dst_active() && dst_call_fails(kind); }
 
 DST_EXPORT void dst_scheduler_allow(unsigned kinds, bool is_allowed);
 void dst_scheduler_allow(unsigned kinds, bool is_allowed) { allowed = is_allowed ? allowed | kinds : allowed & ~kinds; }
@@ -169,7 +178,7 @@ DST_EXPORT uint64_t dst_scheduler_num_faults(void);
 uint64_t dst_scheduler_num_faults(void) { return num_faults; }
 
 size_t dst_shorten(size_t bytes) {
-  if (bytes < 2 || !dst_misfortune(DST_IO, 1)) return bytes;
+  if (bytes < 2 || !dst_call_fails(DST_IO)) return bytes;
   return 1 + (size_t)dst_choose(bytes - 1, 0);
 }
 
@@ -180,7 +189,7 @@ size_t dst_shorten(size_t bytes) {
 static void settings_of_seed(void) {
   static const unsigned stays[] = {128, 192, 240, 252};
   static const int cpus[] = {2, 3, 4, 8};
-  static const uint64_t rarities[DST_NUM_KINDS] = {100, 200, 100, 8, 60, 8}, factors[] = {0, 1, 4, 16};
+  static const uint64_t rarities[DST_NUM_KINDS] = {100, 300, 400, 40, 200, 8}, factors[] = {0, 1, 4, 16};
   settings.is_pct = dst_random_bits() & 1;
   settings.stay = stays[dst_random_bits() % 4];
   settings.depth = 2 + (int)(dst_random_bits() % 4);
@@ -197,6 +206,8 @@ static void settings_of_environment(void) {
   settings.pct_steps = number_of("DST_STEPS", 20000);
   dst_the.num_cpus = (int)number_of("DST_CPUS", (uint64_t)dst_the.num_cpus);
   dst_the.most_steps = number_of("DST_MAX", 20000000);
+  dst_the.stop_step = number_of("DST_STOP", 0);
+  dst_the.is_atomic = number_of("DST_ATOMIC", 1);
   for (int i = 0; i < DST_NUM_KINDS; i++) {
     char name[32];
     snprintf(name, sizeof name, "DST_RARITY_%s", kind_names[i]);

@@ -63,9 +63,11 @@ typedef struct dst_thread {
 
 typedef struct dst_world {
   bool is_on;
+  bool is_atomic; /* accesses to atomic variables are decisions */
+  bool is_inside; /* libc works for the scheduler: its allocations must not fail */
   int num_threads, current;
   int64_t now_ns;
-  uint64_t seed, hash, num_steps, num_switches, most_steps;
+  uint64_t seed, hash, num_steps, num_switches, most_steps, stop_step;
   int num_cpus;
   dst_thread threads[DST_MOST_THREADS];
 } dst_world;
@@ -104,8 +106,10 @@ int dst_choose_thread(const int *threads, int count, bool can_stay);
 /* A thread that gives way has the lowest priority from now on. */
 void dst_give_way(int thread);
 uint64_t dst_new_priority(void);
-/* True if a misfortune of the kind happens now. `factor` makes it rarer. Counted, unless it is harmless. */
-bool dst_misfortune(enum dst_misfortune kind, unsigned factor);
+/* True if a misfortune of the kind should happen now. If it can, the caller calls dst_misfortune_happened(). */
+bool dst_misfortune(enum dst_misfortune kind);
+void dst_misfortune_happened(enum dst_misfortune kind);
+bool dst_call_fails(enum dst_misfortune kind); /* both */
 uint64_t dst_random_bits(void);
 /* The length of the part of a transfer: a short read or write. */
 size_t dst_shorten(size_t bytes);
@@ -117,6 +121,8 @@ void dst_choice_write(void);
 
 void dst_report_start(void);
 void dst_record(int from, int next, const char *call, void *site);
+/* Keeps the stack of a call that fails. */
+void dst_record_misfortune(const char *name);
 /* Prints the threads and the last decisions, and ends the process. */
 /* Lets a signal of this thread print a report. */
 void dst_report_catch(void);
@@ -137,6 +143,7 @@ int64_t dst_ns(const struct timespec *t);
 void dst_scheduler_spare(bool is_spared);
 /* Memory that no misfortune refuses. */
 void *dst_alloc(size_t bytes);
+void dst_free(void *at);
 void *dst_stack_take(size_t *bytes);
 void dst_stack_give(void *stack);
 long dst_futex(void *word, int op, uint32_t value, const struct timespec *timeout, void *site);

@@ -122,6 +122,7 @@ static void release(void *at) {
 }
 
 void *dst_alloc(size_t bytes) { return allocate(bytes, STEP, false); }
+void dst_free(void *at) { release(at); }
 
 DST_EXPORT uint64_t dst_scheduler_num_blocks(void);
 uint64_t dst_scheduler_num_blocks(void) { return num_live; }
@@ -133,7 +134,7 @@ DST_EXPORT void dst_scheduler_spare(bool is_spared);
 void dst_scheduler_spare(bool is_spared) { num_spared += is_spared ? 1 : -1; }
 
 static bool fails(void) {
-  if (num_spared || !dst_active() || !dst_misfortune(DST_ALLOC, 1)) return false;
+  if (!dst_active() || num_spared || dst_the.is_inside || !dst_call_fails(DST_ALLOC)) return false;
   errno = ENOMEM;
   return true;
 }

@@ -3,12 +3,14 @@
 
 #include <linux/futex.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { STEP_NS = 50, RARE_WAKEUP = 1 };
+/* An early timeout moves the time by at most MOST_EARLY_NS. Longer timeouts only end waits for lost threads. */
+enum { STEP_NS = 50, MOST_EARLY_NS = 1000000000 };
 
 dst_world dst_the;
 __thread int dst_self = -1;
@@ -85,18 +87,23 @@ static int64_t next_deadline(void) {
 
 static void wake_without_reason(void) {
   int waiting[DST_MOST_THREADS], count = 0;
+  if (!dst_misfortune(DST_SPURIOUS)) return;
   for (int i = 0; i < num_alive; i++) {
     const dst_thread *t = &dst_the.threads[alive[i]];
     if ((t->state == DST_CONDITION || t->state == DST_FUTEX) && !is_due(t)) waiting[count++] = alive[i];
   }
-  if (count && dst_misfortune(DST_SPURIOUS, RARE_WAKEUP))
-    dst_the.threads[waiting[dst_choose((uint64_t)count, 0)]].was_woken = true;
+  if (!count) return;
+  dst_the.threads[waiting[dst_choose((uint64_t)count, 0)]].was_woken = true;
+  dst_misfortune_happened(DST_SPURIOUS);
 }
 
 static void pass_time(void) {
   dst_the.now_ns += STEP_NS;
+  if (!dst_misfortune(DST_EARLY_TIMEOUT)) return;
   const int64_t soonest = next_deadline();
-  if (soonest != DST_FOREVER && dst_misfortune(DST_EARLY_TIMEOUT, 1)) dst_the.now_ns = soonest;
+  if (soonest == DST_FOREVER || soonest - dst_the.now_ns > MOST_EARLY_NS) return;
+  dst_the.now_ns = soonest;
+  dst_misfortune_happened(DST_EARLY_TIMEOUT);
 }
 
 /* Chooses the thread that runs next. Moves the time if no thread can run now. */
@@ -124,6 +131,7 @@ void dst_decide(const char *call, void *site) {
   me->site = site;
   dst_the.num_steps++;
   if (dst_the.num_steps > dst_the.most_steps) dst_die("more than %llu decisions", (unsigned long long)dst_the.most_steps);
+  if (dst_the.num_steps == dst_the.stop_step) raise(SIGTRAP);
   wake_without_reason();
   pass_time();
   const int next = pick();

@@ -1,4 +1,4 @@
-/* Replaces the start, the end and the join of threads, and clocks and sleeps. A thread has a stack of the scheduler, so
+/* Replaces the start, the end and the join of threads, clocks, sleeps, and waits for sockets. A thread has a stack of the scheduler, so
  * that its address does not depend on when the thread before it ended. */
 #include "dst/dst.h"
 
@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -61,7 +62,7 @@ DST_EXPORT int pthread_create(pthread_t *out, const pthread_attr_t *attributes, 
   size_t bytes;
   int is_detached = PTHREAD_CREATE_JOINABLE;
   if (!dst_active()) return DST_REAL(pthread_create)(out, attributes, run, argument);
-  if (dst_misfortune(DST_THREAD, 1)) return EAGAIN;
+  if (dst_call_fails(DST_THREAD)) return EAGAIN;
   reap_detached();
   if (attributes) pthread_attr_getdetachstate(attributes, &is_detached);
   const int number = dst_add_thread();
@@ -73,9 +74,9 @@ DST_EXPORT int pthread_create(pthread_t *out, const pthread_attr_t *attributes, 
   t->stack = dst_stack_take(&bytes);
   pthread_attr_init(&own);
   pthread_attr_setstack(&own, t->stack, bytes);
-  dst_scheduler_spare(true); /* libc allocates for the thread */
+  dst_the.is_inside = true;
   const int code = DST_REAL(pthread_create)(&t->real, &own, run_thread, s);
-  dst_scheduler_spare(false);
+  dst_the.is_inside = false;
   pthread_attr_destroy(&own);
   if (code) dst_die("a thread cannot be started: errno %d", code);
   *out = t->real;
@@ -193,4 +194,28 @@ DST_EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
   if (timeout_ms < 0) dst_die("poll: the scheduler cannot wait for a descriptor for ever");
   sleep_until(dst_the.now_ns + timeout_ms * INT64_C(1000000), "poll", DST_SITE);
   return DST_REAL(poll)(fds, count, 0);
+}
+
+/* ---- sockets between threads of the program ---- */
+
+enum { SOCKET_WAIT_NS = 100000 };
+
+DST_EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
+  if (!dst_active()) return DST_REAL(sendmsg)(fd, message, flags);
+  for (;;) {
+    dst_decide("sendmsg", DST_SITE);
+    const ssize_t count = DST_REAL(sendmsg)(fd, message, flags | MSG_DONTWAIT);
+    if (count >= 0 || errno != EAGAIN || flags & MSG_DONTWAIT) return count;
+    sleep_until(dst_the.now_ns + SOCKET_WAIT_NS, "sendmsg", DST_SITE);
+  }
+}
+
+DST_EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
+  if (!dst_active()) return DST_REAL(recvmsg)(fd, message, flags);
+  for (;;) {
+    dst_decide("recvmsg", DST_SITE);
+    const ssize_t count = DST_REAL(recvmsg)(fd, message, flags | MSG_DONTWAIT);
+    if (count >= 0 || errno != EAGAIN || flags & MSG_DONTWAIT) return count;
+    sleep_until(dst_the.now_ns + SOCKET_WAIT_NS, "recvmsg", DST_SITE);
+  }
 }
