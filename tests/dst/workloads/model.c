@@ -73,7 +73,10 @@ static bool must_fail(tdict_fault_kind kind) {
 tdict_driver *model_open_driver(const tdict_sim_options *options) {
   tdict_driver *sim = NULL, *driver = NULL;
   if (!model_ok(tdict_driver_sim_open(options, &sim, model_error()))) return NULL;
-  if (model_ok(tdict_driver_fault_open(sim, &driver, model_error()))) tdict_driver_fault_set_chooser(driver, must_fail);
+  if (model_ok(tdict_driver_fault_open(sim, &driver, model_error()))) {
+    tdict_driver_fault_set_chooser(driver, must_fail);
+    tdict_driver_fault_set_around(driver, dst_spare);
+  }
   tdict_driver_release(sim);
   return driver;
 }

@@ -10,13 +10,14 @@
 #include "dst/workloads/model.h"
 #include "tdict/hook.h"
 
-enum { NUM_PLAYERS = 2, NUM_TREES = 3, ROWS = 3, WIDTH = 30, NUM_OBJECTS = 4, MOST_GENERATIONS = 32 };
+enum { NUM_PLAYERS = 2, NUM_TREES = 3, ROWS = 3, WIDTH = 30, NUM_OBJECTS = 4, MOST_GENERATIONS = 32, RELEASED = -1 };
 
 /* All objects: a tree, or a tensor. */
 typedef struct thing {
   tdict_tree *tree;
   tdict_tensor *tensor;
-  bool fails; /* its hook `to_device` returns TDICT_EFORMAT */
+  bool fails;         /* its hook `to_device` returns TDICT_EFORMAT */
+  int64_t generation; /* of a box; RELEASED: the box has been released */
 } thing;
 static _Atomic(int64_t) num_alive;
 /* For each generation: the functions that the hooks of boxes have launched, and those that have run. */
@@ -26,25 +27,23 @@ static void drop_thing(void *self) {
   thing *t = self;
   tdict_release(t->tree);
   tdict_tensor_release(t->tensor);
-  t->tensor = NULL;
+  t->generation = RELEASED;
   free(t);
   atomic_fetch_sub(&num_alive, 1);
 }
-/* Makes an object, and takes the tree and the tensor over, also on failure. */
-static tdict_status make_thing(tdict_tree *tree, tdict_tensor *tensor, bool fails, void **out) {
+/* Makes an object, and takes its tree and tensor over, also on failure. */
+static tdict_status make_thing(const thing *made_of, void **out) {
   thing *t = malloc(sizeof *t);
   if (!t) {
-    tdict_release(tree);
-    tdict_tensor_release(tensor);
+    tdict_release(made_of->tree);
+    tdict_tensor_release(made_of->tensor);
     return TDICT_ENOMEM;
   }
-  *t = (thing){tree, tensor, fails};
+  *t = *made_of;
   atomic_fetch_add(&num_alive, 1);
   *out = t;
   return TDICT_OK;
 }
-
-static int64_t generation_of(const thing *t) { return ((const int64_t *)tdict_tensor_const_data(t->tensor))[0] / 1024; }
 
 static int32_t roll_threads(void) { return (int32_t)dst_roll(3) - 1; }
 
@@ -54,7 +53,7 @@ static tdict_status pin_crate(const void *self, const tdict_hook *hook, void **o
   tdict_tree *pinned = NULL;
   o.num_threads = roll_threads();
   tdict_status status = tdict_pin_memory(tdict_hook_context(hook), t->tree, &o, &pinned, err);
-  return status == TDICT_OK ? make_thing(pinned, NULL, t->fails, out) : status;
+  return status == TDICT_OK ? make_thing(&(thing){.tree = pinned, .fails = t->fails}, out) : status;
 }
 static tdict_status move_crate(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const thing *t = self;
@@ -68,13 +67,13 @@ static tdict_status move_crate(const void *self, const tdict_hook *hook, void **
   if (tdict_hook_cancelled(hook) && dst_roll(2)) return tdict_error_set(err, TDICT_ECANCELLED, NULL, "left early");
   if (dst_roll(2)) {
     tdict_status status = tdict_to_device(context, t->tree, tdict_hook_device(hook), &o, &moved, err);
-    return status == TDICT_OK ? make_thing(moved, NULL, false, out) : status;
+    return status == TDICT_OK ? make_thing(&(thing){.tree = moved}, out) : status;
   }
   tdict_status status = tdict_to_device_async(context, t->tree, tdict_hook_device(hook), &o, &f, err);
   if (status != TDICT_OK) return status;
   status = tdict_future_wait(f, &moved, err);
   tdict_future_release(f);
-  return status == TDICT_OK ? make_thing(moved, NULL, false, out) : status;
+  return status == TDICT_OK ? make_thing(&(thing){.tree = moved}, out) : status;
 }
 static const tdict_type crate = {.struct_size = sizeof crate,
                                  .name = "crate",
@@ -84,24 +83,30 @@ static const tdict_type crate = {.struct_size = sizeof crate,
 
 static tdict_status pin_box(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   tdict_tensor *pinned = NULL;
-  tdict_status status = tdict_hook_pin(hook, ((const thing *)self)->tensor, &pinned, err);
-  return status == TDICT_OK ? make_thing(NULL, pinned, false, out) : status;
+  const thing *t = self;
+  tdict_status status = tdict_hook_pin(hook, t->tensor, &pinned, err);
+  return status == TDICT_OK ? make_thing(&(thing){.tensor = pinned, .generation = t->generation}, out) : status;
 }
 /* Work on the stream of the hook. The object that the hook got must live until the work is done. */
-static void count_run(void *user) { atomic_fetch_add(&num_ran[generation_of(user)], 1); }
+static void count_run(void *user) {
+  const int64_t generation = ((const thing *)user)->generation;
+  if (generation < 0 || generation >= MOST_GENERATIONS)
+    dst_fail("a hook's object was released before the work on its stream");
+  atomic_fetch_add(&num_ran[generation], 1);
+}
 /* Also queues work on the stream of the hook. The transfer must wait for this work. */
 static tdict_status move_box(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const tdict_stream stream = tdict_hook_stream(hook);
   const thing *t = self;
   tdict_tensor *moved = NULL;
   if (stream.handle && tdict_tensor_device(t->tensor).type == TDICT_DEVICE_CPU) {
-    atomic_fetch_add(&num_launched[generation_of(t)], 1);
+    atomic_fetch_add(&num_launched[t->generation], 1);
     tdict_status status = tdict_sim_launch(stream, count_run, (void *)(uintptr_t)self, err);
-    if (status != TDICT_OK) atomic_fetch_sub(&num_launched[generation_of(t)], 1);
+    if (status != TDICT_OK) atomic_fetch_sub(&num_launched[t->generation], 1);
     if (status != TDICT_OK) return status;
   }
   tdict_status status = tdict_hook_move(hook, t->tensor, &moved, err);
-  return status == TDICT_OK ? make_thing(NULL, moved, false, out) : status;
+  return status == TDICT_OK ? make_thing(&(thing){.tensor = moved, .generation = t->generation}, out) : status;
 }
 static bool is_box_pinned(const void *self) { return tdict_tensor_is_pinned(((const thing *)self)->tensor); }
 static size_t bytes_of_box(const void *self) { return tdict_tensor_bytes(((const thing *)self)->tensor); }
@@ -120,7 +125,7 @@ static tdict_status unflatten(const void *self, const tdict_tree *tree, void **o
   tdict_tree *kept = NULL;
   (void)self;
   tdict_status status = tdict_clone(tree, &kept, err);
-  return status == TDICT_OK ? make_thing(kept, NULL, false, out) : status;
+  return status == TDICT_OK ? make_thing(&(thing){.tree = kept}, out) : status;
 }
 static const tdict_type flat = {
     .struct_size = sizeof flat, .name = "flat", .release = drop_thing, .flatten = flatten, .unflatten = unflatten};
@@ -130,7 +135,7 @@ static const tdict_type stone = {.struct_size = sizeof stone, .name = "stone", .
 static bool put(tdict_tree *td, const char *path, const tdict_type *type, const thing *made_of) {
   void *self = NULL;
   if (!made_of->tree && !made_of->tensor) return false;
-  if (make_thing(made_of->tree, made_of->tensor, made_of->fails, &self) != TDICT_OK) {
+  if (make_thing(made_of, &self) != TDICT_OK) {
     model_true(model_was_unlucky());
     return false;
   }
@@ -161,7 +166,7 @@ static tdict_tree *make_tree(int64_t generation, bool fails, bool has_stone) {
   tdict_tensor *t = NULL;
   bool is_ok = td && put(td, "flat", &flat, &(thing){.tree = model_tree(&rows)});
   is_ok = is_ok && model_ok(tdict_tensor_from_array(TDICT_I64, 1, &count, rows.stamps, &t, model_error())) &&
-          put(td, "box", &box, &(thing){.tensor = t});
+          put(td, "box", &box, &(thing){.tensor = t, .generation = generation});
   if (is_ok && has_stone) is_ok = put(td, "stone", &stone, &(thing){.tree = model_tree(&rows)});
   if (is_ok) return td;
   tdict_release(td);
