@@ -125,19 +125,15 @@ static int highest(const int *threads, int count) {
 
 static uint64_t change_steps[16], lowest = UINT64_C(1) << 32;
 
-/* The algorithm of Burckhardt et al. (2010): the thread with the highest priority runs. At depth - 1 steps, the running
- * thread gets a lower priority than all others. */
-static int choose_by_priority(const int *threads, int count) {
-  for (int i = 0; i < settings.depth - 1; i++)
-    if (dst_the.num_steps == change_steps[i]) dst_give_way(dst_the.current);
-  return highest(threads, count);
-}
-
 int dst_choose_thread(const int *threads, int count, bool can_stay) {
-  if (count == 1 && !settings.is_pct) return 0;
+  /* The algorithm of Burckhardt et al. (2010): the thread with the highest priority runs. At depth - 1 steps, the
+   * running thread gets a lower priority than all others. */
+  for (int i = 0; i < settings.depth - 1; i++)
+    if (settings.is_pct && dst_the.num_steps == change_steps[i]) dst_give_way(dst_the.current);
+  if (count == 1) return 0;
   if (!settings.is_pct || is_replay) return (int)dst_choose((uint64_t)count, can_stay ? settings.stay : 0);
-  const int place = choose_by_priority(threads, count);
-  if (count > 1) record_choice(dst_me()->num_choices++, (uint64_t)place);
+  const int place = highest(threads, count);
+  record_choice(dst_me()->num_choices++, (uint64_t)place);
   return place;
 }
 

@@ -64,7 +64,6 @@ typedef struct dst_thread {
 typedef struct dst_world {
   bool is_on;
   bool is_atomic; /* accesses to atomic variables are decisions */
-  bool is_inside; /* libc works for the scheduler: its allocations must not fail */
   int num_threads, current;
   int64_t now_ns;
   uint64_t seed, hash, num_steps, num_switches, most_steps, stop_step;
@@ -124,8 +123,9 @@ void dst_record(int from, int next, const char *call, void *site);
 /* Keeps the stack of a call that fails. */
 void dst_record_misfortune(const char *name);
 /* Prints the threads and the last decisions, and ends the process. */
-/* Lets a signal of this thread print a report. */
-void dst_report_catch(void);
+/* Lets a signal of this thread print a report, on a stack of its own. */
+enum { DST_SIGNAL_STACK_BYTES = 1 << 16 };
+void dst_report_catch(void *stack);
 void dst_report_stack(void);
 _Noreturn void dst_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -139,6 +139,8 @@ void *dst_real(const char *name); /* the replaced function of libc */
     real_;                                                      \
   })
 int64_t dst_ns(const struct timespec *t);
+/* While spared, no allocation of this thread fails. Calls may be nested. */
+void dst_scheduler_spare(bool is_spared);
 /* Memory that no misfortune refuses. */
 void *dst_alloc(size_t bytes);
 void dst_free(void *at);

@@ -129,8 +129,12 @@ uint64_t dst_scheduler_num_blocks(void) { return num_live; }
 
 /* ---- the functions of libc ---- */
 
+static __thread int num_spared;
+DST_EXPORT void dst_scheduler_spare(bool is_spared);
+void dst_scheduler_spare(bool is_spared) { num_spared += is_spared ? 1 : -1; }
+
 static bool fails(void) {
-  if (!dst_active() || dst_the.is_inside || !dst_call_fails(DST_ALLOC)) return false;
+  if (num_spared || !dst_active() || !dst_call_fails(DST_ALLOC)) return false;
   errno = ENOMEM;
   return true;
 }

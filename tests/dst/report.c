@@ -193,18 +193,16 @@ static void print_end(void) {
   dst_the.is_on = false; /* what the C library does from now on, such as writing coverage, needs real files */
 }
 
-void dst_report_catch(void) {
-  stack_t stack = {.ss_sp = dst_alloc(65536), .ss_size = 65536};
-  sigaltstack(&stack, NULL);
+void dst_report_catch(void *stack) {
+  const stack_t s = {.ss_sp = stack, .ss_size = DST_SIGNAL_STACK_BYTES};
+  sigaltstack(&s, NULL);
 }
 
 void dst_report_start(void) {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
   void *frame;
   backtrace(&frame, 1); /* loads the unwinder now */
-  setvbuf(stderr, NULL, _IOFBF, 1 << 16);
-  setvbuf(stderr, NULL, _IONBF, 0);
-  dst_report_catch();
+  dst_report_catch(dst_alloc(DST_SIGNAL_STACK_BYTES));
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigaction(caught[i], &action, NULL);
   atexit(print_end);
 }

@@ -13,6 +13,7 @@
 WEAK void dst_scheduler_start(uint64_t seed);
 WEAK void dst_scheduler_allow(unsigned kinds, bool is_allowed);
 WEAK bool dst_scheduler_misfortune(enum dst_misfortune kind);
+WEAK void dst_scheduler_spare(bool is_spared);
 WEAK uint64_t dst_scheduler_num_faults(void);
 WEAK void dst_scheduler_crash_begin(uint64_t calls);
 WEAK bool dst_scheduler_has_crashed(void);
@@ -44,6 +45,9 @@ bool dst_is_simulated(void) { return dst_scheduler_start != NULL; }
 void dst_allow(unsigned kinds, bool allowed) {
   if (dst_scheduler_allow) dst_scheduler_allow(kinds, allowed);
 }
+void dst_spare(bool is_spared) {
+  if (dst_scheduler_spare) dst_scheduler_spare(is_spared);
+}
 bool dst_is_unlucky(enum dst_misfortune kind) { return dst_scheduler_misfortune && dst_scheduler_misfortune(kind); }
 uint64_t dst_num_faults(void) { return dst_scheduler_num_faults ? dst_scheduler_num_faults() : 0; }
 
@@ -57,10 +61,11 @@ const char *dst_folder(void) {
   return folder;
 }
 
-/* The crash comes before one of the next calls on files. If there are fewer calls, no crash happens. */
+/* The crash comes before one of the next calls on files, or at the end, or not at all. */
 bool dst_crash(void (*body)(void *data), void *data) {
-  enum { MOST_CALLS = 400 };
-  if (dst_scheduler_crash_begin) dst_scheduler_crash_begin(1 + dst_roll(MOST_CALLS));
+  enum { MIN_BITS = 2, MOST_BITS = 10 };
+  const uint64_t most_calls = UINT64_C(1) << (MIN_BITS + dst_roll(MOST_BITS - MIN_BITS));
+  if (dst_scheduler_crash_begin) dst_scheduler_crash_begin(1 + dst_roll(most_calls));
   body(data);
   return dst_scheduler_crash_end && dst_scheduler_crash_end();
 }
