@@ -146,6 +146,7 @@ def test_replay():
             first = hash_of(run("repeats", 5, program, DST_RECORD=str(choices), DST_POLICY="pct")[1])[0]
             again = run("repeats", 5, program, DST_REPLAY=str(choices), DST_POLICY="pct")[1]
             need(choices.stat().st_size > 0, "no choices were recorded")
+            need(hash_of(run("repeats", 5, program, DST_POLICY="pct")[1])[0] == first, "recording changes the run")
             need(hash_of(again)[0] == first, f"{program.name}: the choices give another run")
             choices.write_text("")
             need(run("lost_update", 5, program, DST_REPLAY=str(choices))[0] == 0, "a switch without a choice")
