@@ -67,7 +67,8 @@ static int compare(const void *a, const void *b) {
 
 /* Returns memory for a list. It must not change the addresses that the program gets. */
 static void *map_list(void) {
-  void *list = DST_REAL(mmap)(NULL, LIST_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *list =
+      DST_REAL(mmap)(NULL, LIST_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (list == MAP_FAILED) dst_die("no memory for a list of choices");
   return list;
 }
@@ -138,13 +139,17 @@ static int highest(const int *threads, int count) {
   return best;
 }
 
-static uint64_t change_steps[16], lowest = UINT64_C(1) << 32;
+/* The priorities from FIRST_LOW on are for the changes, the first priorities are above, and those of threads that gave
+ * way are below. */
+#define FIRST_LOW (UINT64_C(1) << 32)
+static uint64_t change_steps[16], lowest = FIRST_LOW;
 
 int dst_choose_thread(const int *threads, int count, bool can_stay) {
   /* The algorithm of Burckhardt et al. (2010): the thread with the highest priority runs. At depth - 1 steps, the
-   * running thread gets a lower priority than all others. */
+   * running thread gets a priority that is lower than the first priority of each thread. */
   for (int i = 0; i < settings.depth - 1; i++)
-    if (settings.is_pct && dst_the.num_steps == change_steps[i]) dst_give_way(dst_the.current);
+    if (settings.is_pct && dst_the.num_steps == change_steps[i])
+      dst_the.threads[dst_the.current].priority = FIRST_LOW + (uint64_t)i;
   if (count == 1) return 0;
   if (!settings.is_pct || is_replay) return (int)dst_choose((uint64_t)count, can_stay ? settings.stay : 0);
   const int place = highest(threads, count);

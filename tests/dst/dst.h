@@ -132,11 +132,11 @@ _Noreturn void dst_die(const char *format, ...) __attribute__((format(printf, 1,
 /* ---- the others ---- */
 
 void *dst_real(const char *name); /* the replaced function of libc */
-#define DST_REAL(name)                                          \
-  __extension__({                                               \
-    static __typeof__(&name) real_;                             \
-    if (!real_) *(void **)(void *)&real_ = dst_real(#name);     \
-    real_;                                                      \
+#define DST_REAL(name)                                      \
+  __extension__({                                           \
+    static __typeof__(&name) real_;                         \
+    if (!real_) *(void **)(void *)&real_ = dst_real(#name); \
+    real_;                                                  \
   })
 int64_t dst_ns(const struct timespec *t);
 /* While spared, no allocation of this thread fails. Calls may be nested. */

@@ -92,7 +92,7 @@ static void *allocate(size_t bytes, size_t alignment, bool clears) {
   }
   char *at = start + STEP;
   if (extra) at = (char *)(((uintptr_t)at + alignment - 1) / alignment * alignment);
-  *(header *)(void *)(at - STEP) = (header){MAGIC, (uint16_t)class, (uint32_t)((size_t)(at - start) / STEP), bytes};
+  *(header *)(void *)(at - STEP) = (header){MAGIC, (uint16_t) class, (uint32_t)((size_t)(at - start) / STEP), bytes};
   if (clears && !is_zero) memset(at, 0, bytes);
   if (!clears) memset(at, NEW_BYTE, bytes < MOST_FILLED ? bytes : MOST_FILLED);
   return at;

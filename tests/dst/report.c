@@ -54,7 +54,8 @@ void dst_record_misfortune(const char *name) {
 static const char *place_of(const void *address, char *text, size_t bytes) {
   Dl_info info;
   if (!address || !dladdr(address, &info) || !info.dli_fname) return address ? "unknown" : "main";
-  snprintf(text, bytes, "%s+0x%lx", info.dli_fname, (unsigned long)((const char *)address - (const char *)info.dli_fbase));
+  snprintf(text, bytes, "%s+0x%lx", info.dli_fname,
+           (unsigned long)((const char *)address - (const char *)info.dli_fbase));
   return text;
 }
 

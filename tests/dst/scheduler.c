@@ -56,17 +56,26 @@ static bool is_due(const dst_thread *t) { return t->was_woken || dst_the.now_ns 
 bool dst_can_run(const dst_thread *t) {
   const dst_lock *lock = t->object;
   switch (t->state) {
-    case DST_READY: return true;
-    case DST_MUTEX: return !lock->owner;
-    case DST_READ: return !lock->owner;
-    case DST_WRITE: return !lock->owner && !lock->readers;
-    case DST_CONDITION: return is_due(t) && !t->mutex->owner;
-    case DST_JOIN: return dst_the.threads[t->target].state == DST_DONE;
-    case DST_SLEEP:
-    case DST_FUTEX: return is_due(t);
-    case DST_ONCE:
-    case DST_BARRIER: return t->was_woken;
-    default: return false;
+  case DST_READY:
+    return true;
+  case DST_MUTEX:
+    return !lock->owner;
+  case DST_READ:
+    return !lock->owner;
+  case DST_WRITE:
+    return !lock->owner && !lock->readers;
+  case DST_CONDITION:
+    return is_due(t) && !t->mutex->owner;
+  case DST_JOIN:
+    return dst_the.threads[t->target].state == DST_DONE;
+  case DST_SLEEP:
+  case DST_FUTEX:
+    return is_due(t);
+  case DST_ONCE:
+  case DST_BARRIER:
+    return t->was_woken;
+  default:
+    return false;
   }
 }
 
@@ -130,7 +139,8 @@ void dst_decide(const char *call, void *site) {
   me->call = call;
   me->site = site;
   dst_the.num_steps++;
-  if (dst_the.num_steps > dst_the.most_steps) dst_die("more than %llu decisions", (unsigned long long)dst_the.most_steps);
+  if (dst_the.num_steps > dst_the.most_steps)
+    dst_die("more than %llu decisions", (unsigned long long)dst_the.most_steps);
   if (dst_the.num_steps == dst_the.stop_step) raise(SIGTRAP);
   wake_without_reason();
   pass_time();

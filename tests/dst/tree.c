@@ -111,11 +111,8 @@ static int create_memfd(void) {
 
 int dst_inode_create(bool is_folder, unsigned mode, int parent) {
   if (num_inodes == MOST_INODES) dst_die("more than %d files in the life of the program", MOST_INODES);
-  inodes[num_inodes] = (dst_inode){.fd = create_memfd(),
-                                   .is_folder = is_folder,
-                                   .mode = mode,
-                                   .parent = parent,
-                                   .changed_ns = dst_the.now_ns};
+  inodes[num_inodes] = (dst_inode){
+      .fd = create_memfd(), .is_folder = is_folder, .mode = mode, .parent = parent, .changed_ns = dst_the.now_ns};
   return num_inodes++;
 }
 

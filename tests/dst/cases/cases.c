@@ -195,15 +195,16 @@ static void misfortunes(void) {
       num_thread++;
   }
   const int num_io = count_short_reads();
-  printf("spurious %d alloc %d thread %d driver %d io %d faults %d\n", (int)atomic_load(&counter), num_alloc, num_thread,
-         num_driver, num_io, (int)dst_num_faults());
+  printf("spurious %d alloc %d thread %d driver %d io %d faults %d\n", (int)atomic_load(&counter), num_alloc,
+         num_thread, num_driver, num_io, (int)dst_num_faults());
 }
 
 /* ---- files ---- */
 
 static void write_file(const char *path, const char *text, bool syncs) {
   const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  if (fd < 0 || write(fd, text, strlen(text)) < 0 || (syncs && fsync(fd) != 0)) dst_fail("%s: %s", path, strerror(errno));
+  if (fd < 0 || write(fd, text, strlen(text)) < 0 || (syncs && fsync(fd) != 0))
+    dst_fail("%s: %s", path, strerror(errno));
   close(fd);
 }
 
@@ -262,16 +263,11 @@ void dst_workload(void) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } cases[] = {{"repeats", repeats},
-               {"spurious_wakeup", spurious_wakeup},
-               {"lost_wakeup", lost_wakeup},
-               {"lost_update", lost_update},
-               {"deadlock", deadlock},
-               {"sleeps_for_ever", sleeps_for_ever},
-               {"misfortunes", misfortunes},
-               {"crash", crash},
-               {"real_file", real_file},
-               {"other_process", other_process},
+  } cases[] = {{"repeats", repeats},         {"spurious_wakeup", spurious_wakeup},
+               {"lost_wakeup", lost_wakeup}, {"lost_update", lost_update},
+               {"deadlock", deadlock},       {"sleeps_for_ever", sleeps_for_ever},
+               {"misfortunes", misfortunes}, {"crash", crash},
+               {"real_file", real_file},     {"other_process", other_process},
                {"destructors", destructors}};
   const char *name = getenv("DST_CASE");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
