@@ -31,6 +31,7 @@ typedef enum dst_state {
   DST_FUTEX,
   DST_ONCE,
   DST_BARRIER,
+  DST_REST, /* waits until no other thread can run */
   DST_DONE
 } dst_state;
 

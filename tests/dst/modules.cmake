@@ -1,5 +1,9 @@
 # The scheduler of the deterministic simulation, see docs/testing.md. libtdict_dst.so is loaded before libc: by LD_PRELOAD,
 # or because a program is linked with it, as in a build with TDICT_ATOMIC_DECISIONS.
+# Sanitizers replace the same functions, so these builds have no scheduler.
+if(TDICT_SANITIZE OR CMAKE_CROSSCOMPILING)
+  return()
+endif()
 file(GLOB dst_scheduler_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.c)
 list(FILTER dst_scheduler_files EXCLUDE REGEX "/workload\\.c$")
 add_library(tdict_dst SHARED ${dst_scheduler_files})
@@ -12,10 +16,7 @@ target_compile_options(tdict_dst PRIVATE -O2 -g ${tdict_warnings} -Wno-missing-p
 target_include_directories(tdict_dst PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(tdict_dst PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 
-# Tests of the scheduler. Sanitizers replace the same functions, so these builds have none.
-if(TDICT_SANITIZE OR CMAKE_CROSSCOMPILING)
-  return()
-endif()
+# Tests of the scheduler.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 foreach(kind plain atomic)
   set(program dst_cases_${kind})

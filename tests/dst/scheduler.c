@@ -115,6 +115,12 @@ static void pass_time(void) {
   dst_misfortune_happened(DST_EARLY_TIMEOUT);
 }
 
+static int find_resting(void) {
+  for (int i = 0; i < num_alive; i++)
+    if (dst_the.threads[alive[i]].state == DST_REST) return alive[i];
+  return -1;
+}
+
 /* Chooses the thread that runs next. Moves the time if no thread can run now. */
 static int pick(void) {
   int list[DST_MOST_THREADS];
@@ -125,6 +131,8 @@ static int pick(void) {
     for (int i = 0; i < num_alive; i++)
       if (alive[i] != dst_the.current && dst_can_run(&dst_the.threads[alive[i]])) list[count++] = alive[i];
     if (count) return list[dst_choose_thread(list, count, can_stay)];
+    const int resting = find_resting();
+    if (resting >= 0) return resting;
     const int64_t soonest = next_deadline();
     if (soonest == DST_FOREVER) dst_die("all threads sleep for ever");
     dst_the.now_ns = soonest;
@@ -164,6 +172,14 @@ void dst_wait(dst_state state, void *object, int64_t deadline_ns, const char *ca
   dst_decide(call, site);
   me->state = DST_READY;
   me->object = NULL;
+}
+
+/* For td_rest(): waits until no other thread can run. Returns false if the scheduler is off. */
+DST_EXPORT bool dst_scheduler_rest(void);
+bool dst_scheduler_rest(void) {
+  if (!dst_active()) return false;
+  dst_wait(DST_REST, NULL, DST_FOREVER, "td_rest", DST_SITE);
+  return true;
 }
 
 int dst_add_thread(void) {
