@@ -10,53 +10,53 @@
 #define DECIDE(call) \
   if (dst_the.is_atomic && dst_active()) dst_decide(call, DST_SITE)
 
-#define READ_MODIFY_WRITE(bits, type, name)                                              \
-  type __tsan_atomic##bits##_##name(volatile type *at, type value, int order);           \
-  NAMED(type) __tsan_atomic##bits##_##name(volatile type *at, type value, int order) {   \
+#define READ_MODIFY_WRITE(bits, type, name)                                            \
+  type __tsan_atomic##bits##_##name(volatile type *at, type value, int order);         \
+  NAMED(type) __tsan_atomic##bits##_##name(volatile type *at, type value, int order) { \
+    (void)order;                                                                       \
+    DECIDE("atomic " #name);                                                           \
+    return __atomic_##name(at, value, __ATOMIC_SEQ_CST);                               \
+  }
+#define COMPARE_EXCHANGE(bits, type, name, may_fail)                                                          \
+  int __tsan_atomic##bits##_compare_exchange_##name(volatile type *at, type *expected, type value, int order, \
+                                                    int failed_order);                                        \
+  NAMED(int)                                                                                                  \
+  __tsan_atomic##bits##_compare_exchange_##name(volatile type *at, type *expected, type value, int order,     \
+                                                int failed_order) {                                           \
+    (void)order, (void)failed_order;                                                                          \
+    DECIDE("atomic compare_exchange");                                                                        \
+    if (may_fail && dst_the.is_atomic && dst_active() && dst_call_fails(DST_SPURIOUS)) {                      \
+      *expected = __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                      \
+      return 0;                                                                                               \
+    }                                                                                                         \
+    return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);       \
+  }
+#define ACCESSES(bits, type)                                                             \
+  type __tsan_atomic##bits##_load(const volatile type *at, int order);                   \
+  NAMED(type) __tsan_atomic##bits##_load(const volatile type *at, int order) {           \
     (void)order;                                                                         \
-    DECIDE("atomic " #name);                                                             \
-    return __atomic_##name(at, value, __ATOMIC_SEQ_CST);                                 \
-  }
-#define COMPARE_EXCHANGE(bits, type, name, may_fail)                                                              \
-  int __tsan_atomic##bits##_compare_exchange_##name(volatile type *at, type *expected, type value, int order,     \
-                                                    int failed_order);                                            \
-  NAMED(int)                                                                                                      \
-  __tsan_atomic##bits##_compare_exchange_##name(volatile type *at, type *expected, type value, int order,         \
-                                                int failed_order) {                                               \
-    (void)order, (void)failed_order;                                                                              \
-    DECIDE("atomic compare_exchange");                                                                            \
-    if (may_fail && dst_the.is_atomic && dst_active() && dst_call_fails(DST_SPURIOUS)) {                                            \
-      *expected = __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                          \
-      return 0;                                                                                                   \
-    }                                                                                                             \
-    return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);           \
-  }
-#define ACCESSES(bits, type)                                                                         \
-  type __tsan_atomic##bits##_load(const volatile type *at, int order);                               \
-  NAMED(type) __tsan_atomic##bits##_load(const volatile type *at, int order) {                       \
-    (void)order;                                                                                     \
-    DECIDE("atomic load");                                                                           \
-    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                    \
-  }                                                                                                  \
-  void __tsan_atomic##bits##_store(volatile type *at, type value, int order);                        \
-  NAMED(void) __tsan_atomic##bits##_store(volatile type *at, type value, int order) {                \
-    (void)order;                                                                                     \
-    DECIDE("atomic store");                                                                          \
-    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                                   \
-  }                                                                                                  \
-  type __tsan_atomic##bits##_exchange(volatile type *at, type value, int order);                     \
-  NAMED(type) __tsan_atomic##bits##_exchange(volatile type *at, type value, int order) {             \
-    (void)order;                                                                                     \
-    DECIDE("atomic exchange");                                                                       \
-    return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                                         \
-  }                                                                                                  \
-  READ_MODIFY_WRITE(bits, type, fetch_add)                                                           \
-  READ_MODIFY_WRITE(bits, type, fetch_sub)                                                           \
-  READ_MODIFY_WRITE(bits, type, fetch_and)                                                           \
-  READ_MODIFY_WRITE(bits, type, fetch_or)                                                            \
-  READ_MODIFY_WRITE(bits, type, fetch_xor)                                                           \
-  READ_MODIFY_WRITE(bits, type, fetch_nand)                                                          \
-  COMPARE_EXCHANGE(bits, type, strong, false)                                                        \
+    DECIDE("atomic load");                                                               \
+    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                        \
+  }                                                                                      \
+  void __tsan_atomic##bits##_store(volatile type *at, type value, int order);            \
+  NAMED(void) __tsan_atomic##bits##_store(volatile type *at, type value, int order) {    \
+    (void)order;                                                                         \
+    DECIDE("atomic store");                                                              \
+    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                       \
+  }                                                                                      \
+  type __tsan_atomic##bits##_exchange(volatile type *at, type value, int order);         \
+  NAMED(type) __tsan_atomic##bits##_exchange(volatile type *at, type value, int order) { \
+    (void)order;                                                                         \
+    DECIDE("atomic exchange");                                                           \
+    return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                             \
+  }                                                                                      \
+  READ_MODIFY_WRITE(bits, type, fetch_add)                                               \
+  READ_MODIFY_WRITE(bits, type, fetch_sub)                                               \
+  READ_MODIFY_WRITE(bits, type, fetch_and)                                               \
+  READ_MODIFY_WRITE(bits, type, fetch_or)                                                \
+  READ_MODIFY_WRITE(bits, type, fetch_xor)                                               \
+  READ_MODIFY_WRITE(bits, type, fetch_nand)                                              \
+  COMPARE_EXCHANGE(bits, type, strong, false)                                            \
   COMPARE_EXCHANGE(bits, type, weak, true)
 
 ACCESSES(8, uint8_t)
@@ -75,14 +75,14 @@ NAMED(void) __tsan_atomic_signal_fence(int order) { (void)order; }
 
 /* ---- plain accesses ---- */
 
-#define PLAIN(name)        \
-  void name(void *at);     \
+#define PLAIN(name)    \
+  void name(void *at); \
   NAMED(void) name(void *at) { (void)at; }
-#define PLAIN_SIZES(kind)    \
-  PLAIN(__tsan_##kind##1)    \
-  PLAIN(__tsan_##kind##2)    \
-  PLAIN(__tsan_##kind##4)    \
-  PLAIN(__tsan_##kind##8)    \
+#define PLAIN_SIZES(kind) \
+  PLAIN(__tsan_##kind##1) \
+  PLAIN(__tsan_##kind##2) \
+  PLAIN(__tsan_##kind##4) \
+  PLAIN(__tsan_##kind##8) \
   PLAIN(__tsan_##kind##16)
 PLAIN_SIZES(read)
 PLAIN_SIZES(write)

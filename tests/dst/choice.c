@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* ---- the generator ---- */
@@ -47,12 +48,14 @@ static bool is_named(const char *list, const char *name) {
 /* ---- recorded choices ---- */
 
 /* A choice that was not 0. A thread's own count of choices finds the same moment if other threads run differently. */
+enum { READ_BYTES = 1 << 20 };
+#define LIST_BYTES ((size_t)1 << 34) /* of addresses */
 typedef struct choice {
-  uint32_t thread, is_used;
+  uint32_t thread, unused;
   uint64_t count, value;
 } choice;
 static choice *recorded, *replayed;
-static size_t num_recorded, most_recorded, num_replayed;
+static size_t num_recorded, num_replayed;
 static bool is_replay;
 static const char *record_path;
 
@@ -62,24 +65,37 @@ static int compare(const void *a, const void *b) {
   return x->count < y->count ? -1 : x->count > y->count;
 }
 
+/* Returns memory for a list. It must not change the addresses that the program gets. */
+static void *map_list(void) {
+  void *list =
+      DST_REAL(mmap)(NULL, LIST_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (list == MAP_FAILED) dst_die("no memory for a list of choices");
+  return list;
+}
+
 static void read_choices(const char *path) {
-  FILE *file = fopen(path, "r");
-  choice c = {0};
-  size_t most = 0;
-  if (!file) dst_die("the list of choices %s cannot be opened", path);
+  const int fd = (int)dst_raw_open(path, O_RDONLY | O_CLOEXEC, 0);
+  char *text = map_list(), *at = text;
+  ssize_t count;
+  if (fd < 0) dst_die("the list of choices %s cannot be opened", path);
+  while ((count = DST_REAL(read)(fd, at, READ_BYTES)) > 0) at += count;
+  DST_REAL(close)(fd);
   is_replay = true;
-  while (fscanf(file, "%u %lu %lu", &c.thread, &c.count, &c.value) == 3) {
-    if (num_replayed == most) replayed = realloc(replayed, (most = 2 * most + 1024) * sizeof c);
+  replayed = map_list();
+  for (at = text; *at; at += strspn(at, "\n")) {
+    choice c = {.thread = (uint32_t)strtoul(at, &at, 10)};
+    c.count = strtoul(at, &at, 10);
+    c.value = strtoul(at, &at, 10);
     replayed[num_replayed++] = c;
   }
-  fclose(file);
-  qsort(replayed, num_replayed, sizeof c, compare);
+  DST_REAL(munmap)(text, LIST_BYTES);
+  dst_scheduler_spare(true);
+  qsort(replayed, num_replayed, sizeof *replayed, compare);
+  dst_scheduler_spare(false);
 }
 
 static void record_choice(uint64_t count, uint64_t value) {
   if (!record_path || !value) return;
-  if (num_recorded == most_recorded)
-    recorded = realloc(recorded, (most_recorded = 2 * most_recorded + 1024) * sizeof *recorded);
   recorded[num_recorded++] = (choice){.thread = (uint32_t)dst_self, .count = count, .value = value};
 }
 
@@ -123,21 +139,21 @@ static int highest(const int *threads, int count) {
   return best;
 }
 
-static uint64_t change_steps[16], lowest = UINT64_C(1) << 32;
-
-/* The algorithm of Burckhardt et al. (2010): the thread with the highest priority runs. At depth - 1 steps, the running
- * thread gets a lower priority than all others. */
-static int choose_by_priority(const int *threads, int count) {
-  for (int i = 0; i < settings.depth - 1; i++)
-    if (dst_the.num_steps == change_steps[i]) dst_give_way(dst_the.current);
-  return highest(threads, count);
-}
+/* The priorities from FIRST_LOW on are for the changes, the first priorities are above, and those of threads that gave
+ * way are below. */
+#define FIRST_LOW (UINT64_C(1) << 32)
+static uint64_t change_steps[16], lowest = FIRST_LOW;
 
 int dst_choose_thread(const int *threads, int count, bool can_stay) {
-  if (count == 1 && !settings.is_pct) return 0;
+  /* The algorithm of Burckhardt et al. (2010): the thread with the highest priority runs. At depth - 1 steps, the
+   * running thread gets a priority that is lower than the first priority of each thread. */
+  for (int i = 0; i < settings.depth - 1; i++)
+    if (settings.is_pct && dst_the.num_steps == change_steps[i])
+      dst_the.threads[dst_the.current].priority = FIRST_LOW + (uint64_t)i;
+  if (count == 1) return 0;
   if (!settings.is_pct || is_replay) return (int)dst_choose((uint64_t)count, can_stay ? settings.stay : 0);
-  const int place = choose_by_priority(threads, count);
-  if (count > 1) record_choice(dst_me()->num_choices++, (uint64_t)place);
+  const int place = highest(threads, count);
+  record_choice(dst_me()->num_choices++, (uint64_t)place);
   return place;
 }
 
@@ -215,6 +231,7 @@ static void settings_of_environment(void) {
   }
   allowed = (unsigned)number_of("DST_ALLOWED", 1u << DST_SPURIOUS);
   record_path = getenv("DST_RECORD");
+  if (record_path) recorded = map_list();
   if (replay) read_choices(replay);
 }
 

@@ -31,6 +31,7 @@ typedef enum dst_state {
   DST_FUTEX,
   DST_ONCE,
   DST_BARRIER,
+  DST_REST, /* waits until no other thread can run */
   DST_DONE
 } dst_state;
 
@@ -64,7 +65,6 @@ typedef struct dst_thread {
 typedef struct dst_world {
   bool is_on;
   bool is_atomic; /* accesses to atomic variables are decisions */
-  bool is_inside; /* libc works for the scheduler: its allocations must not fail */
   int num_threads, current;
   int64_t now_ns;
   uint64_t seed, hash, num_steps, num_switches, most_steps, stop_step;
@@ -124,19 +124,20 @@ void dst_record(int from, int next, const char *call, void *site);
 /* Keeps the stack of a call that fails. */
 void dst_record_misfortune(const char *name);
 /* Prints the threads and the last decisions, and ends the process. */
-/* Lets a signal of this thread print a report. */
-void dst_report_catch(void);
+/* Lets a signal of this thread print a report, on a stack of its own. */
+enum { DST_SIGNAL_STACK_BYTES = 1 << 16 };
+void dst_report_catch(void *stack);
 void dst_report_stack(void);
 _Noreturn void dst_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- the others ---- */
 
 void *dst_real(const char *name); /* the replaced function of libc */
-#define DST_REAL(name)                                          \
-  __extension__({                                               \
-    static __typeof__(&name) real_;                             \
-    if (!real_) *(void **)(void *)&real_ = dst_real(#name);     \
-    real_;                                                      \
+#define DST_REAL(name)                                      \
+  __extension__({                                           \
+    static __typeof__(&name) real_;                         \
+    if (!real_) *(void **)(void *)&real_ = dst_real(#name); \
+    real_;                                                  \
   })
 int64_t dst_ns(const struct timespec *t);
 /* While spared, no allocation of this thread fails. Calls may be nested. */

@@ -119,13 +119,13 @@ static int open_at(int folder, const char *path, int flags, unsigned mode, void 
   return open_inode(p.inode, flags);
 }
 
-#define READ_MODE(flags, mode)                   \
-  unsigned mode = 0;                             \
-  if ((flags) & (O_CREAT | __O_TMPFILE)) {       \
-    va_list args;                                \
-    va_start(args, flags);                       \
-    mode = va_arg(args, unsigned);               \
-    va_end(args);                                \
+#define READ_MODE(flags, mode)             \
+  unsigned mode = 0;                       \
+  if ((flags) & (O_CREAT | __O_TMPFILE)) { \
+    va_list args;                          \
+    va_start(args, flags);                 \
+    mode = va_arg(args, unsigned);         \
+    va_end(args);                          \
   }
 
 DST_EXPORT int open(const char *path, int flags, ...) {

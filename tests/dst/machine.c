@@ -111,9 +111,9 @@ DST_EXPORT FILE *popen(const char *command, const char *mode) {
   return DST_REAL(popen)(command, mode);
 }
 
-/* A driver or NCCL would start threads that the scheduler does not know. */
+/* A driver or NCCL of the system would start threads that the scheduler does not know. */
 DST_EXPORT void *dlopen(const char *path, int flags) {
-  return DST_REAL(dlopen)(dst_active() && path ? "dst-opens-no-library" : path, flags);
+  return DST_REAL(dlopen)(dst_active() && path && !strchr(path, '/') ? "dst-opens-no-library" : path, flags);
 }
 
 /* ---- the start ---- */
@@ -127,8 +127,8 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
   const char *seed = getenv("DST_SEED");
   const int now = personality(0xffffffff);
   (void)argc;
-  if (!(now & ADDR_NO_RANDOMIZE) && !getenv("DST_RANDOM_ADDRESSES") && personality((unsigned long)now | ADDR_NO_RANDOMIZE) >= 0 &&
-      (personality(0xffffffff) & ADDR_NO_RANDOMIZE))
+  if (!(now & ADDR_NO_RANDOMIZE) && !getenv("DST_RANDOM_ADDRESSES") &&
+      personality((unsigned long)now | ADDR_NO_RANDOMIZE) >= 0 && (personality(0xffffffff) & ADDR_NO_RANDOMIZE))
     DST_REAL(execve)("/proc/self/exe", argv, environment);
   if (seed) dst_start_scheduler(strtoull(seed, NULL, 10));
 }

@@ -92,7 +92,7 @@ static void *allocate(size_t bytes, size_t alignment, bool clears) {
   }
   char *at = start + STEP;
   if (extra) at = (char *)(((uintptr_t)at + alignment - 1) / alignment * alignment);
-  *(header *)(void *)(at - STEP) = (header){MAGIC, (uint16_t)class, (uint32_t)((size_t)(at - start) / STEP), bytes};
+  *(header *)(void *)(at - STEP) = (header){MAGIC, (uint16_t) class, (uint32_t)((size_t)(at - start) / STEP), bytes};
   if (clears && !is_zero) memset(at, 0, bytes);
   if (!clears) memset(at, NEW_BYTE, bytes < MOST_FILLED ? bytes : MOST_FILLED);
   return at;
@@ -134,7 +134,7 @@ DST_EXPORT void dst_scheduler_spare(bool is_spared);
 void dst_scheduler_spare(bool is_spared) { num_spared += is_spared ? 1 : -1; }
 
 static bool fails(void) {
-  if (!dst_active() || num_spared || dst_the.is_inside || !dst_call_fails(DST_ALLOC)) return false;
+  if (num_spared || !dst_active() || !dst_call_fails(DST_ALLOC)) return false;
   errno = ENOMEM;
   return true;
 }

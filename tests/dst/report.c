@@ -54,7 +54,8 @@ void dst_record_misfortune(const char *name) {
 static const char *place_of(const void *address, char *text, size_t bytes) {
   Dl_info info;
   if (!address || !dladdr(address, &info) || !info.dli_fname) return address ? "unknown" : "main";
-  snprintf(text, bytes, "%s+0x%lx", info.dli_fname, (unsigned long)((const char *)address - (const char *)info.dli_fbase));
+  snprintf(text, bytes, "%s+0x%lx", info.dli_fname,
+           (unsigned long)((const char *)address - (const char *)info.dli_fbase));
   return text;
 }
 
@@ -74,6 +75,7 @@ static const char *describe(const dst_thread *t, char *text, size_t bytes) {
                                        "waits for a futex",
                                        "waits for pthread_once",
                                        "waits for a barrier",
+                                       "waits until no thread can run",
                                        "has ended"};
   const dst_lock *lock = t->state == DST_CONDITION ? t->mutex : t->object;
   int length = snprintf(text, bytes, "%s", states[t->state]);
@@ -193,18 +195,16 @@ static void print_end(void) {
   dst_the.is_on = false; /* what the C library does from now on, such as writing coverage, needs real files */
 }
 
-void dst_report_catch(void) {
-  stack_t stack = {.ss_sp = dst_alloc(65536), .ss_size = 65536};
-  sigaltstack(&stack, NULL);
+void dst_report_catch(void *stack) {
+  const stack_t s = {.ss_sp = stack, .ss_size = DST_SIGNAL_STACK_BYTES};
+  sigaltstack(&s, NULL);
 }
 
 void dst_report_start(void) {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
   void *frame;
   backtrace(&frame, 1); /* loads the unwinder now */
-  setvbuf(stderr, NULL, _IOFBF, 1 << 16);
-  setvbuf(stderr, NULL, _IONBF, 0);
-  dst_report_catch();
+  dst_report_catch(dst_alloc(DST_SIGNAL_STACK_BYTES));
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigaction(caught[i], &action, NULL);
   atexit(print_end);
 }

@@ -56,17 +56,26 @@ static bool is_due(const dst_thread *t) { return t->was_woken || dst_the.now_ns 
 bool dst_can_run(const dst_thread *t) {
   const dst_lock *lock = t->object;
   switch (t->state) {
-    case DST_READY: return true;
-    case DST_MUTEX: return !lock->owner;
-    case DST_READ: return !lock->owner;
-    case DST_WRITE: return !lock->owner && !lock->readers;
-    case DST_CONDITION: return is_due(t) && !t->mutex->owner;
-    case DST_JOIN: return dst_the.threads[t->target].state == DST_DONE;
-    case DST_SLEEP:
-    case DST_FUTEX: return is_due(t);
-    case DST_ONCE:
-    case DST_BARRIER: return t->was_woken;
-    default: return false;
+  case DST_READY:
+    return true;
+  case DST_MUTEX:
+    return !lock->owner;
+  case DST_READ:
+    return !lock->owner;
+  case DST_WRITE:
+    return !lock->owner && !lock->readers;
+  case DST_CONDITION:
+    return is_due(t) && !t->mutex->owner;
+  case DST_JOIN:
+    return dst_the.threads[t->target].state == DST_DONE;
+  case DST_SLEEP:
+  case DST_FUTEX:
+    return is_due(t);
+  case DST_ONCE:
+  case DST_BARRIER:
+    return t->was_woken;
+  default:
+    return false;
   }
 }
 
@@ -106,6 +115,12 @@ static void pass_time(void) {
   dst_misfortune_happened(DST_EARLY_TIMEOUT);
 }
 
+static int find_resting(void) {
+  for (int i = 0; i < num_alive; i++)
+    if (dst_the.threads[alive[i]].state == DST_REST) return alive[i];
+  return -1;
+}
+
 /* Chooses the thread that runs next. Moves the time if no thread can run now. */
 static int pick(void) {
   int list[DST_MOST_THREADS];
@@ -116,6 +131,8 @@ static int pick(void) {
     for (int i = 0; i < num_alive; i++)
       if (alive[i] != dst_the.current && dst_can_run(&dst_the.threads[alive[i]])) list[count++] = alive[i];
     if (count) return list[dst_choose_thread(list, count, can_stay)];
+    const int resting = find_resting();
+    if (resting >= 0) return resting;
     const int64_t soonest = next_deadline();
     if (soonest == DST_FOREVER) dst_die("all threads sleep for ever");
     dst_the.now_ns = soonest;
@@ -130,7 +147,8 @@ void dst_decide(const char *call, void *site) {
   me->call = call;
   me->site = site;
   dst_the.num_steps++;
-  if (dst_the.num_steps > dst_the.most_steps) dst_die("more than %llu decisions", (unsigned long long)dst_the.most_steps);
+  if (dst_the.num_steps > dst_the.most_steps)
+    dst_die("more than %llu decisions", (unsigned long long)dst_the.most_steps);
   if (dst_the.num_steps == dst_the.stop_step) raise(SIGTRAP);
   wake_without_reason();
   pass_time();
@@ -154,6 +172,14 @@ void dst_wait(dst_state state, void *object, int64_t deadline_ns, const char *ca
   dst_decide(call, site);
   me->state = DST_READY;
   me->object = NULL;
+}
+
+/* For td_rest(): waits until no other thread can run. Returns false if the scheduler is off. */
+DST_EXPORT bool dst_scheduler_rest(void);
+bool dst_scheduler_rest(void) {
+  if (!dst_active()) return false;
+  dst_wait(DST_REST, NULL, DST_FOREVER, "td_rest", DST_SITE);
+  return true;
 }
 
 int dst_add_thread(void) {

@@ -7,7 +7,8 @@
 #include <limits.h>
 #include <string.h>
 
-_Static_assert(offsetof(pthread_mutex_t, __data.__kind) == offsetof(dst_lock, kind), "the kind of a static initializer");
+_Static_assert(offsetof(pthread_mutex_t, __data.__kind) == offsetof(dst_lock, kind),
+               "the kind of a static initializer");
 _Static_assert(sizeof(dst_lock) <= sizeof(pthread_rwlock_t), "a lock fits");
 
 /* ---- mutexes ---- */

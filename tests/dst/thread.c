@@ -36,8 +36,8 @@ __attribute__((constructor)) static void create_key(void) { pthread_key_create(&
 static void *run_thread(void *argument) {
   const start s = *(start *)argument;
   dst_self = s.number;
-  dst_report_catch();
   dst_take_token(s.number);
+  dst_report_catch(dst_me()->stack);
   free(argument);
   pthread_setspecific(last_key, (void *)1);
   return s.run(s.argument);
@@ -73,10 +73,10 @@ DST_EXPORT int pthread_create(pthread_t *out, const pthread_attr_t *attributes, 
   t->is_detached = is_detached == PTHREAD_CREATE_DETACHED;
   t->stack = dst_stack_take(&bytes);
   pthread_attr_init(&own);
-  pthread_attr_setstack(&own, t->stack, bytes);
-  dst_the.is_inside = true;
+  pthread_attr_setstack(&own, (char *)t->stack + DST_SIGNAL_STACK_BYTES, bytes - DST_SIGNAL_STACK_BYTES);
+  dst_scheduler_spare(true); /* libc allocates for the thread */
   const int code = DST_REAL(pthread_create)(&t->real, &own, run_thread, s);
-  dst_the.is_inside = false;
+  dst_scheduler_spare(false);
   pthread_attr_destroy(&own);
   if (code) dst_die("a thread cannot be started: errno %d", code);
   *out = t->real;

@@ -61,6 +61,11 @@ static void set_name(table *t, const dst_name_change *c) {
   }
 }
 
+static void copy_table(table *to, const table *from) {
+  to->count = from->count;
+  memcpy(to->names, from->names, from->count * sizeof *from->names);
+}
+
 static void apply(table *t, const change *c) {
   for (int i = 0; i < c->count; i++) set_name(t, &c->names[i]);
 }
@@ -106,11 +111,8 @@ static int create_memfd(void) {
 
 int dst_inode_create(bool is_folder, unsigned mode, int parent) {
   if (num_inodes == MOST_INODES) dst_die("more than %d files in the life of the program", MOST_INODES);
-  inodes[num_inodes] = (dst_inode){.fd = create_memfd(),
-                                   .is_folder = is_folder,
-                                   .mode = mode,
-                                   .parent = parent,
-                                   .changed_ns = dst_the.now_ns};
+  inodes[num_inodes] = (dst_inode){
+      .fd = create_memfd(), .is_folder = is_folder, .mode = mode, .parent = parent, .changed_ns = dst_the.now_ns};
   return num_inodes++;
 }
 
@@ -190,7 +192,7 @@ static void keep_bytes(int number) {
 static void crash(void) {
   const size_t kept = dst_choose(num_changes + 1, 0);
   has_crashed = true;
-  left = durable;
+  copy_table(&left, &durable);
   for (size_t i = 0; i < kept; i++) apply(&left, &journal[i]);
   for (size_t i = 0; i < left.count; i++) {
     const int number = left.names[i].inode;
@@ -211,15 +213,16 @@ void dst_scheduler_crash_begin(uint64_t calls) {
 DST_EXPORT bool dst_scheduler_has_crashed(void);
 bool dst_scheduler_has_crashed(void) { return has_crashed; }
 
-/* A file gets a new memfd: a description that the program still has is of a file without a name. */
+/* If no crash happened, one may happen now. A file gets a new memfd: a description that the program still has is of a file without a name. */
 DST_EXPORT bool dst_scheduler_crash_end(void);
 bool dst_scheduler_crash_end(void) {
   calls_until_crash = 0;
+  if (!has_crashed && dst_choose(2, 0)) crash();
   if (!has_crashed) return false;
   has_crashed = false;
   num_changes = 0;
-  now = left;
-  durable = left;
+  copy_table(&now, &left);
+  copy_table(&durable, &left);
   for (int i = 1; i < num_inodes; i++) {
     if (!remains[i].bytes) continue;
     DST_REAL(close)(inodes[i].fd);

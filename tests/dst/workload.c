@@ -61,10 +61,11 @@ const char *dst_folder(void) {
   return folder;
 }
 
-/* The crash comes before one of the next calls on files. If there are fewer calls, no crash happens. */
+/* The crash comes before one of the next calls on files, or at the end, or not at all. */
 bool dst_crash(void (*body)(void *data), void *data) {
-  enum { MOST_CALLS = 400 };
-  if (dst_scheduler_crash_begin) dst_scheduler_crash_begin(1 + dst_roll(MOST_CALLS));
+  enum { MIN_BITS = 2, MOST_BITS = 10 };
+  const uint64_t most_calls = UINT64_C(1) << (MIN_BITS + dst_roll(MOST_BITS - MIN_BITS));
+  if (dst_scheduler_crash_begin) dst_scheduler_crash_begin(1 + dst_roll(most_calls));
   body(data);
   return dst_scheduler_crash_end && dst_scheduler_crash_end();
 }

@@ -18,8 +18,8 @@ bool dst_is_simulated(void);
 
 /* Kinds of misfortune. A set of kinds is a number with the bit 1u << kind for each kind. */
 enum dst_misfortune { DST_SPURIOUS, DST_EARLY_TIMEOUT, DST_ALLOC, DST_THREAD, DST_DRIVER, DST_IO };
-/* Says whether misfortunes of these kinds may happen from now on. At first, only spurious wakeups may. The environment variable DST_OFF
- * switches kinds off for good. */
+/* Says whether misfortunes of these kinds may happen from now on. At first, only spurious wakeups may. The environment
+ * variable DST_OFF switches kinds off for good. */
 void dst_allow(unsigned kinds, bool allowed);
 /* While spared, no allocation of this thread fails: for the simulated driver, which is no part of the library. Calls may
  * be nested. */
