@@ -140,6 +140,8 @@ static void wait_on_stream(stage *s, tdict_future *f, const parts *p, const mode
   const tdict_device device = p->devices[0].type == TDICT_DEVICE_CPU ? tdict_sim(0) : p->devices[0];
   if (!model_ok(tdict_stream_create(s->world.context, device, &stream, model_error()))) return;
   if (model_ok(tdict_future_wait_on_stream(f, stream, &all, model_error()))) {
+    /* Transfers that read the trees now wait for the promise. */
+    if (!model_was_unlucky() && dst_roll(2)) check_promise(s, p, rows, all);
     model_calm(true);
     const tdict_status status = tdict_stream_synchronize(s->world.context, stream, NULL);
     model_calm(false);

@@ -113,6 +113,26 @@ static void save(player *p, const tdict_tree *td, int64_t generation) {
     note_failure(p, generation, model_status());
 }
 
+/* Saves a later generation while an earlier save runs. This save ends after the earlier save. */
+static void save_behind(player *p) {
+  const int64_t generation = ++p->generation;
+  tdict_save_options o = tdict_save_options_default();
+  tdict_tree *td = make_tree(p, generation, dst_roll(2));
+  tdict_saving *saving = NULL;
+  o.format = p->format->format;
+  o.allows_gap = true;
+  if (p->format->has_shards) o.max_shard_bytes = 300;
+  if (!td) return;
+  note_start(p, generation);
+  if (model_ok(tdict_save_async(p->stage->world.context, p->path, td, &o, &saving, model_error())) &&
+      model_ok(tdict_saving_wait(saving, model_error())))
+    note_success(p, generation);
+  else
+    note_failure(p, generation, model_status());
+  tdict_saving_release(saving);
+  tdict_release(td);
+}
+
 /* Saves in the background. The source changes as soon as the snapshot is complete. */
 static void save_async(player *p, tdict_tree *td, int64_t generation, bool on_device) {
   progress reported;
@@ -126,6 +146,7 @@ static void save_async(player *p, tdict_tree *td, int64_t generation, bool on_de
     note_failure(p, generation, model_status());
     return;
   }
+  if (dst_roll(3) == 0) save_behind(p);
   if (will_cancel) tdict_saving_cancel(saving);
   if (!on_device && dst_roll(2)) {
     (void)model_may(allowed, tdict_saving_wait_source(saving, model_error()));

@@ -345,6 +345,9 @@ static void play(int rank, void *data) {
   }
   for (int i = 0; i < NUM_CALLS && goes_on && s->is_async; i++) goes_on = end(s, i, rank, &of[i]);
   if (!goes_on) {
+    /* The call itself has aborted the communicator, if the other ranks may wait. */
+    const uint32_t aborting = 1u << TDICT_ELOST | 1u << TDICT_ETIMEDOUT;
+    if (!model_was_unlucky() && aborting >> model_status() & 1) model_true(thread_world_aborts(s->threads, rank) > 0);
     if (s->trouble == DIES && rank == s->unlucky_rank) thread_world_leave(s->threads, rank);
     give_up(s, rank);
     for (int i = 0; i < NUM_CALLS; i++)

@@ -94,6 +94,9 @@ static void write_under_lock(stage *s, int write) {
   add_version(s, &v);
   tdict_replay_lock(s->replay);
   model_true(tdict_replay_length(s->replay) == v.num_filled && tdict_replay_total(s->replay) == v.total);
+  /* No fetch may see the row in between. */
+  model_true(model_write_row(s->tree, row, stamp_at(write + MOST_VERSIONS, row), WIDTH));
+  usleep((useconds_t)dst_roll(60));
   model_true(model_write_row(s->tree, row, v.stamps[row], WIDTH));
   tdict_replay_unlock(s->replay);
 }
