@@ -8,7 +8,7 @@
 #include "dst/workloads/model.h"
 #include "tdict/devices.h"
 
-enum { NUM_PLAYERS = 3, NUM_ACTIONS = 3, ROWS = 8, MOST_DEVICES = 4, NARROW = 30, WIDE = 3000 };
+enum { NUM_PLAYERS = 3, NUM_ACTIONS = 4, ROWS = 8, MOST_DEVICES = 4, NARROW = 30, WIDE = 3000 };
 static const uint32_t cancelled = 1u << TDICT_ECANCELLED;
 
 typedef struct stage {
@@ -126,7 +126,7 @@ static void spread_and_gather(stage *s, int64_t generation) {
 
 static void check_promise(stage *s, const parts *p, const model_rows *rows, const tdict_tree *all) {
   model_true(tdict_num_keys(all) == (size_t)p->count && tdict_batch_ndim(all) == 0);
-  for (int i = 0; i < p->count; i++) {
+  for (int i = p->count - 1; i >= 0; i--) { /* the last device gets its bytes last */
     const char key[2] = {(char)('0' + i), 0};
     tdict_tree *part = NULL;
     model_true(tdict_get_tree(all, key, &part, NULL) == TDICT_OK);
@@ -141,7 +141,7 @@ static void wait_on_stream(stage *s, tdict_future *f, const parts *p, const mode
   if (!model_ok(tdict_stream_create(s->world.context, device, &stream, model_error()))) return;
   if (model_ok(tdict_future_wait_on_stream(f, stream, &all, model_error()))) {
     /* Transfers that read the trees now wait for the promise. */
-    if (!model_was_unlucky() && dst_roll(2)) check_promise(s, p, rows, all);
+    if (!model_was_unlucky()) check_promise(s, p, rows, all);
     model_calm(true);
     const tdict_status status = tdict_stream_synchronize(s->world.context, stream, NULL);
     model_calm(false);
@@ -164,8 +164,8 @@ static void promise(stage *s, int64_t generation) {
   const bool has_started = model_ok(tdict_to_devices_async(s->world.context, td, &p.spread, &o, &f, model_error()));
   tdict_release(td); /* the transfers keep the bytes */
   if (!has_started) return;
-  const uint64_t way = dst_roll(4); /* 0: cancel, 1: release at once, 2: a stream */
-  if (way == 2) wait_on_stream(s, f, &p, &rows);
+  const uint64_t way = dst_roll(6); /* 0: cancel, 1: release at once, 2 to 4: a stream */
+  if (way >= 2 && way <= 4) wait_on_stream(s, f, &p, &rows);
   if (way == 0) tdict_future_cancel(f);
   if (way != 1 && model_may(way == 0 ? cancelled : 0, tdict_future_wait(f, &all, model_error()))) {
     tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -218,6 +218,7 @@ void dst_workload(void) {
   settings.num_devices = s.num_devices;
   settings.num_threads = (int)(1 + dst_roll(3));
   settings.peers = (int32_t)dst_roll(3);
+  settings.latency_ns = dst_roll(2) ? 0 : 30000;
   model_begin();
   if (model_open(&s.world, &settings)) {
     model_run(NUM_PLAYERS, play, &s);
