@@ -31,6 +31,18 @@
     }                                                                                                         \
     return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);       \
   }
+/* clang's form: returns the old value. */
+#define COMPARE_EXCHANGE_VALUE(bits, type)                                                                 \
+  type __tsan_atomic##bits##_compare_exchange_val(volatile type *at, type expected, type value, int order, \
+                                                  int failed_order);                                       \
+  NAMED(type)                                                                                              \
+  __tsan_atomic##bits##_compare_exchange_val(volatile type *at, type expected, type value, int order,      \
+                                             int failed_order) {                                           \
+    (void)order, (void)failed_order;                                                                       \
+    DECIDE("atomic compare_exchange");                                                                     \
+    __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);          \
+    return expected;                                                                                       \
+  }
 #define ACCESSES(bits, type)                                                             \
   type __tsan_atomic##bits##_load(const volatile type *at, int order);                   \
   NAMED(type) __tsan_atomic##bits##_load(const volatile type *at, int order) {           \
@@ -57,7 +69,8 @@
   READ_MODIFY_WRITE(bits, type, fetch_xor)                                               \
   READ_MODIFY_WRITE(bits, type, fetch_nand)                                              \
   COMPARE_EXCHANGE(bits, type, strong, false)                                            \
-  COMPARE_EXCHANGE(bits, type, weak, true)
+  COMPARE_EXCHANGE(bits, type, weak, true)                                               \
+  COMPARE_EXCHANGE_VALUE(bits, type)
 
 ACCESSES(8, uint8_t)
 ACCESSES(16, uint16_t)
