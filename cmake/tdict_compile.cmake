@@ -20,12 +20,24 @@ if(TDICT_SANITIZE)
   endif()
 endif()
 
+# With TDICT_ATOMIC_DECISIONS, the compiler calls a function at each atomic access, as for ThreadSanitizer. The functions
+# are the scheduler's, see tests/dst/atomic.c.
+set(tdict_atomic_flags)
+if(TDICT_ATOMIC_DECISIONS)
+  set(tdict_atomic_flags -fsanitize=thread $<$<C_COMPILER_ID:GNU>:--param=tsan-instrument-func-entry-exit=0>
+                         $<$<C_COMPILER_ID:Clang>:SHELL:-mllvm -tsan-instrument-func-entry-exit=0>)
+endif()
+
 function(tdict_compile target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF
                                           CXX_STANDARD 11 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
-  target_compile_options(${target} PRIVATE ${tdict_warnings} ${tdict_sanitize_flags} $<$<BOOL:${TDICT_WERROR}>:-Werror>)
+  target_compile_options(${target} PRIVATE ${tdict_warnings} ${tdict_sanitize_flags} ${tdict_atomic_flags}
+                                           $<$<BOOL:${TDICT_WERROR}>:-Werror>)
   target_link_options(${target} PRIVATE ${tdict_sanitize_links})
+  if(TDICT_ATOMIC_DECISIONS)
+    target_link_libraries(${target} PRIVATE tdict_dst)
+  endif()
 endfunction()
 
 # Compiles the targets of this folder without optimization in a build with a sanitizer. Most of the sources are tests, which

@@ -79,9 +79,7 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
 }
 
-/* Enters a scope to free resources. Unlike tdict_gpu_enter(), this function also enters if the device is lost, and
- * tries twice to push the context. Without a scope, the resources would leak. */
-static void enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
+void tdict_gpu_enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
   if (push_context(gpu, scope, NULL) != TDICT_OK) (void)!push_context(gpu, scope, NULL);
@@ -146,7 +144,7 @@ void tdict_gpu_release(tdict_gpu *gpu) {
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all resources belong to the parent process */
   if (gpu->context) {
     tdict_gpu_scope scope;
-    enter_for_cleanup(gpu, &scope);
+    tdict_gpu_enter_for_cleanup(gpu, &scope);
     if (scope.entered) destroy_resources(gpu);
     tdict_gpu_leave(gpu, &scope);
     gpu->driver->ops->ctx_release(gpu->driver, gpu->ordinal);
@@ -318,7 +316,7 @@ static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_er
 static void pin_unregister(void *self, void *pages, size_t bytes) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
-  enter_for_cleanup(gpu, &scope);
+  tdict_gpu_enter_for_cleanup(gpu, &scope);
   if (scope.entered) tdict_counted_host_unregister(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
 }
@@ -334,7 +332,7 @@ static tdict_status pin_allocate(void *self, size_t bytes, void **out, tdict_err
 static void pin_free(void *self, void *pages, size_t bytes) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
-  enter_for_cleanup(gpu, &scope);
+  tdict_gpu_enter_for_cleanup(gpu, &scope);
   if (scope.entered) tdict_counted_host_free(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
 }

@@ -75,6 +75,10 @@ typedef struct tdict_gpu_scope {
  * tdict_gpu_check(). */
 tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err);
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
+/* Enters a scope to wait for work, or to free resources. Unlike tdict_gpu_enter(), this function also enters if the
+ * device is lost, and tries twice to push the context. Without a scope, memory would be reused while work uses it, or
+ * resources would leak. In a forked child, the scope is not entered. */
+void tdict_gpu_enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope);
 /* Converts a driver's code to a status. The error names `call` and the code. Returns TDICT_OK for TDICT_CU_SUCCESS,
  * TDICT_ENOMEM for TDICT_CU_OUT_OF_MEMORY, TDICT_ELOST for codes after which the device counts as lost, and
  * TDICT_EDEVICE for all other codes. After TDICT_ELOST, tdict_gpu_enter() fails. */

@@ -16,14 +16,19 @@ typedef struct use {
   _Atomic(bool) is_done; /* true: the driver has reported that the event is done (acquire/release) */
 } use;
 
-/* Returns true if the event is done, and also if the query fails. Waiters would never return if a failed query counted
- * as not done. Many storages can list one use, so the driver is not asked again after the event is done. */
+/* Returns true if the event is done. If the query fails, waits for the event, because the caller may overwrite or reuse
+ * the memory. If the driver cannot wait either, returns true, so that waiters return. Many storages can list one use, so
+ * the driver is not asked again after the event is done. */
 static bool use_poll(tdict_fence *fence) {
   use *u = (use *)fence;
   tdict_gpu_scope scope;
   if (atomic_load_explicit(&u->is_done, memory_order_acquire)) return true;
-  if (tdict_gpu_enter(u->gpu, &scope, NULL) != TDICT_OK) return true;
-  const tdict_cu result = u->gpu->driver->ops->event_query(u->gpu->driver, u->event);
+  tdict_gpu_enter_for_cleanup(u->gpu, &scope);
+  if (!scope.entered) return true;
+  const tdict_driver_ops *ops = u->gpu->driver->ops;
+  tdict_cu result = ops->event_query(u->gpu->driver, u->event);
+  if (result != TDICT_CU_SUCCESS && result != TDICT_CU_NOT_READY)
+    result = ops->event_synchronize(u->gpu->driver, u->event);
   tdict_gpu_leave(u->gpu, &scope);
   if (result == TDICT_CU_SUCCESS) atomic_store_explicit(&u->is_done, true, memory_order_release);
   return result != TDICT_CU_NOT_READY;
@@ -40,7 +45,8 @@ static bool use_wait(tdict_fence *fence, int64_t deadline_ns) {
     }
     return true;
   }
-  if (tdict_gpu_enter(u->gpu, &scope, NULL) != TDICT_OK) return true;
+  tdict_gpu_enter_for_cleanup(u->gpu, &scope);
+  if (!scope.entered) return true;
   u->gpu->driver->ops->event_synchronize(u->gpu->driver, u->event);
   tdict_gpu_leave(u->gpu, &scope);
   return true;

@@ -8,6 +8,7 @@
 #include "device/devices.h"
 #include "transfer/start.h"
 #include "tree/box.h"
+#include "tree/cursor.h"
 #include "tree/place.h"
 
 tdict_status tdict_start_wait(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out, tdict_error *err) {
@@ -123,16 +124,31 @@ tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, vo
   return status;
 }
 
-/* Stops the walk with TDICT_ENOTFOUND at the first leaf that is not pinned. */
-static tdict_status check_pinned(void *user, const tdict_entry *entry, tdict_error *err) {
-  (void)user, (void)err;
-  bool (*is_pinned)(const void *self) = entry->type ? TDICT_HOOK_OF(entry->type, is_pinned) : NULL;
-  if (is_pinned) return is_pinned(entry->object) ? TDICT_OK : TDICT_ENOTFOUND;
-  if (!entry->tensor || tdict_tensor_device(entry->tensor).type != TDICT_DEVICE_CPU) return TDICT_OK;
-  return tdict_tensor_is_pinned(entry->tensor) ? TDICT_OK : TDICT_ENOTFOUND;
+static bool is_leaf_pinned(tdict_leaf leaf) {
+  const tdict_box *box = tdict_leaf_box(leaf);
+  bool (*is_pinned)(const void *self) = box ? TDICT_HOOK_OF(box->type, is_pinned) : NULL;
+  if (box) return !is_pinned || is_pinned(box->self);
+  const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+  return tdict_tensor_device(tensor).type != TDICT_DEVICE_CPU || tdict_tensor_is_pinned(tensor);
 }
 
-bool tdict_is_pinned(const tdict_tree *tree) { return tree && tdict_walk(tree, check_pinned, NULL, NULL) == TDICT_OK; }
+/* Recurses only if memory for a deeper cursor is exhausted, because tdict_is_pinned() cannot return an error. */
+static bool are_leaves_pinned(const tdict_tree *td) {
+  bool are_pinned = true;
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, td, false);
+  for (tdict_leaf leaf; are_pinned && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    if (!tree)
+      are_pinned = is_leaf_pinned(leaf);
+    else if (!tdict_cursor_enter(&cursor, tree))
+      are_pinned = are_leaves_pinned(tree);
+  }
+  tdict_cursor_reset(&cursor);
+  return are_pinned;
+}
+
+bool tdict_is_pinned(const tdict_tree *tree) { return tree && are_leaves_pinned(tree); }
 
 /* Returns a tensor with the elements of `tensor` on `device`, by moving a tree with this one leaf. */
 static tdict_status move_tensor(tdict_context *c, tdict_tensor *tensor, tdict_device device, tdict_tensor **out,

@@ -106,8 +106,8 @@ static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
   tdict_gpu *gpu = hook->gpu;
   tdict_gpu_scope scope;
   if (!hook->stream) return TDICT_OK;
-  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK) status = tdict_gpu_sync_stream(gpu, hook->stream, err);
+  tdict_gpu_enter_for_cleanup(gpu, &scope);
+  const tdict_status status = tdict_gpu_sync_stream(gpu, hook->stream, err);
   tdict_gpu_leave(gpu, &scope);
   tdict_gpu_give_stream(gpu, hook->stream);
   hook->stream = NULL;

@@ -2,7 +2,10 @@
 #include "device/use.h"
 
 #include "base/clock.h"
+#include "context.h"
 #include "gpu_help.h"
+#include "sim/driver.h"
+#include "support/driver_fault.h"
 
 typedef struct gate {
   atomic_bool entered, open, done;
@@ -71,6 +74,46 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
 }
 
 /* The event goes back to the gpu and is used again; the gpu lives as long as the use. */
+
+static void run_slowly(void *user) {
+  usleep(30000);
+  atomic_store((atomic_bool *)user, true);
+}
+/* A failed query or a failed push of the context says nothing about the work, so the use is not done before the work. */
+SIM_CASE(use_is_not_done_when_a_driver_call_fails) {
+  static const tdict_fault_kind kinds[] = {TDICT_FAULT_EVENT_QUERY, TDICT_FAULT_CTX_PUSH};
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_driver *inner = NULL, *driver = NULL;
+  fixture b = {0};
+  o.device = td_device();
+  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  td_ok(tdict_driver_fault_open(inner, &driver, err));
+  tdict_driver_release(inner);
+  td_ok(tdict_context_create_over(&o, driver, &b.context, err));
+  td_ok(tdict_devices_gpu(tdict_context_devices(b.context), td_device(), &b.gpu, err));
+  for (int i = 0; i < 4; i++) {
+    const tdict_fault fault = {.kinds = TDICT_FAULT_BIT(kinds[i / 2]), .n = 1, .code = TDICT_CU_INVALID_HANDLE};
+    tdict_gpu_scope scope;
+    tdict_stream s = {0};
+    atomic_bool has_run = false;
+    td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+    td_ok(tdict_sim_launch(s, run_slowly, &has_run, err));
+    td_ok(tdict_gpu_enter(b.gpu, &scope, err));
+    tdict_fence *use = use_of(&b, s);
+    tdict_gpu_leave(b.gpu, &scope);
+    tdict_driver_fault_arm(driver, &fault);
+    const bool is_done = i % 2 ? use->ops->poll(use) : use->ops->wait(use, INT64_MAX);
+    if (is_done) assert_true(atomic_load(&has_run));
+    tdict_driver_fault_arm(driver, NULL);
+    assert_true(use->ops->wait(use, INT64_MAX));
+    use->ops->release(use);
+    tdict_stream_destroy(b.context, s);
+  }
+  tdict_context_destroy(b.context);
+  tdict_driver_release(driver);
+}
+
 SIM_CASE(use_returns_its_event_to_the_gpu) {
   fixture b = fixture_open(NULL);
   tdict_stream s = {0};

@@ -9,6 +9,7 @@
 typedef struct fault_driver {
   tdict_driver base; /* first, so that a fault_driver * is also a tdict_driver * */
   void (*around)(bool begins);
+  bool (*must_fail)(tdict_fault_kind kind);
   pthread_mutex_t lock; /* guards: all later fields */
   pthread_cond_t changed;
   tdict_fault fault;
@@ -44,7 +45,7 @@ static tdict_cu count_call(fault_driver *f, tdict_fault_kind kind) {
     }
   }
   pthread_mutex_unlock(&f->lock);
-  return code;
+  return f->must_fail && f->must_fail(kind) ? TDICT_CU_INVALID_HANDLE : code;
 }
 
 static void around(const fault_driver *f, bool begins) {
@@ -442,6 +443,9 @@ void tdict_driver_fault_get_live(tdict_driver *d, tdict_fault_live *out) {
   pthread_mutex_unlock(&f->lock);
 }
 
+void tdict_driver_fault_set_chooser(tdict_driver *d, bool (*must_fail)(tdict_fault_kind kind)) {
+  fault_of(d)->must_fail = must_fail;
+}
 void tdict_driver_fault_set_around(tdict_driver *d, void (*fn)(bool begins)) { fault_of(d)->around = fn; }
 
 const char *tdict_fault_kind_name(tdict_fault_kind kind) {

@@ -68,6 +68,9 @@ void tdict_driver_fault_get_live(tdict_driver *d, tdict_fault_live *out);
 /* Sets a function that is called with true before and with false after each call of the wrapped driver, on the calling
  * thread. Call before the driver is shared. */
 void tdict_driver_fault_set_around(tdict_driver *d, void (*fn)(bool begins));
+/* Sets a function that is asked before each call that can fail. If it returns true, the call returns
+ * TDICT_CU_INVALID_HANDLE. Call before the driver is shared. */
+void tdict_driver_fault_set_chooser(tdict_driver *d, bool (*must_fail)(tdict_fault_kind kind));
 /* Returns the name of a kind, such as "copy_in". */
 const char *tdict_fault_kind_name(tdict_fault_kind kind);
 

@@ -177,14 +177,16 @@ static tdict_status meet(rank_state *r, const post *mine, int64_t timeout_ns, td
   return w->mixed ? tdict_fail(err, TDICT_EFORMAT, "threads: the ranks' operations differ") : TDICT_OK;
 }
 
-static void post_mail(rank_state *r, const void *src, size_t bytes, int32_t peer, bool host) {
+static tdict_status post_mail(rank_state *r, const post *p, tdict_error *err) {
+  const size_t bytes = p->bytes;
   mail *m = malloc(sizeof *m + bytes), **at = &r->world->mails;
-  if (!m) abort();
-  *m = (mail){.from = r->rank, .to = peer, .host = host, .bytes = bytes};
-  if (bytes) memcpy(m->data, src, bytes);
+  if (!m) return tdict_fail(err, TDICT_ENOMEM, "threads: no host memory for %zu bytes", bytes);
+  *m = (mail){.from = r->rank, .to = p->root, .host = p->kind == THREAD_SEND_HOST, .bytes = bytes};
+  if (bytes) memcpy(m->data, p->src, bytes);
   while (*at) at = &(*at)->next;
   *at = m;
   note_change(r->world);
+  return TDICT_OK;
 }
 
 static tdict_status take_mail(rank_state *r, const post *p, int64_t timeout_ns, tdict_error *err) {
@@ -217,10 +219,7 @@ static tdict_status copy_device(thread_world *w, void *stream, const tdict_rect 
 static tdict_status run_on_host(rank_state *r, const post *p, int64_t timeout_ns, tdict_error *err) {
   tdict_status status = begin_call(r, p->kind, p->bytes, err);
   if (status != TDICT_OK) return status;
-  if (p->kind == THREAD_SEND || p->kind == THREAD_SEND_HOST) {
-    post_mail(r, p->src, p->bytes, p->root, p->kind == THREAD_SEND_HOST);
-    return TDICT_OK;
-  }
+  if (p->kind == THREAD_SEND || p->kind == THREAD_SEND_HOST) return post_mail(r, p, err);
   if (p->kind == THREAD_RECEIVE || p->kind == THREAD_RECEIVE_HOST) return take_mail(r, p, timeout_ns, err);
   return meet(r, p, timeout_ns, err);
 }

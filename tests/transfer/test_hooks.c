@@ -1,6 +1,10 @@
 /* What a hook may ask of the engine, and what it may do while it runs. */
 #include "pair.h"
 
+#include "context.h"
+#include "sim/driver.h"
+#include "support/driver_fault.h"
+
 /* A tree of one hooked pair, and its transfer. */
 static tdict_tree *tree_of_pair(probe *p, pair **out) {
   tdict_tree *td = new_tree();
@@ -181,6 +185,48 @@ SIM_CASE(hook_stream_is_waited_for) {
   check_wrong(&p);
   free(s.k.seen);
   place_close(&w);
+  check_gone(&p);
+}
+
+/* A hook after which the next call that makes the device current fails. */
+typedef struct slow_work {
+  tdict_driver *driver;
+  atomic_bool has_run;
+} slow_work;
+static void run_slowly(void *user) {
+  usleep(30000);
+  atomic_store(&((slow_work *)user)->has_run, true);
+}
+static tdict_status move_and_arm(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+  slow_work *s = ((const pair *)self)->user;
+  const tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_CTX_PUSH), .n = 1, .code = TDICT_CU_INVALID_HANDLE};
+  tdict_status status = tdict_sim_launch(tdict_hook_stream(hook), run_slowly, s, err);
+  if (status == TDICT_OK) status = pair_move(self, hook, out, err);
+  tdict_driver_fault_arm(s->driver, &fault);
+  return status;
+}
+SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
+  static const tdict_type type = PAIR_TYPE(.to_device = move_and_arm);
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_driver *inner = NULL;
+  tdict_context *c = NULL;
+  tdict_tree *src = new_tree(), *out = NULL;
+  slow_work s = {0};
+  probe p = {0};
+  o.device = td_device();
+  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  td_ok(tdict_driver_fault_open(inner, &s.driver, err));
+  td_ok(tdict_context_create_over(&o, s.driver, &c, err));
+  put_pair(src, "pair", &type, &p, 1)->user = &s;
+  td_ok(tdict_to_device(c, src, o.device, NULL, &out, err));
+  assert_true(atomic_load(&s.has_run));
+  assert_true(tdict_driver_fault_fired(s.driver));
+  tdict_release(out);
+  tdict_release(src);
+  tdict_context_destroy(c);
+  tdict_driver_release(s.driver);
+  tdict_driver_release(inner);
   check_gone(&p);
 }
 

@@ -4,6 +4,7 @@
 
 #include "memory/pinned_pages.h"
 #include "support/driver_fault.h"
+#include "support/fail_alloc.h"
 
 GPU_CASE(pin_memory_pins_and_shares) {
   world w = open_world();
@@ -126,6 +127,27 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
     tdict_release(pinned);
   }
   tdict_release(host);
+  tdict_release(td);
+  close_world(&w);
+}
+
+/* The result is right without memory, also for a tree that is deeper than the cursor's own frames. */
+GPU_CASE(is_pinned_needs_no_memory) {
+  world w = open_world();
+  tdict_tree *td = batch_tree(w.pinned);
+  for (int i = 0; i < 40; i++) {
+    tdict_tree *above = new_tree();
+    td_ok(tdict_set_tree(above, "down", td, err));
+    tdict_release(td);
+    td = above;
+  }
+  bool failed = true;
+  for (int64_t n = 0; failed; n++) {
+    td_fail_alloc(n, true);
+    const bool is_pinned = tdict_is_pinned(td);
+    failed = td_fail_alloc_stop();
+    assert_true(is_pinned);
+  }
   tdict_release(td);
   close_world(&w);
 }

@@ -1,0 +1,174 @@
+"""Tests the scheduler with the programs of cases.c.
+
+usage: check.py TEST LIBRARY PROGRAM PROGRAM_ATOMIC
+       check.py unit_cases LIBRARY TEST_PROGRAM...
+PROGRAM is compiled as usual. PROGRAM_ATOMIC is compiled with -fsanitize=thread and linked with LIBRARY."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TEST, LIBRARY, PROGRAMS = sys.argv[1], pathlib.Path(sys.argv[2]), list(map(pathlib.Path, sys.argv[3:]))
+PROGRAM, PROGRAM_ATOMIC = (PROGRAMS + PROGRAMS)[:2]
+SUMMARY = re.compile(r"^dst: (?:passed|failed) seed \d+ hash (\w+) decisions (\d+)", re.M)
+
+
+def run(case, seed, program=PROGRAM, library=LIBRARY, **more):
+    """The exit status and the output of a run."""
+    environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library), "DST_CASE": case, "DST_REPORT": "1", **more}
+    done = subprocess.run([program, str(seed)], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=60, text=True)
+    return done.returncode, done.stdout
+
+
+def need(condition, message, output=""):
+    if not condition:
+        sys.exit(f"{TEST}: {message}\n{output}")
+
+
+def hash_of(output):
+    found = SUMMARY.search(output)
+    need(found, "the run printed no hash", output)
+    return found.group(1), re.findall(r"^mixed \w+", output, re.M)
+
+
+def test_repeats():
+    """The same seed gives the same decisions, times and addresses; another seed gives others."""
+    for program in (PROGRAM, PROGRAM_ATOMIC):
+        for policy in ("random", "pct"):
+            found = [hash_of(run("repeats", 7, program, DST_POLICY=policy)[1]) for _ in range(3)]
+            need(found[0][1] and found == found[:1] * 3, f"{program.name}, {policy}: three runs differ: {found}")
+            need(hash_of(run("repeats", 8, program, DST_POLICY=policy)[1]) != found[0], "two seeds give the same run")
+        atomic = hash_of(run("repeats", 7, program, DST_ATOMIC="0")[1]) != hash_of(run("repeats", 7, program)[1])
+        need(atomic == (program == PROGRAM_ATOMIC), f"{program.name}: DST_ATOMIC has the wrong effect")
+
+
+def test_repeats_elsewhere():
+    """The same seed repeats in another folder, and with another environment."""
+    with tempfile.TemporaryDirectory() as folder:
+        for program in (PROGRAM, PROGRAM_ATOMIC):
+            there = pathlib.Path(folder) / "a-folder-with-a-longer-name" / program.name
+            there.parent.mkdir(exist_ok=True)
+            shutil.copy(program, there)
+            shutil.copy(LIBRARY, there.parent)
+            for seed in (1, 2, 3):
+                here = hash_of(run("repeats", seed, program)[1])
+                other = hash_of(run("repeats", seed, there, there.parent / LIBRARY.name, OTHER="x" * 5000 * seed)[1])
+                need(here == other, f"{program.name}, seed {seed}: {here} here, {other} there")
+
+
+def seeds_that_find(case, text, program=PROGRAM, **more):
+    outputs = [run(case, seed, program, **more) for seed in range(1, 21)]
+    for code, output in outputs:
+        need(code == 0 or text in output, f"{case} failed otherwise", output)
+    return sum(code != 0 for code, _ in outputs)
+
+
+def test_planted():
+    """Planted errors are found."""
+    need(seeds_that_find("spurious_wakeup", "the wait ended too early", DST_RARITY_spurious="5") >= 5,
+         "the wait without a loop was not found")
+    need(seeds_that_find("spurious_wakeup", "", DST_OFF="spurious") == 0, "a spurious wakeup without permission")
+    need(seeds_that_find("lost_wakeup", "all threads sleep for ever", DST_OFF="spurious") >= 3, "the lost wakeup was not found")
+
+
+def test_planted_atomic():
+    """A switch between two atomic accesses is possible at the atomic level only."""
+    need(seeds_that_find("lost_update", "an update was lost", PROGRAM_ATOMIC, DST_POLICY="random") >= 10, "not found")
+    need(seeds_that_find("lost_update", "", PROGRAM_ATOMIC, DST_ATOMIC="0") == 0, "found without switches")
+
+
+def test_deadlock():
+    """A deadlock names the threads, their locks, and the calls."""
+    reports = [run("deadlock", seed, DST_POLICY="random") for seed in range(1, 21)]
+    found = [text for code, text in reports if code != 0]
+    need(found, "no seed found the deadlock")
+    for text in found:
+        need("dst: error: all threads sleep for ever" in text, "no reason", text)
+        need(len(re.findall(r"waits for a mutex 0x\w+, thread \d+ holds the lock, after pthread_mutex_lock", text)) == 2,
+             "the report does not say who waits for what", text)
+        need("waits for the end of a thread: thread 1" in text, "the joining thread is missing", text)
+        need(re.search(r"^dst: +\d+ [\d.]+ +\d+ \(\S+\) pthread_mutex_lock at \S+\+0x\w+ -> \d+", text, re.M),
+             "the decisions are missing", text)
+    code, text = run("sleeps_for_ever", 1, DST_OFF="spurious")
+    need(code != 0 and "waits for a condition" in text, "a wait for ever was not reported", text)
+
+
+def counts(output):
+    line = re.search(r"^spurious .*", output, re.M)
+    need(line, "no counts", output)
+    words = line.group().split()
+    return dict(zip(words[::2], map(int, words[1::2])))
+
+
+def test_misfortunes():
+    """Each kind happens at least once in some seeds, and never if it is switched off."""
+    often = {f"DST_RARITY_{kind}": "3" for kind in ("spurious", "early_timeout", "alloc", "thread", "driver", "io")}
+    found = counts(run("misfortunes", 1, **often)[1])
+    need(all(found.values()), f"some kinds never happened: {found}")
+    need(found["faults"] == found["alloc"] + found["thread"] + found["driver"], f"the number of faults is wrong: {found}")
+    for kind in ("spurious", "alloc", "thread", "driver", "io"):
+        off = counts(run("misfortunes", 1, DST_OFF=kind, **often)[1])
+        need(off[kind] == 0 and sum(off.values()) > 0, f"{kind} happened although it was off: {off}")
+    nothing = counts(run("misfortunes", 1, DST_OFF="all", **often)[1])
+    need(not any(nothing.values()), f"with all kinds off: {nothing}")
+    early = [re.search(r"early_timeout (\d+) alloc", run("misfortunes", 1, **more)[1]) for more in (often, {**often, "DST_OFF": "early_timeout"})]
+    need(int(early[0].group(1)) > 0 and int(early[1].group(1)) == 0, "early timeouts cannot be switched off")
+
+
+def test_crash():
+    """A crash tears a file whose bytes were not flushed, and only such a file."""
+    need(seeds_that_find("crash", "the file is neither old nor new") >= 10, "no crash lost bytes that were not flushed")
+    need(seeds_that_find("crash", "", DST_SYNCS="1") == 0, "a crash lost bytes that were flushed")
+
+
+def test_refusals():
+    """Real files and other processes end the run with a message."""
+    code, text = run("real_file", 1)
+    need(code != 0 and "the real file /etc/hostname is refused" in text, "the file was not refused", text)
+    code, text = run("other_process", 1)
+    need(code != 0 and "fork: the simulation has one process" in text, "the process was not refused", text)
+
+
+def test_destructors():
+    """Destructors of thread-specific data, and ends of detached threads, are decisions too."""
+    found = [hash_of(run("destructors", 3)[1]) for _ in range(5)]
+    need(found == found[:1] * 5, f"five runs differ: {found}")
+
+
+def test_replay():
+    """A list of choices repeats a run; without choices, threads change only when they must."""
+    with tempfile.TemporaryDirectory() as folder:
+        choices = pathlib.Path(folder) / "choices"
+        for program in (PROGRAM, PROGRAM_ATOMIC):
+            first = hash_of(run("repeats", 5, program, DST_RECORD=str(choices), DST_POLICY="pct")[1])[0]
+            again = run("repeats", 5, program, DST_REPLAY=str(choices), DST_POLICY="pct")[1]
+            need(choices.stat().st_size > 0, "no choices were recorded")
+            need(hash_of(run("repeats", 5, program, DST_POLICY="pct")[1])[0] == first, "recording changes the run")
+            need(hash_of(again)[0] == first, f"{program.name}: the choices give another run")
+            choices.write_text("")
+            need(run("lost_update", 5, program, DST_REPLAY=str(choices))[0] == 0, "a switch without a choice")
+
+
+def test_unit_cases():
+    """Cases of the repository also pass under the scheduler."""
+    count = 0
+    for line in (PROGRAMS[0].parent.parent / "cases.txt").read_text().splitlines():
+        path, *names, device = line.split()
+        name = names[0] if names else ""
+        program = next((one for one in PROGRAMS if path.endswith("/" + one.name)), None)
+        if not program or device == "cuda":
+            continue
+        environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(LIBRARY), "DST_SEED": str(count), "DST_REPORT": "1"}
+        done = subprocess.run([program, name, device], env=environment, capture_output=True, text=True, timeout=60)
+        need(done.returncode == 0 and SUMMARY.search(done.stderr), f"{name} on {device} fails with DST_SEED={count}",
+             done.stdout + done.stderr)
+        count += 1
+    need(count > 50, f"only {count} cases ran")
+
+
+globals()[f"test_{TEST}"]()

@@ -1,0 +1,23 @@
+# The programs dst_NAME: one for each workload, see tests/dst/workload.h. CTest runs each with real threads.
+set(dst_support ${CMAKE_CURRENT_LIST_DIR}/../../support)
+add_library(dst_common OBJECT ${CMAKE_CURRENT_LIST_DIR}/model.c ${CMAKE_CURRENT_LIST_DIR}/../workload.c
+                              ${dst_support}/thread_comm.c ${dst_support}/thread_reduce.c ${dst_support}/driver_fault.c)
+tdict_compile(dst_common)
+target_include_directories(dst_common PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(dst_common PRIVATE tdict::tdict_static)
+
+file(GLOB dst_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.c)
+list(FILTER dst_files EXCLUDE REGEX "/model\\.c$")
+foreach(file ${dst_files})
+  cmake_path(GET file STEM name)
+  add_executable(dst_${name} ${file} $<TARGET_OBJECTS:dst_common>)
+  tdict_compile(dst_${name})
+  set_target_properties(dst_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/dst)
+  target_include_directories(dst_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(dst_${name} PRIVATE tdict::tdict_static Threads::Threads)
+  foreach(seed 1 2)
+    add_test(NAME dst_${name}_${seed} COMMAND dst_${name} ${seed} 8)
+    set_tests_properties(dst_${name}_${seed} PROPERTIES LABELS "dst;sim" TIMEOUT ${TDICT_TEST_TIMEOUT})
+    tdict_test_environment(dst_${name}_${seed})
+  endforeach()
+endforeach()

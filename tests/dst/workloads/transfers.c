@@ -1,0 +1,368 @@
+/* Transfers that conflict, are cancelled, make streams wait and are released early.
+ *
+ * Three threads start transfers. Each destination that several threads write has a lock, under which transfers are
+ * started, and a record of the generations that it may hold. The library runs conflicting transfers in the order of
+ * their starts, so the record says what a transfer must read that is started now. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "dst/workloads/model.h"
+
+enum { NUM_PLAYERS = 3, NUM_ACTIONS = 5, NUM_SOURCES = 2, NUM_CONTESTED = 2, ROWS = 4, WIDE_ROWS = 4000 };
+static const uint32_t cancelled = 1u << TDICT_ECANCELLED, lost = 1u << TDICT_EINVAL;
+
+/* A tree that several threads write. */
+typedef struct contested {
+  pthread_mutex_t lock; /* guards: the order of starts, generation, is_certain */
+  tdict_tree *tree;
+  int64_t generation; /* of the last write that was started */
+  bool is_certain;    /* the last write was not cancelled */
+} contested;
+
+typedef struct stage {
+  model_world world;
+  int64_t width;
+  tdict_tree *sources[NUM_SOURCES];
+  contested contested[NUM_CONTESTED]; /* 0: on the device, 1: on the host */
+  _Atomic(int64_t) next_generation;
+  _Atomic(int) num_looks;
+} stage;
+
+static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
+
+static tdict_transfer_options roll_options(void) {
+  static const int32_t threads[] = {0, 1, 2, -1};
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.mode = (int32_t)dst_roll(4);
+  o.num_threads = threads[dst_roll(4)];
+  o.check_sources = dst_roll(8) == 0;
+  o.narrow = dst_roll(4) == 0;
+  if (dst_roll(6) == 0) o.max_queued_bytes = 131072;
+  return o;
+}
+
+/* Waits for a transfer in one of several ways. True if it succeeded; *out then has the result. */
+static bool finish(tdict_future *f, uint32_t allowed, tdict_tree **out) {
+  const uint64_t way = dst_roll(4);
+  if (way == 0)
+    while (tdict_future_wait_for(f, 50000, NULL, NULL) == TDICT_ETIMEDOUT) continue;
+  if (way == 1) (void)!tdict_future_wait_source(f, NULL);
+  const bool is_done = model_may(allowed, tdict_future_wait(f, out, model_error()));
+  const tdict_future_phase phase = tdict_future_state(f);
+  model_true(tdict_future_is_ready(f));
+  model_true(phase == (is_done                              ? TDICT_FUTURE_DONE
+                       : model_status() == TDICT_ECANCELLED ? TDICT_FUTURE_CANCELLED
+                                                            : TDICT_FUTURE_FAILED));
+  tdict_future_release(f);
+  return is_done;
+}
+
+static void check_stats(const tdict_future *f, const model_rows *rows) {
+  tdict_transfer_stats s = tdict_transfer_stats_default();
+  model_true(tdict_future_get_stats(f, &s, NULL) == TDICT_OK);
+  model_true(s.num_leaves == MODEL_NUM_LEAVES && s.total_bytes == model_bytes(rows));
+  model_true(s.direct_bytes + s.staged_bytes + s.pageable_bytes + s.host_bytes == s.total_bytes);
+}
+
+/* There and back. The tree on the device is released while it is read. */
+static void go_there_and_back(stage *s) {
+  const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
+  const model_rows rows = rows_of(s, generation);
+  const model_look on_device = model_device_look(tdict_sim(0));
+  tdict_transfer_options o = roll_options();
+  tdict_tree *there = NULL, *back = NULL;
+  tdict_future *f = NULL;
+  if (!model_ok(tdict_to_device(s->world.context, s->sources[generation], tdict_sim(0), &o, &there, model_error())))
+    return;
+  model_check_shape(there, &rows, &on_device);
+  o = roll_options();
+  o.narrow = 0;
+  o.pinned_result = dst_roll(2);
+  if (!o.pinned_result && dst_roll(3) == 0) o.memory = tdict_pinned_memory(s->world.context);
+  model_look look = model_plain_look();
+  look.has_device = true;
+  look.is_contiguous = true;
+  look.is_pinned = o.pinned_result || o.memory ? 1 : 0;
+  const bool has_started = model_ok(tdict_to_device_async(s->world.context, there, tdict_cpu(), &o, &f, model_error()));
+  tdict_release(there);
+  if (!has_started) return;
+  tdict_future *kept = tdict_future_retain(f);
+  if (finish(f, 0, &back)) {
+    check_stats(kept, &rows);
+    model_check(back, &rows, &look);
+  }
+  tdict_future_release(kept);
+  tdict_release(back);
+}
+
+/* A tree of this thread's own, which is released at once, with its future or before it. */
+static void let_go(stage *s) {
+  const model_rows rows = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
+  const model_look look = model_device_look(tdict_sim(0));
+  const tdict_transfer_options o = roll_options();
+  tdict_tree *td = model_tree(&rows), *there = NULL;
+  tdict_future *f = NULL;
+  if (!td) return;
+  const bool has_started = model_ok(tdict_to_device_async(s->world.context, td, tdict_sim(0), &o, &f, model_error()));
+  tdict_release(td);
+  if (!has_started) return;
+  if (dst_roll(2)) {
+    tdict_future_release(f);
+  } else if (finish(f, 0, &there)) {
+    model_check_device(&s->world, there, &rows, &look);
+    tdict_release(there);
+  }
+}
+
+static void cancel(stage *s) {
+  const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
+  const model_rows rows = rows_of(s, generation);
+  const model_look look = model_device_look(tdict_sim(0));
+  const tdict_transfer_options o = roll_options();
+  tdict_tree *there = NULL;
+  tdict_future *f = NULL;
+  if (!model_ok(tdict_to_device_async(s->world.context, s->sources[generation], tdict_sim(0), &o, &f, model_error())))
+    return;
+  if (dst_roll(2)) (void)!tdict_future_wait_for(f, (int64_t)dst_roll(40000), NULL, NULL);
+  tdict_future_cancel(f);
+  if (finish(f, cancelled, &there)) model_check_device(&s->world, there, &rows, &look);
+  tdict_release(there);
+}
+
+/* Writes a new generation into a contested tree. The write may be cancelled. */
+static void write_contested(stage *s, contested *c) {
+  const model_rows rows = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
+  const bool will_cancel = dst_roll(4) == 0;
+  tdict_transfer_options o = roll_options();
+  tdict_tree *td = model_tree(&rows), *result = NULL;
+  tdict_future *f = NULL;
+  if (!td) return;
+  pthread_mutex_lock(&c->lock);
+  const bool has_started = model_ok(tdict_transfer_into_async(s->world.context, c->tree, td, &o, &f, model_error()));
+  if (has_started) {
+    c->generation = rows.stamps[0] / 1024;
+    c->is_certain = !will_cancel;
+  }
+  pthread_mutex_unlock(&c->lock);
+  tdict_release(td);
+  if (!has_started) return;
+  if (will_cancel) tdict_future_cancel(f);
+  if (dst_roll(3) == 0) {
+    tdict_future_release(f);
+  } else if (finish(f, will_cancel ? cancelled : 0, &result)) {
+    model_true(result == c->tree);
+    tdict_release(result);
+  }
+}
+
+/* Reads a contested tree into a new tree. */
+static void read_contested(stage *s, contested *c, int which) {
+  tdict_transfer_options o = roll_options();
+  tdict_tree *got = NULL;
+  tdict_future *f = NULL;
+  o.check_sources = false;
+  pthread_mutex_lock(&c->lock);
+  const model_rows rows = rows_of(s, c->generation);
+  const bool is_certain = c->is_certain;
+  const uint32_t allowed = !is_certain || model_was_unlucky() ? lost : 0;
+  const tdict_device device = which == 0 ? tdict_cpu() : tdict_sim(0);
+  const bool has_started =
+      model_may(allowed, tdict_to_device_async(s->world.context, c->tree, device, &o, &f, model_error()));
+  pthread_mutex_unlock(&c->lock);
+  if (!has_started || !finish(f, !is_certain || model_was_unlucky() ? lost : 0, &got)) return;
+  if (which == 0) {
+    model_look look = model_plain_look();
+    look.has_device = true;
+    model_check(got, &rows, &look);
+  } else {
+    const model_look look = model_device_look(tdict_sim(0));
+    model_check_device(&s->world, got, &rows, &look);
+  }
+  tdict_release(got);
+}
+
+/* What a kernel of the program would do: read a result on a stream that waits for the transfer. */
+typedef struct look_on_stream {
+  stage *stage;
+  tdict_stream stream;
+  const void *address;
+  model_stamp first;
+} look_on_stream;
+static void look_on(void *user) {
+  look_on_stream *l = user;
+  const int64_t *stamps = tdict_sim_host_pointer(l->stream, l->address);
+  model_true(stamps);
+  for (int i = 0; i < ROWS; i++)
+    if (stamps[i] != l->first + i) dst_fail("on a stream, stamp %d is %lld", i, (long long)stamps[i]);
+  atomic_fetch_add(&l->stage->num_looks, 1);
+}
+static void wait_on_stream(stage *s) {
+  const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
+  tdict_transfer_options o = roll_options();
+  tdict_stream stream;
+  tdict_tree *there = NULL;
+  tdict_future *f = NULL;
+  if (!model_ok(tdict_stream_create(s->world.context, tdict_sim(0), &stream, model_error()))) return;
+  if (dst_roll(2)) o.after = &stream;
+  if (model_ok(tdict_to_device_async(s->world.context, s->sources[generation], tdict_sim(0), &o, &f, model_error()))) {
+    if (model_ok(tdict_future_wait_on_stream(f, stream, &there, model_error()))) {
+      look_on_stream l = {s, stream, tdict_const_data(there, "a"), model_stamp_of(generation, 0)};
+      model_true(l.address || model_was_unlucky());
+      const bool looks = l.address && model_ok(tdict_sim_launch(stream, look_on, &l, model_error()));
+      const bool is_recorded = looks && model_ok(tdict_record_stream(there, stream, model_error()));
+      if (is_recorded) tdict_release(there); /* the recorded use keeps the bytes */
+      (void)!tdict_future_wait(f, NULL, NULL);
+      model_calm(true);
+      const tdict_status status = tdict_stream_synchronize(s->world.context, stream, NULL);
+      model_calm(false);
+      model_true(status == TDICT_OK || model_was_unlucky());
+      if (!is_recorded) tdict_release(there);
+    }
+    tdict_future_release(f);
+  }
+  tdict_stream_destroy(s->world.context, stream);
+}
+
+/* A pinned copy, a conversion on the way to the device, and entries that stay. */
+static void pin_and_convert(stage *s) {
+  const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
+  const model_rows rows = rows_of(s, generation);
+  tdict_conversion wide = tdict_conversion_default();
+  tdict_transfer_options o = roll_options();
+  const char *const kept = "n.c";
+  tdict_tree *pinned = NULL, *there = NULL, *back = NULL;
+  tdict_tensor *t = NULL;
+  if (!model_ok(tdict_pin_memory(s->world.context, s->sources[generation], NULL, &pinned, model_error()))) return;
+  model_look look = model_plain_look();
+  look.is_contiguous = true;
+  look.is_pinned = 1;
+  model_check(pinned, &rows, &look);
+  model_true(tdict_is_pinned(pinned));
+  wide.pattern = "n.m.d";
+  wide.dtype = TDICT_F32;
+  wide.scale = 2;
+  wide.offset = 1;
+  o.conversions = &wide;
+  o.num_conversions = 1;
+  o.narrow = 0;
+  o.keep = &kept;
+  o.num_keep = 1;
+  if (model_ok(tdict_to_device(s->world.context, dst_roll(2) ? pinned : s->sources[generation], tdict_sim(0), &o,
+                               &there, model_error())) &&
+      model_ok(tdict_to_device(s->world.context, there, tdict_cpu(), NULL, &back, model_error()))) {
+    const float *data = tdict_const_data(back, "n.m.d");
+    model_true(tdict_get(there, "n.c", &t, NULL) == TDICT_OK &&
+               tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
+    for (int64_t i = 0; i < ROWS * s->width; i++)
+      if (data[i] != 2 * (float)model_int_of(rows.stamps[i / s->width], i % s->width) + 1)
+        dst_fail("the converted element %lld is %g", (long long)i, (double)data[i]);
+  }
+  tdict_release(back);
+  tdict_release(there);
+  tdict_release(pinned);
+}
+
+static void play(int number, void *data) {
+  stage *s = data;
+  (void)number;
+  for (int i = 0; i < NUM_ACTIONS; i++) {
+    const int which = (int)dst_roll(NUM_CONTESTED);
+    switch (dst_roll(9)) {
+    case 0:
+      go_there_and_back(s);
+      break;
+    case 1:
+      let_go(s);
+      break;
+    case 2:
+      cancel(s);
+      break;
+    case 3:
+    case 4:
+      write_contested(s, &s->contested[which]);
+      break;
+    case 5:
+    case 6:
+      read_contested(s, &s->contested[which], which);
+      break;
+    case 7:
+      wait_on_stream(s);
+      break;
+    default:
+      pin_and_convert(s);
+      break;
+    }
+    if (dst_roll(10) == 0) tdict_context_trim(s->world.context, dst_roll(2) ? tdict_cpu() : tdict_sim(0), 0);
+  }
+}
+
+/* After all transfers: the sources are unchanged, and each contested tree has the generation of its record. */
+static void check_all(stage *s) {
+  const model_look plain = model_plain_look(), on_device = model_device_look(tdict_sim(0));
+  for (int i = 0; i < NUM_SOURCES; i++) {
+    const model_rows rows = rows_of(s, i);
+    model_check(s->sources[i], &rows, &plain);
+  }
+  for (int i = 0; i < NUM_CONTESTED; i++) {
+    contested *c = &s->contested[i];
+    if (!c->is_certain || model_was_unlucky()) { /* the next write makes the bytes valid again */
+      tdict_tree *td = NULL;
+      const model_rows next = rows_of(s, c->generation = 900 + i);
+      model_calm(true);
+      td = model_tree(&next);
+      model_true(tdict_transfer_into(s->world.context, c->tree, td, NULL, NULL) == TDICT_OK);
+      model_calm(false);
+      tdict_release(td);
+    }
+    const model_rows rows = rows_of(s, c->generation);
+    if (i == 0)
+      model_check_device(&s->world, c->tree, &rows, &on_device);
+    else
+      model_check(c->tree, &rows, &plain);
+  }
+}
+
+static bool set_up(stage *s) {
+  bool is_ok = true;
+  s->width = dst_roll(3) ? 40 : WIDE_ROWS; /* the wide trees are larger than the staging ring */
+  atomic_init(&s->next_generation, 100);
+  for (int i = 0; i < NUM_SOURCES; i++) {
+    const model_rows rows = rows_of(s, i);
+    s->sources[i] = model_tree(&rows);
+    is_ok = is_ok && s->sources[i];
+  }
+  for (int i = 0; i < NUM_CONTESTED; i++) {
+    const model_rows rows = rows_of(s, 50);
+    pthread_mutex_init(&s->contested[i].lock, NULL);
+    s->contested[i].generation = 50;
+    s->contested[i].is_certain = true;
+    s->contested[i].tree = model_tree(&rows);
+    is_ok = is_ok && s->contested[i].tree;
+  }
+  if (!is_ok) return false;
+  tdict_tree *there = NULL;
+  if (!model_ok(tdict_to_device(s->world.context, s->contested[0].tree, tdict_sim(0), NULL, &there, model_error())))
+    return false;
+  tdict_release(s->contested[0].tree);
+  s->contested[0].tree = there;
+  return true;
+}
+
+void dst_workload(void) {
+  stage s = {0};
+  model_settings settings = model_settings_default();
+  settings.num_threads = (int)(2 + dst_roll(2));
+  settings.latency_ns = dst_roll(2) ? 0 : 20000;
+  model_begin();
+  if (model_open(&s.world, &settings)) {
+    if (set_up(&s)) {
+      model_run(NUM_PLAYERS, play, &s);
+      check_all(&s);
+    }
+    for (int i = 0; i < NUM_SOURCES; i++) tdict_release(s.sources[i]);
+    for (int i = 0; i < NUM_CONTESTED; i++) tdict_release(s.contested[i].tree);
+    model_next_transfer_works(&s.world);
+    model_close(&s.world);
+  }
+  model_end();
+}
