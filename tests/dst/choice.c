@@ -142,6 +142,7 @@ static int highest(const int *threads, int count) {
 /* The priorities from FIRST_LOW on are for the changes, the first priorities are above, and those of threads that gave
  * way are below. */
 #define FIRST_LOW (UINT64_C(1) << 32)
+enum { FAIR_STEPS = 1000 };
 static uint64_t change_steps[16], lowest = FIRST_LOW;
 
 int dst_choose_thread(const int *threads, int count, bool can_stay) {
@@ -151,6 +152,9 @@ int dst_choose_thread(const int *threads, int count, bool can_stay) {
     if (settings.is_pct && dst_the.num_steps == change_steps[i])
       dst_the.threads[dst_the.current].priority = FIRST_LOW + (uint64_t)i;
   if (count == 1) return 0;
+  /* After the steps that the guarantee covers, no thread must keep the others waiting by asking again and again. */
+  if (settings.is_pct && dst_the.num_steps > settings.pct_steps && dst_the.num_steps % FAIR_STEPS == 0)
+    dst_give_way(dst_the.current);
   if (!settings.is_pct || is_replay) return (int)dst_choose((uint64_t)count, can_stay ? settings.stay : 0);
   const int place = highest(threads, count);
   record_choice(dst_me()->num_choices++, (uint64_t)place);
@@ -204,10 +208,12 @@ size_t dst_shorten(size_t bytes) {
  * and rarer in a half, so that every pair of kinds also occurs alone. */
 static void settings_of_seed(void) {
   static const unsigned stays[] = {128, 192, 240, 252};
+  static const uint64_t steps[] = {2000, 6000, 20000};
   static const int cpus[] = {2, 3, 4, 8};
   static const uint64_t rarities[DST_NUM_KINDS] = {100, 300, 400, 40, 200, 8}, factors[] = {0, 1, 4, 16};
   settings.is_pct = dst_random_bits() & 1;
   settings.stay = stays[dst_random_bits() % 4];
+  settings.pct_steps = steps[dst_random_bits() % 3];
   settings.depth = 2 + (int)(dst_random_bits() % 4);
   dst_the.num_cpus = cpus[dst_random_bits() % 4];
   for (int i = 0; i < DST_NUM_KINDS; i++) settings.rarity[i] = rarities[i] * factors[dst_random_bits() % 4];
@@ -219,7 +225,7 @@ static void settings_of_environment(void) {
   settings.stay = (unsigned)number_of("DST_STAY", settings.stay);
   settings.depth = (int)number_of("DST_DEPTH", (uint64_t)settings.depth);
   if (settings.depth < 1 || settings.depth > 16) dst_die("DST_DEPTH is %d, wanted 1 to 16", settings.depth);
-  settings.pct_steps = number_of("DST_STEPS", 20000);
+  settings.pct_steps = number_of("DST_STEPS", settings.pct_steps);
   dst_the.num_cpus = (int)number_of("DST_CPUS", (uint64_t)dst_the.num_cpus);
   dst_the.most_steps = number_of("DST_MAX", 20000000);
   dst_the.stop_step = number_of("DST_STOP", 0);

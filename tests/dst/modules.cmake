@@ -35,3 +35,13 @@ foreach(test repeats repeats_elsewhere planted planted_atomic deadlock misfortun
                    $<TARGET_FILE:dst_cases_plain> $<TARGET_FILE:dst_cases_atomic>)
   set_tests_properties(dst_scheduler_${test} PROPERTIES LABELS "dst;host" TIMEOUT 300)
 endforeach()
+
+# Cases that use no real files and no other processes.
+set(unit_programs test_sched_latch test_sched_parallel test_sim_queue test_transfer_engine test_transfer_future test_transfer_lane
+                  test_transfer_order test_loader_workers)
+if(TARGET test_sched_latch)
+  list(TRANSFORM unit_programs REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE unit_files)
+  add_test(NAME dst_scheduler_unit_cases
+           COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_LIST_DIR}/cases/check.py unit_cases $<TARGET_FILE:tdict_dst> ${unit_files})
+  set_tests_properties(dst_scheduler_unit_cases PROPERTIES LABELS "dst;sim" TIMEOUT 300)
+endif()

@@ -78,18 +78,21 @@ static void *wait_once(void *argument) {
   pthread_mutex_unlock(&lock);
   return NULL;
 }
-static void make_ready(bool locks) {
+static void make_ready(void) {
   struct timespec nap = {0, 1000000};
   nanosleep(&nap, NULL);
-  if (locks) pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&lock);
   is_ready = true;
   pthread_cond_broadcast(&changed);
-  if (locks) pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&lock);
 }
 static void spurious_wakeup(void) {
-  start(0, wait_once);
-  make_ready(true);
-  join(0);
+  for (int round = 0; round < 10; round++) {
+    is_ready = false;
+    start(0, wait_once);
+    make_ready();
+    join(0);
+  }
 }
 
 /* The signal is sent without the lock, between the other thread's check and its wait. */

@@ -1,6 +1,7 @@
 """Tests the scheduler with the programs of cases.c.
 
 usage: check.py TEST LIBRARY PROGRAM PROGRAM_ATOMIC
+       check.py unit_cases LIBRARY TEST_PROGRAM...
 PROGRAM is compiled as usual. PROGRAM_ATOMIC is compiled with -fsanitize=thread and linked with LIBRARY."""
 
 import os
@@ -11,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-TEST, LIBRARY, PROGRAM, PROGRAM_ATOMIC = sys.argv[1], *map(pathlib.Path, sys.argv[2:])
+TEST, LIBRARY, PROGRAMS = sys.argv[1], pathlib.Path(sys.argv[2]), list(map(pathlib.Path, sys.argv[3:]))
+PROGRAM, PROGRAM_ATOMIC = (PROGRAMS + PROGRAMS)[:2]
 SUMMARY = re.compile(r"^dst: (?:passed|failed) seed \d+ hash (\w+) decisions (\d+)", re.M)
 
 
@@ -150,6 +152,23 @@ def test_replay():
             need(hash_of(again)[0] == first, f"{program.name}: the choices give another run")
             choices.write_text("")
             need(run("lost_update", 5, program, DST_REPLAY=str(choices))[0] == 0, "a switch without a choice")
+
+
+def test_unit_cases():
+    """Cases of the repository also pass under the scheduler."""
+    count = 0
+    for line in (PROGRAMS[0].parent.parent / "cases.txt").read_text().splitlines():
+        path, *names, device = line.split()
+        name = names[0] if names else ""
+        program = next((one for one in PROGRAMS if path.endswith("/" + one.name)), None)
+        if not program or device == "cuda":
+            continue
+        environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(LIBRARY), "DST_SEED": str(count), "DST_REPORT": "1"}
+        done = subprocess.run([program, name, device], env=environment, capture_output=True, text=True, timeout=60)
+        need(done.returncode == 0 and SUMMARY.search(done.stderr), f"{name} on {device} fails with DST_SEED={count}",
+             done.stdout + done.stderr)
+        count += 1
+    need(count > 50, f"only {count} cases ran")
 
 
 globals()[f"test_{TEST}"]()
