@@ -105,6 +105,7 @@ static int wait_for(pthread_cond_t *condition, dst_lock *lock, int64_t deadline_
   dst_thread *me = dst_me();
   check_mutex(lock);
   if (lock->owner != dst_self + 1) dst_die("the thread waits for a condition without its mutex");
+  dst_decide(call, site); /* the thread does not wait yet, so it misses a signal that is sent without the mutex */
   lock->owner = 0;
   me->mutex = lock;
   dst_wait(DST_CONDITION, condition, deadline_ns, call, site);

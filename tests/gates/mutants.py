@@ -1,6 +1,7 @@
 """Gate: every entry of tests/mutants.ini matches exactly once and names a case. scripts/test-mutants runs the mutants.
 
-usage: mutants.py ROOT"""
+usage: mutants.py ROOT
+The entries of OTHERS have the same form and must match once, too. Their cases are those of the scripts that run them."""
 
 import configparser
 import re
@@ -9,6 +10,7 @@ import source
 
 KEYS = {"promise", "file", "function", "match", "replace", "case", "build"}
 BUILDS = {"dev", "asan", "tsan"}
+OTHERS = ["tests/dst/planted.ini", "tests/dst/orders/weakened.ini"]
 
 
 class BadEntry(Exception):
@@ -43,22 +45,22 @@ class Mutant:
         return text[:hits[0][0]] + self.replace + text[hits[0][1]:]
 
 
-def read(root):
+def read(root, name="tests/mutants.ini"):
     """All entries, in the order of the file."""
     table = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
     table.optionxform = str
     try:
-        table.read_string((root / "tests/mutants.ini").read_text())
+        table.read_string((root / name).read_text())
     except configparser.Error as error:
-        raise BadEntry(f"tests/mutants.ini: {error}") from error
+        raise BadEntry(f"{name}: {error}") from error
     return [Mutant(name, table[name]) for name in table.sections()]
 
 
-def check(root, mutants):
+def check(root, mutants, has_cases=True):
     """What is wrong with the entries."""
     cases, wrong = source.case_entries(root), []
     for m in mutants:
-        if m.case not in cases:
+        if has_cases and m.case not in cases:
             wrong.append(f"{m.name}: no test has the case {m.case}")
         if m.build not in BUILDS:
             wrong.append(f"{m.name}: the build is {m.build}, wanted one of {', '.join(sorted(BUILDS))}")
@@ -74,13 +76,14 @@ def check(root, mutants):
 def main():
     root = source.root_argument()
     report = source.Report("mutants")
-    try:
-        entries = read(root)
-        report.checked(len(entries))
-        for line in check(root, entries):
-            report.fail("tests/mutants.ini", line)
-    except BadEntry as error:
-        report.fail("tests/mutants.ini", str(error))
+    for name in ["tests/mutants.ini", *OTHERS]:
+        try:
+            entries = read(root, name)
+            report.checked(len(entries))
+            for line in check(root, entries, has_cases=name not in OTHERS):
+                report.fail(name, line)
+        except BadEntry as error:
+            report.fail(name, str(error))
     report.end()
 
 

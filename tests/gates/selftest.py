@@ -91,6 +91,13 @@ FAULTS = [
     ("numbers", "src/base/error.c", 'void tdict_planted(char *t) { snprintf(t, 9, "%+8.3f", 1.5); }\n', '"%+8.3f" depends on the locale'),
     ("numbers", "src/base/file.c", "double tdict_planted(const char *t) { return strtod(t, NULL); }\n", "strtod() depends on the locale"),
     ("numbers", "tools/tdict.c", 'void planted(void) { setlocale(LC_ALL, ""); }\n', "sets LC_ALL"),
+    ("orders", "src/base/error.c", "int planted(_Atomic(int) *w) { return atomic_load_explicit(&w[f(1, 2)], memory_order_acquire); }\n",
+     "src/base/error.c: uses load acquire for w,"),
+    ("orders", "src/base/file.c", "enum { PLANTED = memory_order_relaxed };\n", "src/base/file.c: names 1 memory orders outside"),
+    ("orders", "docs/testing.md", "\n| word | files |\n|---|---|\n| `count` | `sched/latch.c`, `sched/planted.c` | `load relaxed` | No. |\n"
+     "| `planted` | all files | `load relaxed` | No. |\n| `count` | `sched/latch.c` | `add acquire` | No. |\n| `planted_row` |\n",
+     "names src/sched/planted.c, which is gone", "names planted, which is gone", "names add acquire, which is gone",
+     "the row | `planted_row` | does not have"),
     ("sentences", "include/tdict/status.h", f"/* The planted{LONG_TAIL}. */\n", "33 words, at most 32 are allowed: The planted"),
     ("sentences", "docs/loader.md", f"\nThe planted{LONG_TAIL}.\n", "33 words, at most 32 are allowed: The planted"),
     ("sentences", "README.md", f"\n| a table |\n|---|\n| The planted{LONG_TAIL} |\n\nThe `a b` planted{LONG_TAIL}.\n", "34 words, at most 32 are allowed: The `code` planted"),

@@ -5,10 +5,11 @@
  * their starts, so the record says what a transfer must read that is started now. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "dst/workloads/model.h"
 
-enum { NUM_PLAYERS = 3, NUM_ACTIONS = 5, NUM_SOURCES = 2, NUM_CONTESTED = 2, ROWS = 4, WIDE_ROWS = 4000 };
+enum { NUM_PLAYERS = 3, NUM_ACTIONS = 5, NUM_SOURCES = 2, NUM_CONTESTED = 2, ROWS = 4, WIDE_ROWS = 4096 };
 static const uint32_t cancelled = 1u << TDICT_ECANCELLED, lost = 1u << TDICT_EINVAL;
 
 /* A tree that several threads write. */
@@ -24,6 +25,7 @@ typedef struct stage {
   int64_t width;
   tdict_tree *sources[NUM_SOURCES];
   contested contested[NUM_CONTESTED]; /* 0: on the device, 1: on the host */
+  model_look host_look;               /* of contested[1], which may be pinned */
   _Atomic(int64_t) next_generation;
   _Atomic(int) num_looks;
 } stage;
@@ -114,6 +116,54 @@ static void let_go(stage *s) {
   }
 }
 
+/* A stream that waits until the gate is opened. */
+typedef struct gate {
+  tdict_stream stream;
+  _Atomic(bool) is_open;
+} gate;
+static void pass_gate(void *user) {
+  gate *g = user;
+  while (!atomic_load(&g->is_open)) usleep(20);
+}
+/* False: a misfortune. */
+static bool shut_gate(stage *s, gate *g, tdict_transfer_options *o) {
+  atomic_init(&g->is_open, false);
+  if (!model_ok(tdict_stream_create(s->world.context, tdict_sim(0), &g->stream, model_error()))) return false;
+  *o = roll_options();
+  o->after = &g->stream;
+  o->num_threads = 1; /* the call returns before the copies end, and the other threads of the pool stay free */
+  o->mode = TDICT_MODE_NON_BLOCKING;
+  if (model_ok(tdict_sim_launch(g->stream, pass_gate, g, model_error()))) return true;
+  tdict_stream_destroy(s->world.context, g->stream);
+  return false;
+}
+static void open_gate(stage *s, gate *g) {
+  atomic_store(&g->is_open, true);
+  model_calm(true);
+  const tdict_status status = tdict_stream_synchronize(s->world.context, g->stream, NULL);
+  model_calm(false);
+  model_true(status == TDICT_OK || model_was_unlucky());
+  tdict_stream_destroy(s->world.context, g->stream);
+}
+
+/* A transfer behind a gate cannot end before it is cancelled, so it must end as cancelled. */
+static void cancel_behind_a_gate(stage *s) {
+  gate g;
+  tdict_transfer_options o;
+  tdict_tree *there = NULL;
+  tdict_future *f = NULL;
+  if (!shut_gate(s, &g, &o)) return;
+  const bool has_started =
+      model_ok(tdict_to_device_async(s->world.context, s->sources[0], tdict_sim(0), &o, &f, model_error()));
+  if (has_started) {
+    (void)!tdict_future_wait_for(f, (int64_t)dst_roll(60000), NULL, NULL);
+    tdict_future_cancel(f);
+  }
+  open_gate(s, &g);
+  if (has_started) model_true(!finish(f, cancelled, &there));
+  tdict_release(there);
+}
+
 static void cancel(stage *s) {
   const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
   const model_rows rows = rows_of(s, generation);
@@ -181,19 +231,64 @@ static void read_contested(stage *s, contested *c, int which) {
   tdict_release(got);
 }
 
+/* Reads the contested tree on the host behind a gate. Then another read may begin and end, before the tree is written. The
+ * write must wait for the first read. */
+static void write_behind_a_read(stage *s) {
+  contested *c = &s->contested[1];
+  const model_rows next = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
+  const model_look look = model_device_look(tdict_sim(0));
+  gate g;
+  tdict_transfer_options o;
+  tdict_tree *td = model_tree(&next), *got = NULL, *other = NULL;
+  tdict_future *reads = NULL, *writes = NULL;
+  if (!td || !shut_gate(s, &g, &o)) {
+    tdict_release(td);
+    return;
+  }
+  o.check_sources = false;
+  pthread_mutex_lock(&c->lock);
+  const model_rows rows = rows_of(s, c->generation);
+  const uint32_t allowed = !c->is_certain || model_was_unlucky() ? lost : 0;
+  const bool is_read =
+      model_may(allowed, tdict_to_device_async(s->world.context, c->tree, tdict_sim(0), &o, &reads, model_error()));
+  if (is_read && dst_roll(4)) (void)!tdict_future_wait_for(reads, (int64_t)dst_roll(60000), NULL, NULL);
+  if (is_read && dst_roll(2) &&
+      model_may(allowed, tdict_to_device(s->world.context, c->tree, tdict_sim(0), NULL, &other, model_error())))
+    model_check_device(&s->world, other, &rows, &look);
+  tdict_release(other);
+  const bool is_written =
+      is_read && model_ok(tdict_transfer_into_async(s->world.context, c->tree, td, NULL, &writes, model_error()));
+  if (is_written) {
+    c->generation = next.stamps[0] / 1024;
+    c->is_certain = true;
+  }
+  pthread_mutex_unlock(&c->lock);
+  tdict_release(td);
+  if (is_written && dst_roll(2)) (void)!tdict_future_wait_for(writes, (int64_t)dst_roll(60000), NULL, NULL);
+  open_gate(s, &g);
+  if (is_read && finish(reads, model_was_unlucky() ? lost : allowed, &got))
+    model_check_device(&s->world, got, &rows, &look);
+  tdict_release(got);
+  if (is_written) (void)finish(writes, 0, NULL);
+}
+
 /* What a kernel of the program would do: read a result on a stream that waits for the transfer. */
 typedef struct look_on_stream {
   stage *stage;
   tdict_stream stream;
-  const void *address;
+  const void *address, *large; /* of the first and of the largest leaf */
   model_stamp first;
 } look_on_stream;
 static void look_on(void *user) {
   look_on_stream *l = user;
-  const int64_t *stamps = tdict_sim_host_pointer(l->stream, l->address);
-  model_true(stamps);
+  const int64_t *stamps = tdict_sim_host_pointer(l->stream, l->address), width = l->stage->width;
+  const int32_t *numbers = tdict_sim_host_pointer(l->stream, l->large);
+  model_true(stamps && numbers);
   for (int i = 0; i < ROWS; i++)
     if (stamps[i] != l->first + i) dst_fail("on a stream, stamp %d is %lld", i, (long long)stamps[i]);
+  for (int64_t i = 0; i < ROWS * width; i++)
+    if (numbers[i] != model_int_of(l->first + i / width, i % width))
+      dst_fail("on a stream, element %lld is %d", (long long)i, numbers[i]);
   atomic_fetch_add(&l->stage->num_looks, 1);
 }
 static void wait_on_stream(stage *s) {
@@ -206,9 +301,10 @@ static void wait_on_stream(stage *s) {
   if (dst_roll(2)) o.after = &stream;
   if (model_ok(tdict_to_device_async(s->world.context, s->sources[generation], tdict_sim(0), &o, &f, model_error()))) {
     if (model_ok(tdict_future_wait_on_stream(f, stream, &there, model_error()))) {
-      look_on_stream l = {s, stream, tdict_const_data(there, "a"), model_stamp_of(generation, 0)};
-      model_true(l.address || model_was_unlucky());
-      const bool looks = l.address && model_ok(tdict_sim_launch(stream, look_on, &l, model_error()));
+      look_on_stream l = {s, stream, tdict_const_data(there, "a"), tdict_const_data(there, "n.m.d"),
+                          model_stamp_of(generation, 0)};
+      model_true((l.address && l.large) || model_was_unlucky());
+      const bool looks = l.address && l.large && model_ok(tdict_sim_launch(stream, look_on, &l, model_error()));
       const bool is_recorded = looks && model_ok(tdict_record_stream(there, stream, model_error()));
       if (is_recorded) tdict_release(there); /* the recorded use keeps the bytes */
       (void)!tdict_future_wait(f, NULL, NULL);
@@ -267,7 +363,7 @@ static void play(int number, void *data) {
   (void)number;
   for (int i = 0; i < NUM_ACTIONS; i++) {
     const int which = (int)dst_roll(NUM_CONTESTED);
-    switch (dst_roll(9)) {
+    switch (dst_roll(11)) {
     case 0:
       go_there_and_back(s);
       break;
@@ -287,6 +383,12 @@ static void play(int number, void *data) {
       break;
     case 7:
       wait_on_stream(s);
+      break;
+    case 8:
+      cancel_behind_a_gate(s);
+      break;
+    case 9:
+      write_behind_a_read(s);
       break;
     default:
       pin_and_convert(s);
@@ -318,8 +420,22 @@ static void check_all(stage *s) {
     if (i == 0)
       model_check_device(&s->world, c->tree, &rows, &on_device);
     else
-      model_check(c->tree, &rows, &plain);
+      model_check(c->tree, &rows, &s->host_look);
   }
+}
+
+/* Moves the largest leaf into a pinned storage of its own. The driver reads a large pinned leaf itself, after the copy is
+ * queued. False: a misfortune. */
+static bool pin_large_leaf(stage *s, tdict_tree *td) {
+  const model_rows rows = rows_of(s, 50);
+  tdict_tensor *t = NULL, *pinned = NULL;
+  model_true(tdict_get(td, "n.m.d", &t, NULL) == TDICT_OK);
+  const bool is_ok = model_ok(tdict_tensor_empty(tdict_tensor_dtype(t), tdict_tensor_ndim(t), tdict_tensor_shape(t),
+                                                 tdict_pinned_memory(s->world.context), &pinned, model_error())) &&
+                     model_ok(tdict_set(td, "n.m.d", pinned, model_error()));
+  tdict_tensor_release(pinned);
+  if (is_ok) model_true(model_write(td, &rows));
+  return is_ok;
 }
 
 static bool set_up(stage *s) {
@@ -340,6 +456,11 @@ static bool set_up(stage *s) {
     is_ok = is_ok && s->contested[i].tree;
   }
   if (!is_ok) return false;
+  s->host_look = model_plain_look();
+  if (dst_roll(2)) {
+    s->host_look.is_pinned = -1;
+    if (!pin_large_leaf(s, s->contested[1].tree)) return false;
+  }
   tdict_tree *there = NULL;
   if (!model_ok(tdict_to_device(s->world.context, s->contested[0].tree, tdict_sim(0), NULL, &there, model_error())))
     return false;
