@@ -1,6 +1,5 @@
 /* Transfers that do not end well: cancelled ones, bytes that never came, errors that nobody asked for, lost devices. */
 #include "pair.h"
-
 enum { SLOW = 20 << 20 };
 
 /* ---- cancel ---- */
