@@ -9,7 +9,15 @@
 
 #include "dst/workloads/model.h"
 
-enum { NUM_PLAYERS = 3, NUM_ACTIONS = 5, NUM_SOURCES = 2, NUM_CONTESTED = 2, ROWS = 4, WIDE_ROWS = 4096 };
+enum {
+  NUM_PLAYERS = 3,
+  NUM_ACTIONS = 5,
+  NUM_KINDS = 11,
+  NUM_SOURCES = 2,
+  NUM_CONTESTED = 2,
+  ROWS = 4,
+  WIDE_ROWS = 4096
+};
 static const uint32_t cancelled = 1u << TDICT_ECANCELLED, lost = 1u << TDICT_EINVAL;
 
 /* A tree that several threads write. */
@@ -23,6 +31,8 @@ typedef struct contested {
 typedef struct stage {
   model_world world;
   int64_t width;
+  int kinds[NUM_KINDS]; /* of the actions of this run */
+  size_t num_kinds;
   tdict_tree *sources[NUM_SOURCES];
   contested contested[NUM_CONTESTED]; /* 0: on the device, 1: on the host */
   model_look host_look;               /* of contested[1], which may be pinned */
@@ -363,7 +373,7 @@ static void play(int number, void *data) {
   (void)number;
   for (int i = 0; i < NUM_ACTIONS; i++) {
     const int which = (int)dst_roll(NUM_CONTESTED);
-    switch (dst_roll(11)) {
+    switch (s->kinds[dst_roll(s->num_kinds)]) {
     case 0:
       go_there_and_back(s);
       break;
@@ -438,8 +448,17 @@ static bool pin_large_leaf(stage *s, tdict_tree *td) {
   return is_ok;
 }
 
+/* Each run has about half of the kinds of actions, so that the few that an error needs follow each other more often than
+ * in a run of all kinds (Groce and others, Swarm Testing, 2012). */
+static void choose_kinds(stage *s) {
+  for (int kind = 0; kind < NUM_KINDS; kind++)
+    if (dst_roll(2)) s->kinds[s->num_kinds++] = kind;
+  if (s->num_kinds == 0) s->kinds[s->num_kinds++] = (int)dst_roll(NUM_KINDS);
+}
+
 static bool set_up(stage *s) {
   bool is_ok = true;
+  choose_kinds(s);
   s->width = dst_roll(3) ? 40 : WIDE_ROWS; /* the wide trees are larger than the staging ring */
   atomic_init(&s->next_generation, 100);
   for (int i = 0; i < NUM_SOURCES; i++) {
