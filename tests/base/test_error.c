@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "support/fail_alloc.h"
 #include "tdict/tensor.h"
 #include "tdict/try.h"
 
@@ -273,4 +274,10 @@ CASE(error_set_fills_all_fields) {
   assert_int_equal(e.path[sizeof e.path - 2], 'e');
   assert_non_null(strstr(e.path, "..."));
   assert_int_equal(tdict_error_set(NULL, TDICT_ENOMEM, "a", "b"), TDICT_ENOMEM);
+  /* A program reports with this function that it has no memory. */
+  tdict_error short_of_memory = {0};
+  td_fail_alloc(0, true);
+  (void)tdict_error_set(&short_of_memory, TDICT_EIO, text, "%s", text);
+  assert_false(td_fail_alloc_stop());
+  assert_memory_equal(&short_of_memory, &e, sizeof e);
 }

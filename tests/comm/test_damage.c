@@ -2,6 +2,7 @@
  * memory accesses are valid, which AddressSanitizer checks. */
 #include "base/error.h"
 #include "comm/every_op.h"
+#include "support/fail_alloc.h"
 #include "support/sanitized.h"
 
 enum { WORLD = 2, OP_SEND = NUM_OPS };
@@ -37,21 +38,30 @@ static const scene scenes[] = {
 };
 enum { NUM_SCENES = sizeof scenes / sizeof *scenes };
 
-/* One run: the arguments of both ranks. */
+/* One run: the damage, the allocation that fails, and the arguments of both ranks. */
 typedef struct damage_case {
   const scene *s;
+  int rank, call; /* the damaged call of the table */
+  size_t byte;
+  unsigned char bits; /* 0: without damage */
+  bool is_short;      /* allocation number `allocation` of the rank fails */
+  int64_t allocation;
+  bool has_failed;
   op_args of[WORLD];
 } damage_case;
 
 static void try_scene(rig_rank *r) {
-  const damage_case *c = r->rig->user;
+  damage_case *c = r->rig->user;
   const op_args *a = &c->of[r->rank];
+  const bool is_short = c->is_short && r->rank == c->rank;
+  if (is_short) td_fail_alloc(c->allocation, false);
   if (c->s->op != OP_SEND)
     rig_keep(r, op_call(r, a, &r->got, err));
   else if (r->rank == 0)
     rig_keep(r, tdict_send(r->comm, a->tree, 1, a->options, err));
   else
     rig_keep(r, tdict_receive(r->comm, 0, a->options, a->has_no_out ? NULL : &r->got, err));
+  if (is_short) c->has_failed = td_fail_alloc_stop();
   thread_world_leave(r->rig->threads, r->rank);
 }
 
@@ -65,10 +75,10 @@ static tdict_tree *small_tree(const char *key) {
   return tree;
 }
 
-/* Makes the arguments of the scene. The trees of the ranks are released by drop_case(). */
-static void make_case(damage_case *c, const scene *s) {
+/* Makes the arguments of the ranks. The trees of the ranks are released by drop_case(). */
+static void make_case(damage_case *c) {
   static const int64_t counts[WORLD] = {0, 2};
-  *c = (damage_case){.s = s};
+  const scene *s = c->s;
   for (int r = 0; r < WORLD; r++)
     c->of[r] = (op_args){.op = s->op,
                          .tree = small_tree(r == 1 && s->has_other_tree ? "other" : "a"),
@@ -95,16 +105,19 @@ static void check_rank(const rig_rank *r) {
   assert_true(r->took_ns < 20 * RIG_SECOND);
 }
 
+/* Runs the scene of a case. */
+static rig *run_case(damage_case *c) {
+  make_case(c);
+  rig *g = rig_create(WORLD);
+  thread_world_damage(g->threads, c->rank, c->call, c->byte, c->bits);
+  rig_run(g, try_scene, c);
+  for (int r = 0; r < WORLD; r++) check_rank(&g->ranks[r]);
+  drop_case(c);
+  return g;
+}
 /* Runs the scene with a damaged byte in call `call` of rank `rank`; bits 0: without damage. */
 static rig *run_scene(const scene *s, int rank, int call, size_t byte, unsigned char bits) {
-  damage_case c;
-  make_case(&c, s);
-  rig *g = rig_create(WORLD);
-  thread_world_damage(g->threads, rank, call, byte, bits);
-  rig_run(g, try_scene, &c);
-  for (int r = 0; r < WORLD; r++) check_rank(&g->ranks[r]);
-  drop_case(&c);
-  return g;
+  return run_case(&(damage_case){.s = s, .rank = rank, .call = call, .byte = byte, .bits = bits});
 }
 
 static void damage_all(int step, int *num_runs, int *num_errors) {
@@ -140,4 +153,38 @@ SIM_CASE(comm_survives_damaged_messages_on_devices) {
   int num_runs = 0, num_errors = 0;
   damage_all(7 * SANITIZED_STEP, &num_runs, &num_errors);
   assert_true(num_runs > 4000 / (7 * SANITIZED_STEP) && num_errors > num_runs / 4);
+}
+
+/* Runs a case, and returns true if the rank returned TDICT_ENOMEM. */
+static bool is_short_of_memory(damage_case *c) {
+  rig *g = run_case(c);
+  const bool is_short = g->ranks[c->rank].status == TDICT_ENOMEM;
+  rig_destroy(g);
+  return is_short;
+}
+/* Each allocation of a rank fails once: first with undamaged messages, then with a random damage in each message. */
+static void damage_without_memory(const scene *s, rng *random, int *num_short) {
+  rig *whole = run_scene(s, 0, 0, 0, 0);
+  for (int rank = 0; rank < WORLD; rank++) {
+    damage_case c = {.s = s, .rank = rank, .is_short = true, .has_failed = true};
+    for (; c.has_failed; c.allocation++) *num_short += is_short_of_memory(&c);
+    const int64_t num_allocations = c.allocation;
+    for (; c.call < thread_world_all_calls(whole->threads, rank); c.call++) {
+      const size_t bytes = thread_world_received(whole->threads, rank, c.call);
+      c.allocation = bytes ? sanitized_first(c.call) : num_allocations;
+      for (; c.allocation < num_allocations; c.allocation += SANITIZED_STEP) {
+        c.byte = (size_t)pick(random, 0, (int64_t)bytes - 1);
+        c.bits = (unsigned char)pick(random, 1, 255);
+        *num_short += is_short_of_memory(&c);
+      }
+    }
+  }
+  rig_destroy(whole);
+}
+DEVICE_CASE(comm_survives_damaged_messages_without_memory) {
+  int num_short = 0;
+  rng random = {0x5107};
+  for (int i = 0; i < NUM_SCENES; i++) damage_without_memory(&scenes[i], &random, &num_short);
+  assert_true(num_short > 100);
+  rig_end();
 }

@@ -1,5 +1,6 @@
 /* Tests the metadata of safetensors files: what a file has, what a save writes, and that nothing is lost between. */
 #include "files.h"
+#include "support/fail_alloc.h"
 #include "tdict/saving.h"
 
 static const char file_text[] =
@@ -87,6 +88,51 @@ CASE(metadata_survives_opens_and_saves) {
     tdict_release(metadata);
     tdict_release(tree);
   }
+  tdict_context_destroy(c);
+  folder_remove(&f);
+}
+
+/* Each allocation of a save, of an open and of a load fails once. A call that fails changes neither files nor results. */
+CASE(metadata_without_memory) {
+  folder f = folder_create();
+  tdict_context *c = td_context(NULL);
+  tdict_save_options o = tdict_save_options_default();
+  tdict_open_options open = tdict_open_options_default();
+  tdict_load_options load = tdict_load_options_default();
+  tdict_transfer_options on_caller = tdict_transfer_options_default();
+  tdict_tree *metadata, *again = NULL, *back = NULL;
+  write_safetensors(in(&f, "x"), file_text, strlen(file_text), 4);
+  tdict_tree *tree = open_with_metadata(in(&f, "x"), &metadata);
+  open.metadata = &again;
+  load.open = &open;
+  on_caller.num_threads = 0;
+  load.transfer = &on_caller;
+  o.metadata = metadata;
+  for (int way = 0; way < 2; way++) {
+    const char *name = way ? "y.safetensors.index.json" : "y";
+    const int num_old = folder_count(&f, NULL);
+    o.max_shard_bytes = (uint64_t)way;
+    TD_WITHOUT_MEMORY_THEN(tdict_save(NULL, in(&f, name), tree, &o, err), {
+      assert_true(err->message[0] != 0);
+      assert_int_equal(folder_count(&f, NULL), num_old);
+    });
+    for (int loads = 0; loads < 2; loads++) {
+      TD_WITHOUT_MEMORY_THEN(loads ? tdict_load(c, in(&f, name), tdict_cpu(), &load, &back, err)
+                                   : tdict_open(in(&f, name), &open, &back, err),
+                             {
+                               assert_true(err->message[0] != 0);
+                               assert_null(back);
+                               assert_null(again);
+                             });
+      check_entries(again, NUM_ENTRIES);
+      same_trees(back, tree);
+      tdict_release(back);
+      tdict_release(again);
+      back = again = NULL;
+    }
+  }
+  tdict_release(metadata);
+  tdict_release(tree);
   tdict_context_destroy(c);
   folder_remove(&f);
 }

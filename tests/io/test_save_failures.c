@@ -30,9 +30,18 @@ static tdict_tree *tree_of(float first) {
   return tree;
 }
 
+/* Safetensors files must also have the metadata of world_in(). */
 static bool is_tree(const char *path, const tdict_tree *wanted) {
-  tdict_tree *found = NULL;
-  td_ok(tdict_open(path, NULL, &found, err));
+  tdict_open_options o = tdict_open_options_default();
+  tdict_tree *found = NULL, *metadata = NULL;
+  o.metadata = &metadata;
+  td_ok(tdict_open(path, &o, &found, err));
+  if (metadata) {
+    const char *text = NULL;
+    td_ok(tdict_get_text(metadata, "step", &text, NULL, err));
+    assert_string_equal(text, "7");
+    tdict_release(metadata);
+  }
   const bool same = *(const float *)tdict_const_data(found, "a.b") == *(const float *)tdict_const_data(wanted, "a.b");
   if (same) same_trees(found, wanted);
   tdict_release(found);
@@ -50,7 +59,7 @@ typedef struct world {
   kind what;
   tdict_context *context; /* for BY_THREADS and FROM_DEVICE */
   tdict_tree *source;     /* the new tree, perhaps on a device */
-  tdict_tree *old, *new;
+  tdict_tree *old, *new, *metadata;
   tdict_save_options o;
   char path[PATH_BYTES];
   int num_old; /* number of files of the old tree; 1 for a directory */
@@ -73,6 +82,9 @@ static world world_in(folder f, kind what, way how) {
   world w = {.f = f, .old = tree_of(-1), .new = tree_of(1), .o = tdict_save_options_default()};
   w.how = how;
   w.what = what;
+  td_ok(tdict_create(0, NULL, &w.metadata, err));
+  td_ok(tdict_set_text(w.metadata, "step", "7", err));
+  if (what == ONE_FILE || what == SHARDS) w.o.metadata = w.metadata;
   w.o.max_shard_bytes = what == SHARDS ? 16 : 0;
   w.o.format = what == CONSOLIDATED ? TDICT_FORMAT_CONSOLIDATED : TDICT_FORMAT_AUTO;
   ignores_order = what == CONSOLIDATED;
@@ -95,6 +107,7 @@ static void world_remove(world *w) {
   tdict_context_destroy(w->context);
   tdict_release(w->old);
   tdict_release(w->new);
+  tdict_release(w->metadata);
   remove_all(w->f.path);
 }
 

@@ -1,6 +1,7 @@
 /* Tests that a replay buffer continues after a restart: the next rows, the total and the filled rows, and states that are
  * refused. */
 #include "replay_rows.h"
+#include "support/fail_alloc.h"
 #include "support/guarded.h"
 #include "support/random.h"
 
@@ -88,6 +89,30 @@ CASE(replay_state_is_read_under_the_lock) {
   assert_int_equal(tdict_replay_length(r), 4);
   assert_int_equal(tdict_replay_total(r), 0);
   tdict_replay_unlock(r);
+  tdict_replay_release(r);
+  tdict_release(tree);
+}
+
+/* Without memory, a state is read, set and refused as with memory. */
+CASE(replay_states_need_no_memory) {
+  tdict_tree *tree = rows_from(0, CAPACITY);
+  tdict_replay *r = replay_over(tree, 4);
+  tdict_replay_state s = tdict_replay_state_default(), set, bad;
+  tdict_error why = {0};
+  td_fail_alloc(0, true);
+  const tdict_status got = tdict_replay_get_state(r, &s, NULL);
+  set = bad = s;
+  set.num_filled = set.next_row = set.total = 7;
+  bad.next_row = -1;
+  const tdict_status was_set = tdict_replay_set_state(r, &set, NULL);
+  const tdict_status refused = tdict_replay_set_state(r, &bad, &why);
+  assert_false(td_fail_alloc_stop());
+  assert_int_equal(got, TDICT_OK);
+  assert_int_equal(was_set, TDICT_OK);
+  assert_int_equal(refused, TDICT_EINVAL);
+  assert_non_null(strstr(why.message, "next_row is -1"));
+  s = state_of(r);
+  assert_memory_equal(&s, &set, sizeof s);
   tdict_replay_release(r);
   tdict_release(tree);
 }

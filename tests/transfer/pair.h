@@ -28,9 +28,14 @@ struct pair {
 enum { PAIR_ROWS = 10, PAIR_COLUMNS = 5 };
 static inline uint64_t pair_seed(int number, int which) { return 7000 + 2 * (uint64_t)number + (uint64_t)which; }
 
+/* The pair owns both tensors. Without memory, releases both and returns NULL. */
 static inline pair *pair_around(const pair *like, tdict_tensor *inp, tdict_tensor *tgt) {
   pair *made = malloc(sizeof *made);
-  if (!made) return NULL;
+  if (!made) {
+    tdict_tensor_release(inp);
+    tdict_tensor_release(tgt);
+    return NULL;
+  }
   *made = *like;
   made->inp = inp;
   made->tgt = tgt;

@@ -30,8 +30,9 @@ typedef struct place {
   raw_memory *raw;
 } place;
 
-static inline place place_over(const tdict_context_options *options) {
-  place p = {.c = td_context(options), .device = td_device()};
+/* The place owns the context. */
+static inline place place_around(tdict_context *c) {
+  place p = {.c = c, .device = td_device()};
   td_ok(tdict_devices_gpu(tdict_context_devices(p.c), p.device, &p.gpu, err));
   p.d = p.gpu->driver;
   p.memory = tdict_device_memory(p.c, p.device);
@@ -39,6 +40,7 @@ static inline place place_over(const tdict_context_options *options) {
   p.raw = raw_open(p.c, p.device);
   return p;
 }
+static inline place place_over(const tdict_context_options *options) { return place_around(td_context(options)); }
 static inline tdict_context_options place_options(int32_t num_threads) {
   tdict_context_options o = tdict_context_options_default();
   o.num_threads = num_threads;

@@ -1,5 +1,6 @@
 /* What transfers do with objects whose types have each subset of the hooks pin_memory, to_device and flatten. */
 #include "hook_sets.h"
+#include "support/fail_alloc.h"
 
 enum { NUM_PAIRS = 3 };
 
@@ -205,6 +206,59 @@ GPU_CASE(hook_sets_pin_several_objects_at_once) {
       check_gone(&p);
     }
   }
+}
+
+/* While the hooks of all objects run at once, each allocation in one of the hooks fails once. */
+typedef struct shortage {
+  meeting meeting;
+  int number; /* of the object whose hook has no memory */
+  int64_t n;  /* the allocation that fails */
+  atomic_bool has_failed;
+} shortage;
+static tdict_status pin_without_memory(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+  const pair *own = self;
+  shortage *s = own->user;
+  const bool is_short = own->number == s->number;
+  const pair met = {.user = &s->meeting};
+  tdict_status status = meet(&met, hook, err);
+  if (status != TDICT_OK) return status;
+  if (is_short) td_fail_alloc(s->n, false);
+  status = pair_pin(self, hook, out, err);
+  if (is_short) atomic_store(&s->has_failed, td_fail_alloc_stop());
+  return status;
+}
+GPU_CASE(hook_sets_pin_several_objects_without_memory) {
+  static const tdict_type type = PAIR_TYPE(.pin_memory = pin_without_memory);
+  static const char *const paths[] = {"first", "n.x", "z"};
+  place w = place_open(NUM_PAIRS);
+  for (int k = 0; k < NUM_PAIRS; k++) {
+    bool has_failed = true;
+    for (int64_t n = 0; has_failed; n++) {
+      probe p = {0};
+      shortage s = {.number = k + 1, .n = n};
+      tdict_tree *src = numbered_tree(&w, NULL, 20), *out = NULL;
+      tdict_error why = {0};
+      for (int i = 0; i < NUM_PAIRS; i++) put_pair(src, paths[i], &type, &p, i + 1)->user = &s;
+      const tdict_status status = tdict_pin_memory(w.c, src, NULL, &out, &why);
+      has_failed = atomic_load(&s.has_failed);
+      assert_int_equal(atomic_load(&p.pins), NUM_PAIRS);
+      assert_true(has_failed || n > 0);
+      assert_int_equal(status, has_failed ? TDICT_ENOMEM : TDICT_OK);
+      assert_int_equal(why.status, status);
+      assert_true(!out == has_failed);
+      if (has_failed) {
+        assert_string_equal(why.path, paths[k]);
+        assert_true(why.message[0] != 0);
+        s.number = 0;
+        td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
+      }
+      for (int i = 0; i < NUM_PAIRS; i++) check_pair(&w, pair_at(out, paths[i], &type), i + 1, tdict_cpu());
+      tdict_release(out);
+      tdict_release(src);
+      check_gone(&p);
+    }
+  }
+  place_close(&w);
 }
 
 /* Errors of the steps in which tensors are moved after the hook pin_memory. */

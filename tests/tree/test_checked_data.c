@@ -1,5 +1,6 @@
 /* Addresses of tensors of a stated dtype and shape: what is given, and what is refused with which error. */
 #include "help.h"
+#include "support/fail_alloc.h"
 #include "tensor/tensor.h"
 
 typedef struct question {
@@ -34,9 +35,12 @@ static const question questions[] = {
     {"x", TDICT_F32, 33, {0}, TDICT_EINVAL, "num_dims is 33"},
 };
 
+/* Both calls need no memory, also if they fail. */
 static void check_const(const tdict_tree *td, const question *q, const void *data) {
   memset(&td_last_error, 0, sizeof td_last_error);
+  td_fail_alloc(0, true);
   const void *got = tdict_checked_const_data(td, q->path, q->dtype, q->num_dims, q->shape, &td_last_error);
+  assert_false(td_fail_alloc_stop());
   assert_int_equal(td_last_error.status, q->status);
   assert_int_equal(got != NULL, q->status == TDICT_OK);
   if (got && data) assert_ptr_equal(got, data);
@@ -46,7 +50,9 @@ static void check_const(const tdict_tree *td, const question *q, const void *dat
 }
 static void check_mutable(tdict_tree *td, const question *q, const void *data) {
   memset(&td_last_error, 0, sizeof td_last_error);
+  td_fail_alloc(0, true);
   void *got = tdict_checked_data(td, q->path, q->dtype, q->num_dims, q->shape, &td_last_error);
+  assert_false(td_fail_alloc_stop());
   assert_int_equal(td_last_error.status, q->status);
   assert_int_equal(got != NULL, q->status == TDICT_OK);
   if (got && data) assert_ptr_equal(got, data);
