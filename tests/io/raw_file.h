@@ -4,6 +4,7 @@
 #define TDICT_TESTS_IO_RAW_FILE_H
 
 #include "files.h"
+#include "support/descriptors.h"
 #include "support/raw.h"
 
 enum { MAX_RAW_TENSORS = 24, RAW_HEADER_BYTES = 8192 };
@@ -115,16 +116,6 @@ static inline void raw_check(tdict_context *c, const raw_file *f, const tdict_tr
     assert_true(tdict_device_equal(tdict_tensor_device(got), device));
     raw_check_tensor(c, f, &f->tensors[i], got, (raw_rows){first, count});
   }
-}
-
-/* Returns the number of open descriptors of this process. */
-static inline int count_open_files(void) {
-  DIR *dir = opendir("/proc/self/fd");
-  int count = 0;
-  assert_non_null(dir);
-  while (readdir(dir)) count++;
-  closedir(dir);
-  return count;
 }
 
 /* Makes random files until the elements of one have at least `bytes` bytes. */

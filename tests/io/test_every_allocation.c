@@ -90,11 +90,15 @@ static tdict_tree *save_tree(const folder *f, const format_case *c) {
   return tree;
 }
 
-/* Checks the result of a call in which an allocation may have failed. */
+/* Checks the status of a call in which an allocation may have failed. */
+static void check_status(const char *name, int64_t n, tdict_status status, bool has_failed) {
+  if (status != TDICT_OK && (status != TDICT_ENOMEM || !has_failed))
+    fail_msg("%s: allocation %d: status %d: %s", name, (int)n, status, td_last_error.message);
+}
+/* Checks the status and the result. */
 static void check(const format_case *c, int64_t n, tdict_status status, bool has_failed, tdict_tree *found,
                   const tdict_tree *tree) {
-  if (status != TDICT_OK && (status != TDICT_ENOMEM || !has_failed))
-    fail_msg("%s: allocation %d: status %d: %s", c->name, (int)n, status, td_last_error.message);
+  check_status(c->name, n, status, has_failed);
   if (status != TDICT_OK) {
     assert_null(found);
     return;
@@ -197,8 +201,7 @@ CASE(every_allocation_of_a_load_into_a_tree_fails_once) {
       td_fail_alloc(n, false);
       const tdict_status status = tdict_load_into(context, found, in(&f, formats[i].name), &o, &td_last_error);
       has_failed = td_fail_alloc_stop();
-      if (status != TDICT_OK && (status != TDICT_ENOMEM || !has_failed))
-        fail_msg("%s: allocation %d: status %d: %s", formats[i].name, (int)n, status, td_last_error.message);
+      check_status(formats[i].name, n, status, has_failed);
       same_trees(found, status == TDICT_OK ? tree : filled);
       td_ok(tdict_walk(found, fill, &byte, err));
     }
@@ -267,8 +270,7 @@ CASE(every_allocation_of_an_append_fails_once) {
     td_fail_alloc(n, false);
     const tdict_status status = tdict_append(NULL, in(&f, "x"), rows, NULL, &td_last_error);
     has_failed = td_fail_alloc_stop();
-    if (status != TDICT_OK && (status != TDICT_ENOMEM || !has_failed))
-      fail_msg("allocation %d: status %d: %s", (int)n, status, td_last_error.message);
+    check_status("append", n, status, has_failed);
     image after = take_image(in(&f, "x"));
     if (status != TDICT_OK) {
       same_images(&before, &after);

@@ -42,7 +42,7 @@ DEVICE_CASE(load_reads_random_files) {
   folder home = folder_create();
   tdict_context *c = small_context();
   dice d = {7};
-  const int descriptors = count_open_files();
+  const int descriptors = td_count_descriptors();
   for (int round = 0; round < 3 * NUM_WAYS; round++) {
     raw_file *f = raw_file_create(&d, in(&home, "x"), -1);
     tdict_transfer_options way = way_at(round % NUM_WAYS);
@@ -66,7 +66,7 @@ DEVICE_CASE(load_reads_random_files) {
     }
     raw_file_free(f);
   }
-  assert_true(count_open_files() <= descriptors + 1); /* CUDA may open a file */
+  assert_true(td_count_descriptors() <= descriptors + 1); /* CUDA may open a file */
   tdict_context_destroy(c);
   folder_remove(&home);
 }
@@ -102,7 +102,7 @@ GPU_CASE(load_takes_the_options_of_transfers) {
 DEVICE_CASE(load_returns_what_open_maps) {
   folder home = folder_create();
   tdict_context *c = small_context();
-  const int descriptors = count_open_files();
+  const int descriptors = td_count_descriptors();
   for (int round = 0; round < 40; round++) {
     dice d = {(uint64_t)round + 1};
     const int64_t batch[] = {2 + (int64_t)roll(&d, 3), 2};
@@ -122,7 +122,7 @@ DEVICE_CASE(load_returns_what_open_maps) {
     tdict_release(tree);
     folder_empty(&home);
   }
-  assert_true(count_open_files() <= descriptors + 1);
+  assert_true(td_count_descriptors() <= descriptors + 1);
   tdict_context_destroy(c);
   folder_remove(&home);
 }
@@ -324,7 +324,7 @@ DEVICE_CASE(load_stops_if_progress_returns_false) {
   tdict_context *c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
-  const int descriptors = count_open_files();
+  const int descriptors = td_count_descriptors();
   for (int i = 0; i < NUM_WAYS; i += 3) {
     tdict_transfer_options way = way_at(i);
     tdict_load_options o = tdict_load_options_default();
@@ -357,7 +357,7 @@ DEVICE_CASE(load_stops_if_progress_returns_false) {
   td_fails(TDICT_ECANCELLED, "load_async: the function `progress`", tdict_future_wait(future, NULL, err));
   assert_int_equal(tdict_future_state(future), TDICT_FUTURE_CANCELLED);
   tdict_future_release(future);
-  assert_true(count_open_files() <= descriptors + 1);
+  assert_true(td_count_descriptors() <= descriptors + 1);
   raw_file_free(f);
   tdict_context_destroy(c);
   folder_remove(&home);
@@ -369,7 +369,7 @@ SIM_CASE(load_is_cancelled_while_copies_run) {
   tdict_context *c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), 2 * STAGING);
-  const int descriptors = count_open_files();
+  const int descriptors = td_count_descriptors();
   for (int steps = 0; steps < 6; steps++) {
     tdict_future *future = NULL;
     watch w = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -382,7 +382,7 @@ SIM_CASE(load_is_cancelled_while_copies_run) {
     td_ok(tdict_sim_step(c, steps, err));
     td_rest();
     assert_int_equal(tdict_future_state(future), TDICT_FUTURE_PENDING);
-    assert_int_equal(count_open_files(), descriptors + 1);
+    assert_int_equal(td_count_descriptors(), descriptors + 1);
     tdict_future_cancel(future);
     td_ok(tdict_sim_resume(c, err));
     td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(future, NULL, err));
@@ -390,7 +390,7 @@ SIM_CASE(load_is_cancelled_while_copies_run) {
     tdict_future_release(future);
   }
   td_rest();
-  assert_int_equal(count_open_files(), descriptors);
+  assert_int_equal(td_count_descriptors(), descriptors);
   tdict_tree *tree = load_blocking(c, f->path, td_device(), tdict_load_options_default());
   raw_check(c, f, tree, td_device(), 0, -1);
   tdict_release(tree);

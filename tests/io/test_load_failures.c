@@ -84,7 +84,7 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   tdict_context *c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
-  const int descriptors = count_open_files();
+  const int descriptors = td_count_descriptors();
   const tdict_load_options o = counting();
   int at = 0;
   for (bool failed = true; failed; at++) {
@@ -111,7 +111,7 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   choose(FAULT_FAIL_ALL, 0);
   td_fails(TDICT_EIO, "cannot be read", tdict_load(c, f->path, td_device(), NULL, &none, err));
   assert_string_equal(td_last_error.path, f->path);
-  assert_true(count_open_files() <= descriptors + 1);
+  assert_true(td_count_descriptors() <= descriptors + 1);
   choose(FAULT_NONE, 0);
   raw_file_free(f);
   tdict_context_destroy(c);
@@ -207,7 +207,7 @@ CASE(load_refuses_wrong_arguments) {
   tdict_tree *tree = NULL;
   tdict_future *future = NULL;
   const char *path = in(&home, "x");
-  const int descriptors = count_open_files();
+  const int descriptors = td_count_descriptors();
   write_safetensors(path, header, sizeof header - 1, 3);
   td_fails(TDICT_EINVAL, "load: out is NULL", tdict_load(c, path, tdict_cpu(), NULL, NULL, err));
   td_fails(TDICT_EINVAL, "load: path is NULL", tdict_load(c, NULL, tdict_cpu(), NULL, &tree, err));
@@ -233,7 +233,7 @@ CASE(load_refuses_wrong_arguments) {
   o.struct_size = 1;
   td_fails(TDICT_EINVAL, "load_options", tdict_load(c, path, tdict_cpu(), &o, &tree, err));
   assert_true(!tree && !future);
-  assert_int_equal(count_open_files(), descriptors);
+  assert_int_equal(td_count_descriptors(), descriptors);
   tdict_context_destroy(c);
   folder_remove(&home);
 }
@@ -314,7 +314,7 @@ DEVICE_CASE(load_survives_enomem) {
   o.progress = go_on;
   write_safetensors(in(&home, "x"), header, sizeof header - 1, 6);
   td_ok(tdict_load(c, in(&home, "x"), td_device(), &o, &tree, err)); /* makes the ring */
-  const int descriptors = count_open_files();
+  const int descriptors = td_count_descriptors();
   for (int into = 0; into < 2; into++) {
     bool failed = true;
     for (int64_t n = 0; failed; n++) {
@@ -329,7 +329,7 @@ DEVICE_CASE(load_survives_enomem) {
       assert_true(into || !out == (status != TDICT_OK));
       if (out) assert_true(tdict_has(out, "a") && tdict_has(out, "t") && tdict_batch_size(out)[0] == 2);
       tdict_release(out);
-      assert_int_equal(count_open_files(), descriptors);
+      assert_int_equal(td_count_descriptors(), descriptors);
       assert_true(n < 500);
     }
   }

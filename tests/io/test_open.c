@@ -1,5 +1,6 @@
 /* Tests tdict_open(): the golden file of the package safetensors, mappings, options, shards, out of memory. */
 #include "random_tree.h"
+#include "support/descriptors.h"
 #include "without_memory.h"
 
 #include <errno.h>
@@ -78,18 +79,9 @@ static bool is_mapped(const char *path) {
   return found;
 }
 
-static int count_descriptors(void) {
-  DIR *dir = opendir("/proc/self/fd");
-  int count = 0;
-  assert_non_null(dir);
-  while (readdir(dir)) count++;
-  closedir(dir);
-  return count;
-}
-
 CASE(open_maps_until_the_last_leaf) {
   folder f = folder_create();
-  const int descriptors = count_descriptors();
+  const int descriptors = td_count_descriptors();
   tdict_tree *tree = NULL;
   tdict_tensor *t = NULL, *view = NULL;
   size_t count;
@@ -105,7 +97,7 @@ CASE(open_maps_until_the_last_leaf) {
   assert_memory_equal(tdict_tensor_const_data(view), bytes + GOLDEN_DATA + 570 + 192, 192);
   tdict_tensor_release(view);
   assert_false(is_mapped(in(&f, "x")));
-  assert_int_equal(count_descriptors(), descriptors);
+  assert_int_equal(td_count_descriptors(), descriptors);
   free(bytes);
   folder_remove(&f);
 }

@@ -3,6 +3,8 @@
 
 #include <sys/resource.h>
 
+#include "support/descriptors.h"
+
 int __real_strcmp(const char *a, const char *b);
 int __wrap_strcmp(const char *a, const char *b);
 static uint64_t num_comparisons;
@@ -52,15 +54,6 @@ static void check_shards(const tdict_tree *tree, int count, int tensors) {
     }
 }
 
-static int count_descriptors(void) {
-  DIR *dir = opendir("/proc/self/fd");
-  int count = 0;
-  assert_non_null(dir);
-  while (readdir(dir)) count++;
-  closedir(dir);
-  return count;
-}
-
 CASE(shards_need_few_descriptors) {
   enum { COUNT = 300, LIMIT = 100 };
   folder f = folder_create();
@@ -71,13 +64,13 @@ CASE(shards_need_few_descriptors) {
   assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
   low = (struct rlimit){LIMIT, old.rlim_max};
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-  const int before = count_descriptors();
+  const int before = td_count_descriptors();
   td_ok(tdict_open(in(&f, "i.json"), NULL, &tree, err));
-  assert_int_equal(count_descriptors(), before);
+  assert_int_equal(td_count_descriptors(), before);
   check_shards(tree, COUNT, 2);
   tdict_release(tree);
   td_ok(tdict_load(c, in(&f, "i.json"), tdict_cpu(), NULL, &tree, err));
-  assert_int_equal(count_descriptors(), before);
+  assert_int_equal(td_count_descriptors(), before);
   check_shards(tree, COUNT, 2);
   tdict_tree *zeros = NULL;
   td_ok(tdict_clone_deep(tree, NULL, &zeros, err));

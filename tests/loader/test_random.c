@@ -218,33 +218,34 @@ static void check_pairs_of(const char *what, const tdict_sampler *a, const tdict
   check_cells(what, length, seen, chances, side * side);
 }
 
+/* Checks pairs of draws within an epoch, of two epochs, and of two seeds. */
+static void check_independent(const char *kind_name, int32_t kind, int64_t length, int64_t num_samples) {
+  char what[64];
+  tdict_sampler *s = sampler_of(kind, length, 3, num_samples), *t = sampler_of(kind, length, 4, num_samples);
+  snprintf(what, sizeof what, "%s, places", kind_name);
+  check_pairs_of(what, s, s, length, 0, 1);
+  snprintf(what, sizeof what, "%s, epochs", kind_name);
+  check_pairs_of(what, s, s, length, 1, 0);
+  snprintf(what, sizeof what, "%s, seeds", kind_name);
+  check_pairs_of(what, s, t, length, 0, 0);
+  tdict_sampler_release(s);
+  tdict_sampler_release(t);
+}
+
 /* Counts that no test can count to: samples of an epoch in blocks. Lengths are multiples of SIDE or far above it. */
 CASE(random_huge_shuffles_are_uniform) {
   static const int64_t lengths[] = {100000, 1281184, (int64_t)1 << 33, ((int64_t)1 << 50) - 27, INT64_MAX};
-  for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
-    tdict_sampler *s = sampler_of(TDICT_SAMPLER_SHUFFLED, lengths[k], 3, 50000);
-    tdict_sampler *t = sampler_of(TDICT_SAMPLER_SHUFFLED, lengths[k], 4, 50000);
-    check_pairs_of("shuffle, places", s, s, lengths[k], 0, 1);
-    check_pairs_of("shuffle, epochs", s, s, lengths[k], 1, 0);
-    check_pairs_of("shuffle, seeds", s, t, lengths[k], 0, 0);
-    tdict_sampler_release(s);
-    tdict_sampler_release(t);
-  }
+  for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
+    check_independent("shuffle", TDICT_SAMPLER_SHUFFLED, lengths[k], 50000);
 }
 
 CASE(random_draws_with_replacement_are_independent) {
   static const int64_t lengths[] = {2, 3, 7, 10, 32, 4096, ((int64_t)1 << 33) + 32, INT64_MAX};
   for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
-    tdict_sampler *s = sampler_of(TDICT_SAMPLER_WITH_REPLACEMENT, lengths[k], 3, 1001);
-    tdict_sampler *t = sampler_of(TDICT_SAMPLER_WITH_REPLACEMENT, lengths[k], 4, 1001);
-    check_pairs_of("replacement, places", s, s, lengths[k], 0, 1);
-    check_pairs_of("replacement, epochs", s, s, lengths[k], 1, 0);
-    check_pairs_of("replacement, seeds", s, t, lengths[k], 0, 0);
-    tdict_sampler_release(s);
-    tdict_sampler_release(t);
+    check_independent("replacement", TDICT_SAMPLER_WITH_REPLACEMENT, lengths[k], 1001);
     if (lengths[k] > 100) continue;
     tdict_sampler *shuffled = sampler_of(TDICT_SAMPLER_SHUFFLED, lengths[k], 3, lengths[k]);
-    s = sampler_of(TDICT_SAMPLER_WITH_REPLACEMENT, lengths[k], 3, lengths[k]);
+    tdict_sampler *s = sampler_of(TDICT_SAMPLER_WITH_REPLACEMENT, lengths[k], 3, lengths[k]);
     check_pairs_of("shuffle and replacement of one seed", shuffled, s, lengths[k], 0, 0);
     tdict_sampler_release(s);
     tdict_sampler_release(shuffled);

@@ -2,7 +2,6 @@
 #ifndef TDICT_TESTS_SHARE_RIG_H
 #define TDICT_TESTS_SHARE_RIG_H
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,6 +15,7 @@
 #include "base/clock.h"
 #include "share/ring.h"
 #include "share/segment.h"
+#include "support/descriptors.h"
 #include "support/fail_alloc.h"
 #include "tree/help.h"
 
@@ -82,15 +82,6 @@ static inline bool rig_read_bytes(int fd, void *bytes, size_t count) {
   return true;
 }
 
-/* The open descriptors of this process. */
-static inline int rig_count_fds(void) {
-  DIR *dir = opendir("/proc/self/fd");
-  int count = 0;
-  assert_non_null(dir);
-  while (readdir(dir)) count++;
-  closedir(dir);
-  return count;
-}
 /* The mappings of this process whose file has a certain text in its name. */
 static inline int rig_count_maps_of(const char *text) {
   FILE *maps = fopen("/proc/self/maps", "r");
@@ -107,9 +98,11 @@ static inline int rig_count_maps(void) { return rig_count_maps_of("/memfd:tdict"
 typedef struct rig_resources {
   int fds, maps;
 } rig_resources;
-static inline rig_resources rig_resources_now(void) { return (rig_resources){rig_count_fds(), rig_count_maps()}; }
+static inline rig_resources rig_resources_now(void) {
+  return (rig_resources){td_count_descriptors(), rig_count_maps()};
+}
 static inline void rig_nothing_leaked(rig_resources before) {
-  assert_int_equal(rig_count_fds(), before.fds);
+  assert_int_equal(td_count_descriptors(), before.fds);
   assert_int_equal(rig_count_maps(), before.maps);
 }
 

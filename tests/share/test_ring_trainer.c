@@ -168,7 +168,7 @@ CASE(share_ring_trainer_refuses) {
   td_fails(TDICT_ENOTFOUND, "no process 2147483647", tdict_share_ring_add_worker(ring, pair.ours, INT32_MAX, err));
   rig_close(pair);
   td_fails(TDICT_EIO, "refused the message", tdict_share_ring_add_worker(ring, pair.ours, self, err));
-  assert_int_equal(rig_count_fds(), without.fds - 2);
+  assert_int_equal(td_count_descriptors(), without.fds - 2);
   td_fails(TDICT_EINVAL, "context is NULL", tdict_share_ring_pin(ring, NULL, err));
   td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_pin(NULL, NULL, err));
   tdict_release(foreign);

@@ -38,7 +38,7 @@ static void refuse(int fd, tdict_status status, const char *text) {
   td_fails(status, text, tdict_segment_open(fd, TDICT_SEGMENT_TREE, &out, &schema, err));
   assert_null(out);
   assert_null(schema);
-  assert_int_equal(rig_count_fds(), before.fds - 1);
+  assert_int_equal(td_count_descriptors(), before.fds - 1);
   assert_int_equal(rig_count_maps(), before.maps);
 }
 

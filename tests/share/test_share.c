@@ -132,7 +132,7 @@ CASE(share_frees_with_the_last_reference) {
   td_ok(tdict_share_send(pair.theirs, second, err));
   td_ok(tdict_share_receive(pair.ours, 0, &third, err));
   assert_int_equal(rig_count_maps(), before.maps + 3);
-  assert_int_equal(rig_count_fds(), before.fds + 2 + 3);
+  assert_int_equal(td_count_descriptors(), before.fds + 2 + 3);
   assert_true(rig_equal(first, third));
   tdict_tensor *kept = tdict_tensor_retain(help_get(second, "r"));
   const float value = *(const float *)tdict_const_data(first, "r");

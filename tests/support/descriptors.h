@@ -1,0 +1,20 @@
+/* Counts the descriptors of the process, to find files that stay open. Thread rule: no other thread may open or close
+ * descriptors meanwhile. */
+#ifndef TDICT_TESTS_SUPPORT_DESCRIPTORS_H
+#define TDICT_TESTS_SUPPORT_DESCRIPTORS_H
+
+#include <dirent.h>
+
+#include "support/test.h"
+
+/* Returns the number of open descriptors, and a constant number of other entries. */
+static inline int td_count_descriptors(void) {
+  DIR *dir = opendir("/proc/self/fd");
+  int count = 0;
+  assert_non_null(dir);
+  while (readdir(dir)) count++;
+  closedir(dir);
+  return count;
+}
+
+#endif
