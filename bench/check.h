@@ -35,8 +35,8 @@ bool check_source_make_of(check_source *s, const check_values *values, const che
 void check_source_free(check_source *s);
 /* Returns the bytes of a result with the same leaves, where each leaf is aligned to 256 bytes. */
 size_t check_padded_bytes(const check_source *s);
-/* Fills all leaves with random numbers, with several threads. No two leaves of floats are equal. Two seeds give different
- * bytes in every leaf of floats. */
+/* Fills all leaves with random numbers, with several threads. No two leaves of floats are equal. Two seeds give
+ * different bytes in every leaf of floats. */
 void check_source_seed(check_source *s, uint64_t seed);
 
 /* A way to access device memory without a transfer of the library. For cuda `raw` calls the driver. For the simulated

@@ -11,8 +11,8 @@
 /* The three ways of a work: the whole tree, one leaf of the same bytes, and the leaves one after the other. */
 enum { WAY_TREE, WAY_BUFFER, WAY_LEAVES, WAYS };
 static const char *const way_names[WAYS] = {"tree", "one buffer", "leaf by leaf"};
-/* Short calls scatter more than long ones. Calls for at most SMALL_BYTES are measured SMALL_REPEATS times as often, except
- * leaf by leaf. */
+/* Short calls scatter more than long ones. Calls for at most SMALL_BYTES are measured SMALL_REPEATS times as often,
+ * except leaf by leaf. */
 enum { MOST_RANKS = 256, WARMUPS = 1, SMALL_BYTES = 16 << 20, SMALL_REPEATS = 10 };
 
 typedef struct run {

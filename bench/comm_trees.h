@@ -1,7 +1,7 @@
 /* The trees of one rank for the measurements of communicators. Every number is known to all ranks, so that a rank can
  * verify its result without a second message.
- * Ownership: a caller of comm_trees_make() calls comm_trees_free(). Thread rule: one thread for each comm_trees. Functions
- * that return false or an exit code have printed an error. */
+ * Ownership: a caller of comm_trees_make() calls comm_trees_free(). Thread rule: one thread for each comm_trees.
+ * Functions that return false or an exit code have printed an error. */
 #ifndef TDICT_BENCH_COMM_TREES_H
 #define TDICT_BENCH_COMM_TREES_H
 
@@ -26,8 +26,8 @@ bool comm_trees_make(comm_trees *t, tdict_context *context, tdict_device device,
 void comm_trees_free(comm_trees *t);
 size_t comm_trees_bytes(const comm_trees *t); /* returns the bytes of `whole` */
 
-/* The numbers of a tree. They are random multiples of 1/256 between -128 and 128, so that the sum of up to 256 numbers is
- * exact in any order. */
+/* The numbers of a tree. They are random multiples of 1/256 between -128 and 128, so that the sum of up to 256 numbers
+ * is exact in any order. */
 typedef struct comm_numbers {
   uint64_t salt;   /* two salts give different numbers */
   int first_rank;  /* ranks have different numbers */

@@ -1,5 +1,5 @@
-/* tdict-bench demo: shows a small tree, its transfer and the result; then measures a larger tree, as a table and a chart.
- * The job owns the place and the trees. Thread rule: one thread. */
+/* tdict-bench demo: shows a small tree, its transfer and the result; then measures a larger tree, as a table and a
+ * chart. The job owns the place and the trees. Thread rule: one thread. */
 #include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>

@@ -38,8 +38,8 @@ bool load_open_context(load_job *job); /* opens job->place; only the library pin
 /* Names the rows "WORK, NAME" and allocates their samples. */
 bool load_open_rows(load_row *rows, int count, int capacity, const char *const *names, const char *work);
 void load_close_rows(load_row *rows, int count);
-/* Prints a row and adds it to the record, if the row has samples. `bytes`: 0 if the row has no rate. `line`: NULL if the
- * row is not compared with the line. `more`: further results or NULL; the record takes the reference. */
+/* Prints a row and adds it to the record, if the row has samples. `bytes`: 0 if the row has no rate. `line`: NULL if
+ * the row is not compared with the line. `more`: further results or NULL; the record takes the reference. */
 void load_put_row(load_job *job, const load_row *row, uint64_t bytes, const bench_samples *line, json_t *more);
 
 extern const int64_t load_save_bytes;

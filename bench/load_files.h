@@ -28,7 +28,8 @@ typedef struct load_file {
   bool is_made; /* true: load_file_provide() wrote the file */
 } load_file;
 
-/* Plans the file of `shape` in `folder`, with 1/divide of the bytes of each tensor. load_file_close() releases the plan. */
+/* Plans the file of `shape` in `folder`, with 1/divide of the bytes of each tensor. load_file_close() releases the
+ * plan. */
 bool load_file_plan(load_file *f, const load_shape *shape, const char *folder, int64_t divide);
 /* Writes the file, unless a file of this name and size exists. Reads the file once, so that its bytes are in the page
  * cache. */
@@ -52,7 +53,8 @@ bool load_read_plain(const char *path, bool direct, double *seconds);
 bool load_write_plain(const char *path, unsigned char *const *blocks, int64_t num_blocks, size_t block_bytes,
                       double *seconds);
 
-/* The growth of the host memory of the process, without pages of mapped files, for example of the driver's libraries. */
+/* The growth of the host memory of the process, without pages of mapped files, for example of the driver's
+ * libraries. */
 typedef struct load_memory {
   int64_t before, files_before;
   int64_t growth; /* bytes from before to the maximum; -1: unknown */

@@ -1,5 +1,5 @@
-/* tdict-bench narrow: measures transfers with and without the option narrow, for several ranges of values and numbers of
- * threads. Prints a table of rates. The job owns the place, the source and the samples. Thread rule: one thread. */
+/* tdict-bench narrow: measures transfers with and without the option narrow, for several ranges of values and numbers
+ * of threads. Prints a table of rates. The job owns the place, the source and the samples. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Declares the loop in which tdict-bench answers requests of a Python program: one line of JSON for each request and for
- * each answer. Owns no data. Thread rule: main thread only. */
+/* Declares the loop in which tdict-bench answers requests of a Python program: one line of JSON for each request and
+ * for each answer. Owns no data. Thread rule: main thread only. */
 #ifndef TDICT_BENCH_SERVE_H
 #define TDICT_BENCH_SERVE_H
 

@@ -1,8 +1,8 @@
 /* tdict-tree-ops: measures operations on whole trees on the host, and a plain C implementation of the same work as a
  * lower bound. Prints one JSON object: the shortest time of many rounds by name, in seconds. bench/peers/tree_ops.py
  * runs it in turn with TensorDict.
- * Tensors and keys are made before measuring. Main owns them. Thread rule: one thread; the copies of large rows also use
- * threads of a pool. */
+ * Tensors and keys are made before measuring. Main owns them. Thread rule: one thread; the copies of large rows also
+ * use threads of a pool. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>

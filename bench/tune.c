@@ -1,8 +1,9 @@
 /* tdict-bench tune: measures the settings of the tuning table (threads, chunks, stores, whether the caller helps) for
  * several transfer sizes in both directions. Writes the best settings to a tuning file for contexts.
  * Starts with the built-in settings and changes one setting at a time. A new setting wins if it is clearly faster.
- * The best settings of each size are verified. The search of a size ends early if its part of the time limit is over. The job owns the place and the table.
- * Thread rule: one thread. Only this scenario uses internals of the library: it sets the table between transfers. */
+ * The best settings of each size are verified. The search of a size ends early if its part of the time limit is over.
+ * The job owns the place and the table. Thread rule: one thread. Only this scenario uses internals of the library: it
+ * sets the table between transfers. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -75,8 +76,8 @@ static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
 
 static bool is_over(const tune_size *s) { return bench_now() >= s->end; }
 
-/* Returns the median time of several transfers after one warm-up, without the release of the result. If the time of this
- * size is over, makes no more transfers than one after the warm-up. Returns 0 on failure. */
+/* Returns the median time of several transfers after one warm-up, without the release of the result. If the time of
+ * this size is over, makes no more transfers than one after the warm-up. Returns 0 on failure. */
 static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   s->samples.count = 0;
   bench_progress("%s, setting %" PRId64, s->job->at, s->job->tried + 1);

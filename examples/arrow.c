@@ -1,5 +1,5 @@
-/* arrow: reads a stream of Arrow arrays into one tree and sends the tree to a device in one transfer. The producer of the
- * stream, such as a table of pyarrow, is this program itself.
+/* arrow: reads a stream of Arrow arrays into one tree and sends the tree to a device in one transfer. The producer of
+ * the stream, such as a table of pyarrow, is this program itself.
  *
  *   arrow [DEVICE]     auto (default), sim, cuda:N */
 #include <stdio.h>

@@ -27,8 +27,8 @@ static void step(tdict_tree *state) {
   ++*(int64_t *)tdict_data(state, "step");
 }
 
-/* Trains until STEPS. The host computes, and the device has a copy that other programs could use. After SAVED_STEP, saves
- * the copy on the device. */
+/* Trains until STEPS. The host computes, and the device has a copy that other programs could use. After SAVED_STEP,
+ * saves the copy on the device. */
 static int train(tdict_context *context, tdict_tree *state, const char *path) {
   tdict_tree *on_device = NULL;
   tdict_saving *saving = NULL;

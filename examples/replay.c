@@ -1,4 +1,5 @@
-/* replay: a training loop over a replay buffer. Each iteration appends new rows, and draws batches from the filled rows.
+/* replay: a training loop over a replay buffer. Each iteration appends new rows, and draws batches from the filled
+ * rows.
  *
  *   replay [DEVICE]     auto (default), cpu, sim, cuda:N */
 #include <tdict/tdict.h>

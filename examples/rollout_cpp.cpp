@@ -1,5 +1,6 @@
-/* rollout_cpp: a buffer of on-policy steps, as PPO uses it. Each step of all environments is written to the buffer. Then
- * shuffled minibatches are gathered into pinned memory, and move to the device while the program uses the batch before.
+/* rollout_cpp: a buffer of on-policy steps, as PPO uses it. Each step of all environments is written to the buffer.
+ * Then shuffled minibatches are gathered into pinned memory, and move to the device while the program uses the batch
+ * before.
  *
  *   rollout_cpp [DEVICE]     auto (default), cpu, sim, cuda:N */
 #include <algorithm>

@@ -20,7 +20,8 @@ static volatile sig_atomic_t interrupted;
 static void note_signal(int number) { interrupted = number; }
 
 /* Until the next call, the signals of Ctrl-C, kill and a closed terminal stop the save, which removes what it has
- * written. The same signal again ends the program at once. Signals that the program ignores stay ignored, as for nohup. */
+ * written. The same signal again ends the program at once. Signals that the program ignores stay ignored, as for
+ * nohup. */
 static void catch_signals(bool catches) {
   static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
   const struct sigaction action = {.sa_handler = catches ? note_signal : SIG_DFL, .sa_flags = (int)SA_RESETHAND};

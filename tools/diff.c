@@ -30,8 +30,8 @@ typedef struct comparison {
   uint64_t num_differences;
 } comparison;
 
-/* Prints a difference. If the differences are printed as JSON, begins an object for the difference and returns true. The
- * caller then adds members and ends the object. */
+/* Prints a difference. If the differences are printed as JSON, begins an object for the difference and returns true.
+ * The caller then adds members and ends the object. */
 static bool report(comparison *c, const char *path, const char *kind, const char *text) {
   char *whole = NULL;
   c->num_differences++;
@@ -224,8 +224,8 @@ static bool is_below(const char *path, const char *missing) {
   return missing && strncmp(path, missing, length) == 0 && path[length] == '.';
 }
 
-/* Compares the entries of `a` with the entries of `b`. If `only_missing` is true, `a` is the second file, and only entries
- * that `b` lacks are reported. */
+/* Compares the entries of `a` with the entries of `b`. If `only_missing` is true, `a` is the second file, and only
+ * entries that `b` lacks are reported. */
 static tdict_status compare_lists(comparison *c, const leaf_list *a, const tdict_tree *b, bool only_missing,
                                   tdict_error *err) {
   const char *missing = NULL;
@@ -306,8 +306,8 @@ static int run(int argc, char **argv) {
       parse,
       "A B",
       "Compares the entries of the files or folders A and B: keys, batch sizes, dtypes, shapes and elements, and "
-      "the metadata of two safetensors files. The order of keys does not count. Two elements differ if their bits differ. The largest difference is the largest |a - b| "
-      "of two elements of which neither is NaN.\v"
+      "the metadata of two safetensors files. The order of keys does not count. Two elements differ if their bits "
+      "differ. The largest difference is the largest |a - b| of two elements of which neither is NaN.\v"
       "Exit status: 0 A and B are equal, 1 A and B differ, 2 a file cannot be read, or wrong usage.",
       tool_input_child,
       NULL,

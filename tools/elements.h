@@ -7,8 +7,8 @@
 /* The number of elements that a command reads at once. */
 enum { CHUNK_ELEMENTS = 1 << 16 };
 
-/* Makes a tensor of one dimension with the elements in C order. Copies the elements only if they are strided. The caller
- * releases *flat. */
+/* Makes a tensor of one dimension with the elements in C order. Copies the elements only if they are strided. The
+ * caller releases *flat. */
 tdict_status elements_flatten(const tdict_tensor *tensor, tdict_tensor **flat, tdict_error *err);
 /* Makes a tensor of `count` elements from element `start` of a flat tensor, converted to `dtype`. The caller releases
  * *chunk. */

@@ -28,9 +28,9 @@ int tool_fail(const char *file, const tdict_error *err);
 /* Prints `tdict: out of memory`. Returns TOOL_FAILED. */
 int tool_fail_memory(void);
 
-/* Opens the files at `path`. Prints errors, and returns NULL on failure. From now on, if the elements of a file cannot be
- * read, the program prints an error with `path` and ends with the command's exit status of a failure. `path` must stay
- * valid until the program ends. */
+/* Opens the files at `path`. Prints errors, and returns NULL on failure. From now on, if the elements of a file cannot
+ * be read, the program prints an error with `path` and ends with the command's exit status of a failure. `path` must
+ * stay valid until the program ends. */
 tdict_tree *tool_open(const char *path, const tdict_open_options *options);
 
 /* The arguments of a command and the options for opening files. The struct of a command's options begins with it. */

@@ -52,8 +52,8 @@ static int run(int argc, char **argv) {
       NULL,
       tool_parse_nothing,
       "PATH",
-      "Checks the file or folder PATH: opens the files, checks every rule of the format "
-      "and the checksums of .npz and .tdz files, reads all elements, and prints the numbers of tensors, values and bytes.\v"
+      "Checks the file or folder PATH: opens the files, checks every rule of the format and the checksums of .npz and "
+      ".tdz files, reads all elements, and prints the numbers of tensors, values and bytes.\v"
       "Exit status: 0 no errors, 1 a file is bad or cannot be read, 2 wrong usage.",
       tool_input_child,
       NULL,

@@ -1,6 +1,6 @@
 /* actor_learner: reinforcement learning with several processes. Ranks 1, 2, ... are actors: they play with the current
- * policy and fill rollouts. Rank 0 is the learner: it gathers the rollouts of a round, improves the policy, and sends the
- * new weights to the actors, in place.
+ * policy and fill rollouts. Rank 0 is the learner: it gathers the rollouts of a round, improves the policy, and sends
+ * the new weights to the actors, in place.
  *
  * The problem: an observation has 8 numbers, and one of 4 actions is right. The right action depends on the observation
  * by a rule that the policy does not know. The reward is 1 for the right action and 0 for another. The policy is a

@@ -398,8 +398,8 @@ static int usage(FILE *where) {
       "usage: train_lm [--device auto|cpu|sim|cuda:N] [--text FILE | --shard FILE] [--steps N] [--rows N]\n"
       "                [--window N] [--workers N] [--compare] [--expect LOSS] [--like-c X] [--times]\n"
       "                [--comm mpi | --comm nccl --rank N --world N --id-file FILE] [--like-one X]\n"
-      "  --device D     where batches go, and the model if it can: auto (default: cuda:0, or the simulated device where\n"
-      "                 there is none), cpu, sim, cuda:N\n"
+      "  --device D     where batches go, and the model if it can: auto (default: cuda:0, or the simulated device\n"
+      "                 where there is none), cpu, sim, cuda:N\n"
       "  --text FILE    what is learned, a byte a token (the text.txt that comes with the program)\n"
       "  --shard FILE   a shard of tokens instead of a text, as llm.c or tdict-bench loader writes it\n"
       "  --steps N      batches to train on (200)\n"
@@ -410,12 +410,13 @@ static int usage(FILE *where) {
       "                 loses to data; conclusive with steps of at most 3 ms and an ordinary loop that loses 20 %%\n"
       "  --expect LOSS  exit with 1 unless the last loss is below it\n"
       "  --like-c X     then the same in plain C on the cpu; exit with 1 unless its last loss is at most X away\n"
-      "  --times        prints the parts of a step: waiting for data, computing, and averaging gradients, which includes\n"
-      "                 waiting for other processes\n"
+      "  --times        prints the parts of a step: waiting for data, computing, and averaging gradients, which\n"
+      "                 includes waiting for other processes\n"
       "  --comm KIND    several processes, each with an equal part of the rows of a batch. mpi: start with mpirun the\n"
       "                 program that is built for this MPI. nccl: start each process with its --rank, the number of\n"
       "                 processes --world, and a new --id-file. --device cuda is then another GPU for each process\n"
-      "  --like-one X   then the same in one process; exit with 1 unless the losses of each step are at most X apart\n");
+      "  --like-one X   then the same in one process; exit with 1 unless the losses of each step are at most X\n"
+      "                 apart\n");
   return where == stdout ? 0 : 2;
 }
 

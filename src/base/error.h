@@ -20,9 +20,9 @@ tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *p
 
 /* Returns true if `status` is a value of enum tdict_status. */
 bool tdict_status_is_known(tdict_status status);
-/* Checks the value that a callback of the program returned, and completes the callback's error. Call this function after
- * every callback that returns a status. `own` is the error struct that was passed to the callback, or NULL. The struct
- * must have been empty before the call. `what` names the callback in messages.
+/* Checks the value that a callback of the program returned, and completes the callback's error. Call this function
+ * after every callback that returns a status. `own` is the error struct that was passed to the callback, or NULL. The
+ * struct must have been empty before the call. `what` names the callback in messages.
  * Returns TDICT_OK if the callback returned TDICT_OK; `own` is then unchanged. If the callback returned another value
  * of enum tdict_status, returns this value, and sets own->status to it. Keeps the path, the message and the native code
  * that the callback wrote, and writes a message if there is none. If `returned` is no value of enum tdict_status, fills

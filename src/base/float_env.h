@@ -3,7 +3,8 @@
  * -ffast-math. Results of the library must not depend on this.
  *
  * Compilers do not know that arithmetic depends on the environment, and can move arithmetic on local variables across
- * these calls. So call a function between them that is not inline, or compute only with numbers in memory. Thread-safe. */
+ * these calls. So call a function between them that is not inline, or compute only with numbers in memory.
+ * Thread-safe. */
 #ifndef TDICT_BASE_FLOAT_ENV_H
 #define TDICT_BASE_FLOAT_ENV_H
 

@@ -46,8 +46,8 @@ static inline bool tdict_comm_is_fine(const tdict_comm_call *call) { return call
  * an error only if the call must not take part: TDICT_EINVAL if the communicator is NULL, and TDICT_EFORKED. */
 tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options *options, bool out_is_valid,
                                 tdict_error *err);
-/* Waits for the turn of the ticket, makes the call, and ends the turn. If the call fails, aborts the communicator unless
- * all ranks know the error. On failure *out is unchanged. */
+/* Waits for the turn of the ticket, makes the call, and ends the turn. If the call fails, aborts the communicator
+ * unless all ranks know the error. On failure *out is unchanged. */
 tdict_status tdict_comm_perform(tdict_comm_call *call, uint64_t ticket, tdict_tree **out, tdict_error *err);
 /* Releases what tdict_comm_prepare() has made. */
 void tdict_comm_reset(tdict_comm_call *call);

@@ -15,8 +15,8 @@ static tdict_status fill_own_block(const tdict_comm_call *call, tdict_rank_block
   return status == TDICT_OK ? tdict_comm_copy(call->comm, blocks->trees[rank], call->src, is_near, err) : status;
 }
 
-/* Queues the gathering of blocks of one size. Sends the block of the source itself if possible, else a copy in the block
- * of this rank. */
+/* Queues the gathering of blocks of one size. Sends the block of the source itself if possible, else a copy in the
+ * block of this rank. */
 static tdict_status queue_equal(tdict_comm_call *call, tdict_block_message *found, tdict_rank_blocks *blocks,
                                 tdict_error *err) {
   const int32_t rank = call->comm->table.rank;

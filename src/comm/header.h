@@ -1,6 +1,6 @@
-/* Defines the header that begins a call: what a rank calls, whether its arguments are valid, and the schema of its tree.
- * All ranks run on machines with the same byte order; another byte order changes the magic number. Thread rule: plain
- * data. */
+/* Defines the header that begins a call: what a rank calls, whether its arguments are valid, and the schema of its
+ * tree. All ranks run on machines with the same byte order; another byte order changes the magic number. Thread rule:
+ * plain data. */
 #ifndef TDICT_COMM_HEADER_H
 #define TDICT_COMM_HEADER_H
 

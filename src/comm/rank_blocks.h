@@ -34,9 +34,9 @@ tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict
 tdict_status tdict_rank_blocks_make_tree(tdict_rank_blocks *blocks, int32_t r, tdict_error *err);
 /* Makes the trees of all ranks. */
 tdict_status tdict_rank_blocks_make_trees(tdict_rank_blocks *blocks, tdict_error *err);
-/* Checks whether tdict_rank_blocks_stack() can make a tree over all blocks. *out is false if the size of an element does
- * not divide the distance of two blocks. Returns TDICT_EINVAL, with the path, if the stack of a tensor or tree would have
- * too many dimensions. */
+/* Checks whether tdict_rank_blocks_stack() can make a tree over all blocks. *out is false if the size of an element
+ * does not divide the distance of two blocks. Returns TDICT_EINVAL, with the path, if the stack of a tensor or tree
+ * would have too many dimensions. */
 tdict_status tdict_rank_blocks_check_stack(const tdict_rank_blocks *blocks, bool *out, tdict_error *err);
 /* Makes a tree with a new first batch dimension over all blocks, which have one size. Returns the errors of
  * tdict_map_run(). */

@@ -1,5 +1,5 @@
-/* Joins the blocks of all ranks. On a device, one launch copies all blocks to the result. In host memory, the threads of
- * the context copy the blocks. Thread rule: see rank_join.h. */
+/* Joins the blocks of all ranks. On a device, one launch copies all blocks to the result. In host memory, the threads
+ * of the context copy the blocks. Thread rule: see rank_join.h. */
 #include "comm/rank_join.h"
 
 #include <stdlib.h>

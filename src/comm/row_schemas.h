@@ -1,5 +1,6 @@
-/* Declares a list of the schemas that a communicator has made last by changing the number of rows of another schema. The
- * list serves one rank alone. The owner of the struct initializes it with zeros. Thread rule: one thread at a time. */
+/* Declares a list of the schemas that a communicator has made last by changing the number of rows of another schema.
+ * The list serves one rank alone. The owner of the struct initializes it with zeros. Thread rule: one thread at a
+ * time. */
 #ifndef TDICT_COMM_ROW_SCHEMAS_H
 #define TDICT_COMM_ROW_SCHEMAS_H
 
@@ -17,7 +18,8 @@ typedef struct tdict_row_schemas {
 } tdict_row_schemas;
 
 /* Finds or makes the schema that has `rows` as the size of batch dimension `dim` of the root. *out is a new reference.
- * Returns TDICT_ENOMEM, and TDICT_EINVAL if the dimension does not exist. The message of an error begins with `what`. */
+ * Returns TDICT_ENOMEM, and TDICT_EINVAL if the dimension does not exist. The message of an error begins with
+ * `what`. */
 tdict_status tdict_row_schemas_get(tdict_row_schemas *schemas, const char *what, const tdict_row_schema *wanted,
                                    tdict_tree_schema **out, tdict_error *err);
 /* Drops all schemas. */

@@ -7,8 +7,8 @@
 
 #include "tdict/schema.h"
 
-/* TRIED: how many schemas tdict_schema_cache_match() compares. A comparison that fails at the last entry takes as long as
- * one that succeeds. */
+/* TRIED: how many schemas tdict_schema_cache_match() compares. A comparison that fails at the last entry takes as long
+ * as one that succeeds. */
 enum { TDICT_SCHEMA_CACHE_SIZE = 64, TDICT_SCHEMA_CACHE_TRIED = 8 };
 typedef struct tdict_schema_cache {
   int count;
@@ -20,8 +20,8 @@ tdict_tree_schema *tdict_schema_cache_find(const tdict_schema_cache *cache, tdic
 /* Returns the schema of a tree if this schema is one of those that were used last, borrowed from the cache, or NULL.
  * Changes nothing. */
 tdict_tree_schema *tdict_schema_cache_match(const tdict_schema_cache *cache, const tdict_tree *tree);
-/* Puts a schema at the first place. If the schema is not in the cache, retains it; if the cache is full, the schema that
- * was used least recently is dropped. */
+/* Puts a schema at the first place. If the schema is not in the cache, retains it; if the cache is full, the schema
+ * that was used least recently is dropped. */
 void tdict_schema_cache_use(tdict_schema_cache *cache, tdict_tree_schema *schema);
 /* Drops all schemas. */
 void tdict_schema_cache_reset(tdict_schema_cache *cache);

@@ -14,8 +14,8 @@ typedef struct tdict_tree_facts tdict_tree_facts;
 /* Returns a new reference to the facts of a tree. Attaches facts that are still unknown if the tree has none. Returns
  * NULL if the tree is NULL, if tdict_lock() has not locked its root, or if host memory is exhausted. */
 tdict_tree_facts *tdict_tree_facts_get(const tdict_tree *tree);
-/* If the facts are known, fills in *out except `tree` and `is_near`, and returns true. The caller must have the tree, or
- * a copy of the tree, because *out borrows the storage. `facts` may be NULL. */
+/* If the facts are known, fills in *out except `tree` and `is_near`, and returns true. The caller must have the tree,
+ * or a copy of the tree, because *out borrows the storage. `facts` may be NULL. */
 bool tdict_tree_facts_read(const tdict_tree_facts *facts, tdict_comm_source *out);
 /* Stores what a check of the tree has found, if the tensors have a common storage and the facts are still unknown.
  * Retains the schema. `facts` may be NULL. */

@@ -17,8 +17,8 @@ typedef struct use {
 } use;
 
 /* Returns true if the event is done. If the query fails, waits for the event, because the caller may overwrite or reuse
- * the memory. If the driver cannot wait either, returns true, so that waiters return. Many storages can list one use, so
- * the driver is not asked again after the event is done. */
+ * the memory. If the driver cannot wait either, returns true, so that waiters return. Many storages can list one use,
+ * so the driver is not asked again after the event is done. */
 static bool use_poll(tdict_fence *fence) {
   use *u = (use *)fence;
   tdict_gpu_scope scope;

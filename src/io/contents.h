@@ -104,8 +104,8 @@ tdict_status tdict_contents_add_below(tdict_contents *contents, const char *belo
  * tdict_below_open_shard(). */
 tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name, const char *path, bool follows_links,
                                       tdict_error *err);
-/* Closes the shard that was added last if many shards are open. The shard is opened again when needed. Thus an index can
- * have more shards than a process may have open files, and a few shards are opened only once. */
+/* Closes the shard that was added last if many shards are open. The shard is opened again when needed. Thus an index
+ * can have more shards than a process may have open files, and a few shards are opened only once. */
 void tdict_contents_rest(tdict_contents *contents);
 /* Returns a descriptor of file number `file`. The caller passes the descriptor to tdict_contents_close_file(). Several
  * threads may call the function for the same contents. Returns TDICT_EIO if the file was removed, or is shorter than

@@ -14,8 +14,8 @@ bool tdict_format_was_replaced(const tdict_contents *contents);
 /* A call that reads a directory begins again at most this often if the directory was replaced. */
 enum { TDICT_FORMAT_RETRIES = 3 };
 /* Checks that tdict_open() reads a consolidated file, which is complete but still open, as a consolidated file. Returns
- * TDICT_ENOTSUP if the elements at the start of the file are a header of safetensors or NumPy that fits the file. Returns
- * TDICT_EIO. */
+ * TDICT_ENOTSUP if the elements at the start of the file are a header of safetensors or NumPy that fits the file.
+ * Returns TDICT_EIO. */
 tdict_status tdict_format_check_start(const tdict_output *output, tdict_error *err);
 
 #endif

@@ -16,8 +16,8 @@
 
 struct tdict_save_request;
 
-/* The permissions of a file or directory that is replaced. A new file that replaces a file may only be used by its owner
- * until tdict_access_give(), so it is never more open than the old file. */
+/* The permissions of a file or directory that is replaced. A new file that replaces a file may only be used by its
+ * owner until tdict_access_give(), so it is never more open than the old file. */
 typedef struct tdict_access {
   bool exists; /* false: nothing is replaced */
   mode_t mode;
@@ -27,9 +27,9 @@ typedef struct tdict_access {
 /* Returns the permissions of the regular file `name`, or exists == false if there is no such file. The set-user-ID and
  * set-group-ID bits are left out, because the system also removes them from a file that is written. */
 tdict_access tdict_access_of_file(int folder, const char *name);
-/* Gives an open file the old permissions, the old group, and the old owner if this process may do so. If the file cannot
- * get the group, group and others get only the permissions that both had. Does nothing if `old` does not exist. Returns
- * the errno, or 0. */
+/* Gives an open file the old permissions, the old group, and the old owner if this process may do so. If the file
+ * cannot get the group, group and others get only the permissions that both had. Does nothing if `old` does not exist.
+ * Returns the errno, or 0. */
 int tdict_access_give(const tdict_access *old, int fd);
 
 /* The folder of a file that is to be written. */
@@ -99,7 +99,8 @@ tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
 tdict_status tdict_output_replace(tdict_output *out, tdict_error *err);
 /* Closes the file, and removes the file if it is not whole. Call for each file that was created. */
 void tdict_output_end(tdict_output *out);
-/* Returns TDICT_ECANCELLED if the save was cancelled. tdict_folder_ask() also asks the program's function `progress`. */
+/* Returns TDICT_ECANCELLED if the save was cancelled. tdict_folder_ask() also asks the program's function
+ * `progress`. */
 tdict_status tdict_folder_ask(const tdict_folder *folder, tdict_error *err);
 tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err);
 /* Writes a new file with `write`, and gives the file the name request->path. On failure, an old file at the path is

@@ -99,8 +99,8 @@ static tdict_status add_entry(tdict_kernel_work *work, size_t layout, addresses 
   return TDICT_OK;
 }
 
-/* Appends a layout and an entry. words[TDICT_WORD_UNITS] is the number of units. Chooses the number of batches of a block. A
- * block of a large entry has several batches, because finding the entry takes about as long as a batch. */
+/* Appends a layout and an entry. words[TDICT_WORD_UNITS] is the number of units. Chooses the number of batches of a
+ * block. A block of a large entry has several batches, because finding the entry takes about as long as a batch. */
 static tdict_status append_entry(tdict_kernel_work *work, uint64_t *words, size_t num_words, addresses at,
                                  tdict_error *err) {
   const uint64_t batches = divide_up(words[TDICT_WORD_UNITS], TDICT_KERNEL_BLOCK_UNITS), many = batches / MANY_BLOCKS;
@@ -242,7 +242,8 @@ static void write_divider(uint64_t count, uint64_t out[2]) {
   out[1] = shift;
 }
 
-/* Writes the words that the layouts of all moves have. The words of the operation, up to `first_dim`, are written before. */
+/* Writes the words that the layouts of all moves have. The words of the operation, up to `first_dim`, are written
+ * before. */
 static void write_layout(const tdict_kernel_move *m, const dims *d, uint64_t form, size_t first_dim, layout *out) {
   const uint64_t units = count_all(d);
   const bool is_rows = units <= INT32_MAX && d->ndim >= 1 && d->ndim <= 2 && m->num_lists <= 1;

@@ -227,8 +227,8 @@ static bool is_stopping_or_paused(tdict_loader *l) {
   return stops;
 }
 
-/* Gives a new transfer its place in `in_flight`. Returns the fence of the earlier transfer there, or NULL. The caller owns
- * the returned fence. */
+/* Gives a new transfer its place in `in_flight`. Returns the fence of the earlier transfer there, or NULL. The caller
+ * owns the returned fence. */
 static tdict_fence *claim_place(tdict_loader *l, int *place) {
   pthread_mutex_lock(&l->lock);
   *place = (int)(l->num_sent++ % TDICT_LOADER_MAX_IN_FLIGHT);

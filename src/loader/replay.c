@@ -14,7 +14,8 @@
 #include "tdict/index.h"
 #include "tdict/object.h"
 
-/* Maximum total of a saved state. Counting from here to INT64_MAX takes centuries, so appends need no overflow check. */
+/* Maximum total of a saved state. Counting from here to INT64_MAX takes centuries, so appends need no overflow
+ * check. */
 #define MAX_TOTAL (INT64_MAX / 2)
 
 struct tdict_replay {

@@ -23,8 +23,8 @@ static tdict_status shift_block(tdict_mpi *mpi, const char *src, char *dst, size
   return TDICT_OK;
 }
 
-/* Passes the blocks around in a ring. Each rank sends and receives each byte at most once, and no count is larger than a
- * piece. */
+/* Passes the blocks around in a ring. Each rank sends and receives each byte at most once, and no count is larger than
+ * a piece. */
 static tdict_status gather_in_ring(tdict_mpi *mpi, const void *src, char *dst, size_t num_bytes, tdict_error *err) {
   int world = mpi->world;
   char *own = dst + (size_t)mpi->rank * num_bytes;

@@ -1,5 +1,5 @@
-/* The operations of an MPI table that move bytes: the functions of tdict/comm_table.h, with their comments there. `self`
- * is a tdict_mpi. MPI cannot give up, so `timeout_ns` has no effect. Thread rule: as in tdict/comm_table.h. */
+/* The operations of an MPI table that move bytes: the functions of tdict/comm_table.h, with their comments there.
+ * `self` is a tdict_mpi. MPI cannot give up, so `timeout_ns` has no effect. Thread rule: as in tdict/comm_table.h. */
 #ifndef TDICT_MPI_BYTES_H
 #define TDICT_MPI_BYTES_H
 

@@ -8,10 +8,10 @@
 #include "multi_device/spread.h"
 #include "transfer/engine.h"
 
-/* A tree of at most an eighth of the staging ring goes to the first device of a group as a whole. A second transfer from
- * the host would take longer than the copy between devices. A larger tree is divided into rounds, so that devices exchange
- * the parts of one round while the parts of the next round arrive. In each round, each device receives about two staging
- * rings. The maximum number of rounds is MAX_ROUNDS. */
+/* A tree of at most an eighth of the staging ring goes to the first device of a group as a whole. A second transfer
+ * from the host would take longer than the copy between devices. A larger tree is divided into rounds, so that devices
+ * exchange the parts of one round while the parts of the next round arrive. In each round, each device receives about
+ * two staging rings. The maximum number of rounds is MAX_ROUNDS. */
 enum { SMALL_PART = 8, ROUND_RINGS = 2, MAX_ROUNDS = TDICT_REPLICATE_MAX_PARTS / 2 };
 /* Parts begin at multiples of this number, unless a strided leaf is there. */
 #define PART_ALIGNMENT ((size_t)64 << 10)
@@ -125,7 +125,8 @@ static size_t find_end(const group *g, size_t wanted, uint32_t *leaf) {
   return *leaf < s->num_leaves ? tdict_replica_offset(r, *leaf) : all;
 }
 
-/* Copies the leaves of a part from the host to device i. `parts` of leaves at the ends of the part are copied by views. */
+/* Copies the leaves of a part from the host to device i. `parts` of leaves at the ends of the part are copied by
+ * views. */
 static tdict_status start_part(group *g, size_t i, const part *p, const awaited *awaits, tdict_error *err) {
   const tdict_replica *r = &g->replicas[i];
   tdict_tensor *views[2];
@@ -148,8 +149,8 @@ static tdict_status start_part(group *g, size_t i, const part *p, const awaited 
   return status;
 }
 
-/* Moves a large tree in rounds. A part of a round waits for the device's part two rounds before, so that the host copies
- * the rounds in order. */
+/* Moves a large tree in rounds. A part of a round waits for the device's part two rounds before, so that the host
+ * copies the rounds in order. */
 static tdict_status replicate_large(group *g, tdict_error *err) {
   const size_t all = g->replicas[0].storage->bytes, per_device = all / g->count;
   size_t num_rounds = per_device / (ROUND_RINGS * staging_bytes(g)), end = 0;

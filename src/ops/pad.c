@@ -91,8 +91,8 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   const padder *p = map->user;
   const char *what = p->rule->what;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  /* The mask has the batch dimensions, and then all dimensions up to the last dimension in which the tensors differ. The
-   * mask of a sequence always has the sequence dimension. */
+  /* The mask has the batch dimensions, and then all dimensions up to the last dimension in which the tensors differ.
+   * The mask of a sequence always has the sequence dimension. */
   int num_masked = p->rule->pads_sequence && p->ndim == 1 ? 2 : p->ndim;
   if (from->ndim == TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have more than %d dimensions", what, TDICT_MAX_NDIM);
@@ -178,8 +178,8 @@ static bool measure_children(const padder *p, size_t entry, int64_t *longest) {
 }
 
 /* Sets the batch sizes of the result's children if the trees have no batch dimensions. A child whose own first batch
- * dimension is the sequence dimension gets the largest size of this dimension. If the batch sizes of the children differ
- * otherwise, the child gets the batch size of the result. Returns false if memory is exhausted. */
+ * dimension is the sequence dimension gets the largest size of this dimension. If the batch sizes of the children
+ * differ otherwise, the child gets the batch size of the result. Returns false if memory is exhausted. */
 static bool set_child_batch_sizes(const padder *p, tdict_tree *made) {
   bool is_done = true;
   tdict_cursor cursor;

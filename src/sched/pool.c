@@ -268,8 +268,8 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   if (was_woken) pthread_cond_signal(&was_woken->woken);
 }
 
-/* Moves sleeping threads to `to_wake` and wakes one of these threads. Call under the lock. The function unlocks while it
- * signals. */
+/* Moves sleeping threads to `to_wake` and wakes one of these threads. Call under the lock. The function unlocks while
+ * it signals. */
 static void wake_in_chain(tdict_pool *pool, int count) {
   for (int i = 0; i < count; i++) {
     sleeper *s = pop_sleeper(pool);

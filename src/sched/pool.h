@@ -47,8 +47,8 @@ bool tdict_pool_set_cpus(tdict_pool *pool, const tdict_cpus *cpus);
 void tdict_pool_set_quota(tdict_pool *pool, int num_cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
-/* Appends a list of tasks, linked by `next`, to the queue. If several threads must be woken, the calling thread wakes one
- * thread, and each woken thread wakes two more. */
+/* Appends a list of tasks, linked by `next`, to the queue. If several threads must be woken, the calling thread wakes
+ * one thread, and each woken thread wakes two more. */
 void tdict_pool_submit_list(tdict_pool *pool, tdict_task *first);
 /* Wakes threads in advance, because the caller will submit about `count` tasks soon. The woken threads spin briefly and
  * sleep again if no task arrives. `count` includes the threads that are spinning now. At most N - 1 threads spin if the

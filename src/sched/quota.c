@@ -1,6 +1,6 @@
 /* Reads the quota of processors from the files of cgroups. /proc/self/mountinfo names the folder where a hierarchy of
- * cgroups is mounted, and /proc/self/cgroup names the cgroup of the process in the hierarchy. See quota.h for the thread
- * rule. */
+ * cgroups is mounted, and /proc/self/cgroup names the cgroup of the process in the hierarchy. See quota.h for the
+ * thread rule. */
 #include "sched/quota.h"
 
 #include <inttypes.h>

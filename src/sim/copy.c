@@ -58,8 +58,8 @@ typedef struct copy_devices {
 } copy_devices;
 
 /* Checks the rectangle and fills op->work. Sets *pageable to true if the copy accesses host memory that is not
- * page-locked and that the device does not read itself, else to false. If op->buffer is set, the copy reads this buffer, which does not count as pageable. Call
- * with the driver's lock held. */
+ * page-locked and that the device does not read itself, else to false. If op->buffer is set, the copy reads this
+ * buffer, which does not count as pageable. Call with the driver's lock held. */
 static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_devices devices, tdict_sim_op *op,
                              bool *pageable) {
   tdict_sim_work *w = &op->work;

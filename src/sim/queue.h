@@ -164,7 +164,8 @@ static inline void tdict_sim_lock(tdict_sim_driver *d) { pthread_mutex_lock(&d->
 static inline void tdict_sim_unlock(tdict_sim_driver *d) { pthread_mutex_unlock(&d->lock); }
 /* Call all functions below with the lock held, except tdict_sim_op_new(). */
 
-/* Returns the time of the driver's clock in nanoseconds: of the virtual clock with `virtual_time`, else the real time. */
+/* Returns the time of the driver's clock in nanoseconds: of the virtual clock with `virtual_time`, else the real
+ * time. */
 static inline int64_t tdict_sim_now(const tdict_sim_driver *d) {
   return d->options.virtual_time ? d->virtual_ns : tdict_now_ns();
 }

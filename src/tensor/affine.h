@@ -34,8 +34,9 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape);
  * `what`. */
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
                                 tdict_error *err);
-/* Computes strides for a view with the sizes `new_shape`. The view has the same elements, in the same order, as a tensor
- * with `shape` and `strides`. Both shapes must have the same number of elements. Returns false if no such strides exist, or if there are no elements. */
+/* Computes strides for a view with the sizes `new_shape`. The view has the same elements, in the same order, as a
+ * tensor with `shape` and `strides`. Both shapes must have the same number of elements. Returns false if no such
+ * strides exist, or if there are no elements. */
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides);
 

@@ -19,8 +19,8 @@ typedef struct tdict_consolidated {
   tdict_leaf_span leaves[];    /* in tree order */
 } tdict_consolidated;
 
-/* Makes a record for `num_leaves` leaves. The caller fills in num_dims, has_objects and the spans. Retains `storage`. Returns
- * TDICT_ENOMEM if host memory is exhausted. */
+/* Makes a record for `num_leaves` leaves. The caller fills in num_dims, has_objects and the spans. Retains `storage`.
+ * Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_consolidated_create(size_t num_leaves, tdict_storage *storage, tdict_consolidated **out,
                                        tdict_error *err);
 /* Makes a record with the spans of `like` and another storage. Returns TDICT_ENOMEM if host memory is exhausted. */

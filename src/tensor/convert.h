@@ -4,12 +4,13 @@
 
 #include "tdict/values.h"
 
-/* Returns true for the types that tdict_convert_double() supports: integers and floats. Types with several lanes are not
- * supported. */
+/* Returns true for the types that tdict_convert_double() supports: integers and floats. Types with several lanes are
+ * not supported. */
 bool tdict_convert_knows(tdict_dtype dtype);
 /* Writes `value` as one element of `dtype`. If `dtype` is a float type, rounds the value to nearest, ties to even; a
- * value that is too large becomes infinite, or NaN if the type has no infinity. If `dtype` is an integer type, truncates the value toward zero. Returns
- * false and writes nothing if an integer type cannot hold the value or the dtype is not supported. */
+ * value that is too large becomes infinite, or NaN if the type has no infinity. If `dtype` is an integer type,
+ * truncates the value toward zero. Returns false and writes nothing if an integer type cannot hold the value or the
+ * dtype is not supported. */
 bool tdict_convert_double(tdict_dtype dtype, double value, void *element);
 
 /* The layout of a float of at most 16 bits. The sign bit is above the exponent. */

@@ -140,8 +140,8 @@ struct tdict_future {
 
   /* Optional parts */
   tdict_parts *parts; /* owned; the transfer is a promise with these parts. NULL: the transfer is no promise */
-  /* retained; the promise of which this transfer is a part. NULL: the transfer is no part, or the promise knows that the
-   * part has ended. acq_rel: the thread that sets the field to NULL tells the promise */
+  /* retained; the promise of which this transfer is a part. NULL: the transfer is no part, or the promise knows that
+   * the part has ended. acq_rel: the thread that sets the field to NULL tells the promise */
   _Atomic(tdict_future *) part_of;
   size_t position;             /* of the part's tree in the result of the promise */
   const tdict_future *group;   /* the promise of the part; only compared, never dereferenced */

@@ -21,9 +21,9 @@ tdict_status tdict_promise_start(tdict_future *promise, tdict_context *context, 
 /* Returns the part that was started last, borrowed from the promise. */
 tdict_future *tdict_promise_last_part(const tdict_future *promise);
 /* Says that no more parts follow. The promise ends when all parts have ended, or in this call. Takes over the reference
- * to `result`. If `result` is NULL and the promise has parts, the result is a tree with a child for each position. The key
- * of the child is the number of the position. The child is the result that some part has for this position. If `error`
- * is not NULL, the promise fails with this error. Do not use the context after this call. */
+ * to `result`. If `result` is NULL and the promise has parts, the result is a tree with a child for each position. The
+ * key of the child is the number of the position. The child is the result that some part has for this position. If
+ * `error` is not NULL, the promise fails with this error. Do not use the context after this call. */
 void tdict_promise_close(tdict_future *promise, tdict_tree *result, const tdict_error *error);
 
 #endif

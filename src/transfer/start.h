@@ -26,14 +26,14 @@ typedef struct tdict_start {
   size_t num_pairs;
   const tdict_tree *named;
   tdict_tree *result; /* with `dst` or `storage`: the result of the future, retained. NULL: the result is `dst` */
-  /* The promise of which the transfer is a part, or NULL; see promise.h. Parts of one promise do not wait for each other
-   * because of common bytes. They only wait for the parts in `awaits`. */
+  /* The promise of which the transfer is a part, or NULL; see promise.h. Parts of one promise do not wait for each
+   * other because of common bytes. They only wait for the parts in `awaits`. */
   tdict_future *promise;
   size_t position; /* number of the promise's tree to which the part belongs */
   tdict_future *const *awaits;
   size_t num_awaits;
-  /* Further devices that receive the result. Their GPUs have peer access to the target's GPU. Only a transfer from the host
-   * into a new storage, without conversions and kept leaves, may have them. */
+  /* Further devices that receive the result. Their GPUs have peer access to the target's GPU. Only a transfer from the
+   * host into a new storage, without conversions and kept leaves, may have them. */
   const tdict_repeat_target *repeats;
   size_t num_repeats;
 } tdict_start;

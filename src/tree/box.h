@@ -118,9 +118,10 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
  * against an older header has a shorter tdict_type, so struct_size is checked first. */
 #define TDICT_HOOK_OF(type, member) \
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
-/* Checks what a hook returned: a status, and `result`, which is NULL if the hook wrote no result. Returns TDICT_OK if the
- * hook succeeded. Otherwise completes the error of the hook, `own`, as tdict_callback_status() does, copies the error to
- * `err`, which may be NULL, and returns the status of the error. TDICT_OK without a result becomes TDICT_EHOOK. */
+/* Checks what a hook returned: a status, and `result`, which is NULL if the hook wrote no result. Returns TDICT_OK if
+ * the hook succeeded. Otherwise completes the error of the hook, `own`, as tdict_callback_status() does, copies the
+ * error to `err`, which may be NULL, and returns the status of the error. TDICT_OK without a result becomes
+ * TDICT_EHOOK. */
 tdict_status tdict_hook_finish(const tdict_type *type, const char *hook, tdict_status returned, const void *result,
                                tdict_error *own, tdict_error *err);
 

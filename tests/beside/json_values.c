@@ -1,7 +1,7 @@
-/* Reads texts for json_texts.py, and prints what the library reads in them. The standard input has frames: the length of
- * a text as 4 bytes, little-endian, and the text. A line of the output is "-" if the library refuses the text. Else the
- * line has the tokens of the text: brackets, strings as hexadecimal digits, integers, reals as the digits of their bits,
- * t, f and n. A tab and the text of tdict_json_write() follow. Thread rule: one thread. */
+/* Reads texts for json_texts.py, and prints what the library reads in them. The standard input has frames: the length
+ * of a text as 4 bytes, little-endian, and the text. A line of the output is "-" if the library refuses the text. Else
+ * the line has the tokens of the text: brackets, strings as hexadecimal digits, integers, reals as the digits of their
+ * bits, t, f and n. A tab and the text of tdict_json_write() follow. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

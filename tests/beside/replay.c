@@ -1,6 +1,6 @@
 /* Holds tdict against what the real TensorDict did: does the operations of a file that make_operations.py wrote, and
- * compares what each one made, or that it fails. usage: PROGRAM FILE; answers 0, 1 with each difference on a line, or 77
- * when there is no such file. Thread rule: one thread. */
+ * compares what each one made, or that it fails. usage: PROGRAM FILE; answers 0, 1 with each difference on a line, or
+ * 77 when there is no such file. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

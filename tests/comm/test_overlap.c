@@ -1,5 +1,5 @@
-/* What a rank does while a message is on its way: the trees of the result are made then, and a failure of this step waits
- * for the message first. */
+/* What a rank does while a message is on its way: the trees of the result are made then, and a failure of this step
+ * waits for the message first. */
 #include "comm/every_op.h"
 #include "support/fail_alloc.h"
 

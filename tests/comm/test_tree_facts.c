@@ -106,8 +106,8 @@ static tdict_tensor *device_tensor(int64_t size, double value) {
   return made;
 }
 
-/* A tree is unlocked, a tensor is replaced, and the tree is locked again: by a tensor of another shape, or by one of the
- * same shape, which must then receive the elements. */
+/* A tree is unlocked, a tensor is replaced, and the tree is locked again: by a tensor of another shape, or by one of
+ * the same shape, which must then receive the elements. */
 DEVICE_CASE(comm_changed_trees_are_checked_again) {
   rig *g = rig_create(WORLD);
   for (int same = 0; same < 2; same++)

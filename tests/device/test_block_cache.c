@@ -77,7 +77,8 @@ GPU_CASE(kept_blocks_are_reused_by_size) {
   fixture_close(&b);
 }
 
-/* No more than device_cache_bytes, no more than was in use at once, no more than the list holds: the oldest go first. */
+/* No more than device_cache_bytes, no more than was in use at once, no more than the list holds: the oldest go
+ * first. */
 GPU_CASE(kept_blocks_are_bounded) {
   tdict_context_options o = tdict_context_options_default();
   o.device_cache_bytes = MIB;
@@ -125,7 +126,8 @@ static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *strea
   return use;
 }
 
-/* A block that a stream still uses is passed by for one that is ready, or for the driver, and is there when it is done. */
+/* A block that a stream still uses is passed by for one that is ready, or for the driver, and is there when it is
+ * done. */
 SIM_CASE(kept_blocks_are_reused_after_their_uses) {
   fixture b = fixture_open(NULL);
   tdict_stream s;

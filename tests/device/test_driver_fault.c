@@ -265,7 +265,8 @@ CASE(driver_fault_wraps_a_held_device) {
   tdict_driver_release(inner);
 }
 
-/* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, errors give its reason. */
+/* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, errors give its
+ * reason. */
 CASE(pinned_memory_is_absent_for_a_reason) {
   tdict_sim_options sim = sim_options(false);
   tdict_driver *inner = NULL, *d = NULL;

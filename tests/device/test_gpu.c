@@ -1,4 +1,5 @@
-/* One GPU: what is current on a thread, streams and events that are kept, order, page-locked memory, opening that fails. */
+/* One GPU: what is current on a thread, streams and events that are kept, order, page-locked memory, opening that
+ * fails. */
 #include "device/gpu_open.h"
 
 #include "device/counted.h"

@@ -360,8 +360,8 @@ GPU_CASE(gpu_queue_rect_negative_pitches) {
   fixture_close(&b);
 }
 
-/* Pinned memory that is registered in pieces. The driver refuses a copy over the border of two (the simulated one, too); the
- * library cuts its own there. */
+/* Pinned memory that is registered in pieces. The driver refuses a copy over the border of two (the simulated one,
+ * too); the library cuts its own there. */
 enum { AROUND = 3 * MIB };
 static void copy_over_border(fixture *b, char *at, char *device, tdict_cu_stream stream, raw_memory *raw) {
   static unsigned char sent[AROUND], found[AROUND];

@@ -8,8 +8,8 @@
 
 enum { ROWS = 700, BYTES = ROWS * 8 };
 
-/* A gather of int64 rows in reverse order. The 700 positions do not fit the parameters of a launch, so the table needs a
- * buffer. With `small`, only 3 rows. */
+/* A gather of int64 rows in reverse order. The 700 positions do not fit the parameters of a launch, so the table needs
+ * a buffer. With `small`, only 3 rows. */
 static void make_gather(tdict_kernel_work *work, void *dst, const void *src, bool small) {
   const int64_t count = small ? 3 : ROWS, shape[] = {count}, strides[] = {8};
   int64_t positions[ROWS];
@@ -523,8 +523,8 @@ static void end_order(tdict_run_order *order) {
   order->use = NULL;
 }
 
-/* Each driver call of a run fails once. The run then returns an error and leaves nothing queued, or it succeeds, because
- * the call was not needed. The next run succeeds. */
+/* Each driver call of a run fails once. The run then returns an error and leaves nothing queued, or it succeeds,
+ * because the call was not needed. The next run succeeds. */
 static int sweep_calls(bool results, bool on_stream) {
   int failed = 0;
   for (int64_t n = 1;; n++) {

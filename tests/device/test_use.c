@@ -79,7 +79,8 @@ static void run_slowly(void *user) {
   usleep(30000);
   atomic_store((atomic_bool *)user, true);
 }
-/* A failed query or a failed push of the context says nothing about the work, so the use is not done before the work. */
+/* A failed query or a failed push of the context says nothing about the work, so the use is not done before the
+ * work. */
 SIM_CASE(use_is_not_done_when_a_driver_call_fails) {
   static const tdict_fault_kind kinds[] = {TDICT_FAULT_EVENT_QUERY, TDICT_FAULT_CTX_PUSH};
   tdict_context_options o = tdict_context_options_default();

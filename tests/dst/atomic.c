@@ -1,6 +1,7 @@
-/* The functions that a compiler calls with -fsanitize=thread. Objects that were compiled so are linked with this library
- * instead of ThreadSanitizer's: each atomic access becomes a decision unless DST_ATOMIC is 0. Plain accesses are not decisions, because the
- * program is free of data races (ThreadSanitizer's own runs check that). Every access is sequentially consistent. */
+/* The functions that a compiler calls with -fsanitize=thread. Objects that were compiled so are linked with this
+ * library instead of ThreadSanitizer's: each atomic access becomes a decision unless DST_ATOMIC is 0. Plain accesses
+ * are not decisions, because the program is free of data races (ThreadSanitizer's own runs check that). Every access is
+ * sequentially consistent. */
 #include "dst/dst.h"
 
 #include <string.h>

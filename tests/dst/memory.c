@@ -1,6 +1,6 @@
 /* Replaces the allocation of memory, so that addresses depend on the calls of the program only. Blocks of a size class
- * are reused last in, first out. The first bytes of a freed block are overwritten, so that a use after free is likely to
- * be noticed. Thread rule: thread-safe. */
+ * are reused last in, first out. The first bytes of a freed block are overwritten, so that a use after free is likely
+ * to be noticed. Thread rule: thread-safe. */
 #include "dst/dst.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Replaces the start, the end and the join of threads, clocks, sleeps, and waits for sockets. A thread has a stack of the scheduler, so
- * that its address does not depend on when the thread before it ended. */
+/* Replaces the start, the end and the join of threads, clocks, sleeps, and waits for sockets. A thread has a stack of
+ * the scheduler, so that its address does not depend on when the thread before it ended. */
 #include "dst/dst.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* Implements names, inodes and crashes. A change of names enters the journal. fsync() of a folder makes the changes up
  * to the last change of this folder durable. A crash keeps the durable names, and a first part of the journal, as
- * journaling file systems do. Of a file, a crash keeps the bytes of the last fsync(), and any later blocks of 512 bytes.
+ * journaling file systems do. Of a file, a crash keeps the bytes of the last fsync(), and any later blocks of 512
+ * bytes.
  *
  * The program goes on after a crash. The crash only copies what is left of the files. At the end of dst_crash(), the
  * copy replaces the files. */
@@ -213,7 +214,8 @@ void dst_scheduler_crash_begin(uint64_t calls) {
 DST_EXPORT bool dst_scheduler_has_crashed(void);
 bool dst_scheduler_has_crashed(void) { return has_crashed; }
 
-/* If no crash happened, one may happen now. A file gets a new memfd: a description that the program still has is of a file without a name. */
+/* If no crash happened, one may happen now. A file gets a new memfd: a description that the program still has is of a
+ * file without a name. */
 DST_EXPORT bool dst_scheduler_crash_end(void);
 bool dst_scheduler_crash_end(void) {
   calls_until_crash = 0;

@@ -1,5 +1,5 @@
-/* What a workload of the simulation may use. A workload is a file that defines dst_workload(). The program dst_NAME runs
- * it under the scheduler, or with real threads and without misfortunes. Thread rule: safe from any thread. */
+/* What a workload of the simulation may use. A workload is a file that defines dst_workload(). The program dst_NAME
+ * runs it under the scheduler, or with real threads and without misfortunes. Thread rule: safe from any thread. */
 #ifndef TDICT_TESTS_DST_WORKLOAD_H
 #define TDICT_TESTS_DST_WORKLOAD_H
 
@@ -21,8 +21,8 @@ enum dst_misfortune { DST_SPURIOUS, DST_EARLY_TIMEOUT, DST_ALLOC, DST_THREAD, DS
 /* Says whether misfortunes of these kinds may happen from now on. At first, only spurious wakeups may. The environment
  * variable DST_OFF switches kinds off for good. */
 void dst_allow(unsigned kinds, bool allowed);
-/* While spared, no allocation of this thread fails: for the simulated driver, which is no part of the library. Calls may
- * be nested. */
+/* While spared, no allocation of this thread fails: for the simulated driver, which is no part of the library. Calls
+ * may be nested. */
 void dst_spare(bool is_spared);
 /* Returns true if a call of this kind must fail now. The scheduler asks this for the calls that it replaces. A workload
  * asks for DST_DRIVER before a driver call, in a driver of its own. */

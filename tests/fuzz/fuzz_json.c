@@ -27,8 +27,8 @@ static void read_members(tdict_json value) {
   if (tdict_json_count(value) != members) abort();
 }
 
-/* Reads each value of a text that tdict_json_open() accepts. The text that tdict_json_write() makes must be equal to the
- * text that is made of it. */
+/* Reads each value of a text that tdict_json_open() accepts. The text that tdict_json_write() makes must be equal to
+ * the text that is made of it. */
 static void read_values(const uint8_t *bytes, size_t count, bool is_valid) {
   tdict_json_document document, again;
   tdict_json_fault fault;

@@ -1,7 +1,7 @@
 /* Safetensors files from any bytes. The first byte chooses how the other bytes become a file: as the whole file, as a
- * header, as TensorDict's entry in a file of four tensors, or as an index of two shards. A tree that is opened is written, opened again and compared.
- * A file that is refused leaves a message. Built with libFuzzer by scripts/fuzz, and with replay.c for CTest, which runs
- * the corpus. Thread rule: one thread. */
+ * header, as TensorDict's entry in a file of four tensors, or as an index of two shards. A tree that is opened is
+ * written, opened again and compared. A file that is refused leaves a message. Built with libFuzzer by scripts/fuzz,
+ * and with replay.c for CTest, which runs the corpus. Thread rule: one thread. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

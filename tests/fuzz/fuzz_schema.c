@@ -1,6 +1,6 @@
-/* Blobs of schemas from any bytes. A blob that is accepted is written again byte by byte, all of its entries can be read,
- * and the tree that it makes has the same schema. A blob that is refused leaves a message with an offset. Built with
- * libFuzzer by scripts/fuzz, and with replay.c for CTest, which runs the corpus. Thread rule: one thread. */
+/* Blobs of schemas from any bytes. A blob that is accepted is written again byte by byte, all of its entries can be
+ * read, and the tree that it makes has the same schema. A blob that is refused leaves a message with an offset. Built
+ * with libFuzzer by scripts/fuzz, and with replay.c for CTest, which runs the corpus. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* TensorDict's files from any bytes. The first byte chooses how the other bytes become a save: as the JSON of a
- * consolidated file, as the whole file, as the meta.json of a directory with some files, as the meta.json of a folder of
- * this directory, or as the meta.json of the same files in an archive. A tree that is opened is written to a consolidated file and to an
- * archive, opened again and compared. Rows are appended to the directory. A save that is refused leaves a message. Built
- * with libFuzzer by scripts/fuzz, and with replay.c for CTest, which runs the corpus. Thread rule: one thread. */
+ * consolidated file, as the whole file, as the meta.json of a directory with some files, as the meta.json of a folder
+ * of this directory, or as the meta.json of the same files in an archive. A tree that is opened is written to a
+ * consolidated file and to an archive, opened again and compared. Rows are appended to the directory. A save that is
+ * refused leaves a message. Built with libFuzzer by scripts/fuzz, and with replay.c for CTest, which runs the corpus.
+ * Thread rule: one thread. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

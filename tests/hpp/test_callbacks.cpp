@@ -1,5 +1,5 @@
-/* Exceptions that leave functions of the program: caught by the header, passed to the caller, or the end of the process.
- * docs/callbacks.md says which. */
+/* Exceptions that leave functions of the program: caught by the header, passed to the caller, or the end of the
+ * process. docs/callbacks.md says which. */
 #include <sys/wait.h>
 #include <unistd.h>
 

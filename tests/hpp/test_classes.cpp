@@ -1,4 +1,5 @@
-/* The C++ classes with exceptions: handles, trees, elements, transfers, loaders. Results are read through the C interface. */
+/* The C++ classes with exceptions: handles, trees, elements, transfers, loaders. Results are read through the C
+ * interface. */
 #include "hpp/check.hpp"
 
 static_assert(sizeof(tdict::tree) == sizeof(void *), "a handle is a pointer");

@@ -1,6 +1,6 @@
 /* System calls that fail, or at which the process is killed. The linker's --wrap sends the calls of the library through
- * this file. A test file names the wrapped functions in a comment, where CMake looks for them. Thread rule: the state may
- * be changed while no other thread makes calls. */
+ * this file. A test file names the wrapped functions in a comment, where CMake looks for them. Thread rule: the state
+ * may be changed while no other thread makes calls. */
 #ifndef TDICT_TESTS_IO_FAULTS_H
 #define TDICT_TESTS_IO_FAULTS_H
 

@@ -1,5 +1,5 @@
-/* Files of the tests in tests/io: a temporary folder, files of any bytes, and random trees that are compared without the
- * functions of the library that copy or compare. Thread rule: one thread. */
+/* Files of the tests in tests/io: a temporary folder, files of any bytes, and random trees that are compared without
+ * the functions of the library that copy or compare. Thread rule: one thread. */
 #ifndef TDICT_TESTS_IO_FILES_H
 #define TDICT_TESTS_IO_FILES_H
 

@@ -1,5 +1,6 @@
-/* Safetensors files that the test writes by itself: random tensors in a random order, which begin at any byte. The trees
- * that the library loads are compared with the bytes of the file, by means of support/raw.h. Thread rule: one thread. */
+/* Safetensors files that the test writes by itself: random tensors in a random order, which begin at any byte. The
+ * trees that the library loads are compared with the bytes of the file, by means of support/raw.h. Thread rule: one
+ * thread. */
 #ifndef TDICT_TESTS_IO_RAW_FILE_H
 #define TDICT_TESTS_IO_RAW_FILE_H
 

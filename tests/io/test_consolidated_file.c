@@ -131,8 +131,8 @@ static const attack attacks[] = {
      "key 'j': a jagged tensor without offsets"},
     {LEAVES("\"<NJT_VALUES>j\":[\"torch.int8\",[2],0,8,6],\"<NJT_OFFSETS>j\":[\"torch.int64\",[1],8,16,0,2]"), 16,
      TDICT_ENOTSUP, "another ragged dimension than 1"},
-    {LEAVES(
-         "\"<NJT_VALUES>j\":[\"torch.int8\",[2],0,8,6],\"<NJT_LENGTHS>j\":5,\"<NJT_OFFSETS>j\":[\"torch.int64\",[1],8,16,0,1]"),
+    {LEAVES("\"<NJT_VALUES>j\":[\"torch.int8\",[2],0,8,6],\"<NJT_LENGTHS>j\":5,"
+            "\"<NJT_OFFSETS>j\":[\"torch.int64\",[1],8,16,0,1]"),
      16, TDICT_ENOTSUP, "a jagged tensor with holes"},
     {LEAVES("\"<NJT_VALUES>j\":[\"torch.int8\",[2],0,8,6],\"<NJT_OFFSETS>j\":[\"torch.int64\",[1],8,16,0,1]"), 16,
      TDICT_EFORMAT, "key 'j'"},

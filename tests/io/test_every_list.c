@@ -1,5 +1,5 @@
-/* The time to open a file grows in proportion to each of its lists, in all formats. A list that is searched once for each
- * of its members takes 256 times as long if it is 16 times as long. */
+/* The time to open a file grows in proportion to each of its lists, in all formats. A list that is searched once for
+ * each of its members takes 256 times as long if it is 16 times as long. */
 #include <time.h>
 
 #include "directory.h"

@@ -1,5 +1,5 @@
-/* Tests tdict_load() and its variants: random files to each device, existing trees, selected keys, progress, cancelling,
- * memory. */
+/* Tests tdict_load() and its variants: random files to each device, existing trees, selected keys, progress,
+ * cancelling, memory. */
 #include "raw_file.h"
 
 #include <pthread.h>

@@ -301,7 +301,8 @@ static bool go_on(void *user, uint64_t done, uint64_t total) {
 DEVICE_CASE(load_survives_enomem) {
   static const char header[] =
       "{\"__metadata__\":{\"tensordict\":\"{\\\"version\\\":1,\\\"root\\\":{\\\"type\\\":\\\"TensorDict\\\","
-      "\\\"batch_size\\\":[3],\\\"keys\\\":{\\\"a\\\":{\\\"tensor\\\":\\\"a\\\"},\\\"t\\\":{\\\"non_tensor\\\":\\\"x\\\"}}}}\"},"
+      "\\\"batch_size\\\":[3],\\\"keys\\\":{\\\"a\\\":{\\\"tensor\\\":\\\"a\\\"},"
+      "\\\"t\\\":{\\\"non_tensor\\\":\\\"x\\\"}}}}\"},"
       "\"a\":{\"dtype\":\"I16\",\"shape\":[3],\"data_offsets\":[0,6]}}";
   folder home = folder_create();
   tdict_context *c = small_context();

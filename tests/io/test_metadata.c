@@ -92,7 +92,8 @@ CASE(metadata_survives_opens_and_saves) {
   folder_remove(&f);
 }
 
-/* Each allocation of a save, of an open and of a load fails once. A call that fails changes neither files nor results. */
+/* Each allocation of a save, of an open and of a load fails once. A call that fails changes neither files nor
+ * results. */
 CASE(metadata_without_memory) {
   folder f = folder_create();
   tdict_context *c = td_context(NULL);
@@ -200,9 +201,10 @@ CASE(metadata_of_other_files) {
   assert_null(before);
   tdict_release(tree);
   /* Of shards, all entries, and the first of equal keys. */
-  static const char shards[2][160] = {
-      "{\"__metadata__\":{\"format\":\"pt\",\"part\":\"1\"},\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
-      "{\"__metadata__\":{\"format\":\"np\",\"a.b\":\"\"},\"y\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}"};
+  static const char shards[2][160] = {"{\"__metadata__\":{\"format\":\"pt\",\"part\":\"1\"},"
+                                      "\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+                                      "{\"__metadata__\":{\"format\":\"np\",\"a.b\":\"\"},"
+                                      "\"y\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}"};
   write_safetensors(in(&f, "a"), shards[0], strlen(shards[0]), 1);
   write_safetensors(in(&f, "b"), shards[1], strlen(shards[1]), 1);
   write_bytes(in(&f, "i.json"), index, strlen(index));

@@ -1,4 +1,5 @@
-/* Tests .npy and .npz files with bytes that the tests make themselves. tests/beside/numpy_files.py compares with NumPy. */
+/* Tests .npy and .npz files with bytes that the tests make themselves. tests/beside/numpy_files.py compares with
+ * NumPy. */
 #include "archive.h"
 
 static void open_npy(const folder *f, const char *literal, const void *data, size_t bytes, tdict_tree **out) {
@@ -107,7 +108,8 @@ CASE(npy_refuses_broken_headers) {
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", 4, TDICT_EFORMAT, "below 2^63"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", 0, TDICT_EFORMAT,
        "do not fit 63 bits"},
-      {"{'descr': '<f4', 'fortran_order': False, 'shape': (0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0)}",
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,"
+       "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0)}",
        0, TDICT_EFORMAT, "at most 32 dimensions"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", 4, TDICT_EFORMAT,
        "4 bytes follow the header, but the shape needs 8"},

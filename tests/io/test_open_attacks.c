@@ -78,17 +78,17 @@ static const attack attacks[] = {
     {ONE("\"U8\"", "[1]", "[0,1]"), 2, TDICT_EFORMAT, "the tensors end at byte 62, but the file has 63 bytes"},
     {ONE("\"U8\"", "[1]", "[1,2]"), 2, TDICT_EFORMAT, "tensor 'x': begins at offset 1, wanted 0: a hole"},
     {"{}", 1, TDICT_EFORMAT, "the tensors end at byte 10, but the file has 11 bytes"},
-    {"{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":"
-     "[3,7]}}",
+    {"{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+     "\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[3,7]}}",
      7, TDICT_EFORMAT, "tensor 'y': begins at offset 3, wanted 4: two tensors overlap"},
-    {"{\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":"
-     "[0,4]}}",
+    {"{\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+     "\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
      4, TDICT_EFORMAT, "two tensors overlap"},
-    {"{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":"
-     "[5,9]}}",
+    {"{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+     "\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[5,9]}}",
      9, TDICT_EFORMAT, "tensor 'y': begins at offset 5, wanted 4: a hole before the tensor"},
-    {"{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"y\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":"
-     "[2,2]}}",
+    {"{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+     "\"y\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]}}",
      4, TDICT_EFORMAT, "tensor 'y': begins at offset 2, wanted 4: two tensors overlap"},
     /* names */
     {"{\"\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, TDICT_EFORMAT,

@@ -1,5 +1,5 @@
-/* Tests src/io/tensordict/output_folder.c: directories that replace directories, with failing system calls and in processes that
- * are killed. See faults.h. */
+/* Tests src/io/tensordict/output_folder.c: directories that replace directories, with failing system calls and in
+ * processes that are killed. See faults.h. */
 #include "faults.h"
 #include "io/tensordict/output_folder.h"
 

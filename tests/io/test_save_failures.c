@@ -1,5 +1,6 @@
 /* Tests tdict_save() in each format with failing system calls and in processes that are killed: the old tree or the new
- * tree stays, and a call that fails leaves nothing else. The linker's --wrap sends the calls of the library through this file. */
+ * tree stays, and a call that fails leaves nothing else. The linker's --wrap sends the calls of the library through
+ * this file. */
 #include <grp.h>
 #include <sched.h>
 #include <sys/mount.h>

@@ -1,6 +1,6 @@
-/* Tests random trees in all formats and options against a model: a save that succeeds can be opened and loaded, and returns
- * an equal tree. A save or an append that is killed at any moment leaves the old tree or the new tree, and the next save
- * leaves nothing else. usage: test_io_save_model CASE host [--count TREES] [--seed N] [--folder FOLDER] */
+/* Tests random trees in all formats and options against a model: a save that succeeds can be opened and loaded, and
+ * returns an equal tree. A save or an append that is killed at any moment leaves the old tree or the new tree, and the
+ * next save leaves nothing else. usage: test_io_save_model CASE host [--count TREES] [--seed N] [--folder FOLDER] */
 #include <inttypes.h>
 #include <sys/time.h>
 
@@ -172,8 +172,8 @@ static void keep_shards(world *w) {
   memcpy(w->kept + old, text, count + 1);
   free(text);
 }
-/* Returns the number of files that belong neither to the tree in place nor to earlier shards. Files with names of shards
- * must be whole. */
+/* Returns the number of files that belong neither to the tree in place nor to earlier shards. Files with names of
+ * shards must be whole. */
 static int count_left(const world *w) {
   DIR *dir = opendir(w->f.path);
   struct dirent *entry;
@@ -254,8 +254,8 @@ static void save(world *w) {
   tdict_release(tree);
 }
 
-/* Lets a child process call `work`, which ends at a random call or at a random time. Returns its exit status, or -1 if it
- * was killed. */
+/* Lets a child process call `work`, which ends at a random call or at a random time. Returns its exit status, or -1 if
+ * it was killed. */
 static int run_child(world *w, int (*work)(world *, tdict_tree *), tdict_tree *tree) {
   static int most[NUM_KINDS] = {40, 40, 40, 40, 40,
                                 40, 40, 40, 40, 40}; /* the usual number of calls, from experience */

@@ -1,5 +1,5 @@
-/* Tests tdict_save_async(): snapshots, order, cancelling, errors, and the life of the context. pwrite() of the library can
- * be held at a gate. */
+/* Tests tdict_save_async(): snapshots, order, cancelling, errors, and the life of the context. pwrite() of the library
+ * can be held at a gate. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -130,7 +130,8 @@ DEVICE_CASE(saving_writes_what_the_tree_was) {
   tdict_context_destroy(c);
 }
 
-/* While the device does nothing, the call returns. After the copies, the source may be written, while the file waits. */
+/* While the device does nothing, the call returns. After the copies, the source may be written, while the file
+ * waits. */
 CASE(saving_returns_before_the_device_has_copied) {
   tdict_context *c = sim_context(0);
   folder f = folder_create();

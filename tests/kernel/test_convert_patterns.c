@@ -1,6 +1,6 @@
-/* Bit patterns of floats on a device, to every float and every integer: random float32, and all floats of 8 and 16 bits.
- * `--patterns N` sets the number of random float32, `--seed S` their seed. `--out FOLDER` writes sources and results, which
- * tests/beside/kernel_floats.py compares with PyTorch's. */
+/* Bit patterns of floats on a device, to every float and every integer: random float32, and all floats of 8 and 16
+ * bits. `--patterns N` sets the number of random float32, `--seed S` their seed. `--out FOLDER` writes sources and
+ * results, which tests/beside/kernel_floats.py compares with PyTorch's. */
 #include "kernel/convert_check.h"
 #include "support/random.h"
 #include "support/sanitized.h"

@@ -1,5 +1,5 @@
-/* Tests that a replay buffer continues after a restart: the next rows, the total and the filled rows, and states that are
- * refused. */
+/* Tests that a replay buffer continues after a restart: the next rows, the total and the filled rows, and states that
+ * are refused. */
 #include "replay_rows.h"
 #include "support/fail_alloc.h"
 #include "support/guarded.h"

@@ -222,8 +222,8 @@ CASE(pinned_pages_unregister_pieces_on_failure) {
   }
 }
 
-/* What the library asks of mbind(), which is all that it uses syscall() for here, and which answers what the test says, or
- * is the system's own. */
+/* What the library asks of mbind(), which is all that it uses syscall() for here, and which answers what the test says,
+ * or is the system's own. */
 enum { WORD = 8 * sizeof(unsigned long), WORDS = 1024 / WORD };
 static struct {
   int count, mode, refuse_with;

@@ -1,5 +1,5 @@
-/* The frame of a case that mpirun starts as several processes, see run_sizes. All processes run the same case. A process
- * that fails an assertion ends without MPI_Finalize(), and mpirun then ends the others. */
+/* The frame of a case that mpirun starts as several processes, see run_sizes. All processes run the same case. A
+ * process that fails an assertion ends without MPI_Finalize(), and mpirun then ends the others. */
 #ifndef TDICT_TESTS_MPI_JOB_H
 #define TDICT_TESTS_MPI_JOB_H
 

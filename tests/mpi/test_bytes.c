@@ -49,7 +49,8 @@ MPI_CASE(mpi_table_broadcasts) {
   end_job(&tables[1]);
 }
 
-/* Each pair of ranks, in both directions. Messages on the host have another tag, so the receiver may take them first. */
+/* Each pair of ranks, in both directions. Messages on the host have another tag, so the receiver may take them
+ * first. */
 MPI_CASE(mpi_table_sends) {
   tdict_comm_table tables[] = {start_job(MPI_THREAD_SINGLE, 64), make_table(0)};
   for (uint64_t i = 0; i < 2 * NUM_SIZES; i++) {

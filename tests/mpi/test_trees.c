@@ -1,5 +1,5 @@
-/* Whole trees through MPI: each call of tdict/comm.h with random trees, compared element by element. Every process makes
- * the trees of all ranks, so that it can check its result alone. */
+/* Whole trees through MPI: each call of tdict/comm.h with random trees, compared element by element. Every process
+ * makes the trees of all ranks, so that it can check its result alone. */
 #include <signal.h>
 
 #include "mpi/job.h"

@@ -1,4 +1,5 @@
-/* REPLICATE of small trees: the results after the first one repeat its layout, and are what tdict_to_device() returns. */
+/* REPLICATE of small trees: the results after the first one repeat its layout, and are what tdict_to_device()
+ * returns. */
 #include "several.h"
 #include "tdict/nontensor.h"
 

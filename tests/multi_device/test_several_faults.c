@@ -118,7 +118,8 @@ SIM_CASE(several_faults_while_results_are_made) {
   several_close(&s);
 }
 
-/* A copy from device to device that fails names the device that should have received the bytes; the other copies stop. */
+/* A copy from device to device that fails names the device that should have received the bytes; the other copies
+ * stop. */
 SIM_CASE(several_errors_name_the_device) {
   several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_over);
   tdict_tree *src = rows_tree(16, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;

@@ -1,5 +1,5 @@
-/* Order and life of transfers to several devices: earlier writers, later writers, streams, cancel, and the errors of one
- * device. The simulated devices are held where a case needs a state that lasts. */
+/* Order and life of transfers to several devices: earlier writers, later writers, streams, cancel, and the errors of
+ * one device. The simulated devices are held where a case needs a state that lasts. */
 #include "several.h"
 #include "tdict/sim.h"
 

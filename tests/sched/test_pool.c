@@ -309,8 +309,8 @@ static void note_thread(tdict_task *task) {
   atomic_store(&w->done, true);
 }
 
-/* One task after the other is nearly always the same thread's: a machine that is busy may let another come first, but a pool
- * that goes round takes each thread as often. */
+/* One task after the other is nearly always the same thread's: a machine that is busy may let another come first, but a
+ * pool that goes round takes each thread as often. */
 CASE(pool_wakes_the_last_sleeper) {
   enum { THREADS = 12, TASKS = 120 };
   tdict_pool *pool = open_pool(THREADS);

@@ -1,5 +1,5 @@
-/* A thread of the pool that waits runs what is queued meanwhile, but for tasks that may wait themselves; and the note that
- * each thread has for itself. */
+/* A thread of the pool that waits runs what is queued meanwhile, but for tasks that may wait themselves; and the note
+ * that each thread has for itself. */
 #include "support/test.h"
 
 #include <pthread.h>

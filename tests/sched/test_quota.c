@@ -104,8 +104,8 @@ CASE(quota_of_nested_groups) {
   assert_int_equal(end(), 7);
 }
 
-/* A container sees its part of the hierarchy at the mount: with the whole path of its cgroup, or with a path that begins
- * at its own root, or with a path outside. */
+/* A container sees its part of the hierarchy at the mount: with the whole path of its cgroup, or with a path that
+ * begins at its own root, or with a path outside. */
 CASE(quota_in_containers) {
   static const char inside[] = "30 22 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
   static const char *const groups[] = {"0::/docker/abc\n", "0::/docker/abc/inner\n", "0::/\n", "0::/../other\n",

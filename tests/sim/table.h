@@ -1,5 +1,5 @@
-/* Helpers for tests of the simulated driver: a driver whose device 0 has a current context, checked calls of its table, and
- * functions for tdict_sim_launch(). They use nothing of tdict above the table. */
+/* Helpers for tests of the simulated driver: a driver whose device 0 has a current context, checked calls of its table,
+ * and functions for tdict_sim_launch(). They use nothing of tdict above the table. */
 #ifndef TDICT_TESTS_SIM_TABLE_H
 #define TDICT_TESTS_SIM_TABLE_H
 

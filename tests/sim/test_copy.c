@@ -107,8 +107,8 @@ CASE(sim_copy_refuses_bad_addresses) {
   close_table(d);
 }
 
-/* Memory of a pool is its own device's until the pool lets another in, which takes a link; a copy that names both contexts
- * always works. */
+/* Memory of a pool is its own device's until the pool lets another in, which takes a link; a copy that names both
+ * contexts always works. */
 static void check_between(tdict_driver *d, int ordinal, bool linked) {
   tdict_cu_context zero, other, popped;
   tdict_cu_pool pools[2];

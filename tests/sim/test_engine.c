@@ -375,8 +375,8 @@ static void query(tdict_driver *d, tdict_cu_stream s, int times) {
   for (int i = 0; i < times; i++) CU(NOT_READY, stream_query, s);
 }
 
-/* The function begins at 1 ms and runs until the gate opens. The copy ends at 2 ms. No thread waits, so queries alone move
- * the clock, and not while the function runs or the device is held. */
+/* The function begins at 1 ms and runs until the gate opens. The copy ends at 2 ms. No thread waits, so queries alone
+ * move the clock, and not while the function runs or the device is held. */
 CASE(sim_virtual_time_waits_for_functions) {
   enum { QUERIES_PER_MS = 1000 };
   tdict_sim_options o = virtual_options(true, 1);

@@ -1,5 +1,5 @@
-/* A locale in which numbers have a decimal comma, made with localedef in a temporary folder. Skips the case if localedef
- * or the source of the locale is missing. Thread rule: the main thread, while no other thread runs. */
+/* A locale in which numbers have a decimal comma, made with localedef in a temporary folder. Skips the case if
+ * localedef or the source of the locale is missing. Thread rule: the main thread, while no other thread runs. */
 #ifndef TDICT_TESTS_SUPPORT_COMMA_LOCALE_H
 #define TDICT_TESTS_SUPPORT_COMMA_LOCALE_H
 

@@ -1,5 +1,5 @@
-/* What sweeps over faults share: a driver that fails on demand over the device of the run, sources and destinations that
- * outlive the context that a fault is let into, transfers to run there, and their bytes for comparison.
+/* What sweeps over faults share: a driver that fails on demand over the device of the run, sources and destinations
+ * that outlive the context that a fault is let into, transfers to run there, and their bytes for comparison.
  *
  * One world a case; the caller opens and closes it. All calls on the main thread; failures end the case. */
 #ifndef TDICT_TESTS_SUPPORT_FAULT_WORLD_H

@@ -1,6 +1,6 @@
-/* Floating-point environments that a program can set: rounding modes, subnormal numbers treated as zero, and long double
- * cut to float. Sets the registers of the processor, since <fenv.h> has no subnormal numbers and needs libm. Thread rule:
- * the functions set or read the environment of the calling thread. */
+/* Floating-point environments that a program can set: rounding modes, subnormal numbers treated as zero, and long
+ * double cut to float. Sets the registers of the processor, since <fenv.h> has no subnormal numbers and needs libm.
+ * Thread rule: the functions set or read the environment of the calling thread. */
 #ifndef TDICT_TESTS_SUPPORT_FLOAT_ENV_H
 #define TDICT_TESTS_SUPPORT_FLOAT_ENV_H
 

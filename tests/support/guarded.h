@@ -1,5 +1,5 @@
-/* A struct that a function fills by its struct_size, at the end of a buffer of guard bytes. An older program's struct is
- * shorter: what lies beyond its size must keep the guard bytes. */
+/* A struct that a function fills by its struct_size, at the end of a buffer of guard bytes. An older program's struct
+ * is shorter: what lies beyond its size must keep the guard bytes. */
 #ifndef TDICT_TESTS_SUPPORT_GUARDED_H
 #define TDICT_TESTS_SUPPORT_GUARDED_H
 
@@ -22,7 +22,8 @@ static inline guarded *guarded_of(size_t struct_size) {
   g.struct_size = struct_size;
   return &g;
 }
-/* Checks that the first `size` bytes are those of `whole`, but for struct_size, and that no byte after them was written. */
+/* Checks that the first `size` bytes are those of `whole`, but for struct_size, and that no byte after them was
+ * written. */
 static inline void check_guarded(const guarded *g, size_t size, const void *whole) {
   assert_int_equal(g->struct_size, size);
   assert_memory_equal(g->bytes + sizeof size, (const unsigned char *)whole + sizeof size, size - sizeof size);

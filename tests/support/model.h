@@ -1,8 +1,8 @@
 /* Trees of arrays as plain lists of cells, to hold the library against: no strides and no code of the library.
  *
  * A cell is one element; an array lists its cells in C order. Arrays that share storage list the same cells, so writing
- * is writing to cells. Cells know where the library keeps them, once it has been looked at: a view that copies, or a copy
- * that shares, is found. Everything lives until m_reset(). Thread rule: one thread. */
+ * is writing to cells. Cells know where the library keeps them, once it has been looked at: a view that copies, or a
+ * copy that shares, is found. Everything lives until m_reset(). Thread rule: one thread. */
 #ifndef TDICT_TESTS_SUPPORT_MODEL_H
 #define TDICT_TESTS_SUPPORT_MODEL_H
 
@@ -72,8 +72,8 @@ void m_drop(m_tree *t, const char *key);
 m_tree *m_tree_like(const m_tree *t); /* an empty node with its batch size and device */
 m_tree *m_share(const m_tree *t);     /* new nodes, the same arrays, not locked; a node for each way to one */
 m_tree *m_copy(m_tree *t);            /* the same, a node for each node */
-/* New nodes with the first `in` dimensions of the root's batch size replaced, also in nodes below that lack them or have
- * others, which had no further ones then; arrays made by fn. Locked where `t` is. */
+/* New nodes with the first `in` dimensions of the root's batch size replaced, also in nodes below that lack them or
+ * have others, which had no further ones then; arrays made by fn. Locked where `t` is. */
 typedef m_array *(*m_fn)(const m_array *a, void *user);
 m_tree *m_tree_each(const m_tree *t, int in, int out, const int64_t *shape, m_fn fn, void *user);
 /* The batch size of a node below `root` after that. */

@@ -35,8 +35,8 @@ extern ops_refusal ops_refuse;
 
 uint32_t ops_random(ops *o);
 uint32_t ops_from_bytes(ops *o);
-/* One operation; false when something was wrong, which o->wrong says. All trees are compared when `all` is set or after a
- * failure, else the ones that took part. */
+/* One operation; false when something was wrong, which o->wrong says. All trees are compared when `all` is set or after
+ * a failure, else the ones that took part. */
 bool ops_step(ops *o, bool all);
 void ops_reset(ops *o); /* gives all trees back and begins anew; counts and choices go on */
 void ops_end(ops *o);   /* gives all trees and the context back */
@@ -84,7 +84,8 @@ typedef struct ops_pile {
   tdict_tree *trees[OPS_MOST_ITEMS]; /* references of its own */
   tdict_lazy_stack *lazy;
 } ops_pile;
-/* Makes a pile of a tree of the pool, and of trees that are like it but for what `varies` names. False: no tree is fit. */
+/* Makes a pile of a tree of the pool, and of trees that are like it but for what `varies` names. False: no tree is
+ * fit. */
 bool ops_begin_pile(ops *o, ops_pile *p, int varies);
 bool ops_begin_pile_with(ops *o, ops_pile *p, m_tree *model, tdict_tree *td, int varies); /* of this tree */
 /* The cells of the arrays at a path, one item after the other. */

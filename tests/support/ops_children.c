@@ -1,5 +1,5 @@
-/* Operations on trees that hang in others: changed through handles of their own, and put below several parents. What the
- * trees above have then is for all other operations to find. See ops.h. */
+/* Operations on trees that hang in others: changed through handles of their own, and put below several parents. What
+ * the trees above have then is for all other operations to find. See ops.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +95,8 @@ static void grow_below(m_tree *t, const m_tree *wanted) {
     if (t->entries[i].tree) ops_grow(t->entries[i].tree, wanted);
 }
 
-/* A shorter batch size for a tree, and a tensor that fits only that: a tree above that does not agree any more says so. */
+/* A shorter batch size for a tree, and a tensor that fits only that: a tree above that does not agree any more says
+ * so. */
 static void op_child_shrink(ops *o) {
   const node n = pick_node(o);
   m_tree shorter = *n.model;

@@ -1,5 +1,6 @@
 /* Operations on trees with a ragged leaf, beside plain arrays of rows. The tree also holds the numbers of its rows in a
- * tensor; the other operations hold tensors against the model, so these numbers say which rows a result has. See ops.h. */
+ * tensor; the other operations hold tensors against the model, so these numbers say which rows a result has. See
+ * ops.h. */
 #include <stdlib.h>
 #include <string.h>
 

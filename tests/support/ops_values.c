@@ -1,5 +1,5 @@
-/* Operations on trees that hold text, numbers, JSON and an unbatched tensor. The values of a column move as the elements
- * of a tensor beside them, which names each value. See ops.h. */
+/* Operations on trees that hold text, numbers, JSON and an unbatched tensor. The values of a column move as the
+ * elements of a tensor beside them, which names each value. See ops.h. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -293,8 +293,8 @@ static void op_stack_refused(ops *o) {
   tdict_release((tdict_tree *)(uintptr_t)trees[1]);
 }
 
-/* What hangs at one place in both trees as two rows, the shorter one followed by zeros. `in`: the batch size of the first
- * tree, `out`: of the result. */
+/* What hangs at one place in both trees as two rows, the shorter one followed by zeros. `in`: the batch size of the
+ * first tree, `out`: of the result. */
 static m_tree *pad_pair(const m_tree *a, const m_tree *b, const m_tree *in, const m_tree *out) {
   m_tree *made = m_tree_like(a);
   m_replace_dims(made, a, in, in->nb, out->nb, out->bs);

@@ -81,8 +81,8 @@ static bool find_new(thread_list *l) {
 /* Defined if the program runs under the scheduler of tests/dst/, which knows which threads can run. */
 __attribute__((weak)) bool dst_scheduler_rest(void);
 
-/* Threads that slept at two looks and did not run in between slept all the time. So when all threads pass, they slept at
- * the moment at which the look before ended. */
+/* Threads that slept at two looks and did not run in between slept all the time. So when all threads pass, they slept
+ * at the moment at which the look before ended. */
 void td_rest(void) {
   if (dst_scheduler_rest && dst_scheduler_rest()) return;
   const int64_t until = tdict_now_ns() + PATIENCE_NS;

@@ -1,5 +1,5 @@
-/* A copy of a driver's table, to be changed by the test. Its entries may call shim.real. Begin and end while no transfer
- * is under way. */
+/* A copy of a driver's table, to be changed by the test. Its entries may call shim.real. Begin and end while no
+ * transfer is under way. */
 #ifndef TDICT_TESTS_SUPPORT_SHIM_H
 #define TDICT_TESTS_SUPPORT_SHIM_H
 

@@ -1,6 +1,6 @@
 /* Keeps tests/single_thread.txt right: in the cases of the files that it names, the start of a thread ends the program.
- * CTest sets TDICT_TEST_SINGLE_THREAD for these cases. A test file may define __wrap_pthread_create itself, if it is not in
- * the list. */
+ * CTest sets TDICT_TEST_SINGLE_THREAD for these cases. A test file may define __wrap_pthread_create itself, if it is
+ * not in the list. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

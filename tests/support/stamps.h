@@ -1,6 +1,6 @@
-/* Trees whose bytes say what they are: every word of a leaf is made of a generation and the leaf's number, so that a word
- * from another time or another leaf is seen wherever it turns up. And objects that hold such trees and move them by hooks
- * that start transfers of their own. Thread rule: everything here is safe from any thread; nothing asserts. */
+/* Trees whose bytes say what they are: every word of a leaf is made of a generation and the leaf's number, so that a
+ * word from another time or another leaf is seen wherever it turns up. And objects that hold such trees and move them
+ * by hooks that start transfers of their own. Thread rule: everything here is safe from any thread; nothing asserts. */
 #ifndef TDICT_TESTS_SUPPORT_STAMPS_H
 #define TDICT_TESTS_SUPPORT_STAMPS_H
 
@@ -9,14 +9,15 @@
 /* The leaf's number is the digit in its key, "l0" to "l9". */
 static inline int64_t stamp_word(int64_t generation, int leaf) { return generation * 16 + leaf; }
 
-/* A tree of leaves of several sizes, one of them strided, one empty, all of one generation; NULL when something failed. */
+/* A tree of leaves of several sizes, one of them strided, one empty, all of one generation; NULL when something
+ * failed. */
 tdict_tree *stamp_tree(int64_t generation);
 /* Adds a leaf of `count` words, so that trees may share it. */
 tdict_status stamp_leaf(tdict_tree *td, const char *path, int64_t count, int64_t generation, tdict_error *err);
 /* Overwrites the leaves of a tree of stamp_tree(), through accessors. False: one gave NULL. */
 bool stamp_refill(tdict_tree *td, int64_t generation);
-/* The generation that all leaves of a host tree are of, objects' included; those below a key "common" are of generation 1.
- * -1: they are not of one, and `why` says so. */
+/* The generation that all leaves of a host tree are of, objects' included; those below a key "common" are of generation
+ * 1. -1: they are not of one, and `why` says so. */
 int64_t stamp_check(const tdict_tree *td, char *why, size_t bytes);
 
 /* Objects: a tree with a stamp and, up to `depth` deep, another such object in it. */

@@ -1,14 +1,16 @@
 /* The frame of a test file: cases, the device they run on, random data.
  *
- * A file holds cases and includes this header; each is one CTest entry, found by its macro's name at the start of a line:
+ * A file holds cases and includes this header. Each case is one CTest entry, found by its macro's name at the start
+ * of a line:
  *   CASE(name)         runs once
  *   DEVICE_CASE(name)  runs on host, sim and cuda
  *   GPU_CASE(name)     runs on sim and cuda
  *   SIM_CASE(name)     runs on sim
  *   CUDA_CASE(name)    runs on cuda
  *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/mpi only
- * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`, and answers 0, 77 (skipped, the reason printed) or a
- * failure.
+ * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`, and answers 0, 77 (skipped, the reason printed) or
+ * a failure.
+ *
  * Asserts (cmocka's) work on the main thread only: other threads count their failures and the main thread looks. */
 #ifndef TDICT_TESTS_SUPPORT_TEST_H
 #define TDICT_TESTS_SUPPORT_TEST_H
@@ -43,7 +45,8 @@ void td_register(const char *name, void (*run)(void));
 void td_skip(const char *reason) __attribute__((noreturn));
 /* The device that this run is for: tdict_cpu(), tdict_sim(0) or tdict_cuda(0). */
 tdict_device td_device(void);
-/* A context for it, skipping the case when there is no such device. `options` may be NULL; its device is overwritten. */
+/* A context for it, skipping the case when there is no such device. `options` may be NULL; its device is
+ * overwritten. */
 tdict_context *td_context(const tdict_context_options *options);
 
 /* The value of an option of the command line, such as td_option("--ops"), or NULL. */

@@ -1,6 +1,7 @@
 /* Objects for tests of transfers: a struct of two tensors, once with hooks that pin and move it, once with flatten.
  *
- * The program counts all that live, so that a test sees one that was never released. Thread rule: hooks run anywhere. */
+ * The program counts all that live, so that a test sees one that was never released. Thread rule: hooks run
+ * anywhere. */
 #ifndef TDICT_TESTS_SUPPORT_THINGS_H
 #define TDICT_TESTS_SUPPORT_THINGS_H
 

@@ -30,8 +30,8 @@ void thread_world_table(thread_world *world, int rank, tdict_comm_table *out);
  * rank get TDICT_ELOST at once; if `silent`, they wait until their time limit. */
 void thread_world_fail(thread_world *world, int rank, int call, bool silent);
 
-/* Flips bits of one byte of the bytes that call number `call` (from 0) of the table of `rank` receives. If all ranks then
- * wait for each other, they get TDICT_ETIMEDOUT at once. */
+/* Flips bits of one byte of the bytes that call number `call` (from 0) of the table of `rank` receives. If all ranks
+ * then wait for each other, they get TDICT_ETIMEDOUT at once. */
 void thread_world_damage(thread_world *world, int rank, int call, size_t byte, unsigned char bits);
 /* Bytes that call number `call` of a rank has received; 0 if there was no such call. */
 size_t thread_world_received(thread_world *world, int rank, int call);

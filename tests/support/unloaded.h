@@ -1,6 +1,6 @@
-/* Trees whose leaves are read by a callback. A *disk* counts the reads, holds them at a gate, and makes one of them fail.
- * Each *file* of a disk is an unloaded storage over bytes of the test. Thread rule: reads run on any thread, all other
- * functions on the main thread. */
+/* Trees whose leaves are read by a callback. A *disk* counts the reads, holds them at a gate, and makes one of them
+ * fail. Each *file* of a disk is an unloaded storage over bytes of the test. Thread rule: reads run on any thread, all
+ * other functions on the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_UNLOADED_H
 #define TDICT_TESTS_SUPPORT_UNLOADED_H
 
@@ -189,7 +189,8 @@ static inline tdict_status disk_replace(void *user, const tdict_entry *entry, td
   tdict_tensor_release(t);
   return status;
 }
-/* A tree with the keys and elements of `tree`, of whose leaves about `percent` are over files. `tree` must outlive it. */
+/* A tree with the keys and elements of `tree`, of whose leaves about `percent` are over files. `tree` must outlive
+ * it. */
 static inline tdict_tree *disk_twin(disk *d, const tdict_tree *tree, int percent, uint64_t seed) {
   disk_maker *m = calloc(1, sizeof *m);
   assert_non_null(m);

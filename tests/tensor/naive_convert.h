@@ -1,5 +1,5 @@
-/* A slow conversion of single elements, to compare with: exact numbers in long double, and for floats a search among all
- * numbers of the dtype. Uses no code of the library. Thread rule: one thread. */
+/* A slow conversion of single elements, to compare with: exact numbers in long double, and for floats a search among
+ * all numbers of the dtype. Uses no code of the library. Thread rule: one thread. */
 #ifndef TDICT_TESTS_TENSOR_NAIVE_CONVERT_H
 #define TDICT_TESTS_TENSOR_NAIVE_CONVERT_H
 

@@ -197,7 +197,8 @@ typedef struct way {
 } way;
 enum { NUM_WAYS = 4 * 5 * 2 };
 enum { WAYS_STEP = SANITIZED_STEP }; /* of cases that go through all ways for many trees */
-/* Of cases that go through six ways for each of many trees. A prime, so that all modes and numbers of threads come up. */
+/* Of cases that go through six ways for each of many trees. A prime, so that all modes and numbers of threads come
+ * up. */
 enum { FEW_WAYS_STEP = SANITIZED ? 17 : 7 };
 static inline way way_at(int i) {
   static const int32_t threads[] = {0, 1, 2, 8, -1};

@@ -1,5 +1,6 @@
-/* A type of object for the tests of hooks: two tensors, a label and a number, as a batch of a data loader has. Every hook is
- * counted, and may do what a test tells it to. Hooks run on any thread, so they report by status and never assert. */
+/* A type of object for the tests of hooks: two tensors, a label and a number, as a batch of a data loader has. Every
+ * hook is counted, and may do what a test tells it to. Hooks run on any thread, so they report by status and never
+ * assert. */
 #ifndef TDICT_TESTS_TRANSFER_PAIR_H
 #define TDICT_TESTS_TRANSFER_PAIR_H
 
@@ -20,7 +21,8 @@ struct pair {
   int number;
   tdict_tensor *inp, *tgt; /* counted */
   probe *p;
-  /* Called in pin_memory and to_device before anything else, with `user`; anything but TDICT_OK is the hook's answer. */
+  /* Called in pin_memory and to_device before anything else, with `user`; anything but TDICT_OK is the hook's
+   * answer. */
   tdict_status (*also)(const pair *self, const tdict_hook *hook, tdict_error *err);
   void *user;
 };

@@ -1,6 +1,7 @@
-/* What the tests of a transfer's promises share: a place to work in, trees whose bytes follow from a number, gates that hold
- * a function until the test says so, kernels of the simulated device, and a shim over the driver's table.
- * What is made here is released by the test that asked for it. Thread rule: the main thread, but where it says otherwise. */
+/* What the tests of a transfer's promises share: a place to work in, trees whose bytes follow from a number, gates that
+ * hold a function until the test says so, kernels of the simulated device, and a shim over the driver's table.
+ * What is made here is released by the test that asked for it. Thread rule: the main thread, but where it says
+ * otherwise. */
 #ifndef TDICT_TESTS_TRANSFER_PROMISES_H
 #define TDICT_TESTS_TRANSFER_PROMISES_H
 
@@ -247,8 +248,8 @@ static inline void gate_await(gate *g, int count) {
   assert_true(atomic_load(&g->entered) >= count);
 }
 
-/* A kernel of the simulated device: passes a gate, writes `write` to the tensor's bytes when there is one, and notes what it
- * reads there. */
+/* A kernel of the simulated device: passes a gate, writes `write` to the tensor's bytes when there is one, and notes
+ * what it reads there. */
 typedef struct kernel {
   gate *gate; /* NULL: none */
   tdict_stream stream;

@@ -1,4 +1,5 @@
-/* Transfers that convert elements by kernels when calls of the driver fail: launches, the module, and each call once. */
+/* Transfers that convert elements by kernels when calls of the driver fail: launches, the module, and each call
+ * once. */
 #include "context.h"
 #include "conversions.h"
 #include "sim/driver.h"
@@ -79,8 +80,8 @@ static void check_transferred(const faults *f, faulty_way which, const tdict_tre
                     leaf_of(which == WAY_INTO ? f->dst : out, converted[i].path));
 }
 
-/* Makes the n-th call of some kinds fail in one transfer, which fails or has the right elements. The next transfer has the
- * right elements. Returns false if the transfer makes fewer such calls. */
+/* Makes the n-th call of some kinds fail in one transfer, which fails or has the right elements. The next transfer has
+ * the right elements. Returns false if the transfer makes fewer such calls. */
 static bool fail_once(faulty_way which, uint32_t kinds, int64_t n, int32_t mode, tdict_status *status) {
   faults f;
   tdict_tree *out = NULL;
@@ -128,7 +129,8 @@ SIM_CASE(conversions_with_failing_calls) {
   }
 }
 
-/* Without kernels, the host converts what crosses the link. Conversions within the device fail with the driver's code. */
+/* Without kernels, the host converts what crosses the link. Conversions within the device fail with the driver's
+ * code. */
 SIM_CASE(conversions_with_failing_modules) {
   for (faulty_way which = 0; which < NUM_FAULTY_WAYS; which++)
     for (int64_t n = 1; n <= 5; n++) {

@@ -1,5 +1,5 @@
-/* Trees of very many levels: every call takes time for each level, not for each pair of levels. A transfer that looks at
- * all levels above each leaf needs minutes here, and CTest ends the case. */
+/* Trees of very many levels: every call takes time for each level, not for each pair of levels. A transfer that looks
+ * at all levels above each leaf needs minutes here, and CTest ends the case. */
 #include "promises.h"
 #include "support/sanitized.h"
 #include "tdict/object.h"

@@ -1,6 +1,6 @@
 /* The library's own calls on device trees come after the transfers that have started on their bytes, and after what
- * tdict_record_stream() noted. A fence notes what the bytes are when a call waits for it, so that no test waits for nothing
- * to happen. */
+ * tdict_record_stream() noted. A fence notes what the bytes are when a call waits for it, so that no test waits for
+ * nothing to happen. */
 #include "promises.h"
 
 enum { ROWS = 4 };

@@ -1,5 +1,5 @@
-/* The order of transfers among themselves and against the program's streams, seen while the simulated device stands still:
- * what has not been queued cannot have happened. */
+/* The order of transfers among themselves and against the program's streams, seen while the simulated device stands
+ * still: what has not been queued cannot have happened. */
 #include <pthread.h>
 #include <stdatomic.h>
 

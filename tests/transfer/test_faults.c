@@ -1,8 +1,8 @@
 /* Sweeps over driver faults: in every transfer the first, second, ... call of a kind fails, until a run meets none.
  *
- * Each run has a context of its own, whose first transfer meets the fault, so that what is made once is made then. After
- * it: the answer is one that this kind of fault may have, bytes are right where it is good, the source is free, the next
- * transfer on the same context is right, and once the context has ended the driver holds what it held before.
+ * Each run has a context of its own, whose first transfer meets the fault, so that what is made once is made then.
+ * After it: the answer is one that this kind of fault may have, bytes are right where it is good, the source is free,
+ * the next transfer on the same context is right, and once the context has ended the driver holds what it held before.
  * Rows "fault ..." on the output are what scripts/sweep-faults collects. */
 #include <sched.h>
 

@@ -1,6 +1,6 @@
-/* The sweeps of test_faults.c over the host's memory: the first, second, ... allocation fails until a run meets none; once
- * those of the calling thread are counted, once those of the pool, which has one thread here. Allocations of the driver
- * are not among them: what a driver that is short of memory answers is in test_faults.c. */
+/* The sweeps of test_faults.c over the host's memory: the first, second, ... allocation fails until a run meets none;
+ * once those of the calling thread are counted, once those of the pool, which has one thread here. Allocations of the
+ * driver are not among them: what a driver that is short of memory answers is in test_faults.c. */
 #include "context.h"
 #include "fault_cases.h"
 #include "sched/latch.h"

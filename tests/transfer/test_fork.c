@@ -1,5 +1,5 @@
-/* A fork of the process that made a context: what needs threads or a driver is refused, what frees does not hang or crash,
- * and the parent goes on as if nothing had been. */
+/* A fork of the process that made a context: what needs threads or a driver is refused, what frees does not hang or
+ * crash, and the parent goes on as if nothing had been. */
 #include "pair.h"
 
 #include <sys/mman.h>
@@ -224,7 +224,8 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
   end_family(&f);
 }
 
-/* As if every thread of the parent stood in the middle of a call: all locks that a program's call could meet are taken. */
+/* As if every thread of the parent stood in the middle of a call: all locks that a program's call could meet are
+ * taken. */
 static void lock_all(family *f, bool locks) {
   tdict_engine *e = tdict_context_engine(f->w.c);
   int (*fn)(pthread_mutex_t * lock) = locks ? pthread_mutex_lock : pthread_mutex_unlock;

@@ -323,8 +323,8 @@ SIM_CASE(lost_bytes_give_null) {
   lose_under_an_accessor(false);
 }
 
-/* A source whose release waits for the test: its transfer is past its last copy, and has not ended. On the program's own
- * thread, where a quick transfer may have left it, nothing can be waited for. */
+/* A source whose release waits for the test: its transfer is past its last copy, and has not ended. On the program's
+ * own thread, where a quick transfer may have left it, nothing can be waited for. */
 typedef struct late {
   pthread_t program;
   atomic_bool entered, may_go;

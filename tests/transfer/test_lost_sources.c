@@ -1,4 +1,5 @@
-/* Transfers from bytes that never came: they are refused with the leaf's path, and what they would have written stays. */
+/* Transfers from bytes that never came: they are refused with the leaf's path, and what they would have written
+ * stays. */
 #include "pair.h"
 #include "support/sanitized.h"
 
@@ -139,8 +140,8 @@ GPU_CASE(lost_source_of_a_tensor_copy) {
   place_close(&w);
 }
 
-/* Reads of one leaf that begin while a transfer into it comes to its bad end. It has many more, so that its end takes long
- * enough to be met. */
+/* Reads of one leaf that begin while a transfer into it comes to its bad end. It has many more, so that its end takes
+ * long enough to be met. */
 enum { ENDING_LEAVES = 30000, MOST_READS = 3000 };
 typedef struct reading {
   const place *w;

@@ -1,10 +1,10 @@
-/* Concurrent use: threads that start transfers of overlapping trees in every direction, way and mode, write into the same
- * destinations, cancel, let go of what is in flight; objects whose hooks start transfers three deep; contexts that are
- * destroyed while transfers run. Bytes are stamped with generations (support/stamps.h), a watchdog ends what hangs.
+/* Concurrent use: threads that start transfers of overlapping trees in every direction, way and mode, write into the
+ * same destinations, cancel, let go of what is in flight; objects whose hooks start transfers three deep; contexts that
+ * are destroyed while transfers run. Bytes are stamped with generations (support/stamps.h), a watchdog ends what hangs.
  *
  * Each case plays rounds for some seconds, each round with a context of its own; TDICT_TEST_SECONDS in the environment
- * makes it longer, TDICT_TEST_SEED other (see scripts/soak). Threads note the first thing that is wrong; the main thread
- * looks after each round. */
+ * makes it longer, TDICT_TEST_SEED other (see scripts/soak). Threads note the first thing that is wrong; the main
+ * thread looks after each round. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -388,7 +388,8 @@ static void *play(void *argument) {
   return NULL;
 }
 
-/* Trees whose nodes and tensors are shared: sources have leaves of their own (generation 10, 11, ...) and common ones. */
+/* Trees whose nodes and tensors are shared: sources have leaves of their own (generation 10, 11, ...) and common
+ * ones. */
 static void make_sources(round_of *r) {
   tdict_tree *common = NULL;
   td_ok(tdict_create(0, NULL, &common, err));

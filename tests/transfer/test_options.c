@@ -192,8 +192,8 @@ SIM_CASE(transfer_refuses_capturing_stream) {
   close_world(&w);
 }
 
-/* With the device standing still: the call comes back before bytes have moved, by a thread of the pool; with num_threads 0
- * when the last copy is queued. */
+/* With the device standing still: the call comes back before bytes have moved, by a thread of the pool; with
+ * num_threads 0 when the last copy is queued. */
 SIM_CASE(transfer_async_returns_early) {
   world w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL), *small = new_tree(), *pinned = new_tree();

@@ -1,4 +1,5 @@
-/* Order: transfers among themselves, behind a program's stream, before a program's stream; and streams that are captured. */
+/* Order: transfers among themselves, behind a program's stream, before a program's stream; and streams that are
+ * captured. */
 #include "promises.h"
 
 #include <dlfcn.h>
@@ -90,8 +91,8 @@ GPU_CASE(transfers_are_ordered) {
   place_close(&w);
 }
 
-/* Trees that only share a storage: leaves of one block. Copies out are much faster than copies in, so that one that does not
- * wait comes first. */
+/* Trees that only share a storage: leaves of one block. Copies out are much faster than copies in, so that one that
+ * does not wait comes first. */
 SIM_CASE(transfers_of_one_storage_are_ordered) {
   tdict_context_options o = place_options(4);
   tdict_sim_options sim = tdict_sim_options_default();
@@ -199,7 +200,8 @@ SIM_CASE(transfer_after_stream) {
   place_close(&w);
 }
 
-/* Without `after`: from the host into new device memory nothing is waited for, everything else follows the legacy stream. */
+/* Without `after`: from the host into new device memory nothing is waited for, everything else follows the legacy
+ * stream. */
 SIM_CASE(transfer_follows_the_legacy_stream) {
   place w = place_open(2);
   blocker b;

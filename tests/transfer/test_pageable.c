@@ -113,7 +113,8 @@ SIM_CASE(pageable_source_is_kept_until_it_is_read) {
 
 static void drop_mapping(void *user) { munmap(user, (size_t)ITEMS * sizeof(float)); }
 
-/* A mapping of the program can be a file, so its bytes go through slots. So do conversions, gaps and narrowed leaves. */
+/* A mapping of the program can be a file, so its bytes go through slots. So do conversions, gaps and narrowed
+ * leaves. */
 SIM_CASE(pageable_leaves_that_stay_staged) {
   tdict_device device;
   tdict_context *c = open_reader(true, &device);

@@ -1,6 +1,6 @@
-/* Two devices of one context, while the first one's context is the thread's current one: from the host to the second and
- * back, from each to the other, as lines and as rectangles, over a link and without one. Every try has random bytes of its
- * own, put and read by means that are not the library's. */
+/* Two devices of one context, while the first one's context is the thread's current one: from the host to the second
+ * and back, from each to the other, as lines and as rectangles, over a link and without one. Every try has random bytes
+ * of its own, put and read by means that are not the library's. */
 #include "promises.h"
 
 enum { TRIES = 1000, ROWS = 512, COLUMNS = 7 };

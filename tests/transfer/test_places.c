@@ -62,7 +62,8 @@ SIM_CASE(two_simulated_devices_in_one_tree) {
   place_close(&w);
 }
 
-/* Between two devices both legacy streams are followed: a kernel on a blocking stream of either one holds the copy up. */
+/* Between two devices both legacy streams are followed: a kernel on a blocking stream of either one holds the copy
+ * up. */
 static void behind_legacy_of(int ordinal, bool writes_existing) {
   place w = place_sim(4, 0, 2);
   tdict_tree *src = numbered_tree(&w, NULL, 6), *from = moved(&w, src, tdict_sim(1)),

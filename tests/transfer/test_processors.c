@@ -25,8 +25,8 @@ static tdict_tree *big_tree(int leaves) {
   return td;
 }
 
-/* The caller does all of it, so its own clock is another way to know. Both directions: slots are emptied at the very end,
- * all of them when the tree is small. */
+/* The caller does all of it, so its own clock is another way to know. Both directions: slots are emptied at the very
+ * end, all of them when the tree is small. */
 GPU_CASE(stats_count_processor_time) {
   place p = place_open(2);
   tdict_tree *src = big_tree(2), *there = NULL, *back = NULL;
@@ -85,7 +85,8 @@ GPU_CASE(transfer_keeps_to_the_quota) {
   place_close(&p);
 }
 
-/* As under `taskset -c 0`: nobody may spin, since whom it waits for could not run, and the waiting caller works, too. */
+/* As under `taskset -c 0`: nobody may spin, since whom it waits for could not run, and the waiting caller works,
+ * too. */
 GPU_CASE(transfer_on_one_processor) {
   cpu_set_t all, one;
   assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);

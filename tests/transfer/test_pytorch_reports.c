@@ -1,6 +1,6 @@
 /* Reports of PyTorch about custom batches on their way through a loader's pin thread, told as tests of this library:
- * the type is lost, or the batch's own hook is not asked. There a mapping or sequence is taken apart and built anew as a
- * dict or list before anybody looks for a `pin_memory` of its own; here an object's hook is asked first. */
+ * the type is lost, or the batch's own hook is not asked. There a mapping or sequence is taken apart and built anew as
+ * a dict or list before anybody looks for a `pin_memory` of its own; here an object's hook is asked first. */
 #include "named_batch.h"
 
 static batch *batch_make(probe *p, int number) {
@@ -36,8 +36,8 @@ static void check_pinned(const place *w, const batch *b, int number) {
   assert_true(tdict_tensor_is_pinned(b->base.tgt));
 }
 
-/* "pin_memory may change the type of instance returned by collate_fn": the batch itself is a class derived from dict with
- * a `pin_memory` and a `to`; with pin_memory=True a plain dict comes back. */
+/* "pin_memory may change the type of instance returned by collate_fn": the batch itself is a class derived from dict
+ * with a `pin_memory` and a `to`; with pin_memory=True a plain dict comes back. */
 GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
   place w = place_open(2);
   probe p = {0};
@@ -62,8 +62,8 @@ GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
   check_gone(&p);
 }
 
-/* "DataLoader w/ memory pinning doesn't allow returning custom dict objects from custom data collator": the class has no
- * pin hook, just a method; the method is gone after pinning, as a dict came back. */
+/* "DataLoader w/ memory pinning doesn't allow returning custom dict objects from custom data collator": the class has
+ * no pin hook, just a method; the method is gone after pinning, as a dict came back. */
 GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
   place w = place_open(2);
   probe p = {0};
@@ -83,8 +83,8 @@ GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
   check_gone(&p);
 }
 
-/* "pin_memory *still* destroys custom containers": containers that carry metadata beside their tensors (names, sizes) come
- * back without it, also inside of lists and dicts. */
+/* "pin_memory *still* destroys custom containers": containers that carry metadata beside their tensors (names, sizes)
+ * come back without it, also inside of lists and dicts. */
 GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
   static const char *const paths[] = {"list.0", "list.1", "dict.a.b", "top"};
   place w = place_open(2);
@@ -113,8 +113,8 @@ GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
   check_gone(&p);
 }
 
-/* "DataLoader: `pin_memory` should respect object attributes before object collection type": the class is a mapping and has
- * a `pin_memory` of its own, which is not called: its members are pinned one by one instead. Wherever it stands. */
+/* "DataLoader: `pin_memory` should respect object attributes before object collection type": the class is a mapping and
+ * has a `pin_memory` of its own, which is not called: its members are pinned one by one instead. Wherever it stands. */
 GPU_CASE(pytorch_82185_own_hook_is_asked_before_the_container_rule) {
   static const char *const paths[] = {"batch", "in.a.dict.of.dicts", "list.0", "list.1"};
   place w = place_open(4);

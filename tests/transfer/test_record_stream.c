@@ -1,5 +1,5 @@
-/* tdict_record_stream(): what a program has queued on a stream is done before the library frees, reuses or overwrites the
- * bytes. Kernels wait at a gate, so that "too early" cannot be missed. */
+/* tdict_record_stream(): what a program has queued on a stream is done before the library frees, reuses or overwrites
+ * the bytes. Kernels wait at a gate, so that "too early" cannot be missed. */
 #include "promises.h"
 
 /* A kernel that reads a leaf of the tree once its gate opens, on a stream of its own. */

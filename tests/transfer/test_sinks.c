@@ -207,7 +207,8 @@ static tdict_tree *three_leaves(void) {
   return td;
 }
 
-/* Every write fails in turn. The error has the status, the errno and the text of the write, and the path of the leaf. */
+/* Every write fails in turn. The error has the status, the errno and the text of the write, and the path of the
+ * leaf. */
 DEVICE_CASE(sink_write_that_fails) {
   world w = open_world();
   tdict_tree *tree = three_leaves();

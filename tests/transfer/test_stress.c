@@ -1,5 +1,5 @@
-/* Many threads, overlapping trees, both directions, all modes, futures let go of early. Every tree holds one byte all over;
- * transfers move whole trees, so that whoever looks must find one byte all over, whatever the order was. */
+/* Many threads, overlapping trees, both directions, all modes, futures let go of early. Every tree holds one byte all
+ * over; transfers move whole trees, so that whoever looks must find one byte all over, whatever the order was. */
 #include <pthread.h>
 #include <stdatomic.h>
 

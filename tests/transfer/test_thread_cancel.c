@@ -64,8 +64,8 @@ static void *move_tree(void *user) {
   return NULL;
 }
 
-/* Runs `wait` on a thread until the thread sleeps, cancels the thread, and returns whether it ended while the device was
- * held. */
+/* Runs `wait` on a thread until the thread sleeps, cancels the thread, and returns whether it ended while the device
+ * was held. */
 static void cancel_while_held(yard *y, void *(*wait)(void *), bool ends_at_once) {
   pthread_t thread;
   void *result = NULL;

@@ -1,4 +1,5 @@
-/* Transfers of leaves whose bytes are not in memory: a callback reads them into slots, or straight into a host result. */
+/* Transfers of leaves whose bytes are not in memory: a callback reads them into slots, or straight into a host
+ * result. */
 #include "support/fail_alloc.h"
 #include "support/unloaded.h"
 #include "transfer/engine.h"
@@ -215,7 +216,8 @@ DEVICE_CASE(unloaded_part_that_fails) {
   close_world(&w);
 }
 
-/* Reads go straight to where the bytes are needed: into a slot, no more at once than a slot holds, or into the result. */
+/* Reads go straight to where the bytes are needed: into a slot, no more at once than a slot holds, or into the
+ * result. */
 DEVICE_CASE(unloaded_reads_need_no_copy) {
   world w = open_world();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;

@@ -1,5 +1,5 @@
-/* Trees to move: one for each kind of leaf that a transfer treats differently. Every leaf is random and unlike any other.
- * Thread rule: the main thread. */
+/* Trees to move: one for each kind of leaf that a transfer treats differently. Every leaf is random and unlike any
+ * other. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_TRANSFER_TREES_H
 #define TDICT_TESTS_TRANSFER_TREES_H
 

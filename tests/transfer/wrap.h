@@ -1,5 +1,5 @@
-/* A driver whose calls are counted and made to fail on demand: the simulated one, or CUDA's. One a program. The driver is
- * the context's, which closes it. Thread rule: set up on the main thread while no transfer is under way; counts and
+/* A driver whose calls are counted and made to fail on demand: the simulated one, or CUDA's. One a program. The driver
+ * is the context's, which closes it. Thread rule: set up on the main thread while no transfer is under way; counts and
  * failures are atomic. */
 #ifndef TDICT_TESTS_TRANSFER_WRAP_H
 #define TDICT_TESTS_TRANSFER_WRAP_H

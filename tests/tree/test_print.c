@@ -83,8 +83,8 @@ CASE(tree_format_cuts_long_trees) {
   tdict_release(td);
 }
 
-/* A leaf is marked when another one of the tree, shown or not, lies over its bytes: the same tensor, a view; not what only
- * lies in the same storage. */
+/* A leaf is marked when another one of the tree, shown or not, lies over its bytes: the same tensor, a view; not what
+ * only lies in the same storage. */
 CASE(tree_format_marks_shared) {
   tdict_tree *td = TREE(4), *rows = NULL;
   help_put(td, "alone", TENSOR(4));

@@ -1,5 +1,5 @@
-/* Rows of different lengths as plain arrays, to hold ragged leaves against: no code of the library. What is made here is
- * released by the test that asked for it. Thread rule: the main thread. */
+/* Rows of different lengths as plain arrays, to hold ragged leaves against: no code of the library. What is made here
+ * is released by the test that asked for it. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_TYPES_ROWS_H
 #define TDICT_TESTS_TYPES_ROWS_H
 

@@ -1,6 +1,6 @@
-/* Implements the operations on host memory: the bytes pass through pinned memory of the link, piece by piece. The device
- * accesses this memory directly, so a piece needs no copies to and from device memory. See link.h for ownership and
- * threads. */
+/* Implements the operations on host memory: the bytes pass through pinned memory of the link, piece by piece. The
+ * device accesses this memory directly, so a piece needs no copies to and from device memory. See link.h for ownership
+ * and threads. */
 #include <string.h>
 
 #include "base/clock.h"

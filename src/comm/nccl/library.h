@@ -10,8 +10,8 @@
  * gives the reason. Returns TDICT_EDEVICE if the library does not report its version. */
 tdict_status tdict_nccl_open(const char *path, tdict_nccl_api *out, tdict_error *err);
 /* Converts a result of NCCL: returns TDICT_OK for TDICT_NCCL_SUCCESS and TDICT_NCCL_IN_PROGRESS, TDICT_ELOST for
- * TDICT_NCCL_REMOTE_ERROR, and TDICT_EDEVICE for all other results. The error names `where`, such as a device, `call` and the result, and has NCCL's texts. The native
- * code of the error is the result. `comm` may be NULL. */
+ * TDICT_NCCL_REMOTE_ERROR, and TDICT_EDEVICE for all other results. The error names `where`, such as a device, `call`
+ * and the result, and has NCCL's texts. The native code of the error is the result. `comm` may be NULL. */
 tdict_status tdict_nccl_check(const tdict_nccl_api *api, tdict_nccl_comm comm, tdict_nccl_result result,
                               const char *where, const char *call, tdict_error *err);
 

@@ -1,6 +1,6 @@
-/* Declares the struct behind the table of NCCL, and the functions that its operations share. A link owns two communicators
- * of NCCL (see watch.h), a stream, an event and the memory for host messages. A link retains its gpu. Thread rule: as in
- * tdict/comm_table.h: one operation at a time, and `abort` at any time from any thread. */
+/* Declares the struct behind the table of NCCL, and the functions that its operations share. A link owns two
+ * communicators of NCCL (see watch.h), a stream, an event and the memory for host messages. A link retains its gpu.
+ * Thread rule: as in tdict/comm_table.h: one operation at a time, and `abort` at any time from any thread. */
 #ifndef TDICT_COMM_NCCL_LINK_H
 #define TDICT_COMM_NCCL_LINK_H
 
@@ -69,18 +69,18 @@ tdict_status tdict_nccl_queue(tdict_nccl_link *link, const tdict_nccl_move *move
  * as soon as NCCL reports one, and TDICT_ECANCELLED after `abort`. Other errors: tdict_gpu_check(). */
 tdict_status tdict_nccl_wait(tdict_nccl_link *link, tdict_cu_stream stream, int64_t deadline_ns, tdict_error *err);
 /* Waits until NCCL is not in progress. Call outside of tdict_nccl_begin() and tdict_nccl_end(), which have this wait.
- * `comm` points to a communicator of the link, which becomes NULL under the lock of the link. `name` is NCCL's function,
- * for messages. Returns the errors of tdict_nccl_end(). */
+ * `comm` points to a communicator of the link, which becomes NULL under the lock of the link. `name` is NCCL's
+ * function, for messages. Returns the errors of tdict_nccl_end(). */
 tdict_status tdict_nccl_settle(tdict_nccl_link *link, const tdict_nccl_comm *comm, const char *name,
                                int64_t deadline_ns, tdict_error *err);
 
 /* Fill in the operations on host memory and on device memory. Defined in host.c and operations.c. */
 void tdict_nccl_add_host_operations(tdict_comm_table *table);
 void tdict_nccl_add_operations(tdict_comm_table *table);
-/* Allocates the memory for host messages. The size never changes: allocating or freeing pinned memory during an operation
- * can wait for work of other ranks of this process, and this work can wait for this rank. Call inside a scope of the gpu.
- * On failure the caller calls tdict_nccl_free_stage(). Returns TDICT_ENOMEM and the errors of tdict_gpu_check(). Defined
- * in host.c. */
+/* Allocates the memory for host messages. The size never changes: allocating or freeing pinned memory during an
+ * operation can wait for work of other ranks of this process, and this work can wait for this rank. Call inside a scope
+ * of the gpu. On failure the caller calls tdict_nccl_free_stage(). Returns TDICT_ENOMEM and the errors of
+ * tdict_gpu_check(). Defined in host.c. */
 tdict_status tdict_nccl_make_stage(tdict_nccl_link *link, tdict_error *err);
 /* Frees the memory for host messages. Call inside a scope of the gpu, after all work of the stream is done. Defined in
  * host.c. */

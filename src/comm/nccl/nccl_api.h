@@ -2,8 +2,9 @@
  * of NCCL. tests/comm/nccl/check_nccl_header.c compares every declaration with nccl.h.
  *
  * This file declares NCCL's enums as int, which has the size and the calling convention of an enum. If
- * TDICT_NCCL_HEADER_CHECK is defined, this file uses the types of nccl.h, so that the comparison of signatures is exact.
- * The including file must then include nccl.h first. Thread rule: none, because the file only contains declarations. */
+ * TDICT_NCCL_HEADER_CHECK is defined, this file uses the types of nccl.h, so that the comparison of signatures is
+ * exact. The including file must then include nccl.h first. Thread rule: none, because the file only contains
+ * declarations. */
 #ifndef TDICT_COMM_NCCL_API_H
 #define TDICT_COMM_NCCL_API_H
 

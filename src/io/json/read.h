@@ -12,9 +12,9 @@ typedef struct tdict_json_source {
   const char *part; /* name of the text for messages, for example "the header" */
   uint64_t offset;  /* offset of the text in the file; added to positions in messages */
 } tdict_json_source;
-/* Makes the document of a text that must be a JSON object. A 0 byte must follow the text, which must live as long as the
- * document. The caller closes the document. Returns TDICT_EFORMAT with the position of the wrong byte for a text that
- * tdict_json_open() refuses, and TDICT_ENOMEM. */
+/* Makes the document of a text that must be a JSON object. A 0 byte must follow the text, which must live as long as
+ * the document. The caller closes the document. Returns TDICT_EFORMAT with the position of the wrong byte for a text
+ * that tdict_json_open() refuses, and TDICT_ENOMEM. */
 tdict_status tdict_json_read(const tdict_json_source *source, const char *text, size_t length, tdict_json_document *out,
                              tdict_error *err);
 /* Copies a string to the contents, and adds a 0 byte. `length` may be NULL. The value must be a string. */

@@ -153,8 +153,8 @@ static tdict_status collect_values(collector *c, const tdict_nontensor *values, 
   return status;
 }
 
-/* Checks that no tensor of the tree has a file with the name of the folder. The folder of the key `x.memmap` has the name
- * of the file of the tensor `x`. */
+/* Checks that no tensor of the tree has a file with the name of the folder. The folder of the key `x.memmap` has the
+ * name of the file of the tensor `x`. */
 static tdict_status check_folder(collector *c, const tdict_tree *tree, const char *key, tdict_error *err) {
   static const char end[] = ".memmap";
   const size_t length = strlen(key), stem = length - (sizeof end - 1);

@@ -51,8 +51,8 @@ tdict_json_place tdict_td_place(const tdict_td_reader *reader);
  * and TDICT_ENOMEM. */
 tdict_status tdict_td_push(tdict_td_reader *reader, const char *key, tdict_error *err);
 /* Adds a tree, and enters the tree. tdict_td_leave() leaves the tree. `batch_size` is the JSON array of its sizes, and
- * `name` names the array in messages. If `name` is NULL, the tree has no batch dimensions. Returns TDICT_EFORMAT if there
- * are more than TDICT_IO_MAX_DEPTH trees, and the errors of tdict_json_sizes(). */
+ * `name` names the array in messages. If `name` is NULL, the tree has no batch dimensions. Returns TDICT_EFORMAT if
+ * there are more than TDICT_IO_MAX_DEPTH trees, and the errors of tdict_json_sizes(). */
 tdict_status tdict_td_enter(tdict_td_reader *reader, const char *name, tdict_json batch_size, tdict_error *err);
 void tdict_td_leave(tdict_td_reader *reader);
 /* Adds a tensor. Sets kind, dtype and span from `tensor`, and copies the shape. */

@@ -1,8 +1,8 @@
 /* Reads the values of a NonTensorStack of a consolidated file. See tensordict.h for ownership and threads.
  *
- * A stack is a node whose members are the values and the nodes "0", "1" and so on. A value is [data, batch size, device]
- * and stands for each element of its batch size. The member `stack_dim` of `cls_metadata` is the dimension of the
- * members. */
+ * A stack is a node whose members are the values and the nodes "0", "1" and so on. A value is [data, batch size,
+ * device] and stands for each element of its batch size. The member `stack_dim` of `cls_metadata` is the dimension of
+ * the members. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -63,8 +63,8 @@ tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, 
  * JSON. The reason is that hooks and elements of objects are not ordered with the stream. err->path is then the path of
  * the object. Also returns TDICT_EWRONGDEVICE for a stream of the cpu, and TDICT_ENOMEM. `moves` may be NULL. */
 tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tree *tree, tdict_error *err);
-/* Returns true if a launch can copy between two storages on devices. tdict_moves_copy() then adds the copy, and does not
- * copy at once. */
+/* Returns true if a launch can copy between two storages on devices. tdict_moves_copy() then adds the copy, and does
+ * not copy at once. */
 bool tdict_moves_can_launch(const tdict_storage *dst, const tdict_storage *src);
 /* Adds the copy of a tensor, or copies at once. The dtypes and shapes are equal, and the destination is not read-only.
  * If `moves` is NULL, calls tdict_tensor_copy(). Returns TDICT_ENOMEM, TDICT_EINVAL for a source whose bytes are lost,
@@ -131,15 +131,16 @@ bool tdict_moves_take_listed(const tdict_moves *moves, const tdict_tensor *index
 tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy *copy, tdict_error *err);
 /* Adds a copy that differs from the last move in its tensors only. The last move was added by one of these two
  * functions. Dtypes, sizes, strides and memories of the tensors are equal to those of the last move. The first element
- * of `indexed` that the copy selects begins `offset` bytes after the first element of `indexed`. Returns TDICT_ENOMEM. */
+ * of `indexed` that the copy selects begins `offset` bytes after the first element of `indexed`. Returns
+ * TDICT_ENOMEM. */
 tdict_status tdict_moves_repeat_listed(tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other,
                                        uintptr_t offset, tdict_error *err);
 
 /* Builds the launch of all moves that were added, so that tdict_moves_run() only launches it. A caller that waits for
  * the bytes of the moves can build the launch during the wait. Allocates host memory only, and accesses no elements.
- * Builds nothing if the moves have a stream, lists or two memories, or are not copies. tdict_moves_run() then builds the
- * launches, as it also does if a move is added after the build. Returns TDICT_ENOMEM, and TDICT_EOVERFLOW for too many
- * elements. After an error, the moves are unchanged. */
+ * Builds nothing if the moves have a stream, lists or two memories, or are not copies. tdict_moves_run() then builds
+ * the launches, as it also does if a move is added after the build. Returns TDICT_ENOMEM, and TDICT_EOVERFLOW for too
+ * many elements. After an error, the moves are unchanged. */
 tdict_status tdict_moves_build(tdict_moves *moves, tdict_error *err);
 /* Makes all moves that were added, or queues them on the stream. The moves run after the transfers and uses of their
  * bytes. Later transfers, and calls that read or write the bytes, run after the moves. Written bytes are no longer

@@ -194,8 +194,9 @@ static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor 
   return TDICT_OK;
 }
 
-/* Returns true if objects of a node must be pinned: by tdict_pin_memory(), for a pinned result on the cpu, or on the way
- * to a device in the mode NON_BLOCKING_PIN. Objects of a tree that is on a device already are not pinned on the way. */
+/* Returns true if objects of a node must be pinned: by tdict_pin_memory(), for a pinned result on the cpu, or on the
+ * way to a device in the mode NON_BLOCKING_PIN. Objects of a tree that is on a device already are not pinned on the
+ * way. */
 static bool asks_for_pinning(const tdict_plan_request *r, const tdict_tree *node) {
   if (r->dst) return false;
   if (r->device.type == TDICT_DEVICE_CPU) return r->want_pinned;

@@ -8,10 +8,10 @@
 
 typedef struct tdict_conversions tdict_conversions;
 
-/* Reads `count` conversions. Borrows their patterns until tdict_conversions_destroy(). Returns TDICT_EINVAL if the array or a pattern is
- * NULL, a pattern is malformed, the sizes of two structs differ, or a scale or an offset is not finite as a float32.
- * Returns TDICT_EDTYPE if a dtype is unknown, TDICT_ENOMEM, and the errors of tdict_options_read(). If a pattern is
- * known, err->path is the pattern. `call` is the name of the public call. */
+/* Reads `count` conversions. Borrows their patterns until tdict_conversions_destroy(). Returns TDICT_EINVAL if the
+ * array or a pattern is NULL, a pattern is malformed, the sizes of two structs differ, or a scale or an offset is not
+ * finite as a float32. Returns TDICT_EDTYPE if a dtype is unknown, TDICT_ENOMEM, and the errors of
+ * tdict_options_read(). If a pattern is known, err->path is the pattern. `call` is the name of the public call. */
 tdict_status tdict_conversions_create(const char *call, const tdict_conversion *given, size_t count,
                                       tdict_conversions **out, tdict_error *err);
 /* Frees the conversions. NULL is allowed. */

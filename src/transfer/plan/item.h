@@ -33,8 +33,8 @@ tdict_status tdict_item_choose_way(tdict_item_maker *maker, tdict_item *item, td
 tdict_status tdict_item_append(tdict_item_maker *maker, tdict_item *item, tdict_error *err);
 /* Adds the pending references of a slab with one atomic operation. Call after the last item. */
 void tdict_item_count_slab(tdict_item_maker *maker);
-/* Reads pairs into a plan. Each pair becomes an item. The request gives the target device and the mode. Returns the errors of tdict_item_choose_way() and tdict_item_append(). After a
- * failure, the plan is empty. */
+/* Reads pairs into a plan. Each pair becomes an item. The request gives the target device and the mode. Returns the
+ * errors of tdict_item_choose_way() and tdict_item_append(). After a failure, the plan is empty. */
 tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request *request, const tdict_copy_pair *pairs,
                                       size_t num_pairs, tdict_error *err);
 

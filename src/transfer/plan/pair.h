@@ -1,6 +1,6 @@
-/* Declares the places that the caller of a transfer can name: pairs of a tensor and an address, from which and to which the
- * transfer copies, and further devices. The caller owns them. Thread rule: no thread may change the tensors during a
- * call. */
+/* Declares the places that the caller of a transfer can name: pairs of a tensor and an address, from which and to which
+ * the transfer copies, and further devices. The caller owns them. Thread rule: no thread may change the tensors during
+ * a call. */
 #ifndef TDICT_TRANSFER_PLAN_PAIR_H
 #define TDICT_TRANSFER_PLAN_PAIR_H
 

@@ -170,8 +170,8 @@ static size_t find_unmatched(const tdict_patterns *p) {
   return i;
 }
 
-/* Writes why a pattern matches nothing: the keys that exist at the first part that is no key of the tree, or the kind of
- * the entry to which the pattern leads. */
+/* Writes why a pattern matches nothing: the keys that exist at the first part that is no key of the tree, or the kind
+ * of the entry to which the pattern leads. */
 static void explain(const tdict_patterns *p, size_t i, const tdict_tree *tree, char *buffer, size_t bytes) {
   const pattern_part *part = p->parts + (i ? p->list[i - 1].end : 0), *end = p->parts + p->list[i].end;
   buffer[0] = 0;

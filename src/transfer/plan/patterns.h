@@ -9,9 +9,9 @@ typedef struct tdict_patterns tdict_patterns;
 #define TDICT_NO_PATTERN SIZE_MAX
 
 /* Reads `count` patterns. A pattern that begins with `?` is optional. The texts are borrowed until
- * tdict_patterns_destroy(). Returns TDICT_EINVAL if `patterns` or a pattern is NULL, or if a pattern is malformed. For a
- * malformed pattern, err->path is the pattern. Returns TDICT_ENOMEM if host memory is exhausted. `what` names the public
- * call and the option, for example "to_device: options.keep". */
+ * tdict_patterns_destroy(). Returns TDICT_EINVAL if `patterns` or a pattern is NULL, or if a pattern is malformed. For
+ * a malformed pattern, err->path is the pattern. Returns TDICT_ENOMEM if host memory is exhausted. `what` names the
+ * public call and the option, for example "to_device: options.keep". */
 tdict_status tdict_patterns_create(const char *what, const char *const *patterns, size_t count, tdict_patterns **out,
                                    tdict_error *err);
 /* Frees the patterns. NULL is allowed. */

@@ -242,8 +242,8 @@ static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) 
   return end;
 }
 
-/* Returns the maximum size of a chunk, if some items are packed. If packed elements do not become smaller than the leaf,
- * their head needs additional space. Only the first and the last packed piece of a chunk can be smaller than
+/* Returns the maximum size of a chunk, if some items are packed. If packed elements do not become smaller than the
+ * leaf, their head needs additional space. Only the first and the last packed piece of a chunk can be smaller than
  * TDICT_PACK_MIN_BYTES, so all heads need at most 1/16 of the chunk plus 2 KiB. */
 static size_t shrink_chunk(const tdict_plan *plan, size_t chunk_bytes) {
   enum { HEADS = 2048 };

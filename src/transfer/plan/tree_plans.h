@@ -31,8 +31,8 @@ typedef struct tdict_plan_stamp {
 typedef struct tdict_kept_plan {
   tdict_plan_stamp stamp;
   tdict_forkmark *mark; /* retained */
-  /* as collected, without references to the sources. The chunks and the places of the items are from the last use. If the
-   * next use needs the same, they are not computed again */
+  /* as collected, without references to the sources. The chunks and the places of the items are from the last use. If
+   * the next use needs the same, they are not computed again */
   tdict_plan plan;
   _Atomic(bool) is_used; /* acq_rel: true while a transfer uses the plan */
 } tdict_kept_plan;
@@ -68,9 +68,9 @@ void tdict_tree_plans_release(tdict_tree_plans *plans);
  * reference to the record, and must return the plan with tdict_tree_plans_give(). Otherwise returns NULL and changes
  * nothing. */
 tdict_kept_plan *tdict_tree_plans_load(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, tdict_plan *out);
-/* Keeps a plan that was just collected, borrows its sources and has no objects. The transfer uses the kept plan as after
- * tdict_tree_plans_load(). If the record has no room, replaces the oldest plan. Returns NULL, and does not keep the plan,
- * if another thread uses the record or transfers use all plans of the record. */
+/* Keeps a plan that was just collected, borrows its sources and has no objects. The transfer uses the kept plan as
+ * after tdict_tree_plans_load(). If the record has no room, replaces the oldest plan. Returns NULL, and does not keep
+ * the plan, if another thread uses the record or transfers use all plans of the record. */
 tdict_kept_plan *tdict_tree_plans_store(tdict_tree_plans *plans, const tdict_plan_stamp *stamp, const tdict_plan *plan);
 /* Returns a plan after its transfer has ended, or was not begun. Clears *plan. Later transfers can use the plan. */
 void tdict_tree_plans_give(tdict_kept_plan *kept, tdict_plan *plan);

@@ -31,9 +31,9 @@ static void lock_batch(tdict_future *t) {
 }
 static void unlock_batch(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
 
-/* Returns the maximum number of copies in a batch: at most TDICT_BATCH_MOST, and at most 3/16 of the slots. In a ring of
- * 32 slots, two batches in flight and the batch that is being gathered have at most 18 slots, and leave 14 slots for the
- * threads. With a limit of queued bytes, a batch has at most half of these bytes. */
+/* Returns the maximum number of copies in a batch: at most TDICT_BATCH_MOST, and at most 3/16 of the slots. In a ring
+ * of 32 slots, two batches in flight and the batch that is being gathered have at most 18 slots, and leave 14 slots for
+ * the threads. With a limit of queued bytes, a batch has at most half of these bytes. */
 static size_t most_copies(const tdict_future *t) {
   size_t most = t->engine->num_slots * 3 / 16;
   if (most > TDICT_BATCH_MOST) most = TDICT_BATCH_MOST;

@@ -1,10 +1,11 @@
 /* Declares batches. A batch is a set of slots of one transfer whose copies are queued together. Each submission costs
  * the link some microseconds, regardless of its number of copies. Therefore copies are gathered while the link is busy.
  * A thread that adds a copy queues the batch if the batch is full, or if at most one earlier batch is in flight. With a
- * limit of queued bytes, the thread queues the batch if no earlier batch is in flight. A thread also queues the batch before the thread waits for a slot in the batch, and when the thread has no more work. A
- * slot belongs to the lane that added the slot's copy. A transfer has at most one batch, for one GPU and one direction.
- * Thread rule: the starting thread creates the batch before the transfer begins. Any worker may call the other
- * functions, inside a scope of the GPU. */
+ * limit of queued bytes, the thread queues the batch if no earlier batch is in flight. A thread also queues the batch
+ * before the thread waits for a slot in the batch, and when the thread has no more work. A slot belongs to the lane
+ * that added the slot's copy. A transfer has at most one batch, for one GPU and one direction. Thread rule: the
+ * starting thread creates the batch before the transfer begins. Any worker may call the other functions, inside a scope
+ * of the GPU. */
 #ifndef TDICT_TRANSFER_RUN_BATCH_H
 #define TDICT_TRANSFER_RUN_BATCH_H
 

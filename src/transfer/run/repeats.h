@@ -1,9 +1,10 @@
-/* Declares the repeats of a transfer's result: results on other devices with the same keys and bytes. The transfer writes
- * its new storage from the host. As soon as a chunk has arrived, the device copies the chunk to the storages of the
- * repeats, on the same stream. So the host's memory is read once, and no other thread must wait for the arrival.
+/* Declares the repeats of a transfer's result: results on other devices with the same keys and bytes. The transfer
+ * writes its new storage from the host. As soon as a chunk has arrived, the device copies the chunk to the storages of
+ * the repeats, on the same stream. So the host's memory is read once, and no other thread must wait for the arrival.
  *
- * Ownership: the transfer owns its repeats, and job.c frees them. Thread rule: the starting thread creates them, one thread
- * builds the trees, any worker queues copies, and the thread that ends the transfer calls the other functions. */
+ * Ownership: the transfer owns its repeats, and job.c frees them. Thread rule: the starting thread creates them, one
+ * thread builds the trees, any worker queues copies, and the thread that ends the transfer calls the other
+ * functions. */
 #ifndef TDICT_TRANSFER_RUN_REPEATS_H
 #define TDICT_TRANSFER_RUN_REPEATS_H
 
@@ -13,7 +14,8 @@
 /* Allocates a storage like t->arena for each target. Returns TDICT_ENOMEM, TDICT_EOVERFLOW, and the errors of device
  * memory. */
 tdict_status tdict_repeats_create(tdict_future *t, const tdict_repeat_target *targets, size_t count, tdict_error *err);
-/* Builds a tree like t->result for each repeat. Does nothing without repeats. Returns TDICT_ENOMEM and TDICT_EOVERFLOW. */
+/* Builds a tree like t->result for each repeat. Does nothing without repeats. Returns TDICT_ENOMEM and
+ * TDICT_EOVERFLOW. */
 tdict_status tdict_repeats_build(tdict_future *t, tdict_error *err);
 /* Queues the copies of a chunk that the stream of `gpu` writes. Does nothing without repeats. Returns the errors of the
  * driver. The path of the promise's error is then the position of the repeat. */

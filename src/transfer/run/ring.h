@@ -58,8 +58,8 @@ tdict_status tdict_ring_scratch(tdict_ring *ring, tdict_slot *slot, char **out, 
 /* Returns a slot to the ring. `busy` is true if a copy may still use the slot's bytes. If `busy` is true, the slot's
  * event must have been recorded after that copy. */
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
-/* Returns true while the slot's copy waits in a batch, see batch.h. While the copy waits, the slot's event is not recorded
- * yet and must not be queried. NULL is allowed. */
+/* Returns true while the slot's copy waits in a batch, see batch.h. While the copy waits, the slot's event is not
+ * recorded yet and must not be queried. NULL is allowed. */
 static inline bool tdict_slot_is_in_batch(const tdict_slot *slot) {
   return slot && atomic_load_explicit(&slot->posted, memory_order_acquire);
 }

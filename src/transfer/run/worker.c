@@ -184,8 +184,8 @@ static tdict_status queue_casts_in(tdict_lane *lane, const tdict_chunk *chunk, t
   return status;
 }
 
-/* Queues the copies of a chunk between host and device with one call. Each copy covers one run of items. Converted items
- * are left out. */
+/* Queues the copies of a chunk between host and device with one call. Each copy covers one run of items. Converted
+ * items are left out. */
 static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_plan *p = &lane->worker->transfer->plan;
   tdict_cu_line lines[TDICT_CU_MOST_LINES];

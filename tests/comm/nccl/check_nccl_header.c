@@ -1,5 +1,6 @@
 /* Compiled only, never run (gcc -fsyntax-only): compares each declaration of comm/nccl/nccl_api.h with nccl.h. It does
- * not compile when a signature, layout or number is wrong. tests/gates/nccl_header.py also compares the magic number. */
+ * not compile when a signature, layout or number is wrong. tests/gates/nccl_header.py also compares the magic
+ * number. */
 #include <nccl.h>
 
 #define TDICT_NCCL_HEADER_CHECK 1

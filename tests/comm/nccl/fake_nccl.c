@@ -1,7 +1,7 @@
-/* A stand-in for libnccl.so.2, for tests of src/comm/nccl on machines without GPUs: the ranks are threads of one process,
- * and their devices are simulated. An operation is a function on the stream, which waits for the other ranks' functions.
- * The last rank to arrive moves the bytes of all ranks. The fake refuses what NCCL's manual forbids: calls without a
- * current context, and ranks that call different operations or sizes. Thread rule: as NCCL's. */
+/* A stand-in for libnccl.so.2, for tests of src/comm/nccl on machines without GPUs: the ranks are threads of one
+ * process, and their devices are simulated. An operation is a function on the stream, which waits for the other ranks'
+ * functions. The last rank to arrive moves the bytes of all ranks. The fake refuses what NCCL's manual forbids: calls
+ * without a current context, and ranks that call different operations or sizes. Thread rule: as NCCL's. */
 #include "comm/nccl/fake_nccl.h"
 
 #include <pthread.h>

@@ -8,8 +8,8 @@
 #include "tdict/sim.h"
 
 typedef struct fake_nccl_settings {
-  /* The fake has no copy of tdict, so the test lends its functions. `device` returns the ordinal of the simulated device
-   * whose context is current on the calling thread, or -1. */
+  /* The fake has no copy of tdict, so the test lends its functions. `device` returns the ordinal of the simulated
+   * device whose context is current on the calling thread, or -1. */
   tdict_status (*launch)(tdict_stream stream, void (*fn)(void *user), void *user, tdict_error *err);
   void *(*host_pointer)(tdict_stream stream, const void *device_address);
   int (*device)(void);

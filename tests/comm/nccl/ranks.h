@@ -1,6 +1,7 @@
 /* A world of ranks: each rank is a thread with its own context and device, or with a device of one shared context. The
- * main thread fills and checks memory, and the rank threads call the table. Simulated devices use fake_nccl.so. GPUs use
- * the NCCL that the environment variable TDICT_TEST_NCCL names, or libnccl.so.2; without NCCL, the case is skipped. */
+ * main thread fills and checks memory, and the rank threads call the table. Simulated devices use fake_nccl.so. GPUs
+ * use the NCCL that the environment variable TDICT_TEST_NCCL names, or libnccl.so.2; without NCCL, the case is
+ * skipped. */
 #ifndef TDICT_TESTS_COMM_NCCL_RANKS_H
 #define TDICT_TESTS_COMM_NCCL_RANKS_H
 

@@ -1,4 +1,5 @@
-/* How many calls of the driver and of NCCL the operations make. The test counts them in front of the simulated driver. */
+/* How many calls of the driver and of NCCL the operations make. The test counts them in front of the simulated
+ * driver. */
 #include "base/error.h"
 #include "comm/nccl/ranks.h"
 

@@ -1,4 +1,5 @@
-/* Small programs for the tests of the scheduler. The environment variable DST_CASE names the program that a run uses. */
+/* Small programs for the tests of the scheduler. The environment variable DST_CASE names the program that a run
+ * uses. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

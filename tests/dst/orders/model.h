@@ -1,6 +1,6 @@
-/* What the models of this folder use in place of the system. A model checker runs the real source of a piece with two or
- * three threads, in all interleavings and all orders of memory that C11 allows. GenMC has no condition variables, so this
- * file makes them of a counter. The counter is relaxed, so that only the mutex orders anything. Thread-safe. */
+/* What the models of this folder use in place of the system. A model checker runs the real source of a piece with two
+ * or three threads, in all interleavings and all orders of memory that C11 allows. GenMC has no condition variables, so
+ * this file makes them of a counter. The counter is relaxed, so that only the mutex orders anything. Thread-safe. */
 #ifndef TDICT_TESTS_DST_ORDERS_MODEL_H
 #define TDICT_TESTS_DST_ORDERS_MODEL_H
 

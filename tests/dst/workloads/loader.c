@@ -2,7 +2,8 @@
  *
  * One thread takes batches and compares each with the rows that a sampler names for its position, saves states and
  * returns to them. Another thread reads statistics and states at the same time. Some fetches fail. Batches stay on the
- * host, or arrive on the device, where work on a stream reads them. The loader is destroyed wherever the thread stops. */
+ * host, or arrive on the device, where work on a stream reads them. The loader is destroyed wherever the thread
+ * stops. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>

@@ -41,8 +41,8 @@ tdict_error *model_error(void) {
 }
 tdict_status model_status(void) { return last_status; }
 
-/* Returns true if a failed allocation, thread, driver call or system call can be the cause, also the cause of an earlier
- * transfer's failure, which has lost the bytes. */
+/* Returns true if a failed allocation, thread, driver call or system call can be the cause, also the cause of an
+ * earlier transfer's failure, which has lost the bytes. */
 static bool is_excused(tdict_status status) {
   const uint32_t possible = 1u << TDICT_ENOMEM | 1u << TDICT_EDEVICE | 1u << TDICT_EIO;
   const bool reads_lost_bytes = status == TDICT_EINVAL && strstr(last_error.message, " are lost");
@@ -68,7 +68,8 @@ model_settings model_settings_default(void) {
   return (model_settings){.num_devices = 1, .num_threads = 2, .staging_bytes = 64 << 10};
 }
 
-/* To release resources, the library tries twice to make a device current. A driver that refuses twice in a row leaks. */
+/* To release resources, the library tries twice to make a device current. A driver that refuses twice in a row
+ * leaks. */
 static bool must_fail(tdict_fault_kind kind) {
   static _Thread_local bool has_push_failed;
   if (kind != TDICT_FAULT_CTX_PUSH) return dst_is_unlucky(DST_DRIVER);

@@ -2,8 +2,8 @@
  * whose every byte is known.
  *
  * Trees. A row is a stamp, a number that gives all bytes of the row. A tree of the model has n rows, and the batch size
- * [n]. Its leaves have several dtypes, and one of them is strided. The expected bytes are computed here, without code of
- * the library.
+ * [n]. Its leaves have several dtypes, and one of them is strided. The expected bytes are computed here, without code
+ * of the library.
  * Thread rule: safe from any thread, except where a comment says otherwise. */
 #ifndef TDICT_TESTS_DST_MODEL_H
 #define TDICT_TESTS_DST_MODEL_H
@@ -27,8 +27,8 @@ bool model_was_unlucky(void);
 
 /* The error of this thread, reset; for the last argument of a call that model_ok() or model_fails() judges. */
 tdict_error *model_error(void);
-/* True if the call succeeded. False if the call failed and a misfortune explains the failure. Any other failure ends the
- * program, and so does an error that a successful call wrote. */
+/* True if the call succeeded. False if the call failed and a misfortune explains the failure. Any other failure ends
+ * the program, and so does an error that a successful call wrote. */
 #define model_ok(call) model_judge((call), 0, #call)
 /* Like model_ok(), for a call that may also fail with one of these statuses (1u << status). The status is in
  * model_status(). */

@@ -241,8 +241,8 @@ static void read_contested(stage *s, contested *c, int which) {
   tdict_release(got);
 }
 
-/* Reads the contested tree on the host behind a gate. Then another read may begin and end, before the tree is written. The
- * write must wait for the first read. */
+/* Reads the contested tree on the host behind a gate. Then another read may begin and end, before the tree is written.
+ * The write must wait for the first read. */
 static void write_behind_a_read(stage *s) {
   contested *c = &s->contested[1];
   const model_rows next = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
@@ -434,8 +434,8 @@ static void check_all(stage *s) {
   }
 }
 
-/* Moves the largest leaf into a pinned storage of its own. The driver reads a large pinned leaf itself, after the copy is
- * queued. False: a misfortune. */
+/* Moves the largest leaf into a pinned storage of its own. The driver reads a large pinned leaf itself, after the copy
+ * is queued. False: a misfortune. */
 static bool pin_large_leaf(stage *s, tdict_tree *td) {
   const model_rows rows = rows_of(s, 50);
   tdict_tensor *t = NULL, *pinned = NULL;
@@ -448,8 +448,8 @@ static bool pin_large_leaf(stage *s, tdict_tree *td) {
   return is_ok;
 }
 
-/* Each run has about half of the kinds of actions, so that the few that an error needs follow each other more often than
- * in a run of all kinds (Groce and others, Swarm Testing, 2012). */
+/* Each run has about half of the kinds of actions, so that the few that an error needs follow each other more often
+ * than in a run of all kinds (Groce and others, Swarm Testing, 2012). */
 static void choose_kinds(stage *s) {
   for (int kind = 0; kind < NUM_KINDS; kind++)
     if (dst_roll(2)) s->kinds[s->num_kinds++] = kind;

@@ -1,5 +1,5 @@
-/* Random trees on the device of a case, each with its plain model. Some trees have tensors on the host, too. Elements are
- * written and read by means that are not the library's. Thread rule: the main thread. */
+/* Random trees on the device of a case, each with its plain model. Some trees have tensors on the host, too. Elements
+ * are written and read by means that are not the library's. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_OPS_DEVICE_MODEL_H
 #define TDICT_TESTS_OPS_DEVICE_MODEL_H
 
@@ -71,9 +71,9 @@ static inline void model_close(model *m) {
   free(m);
 }
 
-/* Delays one of the streams by a copy to the host that takes about a millisecond. Meanwhile, the model makes `operations`
- * calls that do not wait for work on a stream. Work of the other stream runs first, unless the library orders this work
- * after work of the delayed stream. */
+/* Delays one of the streams by a copy to the host that takes about a millisecond. Meanwhile, the model makes
+ * `operations` calls that do not wait for work on a stream. Work of the other stream runs first, unless the library
+ * orders this work after work of the delayed stream. */
 static inline void model_delay(model *m, int operations) {
   tdict_gpu_scope scope;
   tdict_driver *d = m->gpu->driver;

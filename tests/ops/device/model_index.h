@@ -1,5 +1,5 @@
-/* Random indices with their plans for the plain model. Lists and masks are on the host or on the device. Thread rule: the
- * main thread. */
+/* Random indices with their plans for the plain model. Lists and masks are on the host or on the device. Thread rule:
+ * the main thread. */
 #ifndef TDICT_TESTS_OPS_DEVICE_MODEL_INDEX_H
 #define TDICT_TESTS_OPS_DEVICE_MODEL_INDEX_H
 

@@ -1,5 +1,5 @@
-/* Indices for the plain model of plain.h: where the elements of a result come from, by the rules of PyTorch. Thread rule:
- * one thread. */
+/* Indices for the plain model of plain.h: where the elements of a result come from, by the rules of PyTorch. Thread
+ * rule: one thread. */
 #ifndef TDICT_TESTS_OPS_DEVICE_PLAIN_INDEX_H
 #define TDICT_TESTS_OPS_DEVICE_PLAIN_INDEX_H
 

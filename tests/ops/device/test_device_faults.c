@@ -1,4 +1,5 @@
-/* Operations on device trees when calls of the driver fail: each call once, the module with the kernels, and launches. */
+/* Operations on device trees when calls of the driver fail: each call once, the module with the kernels, and
+ * launches. */
 #include "context.h"
 #include "ops/device/ways.h"
 #include "support/driver_fault.h"
@@ -53,8 +54,8 @@ static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error
   return status;
 }
 
-/* Makes the n-th driver call of an operation fail. The operation succeeds, or returns the driver's code and leaves nothing
- * queued. The next call succeeds. Returns false if the operation makes fewer calls. */
+/* Makes the n-th driver call of an operation fail. The operation succeeds, or returns the driver's code and leaves
+ * nothing queued. The next call succeeds. Returns false if the operation makes fewer calls. */
 static bool fail_once(tree_way way, bool by_tensor, bool on_stream, int64_t n, int *num_failed) {
   faults f;
   tdict_tree *out = NULL;

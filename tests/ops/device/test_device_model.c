@@ -1,6 +1,6 @@
-/* Random operations on random trees on a device. Each operation is also made on a plain model (plain.h): statuses, paths,
- * shapes and elements are compared. Calls wait, or are queued on one of two streams; most results are compared only after
- * several calls. `--ops N` sets the number of operations, `--seed S` the first seed. */
+/* Random operations on random trees on a device. Each operation is also made on a plain model (plain.h): statuses,
+ * paths, shapes and elements are compared. Calls wait, or are queued on one of two streams; most results are compared
+ * only after several calls. `--ops N` sets the number of operations, `--seed S` the first seed. */
 #include "ops/device/model_index.h"
 
 enum { EPISODE = 400, DEFAULT_OPS = 4000, MOST_ITEMS = 3, CHECK_ALL = 16 };

@@ -1,5 +1,5 @@
-/* All operations on device trees, as one call each on trees of rows, and the checks of their results. Leaves "b" and "n.d"
- * may be in another place than the other leaves. Each case releases what it makes. */
+/* All operations on device trees, as one call each on trees of rows, and the checks of their results. Leaves "b" and
+ * "n.d" may be in another place than the other leaves. Each case releases what it makes. */
 #ifndef TDICT_TESTS_OPS_DEVICE_WAYS_H
 #define TDICT_TESTS_OPS_DEVICE_WAYS_H
 
@@ -27,8 +27,8 @@ static const char *const way_names[NUM_WAYS] = {
 static const char *const way_paths[] = {"a", "b", "n.c", "n.d", "e"};
 static const int64_t way_rows[] = {9, 0, 33};
 
-/* The trees of all operations: two of 40 rows, a view of the first in reverse order, one of 3 rows, and the destinations
- * of joins. Number k of a tree means that leaf i has the random bytes of number k + i. */
+/* The trees of all operations: two of 40 rows, a view of the first in reverse order, one of 3 rows, and the
+ * destinations of joins. Number k of a tree means that leaf i has the random bytes of number k + i. */
 typedef struct ways {
   place w[2]; /* of the leaves, and of "b" and "n.d" */
   tdict_tree *td, *other, *view, *few, *stacked, *joined;

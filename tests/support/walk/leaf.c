@@ -1,5 +1,6 @@
-/* Moves one leaf of 32 KiB to the simulated device with the calling thread, and writes the address of every function that
-   is entered on that thread. The library is compiled with -finstrument-functions; count.py resolves the addresses. */
+/* Moves one leaf of 32 KiB to the simulated device with the calling thread, and writes the address of every function
+ * that is entered on that thread. The library is compiled with -finstrument-functions; count.py resolves the
+ * addresses. */
 
 #include <pthread.h>
 #include <stdint.h>

@@ -165,7 +165,8 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
   close_world(&w);
 }
 
-/* Every thread of the pool is held: who asks for a few pinned leaves queues their copies, and who waits sees them end. */
+/* Every thread of the pool is held: who asks for a few pinned leaves queues their copies, and who waits sees them
+ * end. */
 GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   tdict_context_options o = tdict_context_options_default();
   o.num_threads = 2;
@@ -222,7 +223,8 @@ SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   close_world(&w);
 }
 
-/* More pinned leaves than a stream takes without waiting, behind a stream that does not come to them: the call returns. */
+/* More pinned leaves than a stream takes without waiting, behind a stream that does not come to them: the call
+ * returns. */
 SIM_CASE(choose_calls_do_not_wait_for_copies) {
   world w = open_world();
   enum { LEAVES = 7 };

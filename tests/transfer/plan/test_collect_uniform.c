@@ -1,4 +1,5 @@
-/* Trees of so many leaves that several threads read and mark them: the same plan as one thread's, whatever lies between. */
+/* Trees of so many leaves that several threads read and mark them: the same plan as one thread's, whatever lies
+ * between. */
 #include "support/raw.h"
 #include "tensor/slow_fence.h"
 #include "transfer/engine.h"

@@ -1,5 +1,5 @@
-/* A destination with bytes in common: what would be written from two sources is refused before anything is written, and all
- * else goes on as before. */
+/* A destination with bytes in common: what would be written from two sources is refused before anything is written, and
+ * all else goes on as before. */
 #include "transfer/trees.h"
 
 #define REFUSED(w, src, dst, path_, other)                                                      \
@@ -208,7 +208,8 @@ CASE(transfer_into_finds_two_among_many) {
   close_world(&w);
 }
 
-/* A leaf that many lie between, in the order of addresses, and the one that it overlaps. A leaf with gaps ends after all. */
+/* A leaf that many lie between, in the order of addresses, and the one that it overlaps. A leaf with gaps ends after
+ * all. */
 CASE(transfer_into_finds_leaves_far_apart) {
   enum { SMALL = 40 };
   world w = open_world();

@@ -194,7 +194,8 @@ GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
   close_world(&w);
 }
 
-/* Leaves of one schema that differ in one thing each: pinned, strided, of another dtype, twice as large, there already. */
+/* Leaves of one schema that differ in one thing each: pinned, strided, of another dtype, twice as large, there
+ * already. */
 enum { VARIANTS = 6, VARIED = 40 };
 static tdict_tensor *variant(const world *w, int kind) {
   const int turn[] = {1, 0};

@@ -1,5 +1,5 @@
-/* Tuning tables as files: what is written is read again, and each kind of line that is none is refused by file, line and
- * word. */
+/* Tuning tables as files: what is written is read again, and each kind of line that is none is refused by file, line
+ * and word. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,9 +66,9 @@ CASE(tuning_file_round_trip) {
 }
 
 CASE(tuning_file_accepts_comments_and_blanks) {
-  static const char text[] =
-      "# a comment\n\n  \t\n# tdict-tuning 7\ntdict-tuning\t 1 \r\nout max 512 256 3 1 1 1 0\n"
-      "machine   what is   written here \nin 1000 4096 256 1 9 0 0 10000\n # blanks before\nin max 4096 4096 2 2 0 0 50";
+  static const char text[] = "# a comment\n\n  \t\n# tdict-tuning 7\ntdict-tuning\t 1 \r\nout max 512 256 3 1 1 1 0\n"
+                             "machine   what is   written here \nin 1000 4096 256 1 9 0 0 10000\n"
+                             " # blanks before\nin max 4096 4096 2 2 0 0 50";
   file f = write_file(text, sizeof text - 1);
   tdict_tuning t;
   char machine[TDICT_TUNING_MACHINE];

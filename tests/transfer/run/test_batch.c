@@ -68,8 +68,8 @@ static void close_hand(hand *h) {
   close_world(&h->w);
 }
 
-/* Two batches are on their way before anything waits; then six make one, of whichever lanes, and fewer when the one before
- * the last has ended. */
+/* Two batches are on their way before anything waits; then six make one, of whichever lanes, and fewer when the one
+ * before the last has ended. */
 SIM_CASE(batch_gathers_while_the_link_is_busy) {
   static const int waiting[] = {0, 0, 1, 2, 3, 4, 5, 0, 1};
   hand h;
@@ -90,8 +90,8 @@ SIM_CASE(batch_gathers_while_the_link_is_busy) {
   close_hand(&h);
 }
 
-/* A transfer by one thread, in both directions: as many copies as chunks, in fewer calls, and all are queued when the thread
- * says so. */
+/* A transfer by one thread, in both directions: as many copies as chunks, in fewer calls, and all are queued when the
+ * thread says so. */
 SIM_CASE(batch_is_empty_when_all_is_queued) {
   memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
@@ -174,8 +174,8 @@ static void *finish_own_stream_first(void *user) {
   return NULL;
 }
 
-/* A lane that queues what others posted waits before that for what the transfer waits for, and does not give its stream to
- * another transfer before the copies are done. */
+/* A lane that queues what others posted waits before that for what the transfer waits for, and does not give its stream
+ * to another transfer before the copies are done. */
 SIM_CASE(batch_keeps_streams_until_copies_are_done) {
   hand h;
   open_hand(&h);
@@ -199,8 +199,8 @@ SIM_CASE(batch_keeps_streams_until_copies_are_done) {
   close_hand(&h);
 }
 
-/* A batch that cannot be queued fails the transfer at the first of its leaves, whoever queued it. Whose slots it was finds
- * them free, and writes nothing out. */
+/* A batch that cannot be queued fails the transfer at the first of its leaves, whoever queued it. Whose slots it was
+ * finds them free, and writes nothing out. */
 SIM_CASE(batch_failure_fails_all_its_lanes) {
   for (int k = 0; k < 2; k++) {
     hand h;

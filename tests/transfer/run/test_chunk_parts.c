@@ -1,4 +1,5 @@
-/* Chunks that several threads fill: the parts, who queues the whole, who waits for a slot, and what a failure leaves. */
+/* Chunks that several threads fill: the parts, who queues the whole, who waits for a slot, and what a failure
+ * leaves. */
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/lanes.h"
 #include "transfer/trees.h"
@@ -70,8 +71,8 @@ GPU_CASE(chunk_parts_queue_full_slots_once) {
   close_world(&w);
 }
 
-/* One slot for all threads, of one transfer or of three at once: who waits for it to be taken must not sit on it. A hang is
- * the failure. */
+/* One slot for all threads, of one transfer or of three at once: who waits for it to be taken must not sit on it. A
+ * hang is the failure. */
 GPU_CASE(chunk_parts_wait_without_a_slot) {
   enum { AT_ONCE = 3 };
   tdict_context_options several = tdict_context_options_default();
@@ -146,8 +147,8 @@ SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
   close_world(&w);
 }
 
-/* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers whose
- * driver fails at any of their copies. */
+/* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers
+ * whose driver fails at any of their copies. */
 GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
   memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);

@@ -195,7 +195,8 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   close_world(&w);
 }
 
-/* A transfer that fails while the device stands still waits for copies that are under way: they read the program's bytes. */
+/* A transfer that fails while the device stands still waits for copies that are under way: they read the program's
+ * bytes. */
 SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
   tdict_context_options options;
   world w = open_large(&options);

@@ -1,4 +1,5 @@
-/* Pieces of leaves in slots, against element-by-element copies: every cut of a line into chunks gives the same bytes. */
+/* Pieces of leaves in slots, against element-by-element copies: every cut of a line into chunks gives the same
+ * bytes. */
 #include "transfer/engine.h"
 #include "transfer/plan/collect.h"
 #include "transfer/run/lanes.h"
@@ -155,8 +156,8 @@ static tdict_cu note_h2d(tdict_driver *d, void *device, const void *host, size_t
   return wrap.real->copy_h2d_async(d, device, host, bytes, s);
 }
 
-/* Leaves of so many bytes that lie in one tensor of the device, so many from one to the next; what is between them is the
- * program's. */
+/* Leaves of so many bytes that lie in one tensor of the device, so many from one to the next; what is between them is
+ * the program's. */
 static tdict_tree *side_by_side(const world *w, int64_t bytes, int64_t step) {
   enum { LEAVES = 12 };
   const int64_t all = LEAVES * step, one = 1;
@@ -172,8 +173,8 @@ static tdict_tree *side_by_side(const world *w, int64_t bytes, int64_t step) {
   return td;
 }
 
-/* The copy that a chunk is, where it is one, is the one that would have been queued; no copy goes over bytes that are not the
- * chunk's. */
+/* The copy that a chunk is, where it is one, is the one that would have been queued; no copy goes over bytes that are
+ * not the chunk's. */
 GPU_CASE(pieces_line_is_the_copy_that_would_be_queued) {
   static const struct {
     int64_t bytes, step;

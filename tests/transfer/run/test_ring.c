@@ -1,4 +1,5 @@
-/* The staging ring: its slots, who gets them, and that a slot given back busy is not handed out before its copy is done. */
+/* The staging ring: its slots, who gets them, and that a slot given back busy is not handed out before its copy is
+ * done. */
 #include <pthread.h>
 #include <stdatomic.h>
 

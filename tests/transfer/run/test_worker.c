@@ -282,7 +282,8 @@ static bool has_huge_pages(void) {
   fclose(file);
   return read && (strstr(text, "[always]") || strstr(text, "[madvise]"));
 }
-/* The system's word: the mapping that holds the address asks for huge pages. How many it has got depends on what is free. */
+/* The system's word: the mapping that holds the address asks for huge pages. How many it has got depends on what is
+ * free. */
 static bool asks_for_huge_pages(const void *address) {
   char line[512];
   bool here = false, asks = false;
