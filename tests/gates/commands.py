@@ -21,7 +21,7 @@ PROGRAMS = {"tdict": "tools/tdict", "tdict-bench": "bench/tdict-bench", "tdict-b
             "tdict-bench-mpich": "bench/tdict-bench-mpich"}
 OPTIONAL = {"tdict-bench-openmpi", "tdict-bench-mpich"}  # built only with an MPI
 PREFIXES = {"do", "sudo", "time", "nice", "mpirun", "python3"}  # a command follows
-OTHERS = {"--wrap", "--prefix"}  # options of the linker and of CMake
+OTHERS = {"--wrap", "--prefix", "--track-stream-ordered-races"}  # options of the linker, CMake and compute-sanitizer
 PASSES_ON = {"scripts/test": "--test-dir -L -R -LE -j"}  # options for ctest
 VALUES = {"--comm", "--dtype", "--format", "--sort", "--target", "--work", "--works"}  # the help names their values
 OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][a-z-]*")

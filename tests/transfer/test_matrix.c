@@ -424,7 +424,6 @@ static tdict_driver *open_driver(const round_of *r, uint64_t seed) {
   tdict_sim_options sim = tdict_sim_options_default();
   sim.memory_bytes = (size_t)1 << 30;
   sim.latency_ns = seed / 2 % 3 ? 0 : 20000;
-  sim.virtual_time = true;
   if (r->device.type == TDICT_DEVICE_SIM) status = tdict_driver_sim_open(&sim, &driver, &why);
 #if TDICT_CUDA
   if (r->device.type == TDICT_DEVICE_CUDA) status = tdict_driver_cuda_open(&driver, &why);

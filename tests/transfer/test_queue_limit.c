@@ -47,7 +47,6 @@ static world open_counted(size_t staging, bool slow) {
   tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   sim.latency_ns = slow ? 20000 : 0;
-  sim.virtual_time = true;
   o.staging_bytes = staging;
   o.sim = &sim;
   world w = open_wrapped(&o);

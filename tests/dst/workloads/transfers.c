@@ -38,6 +38,7 @@ typedef struct stage {
   model_look host_look;               /* of contested[1], which may be pinned */
   _Atomic(int64_t) next_generation;
   _Atomic(int) num_looks;
+  pthread_mutex_t gate_lock; /* held while a gate is shut; locked before the lock of a contested tree */
 } stage;
 
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
@@ -126,7 +127,10 @@ static void let_go(stage *s) {
   }
 }
 
-/* A stream that waits until the gate is opened. */
+/* A stream that waits until the gate is opened. A transfer behind a gate keeps staging slots and threads of the pool, and
+ * a shut gate keeps the kernels of all streams from running. So one gate is shut at a time, and between shutting and
+ * opening it a thread neither takes a lock nor waits for a transfer without a limit. Nothing fails in this time, because a
+ * call without memory waits for the transfers that it conflicts with. */
 typedef struct gate {
   tdict_stream stream;
   _Atomic(bool) is_open;
@@ -162,14 +166,18 @@ static void cancel_behind_a_gate(stage *s) {
   tdict_transfer_options o;
   tdict_tree *there = NULL;
   tdict_future *f = NULL;
-  if (!shut_gate(s, &g, &o)) return;
+  pthread_mutex_lock(&s->gate_lock);
+  model_calm(true);
+  const bool is_shut = shut_gate(s, &g, &o);
   const bool has_started =
-      model_ok(tdict_to_device_async(s->world.context, s->sources[0], tdict_sim(0), &o, &f, model_error()));
+      is_shut && model_ok(tdict_to_device_async(s->world.context, s->sources[0], tdict_sim(0), &o, &f, model_error()));
   if (has_started) {
     (void)!tdict_future_wait_for(f, (int64_t)dst_roll(60000), NULL, NULL);
     tdict_future_cancel(f);
   }
-  open_gate(s, &g);
+  if (is_shut) open_gate(s, &g);
+  model_calm(false);
+  pthread_mutex_unlock(&s->gate_lock);
   if (has_started) model_true(!finish(f, cancelled, &there));
   tdict_release(there);
 }
@@ -241,45 +249,55 @@ static void read_contested(stage *s, contested *c, int which) {
   tdict_release(got);
 }
 
-/* Reads the contested tree on the host behind a gate. Then another read may begin and end, before the tree is written.
- * The write must wait for the first read. */
+/* Starts a transfer that queues its copies on a thread of the pool, and waits for it for a while. NULL: not started. */
+static tdict_future *read_for_a_while(stage *s, tdict_tree *td, const tdict_transfer_options *o, uint32_t allowed) {
+  tdict_future *f = NULL;
+  if (!model_may(allowed, tdict_to_device_async(s->world.context, td, tdict_sim(0), o, &f, model_error()))) return NULL;
+  if (dst_roll(4)) (void)!tdict_future_wait_for(f, (int64_t)dst_roll(60000), NULL, NULL);
+  return f;
+}
+static void check_read(stage *s, tdict_future *f, const model_rows *rows, uint32_t allowed) {
+  const model_look look = model_device_look(tdict_sim(0));
+  tdict_tree *got = NULL;
+  if (f && finish(f, model_was_unlucky() ? lost : allowed, &got)) model_check_device(&s->world, got, rows, &look);
+  tdict_release(got);
+}
+
+/* Reads the contested tree on the host behind a gate. Then another read may begin and end, before the tree is written. The
+ * write must wait for the first read. */
 static void write_behind_a_read(stage *s) {
   contested *c = &s->contested[1];
   const model_rows next = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
-  const model_look look = model_device_look(tdict_sim(0));
   gate g;
-  tdict_transfer_options o;
-  tdict_tree *td = model_tree(&next), *got = NULL, *other = NULL;
-  tdict_future *reads = NULL, *writes = NULL;
-  if (!td || !shut_gate(s, &g, &o)) {
-    tdict_release(td);
-    return;
-  }
-  o.check_sources = false;
+  tdict_transfer_options o, plain = tdict_transfer_options_default();
+  tdict_tree *td = model_tree(&next);
+  tdict_future *reads = NULL, *other = NULL, *writes = NULL;
+  plain.num_threads = 1;
+  plain.mode = TDICT_MODE_NON_BLOCKING;
+  pthread_mutex_lock(&s->gate_lock);
+  model_calm(true);
   pthread_mutex_lock(&c->lock);
+  const bool is_shut = td && shut_gate(s, &g, &o);
   const model_rows rows = rows_of(s, c->generation);
   const uint32_t allowed = !c->is_certain || model_was_unlucky() ? lost : 0;
-  const bool is_read =
-      model_may(allowed, tdict_to_device_async(s->world.context, c->tree, tdict_sim(0), &o, &reads, model_error()));
-  if (is_read && dst_roll(4)) (void)!tdict_future_wait_for(reads, (int64_t)dst_roll(60000), NULL, NULL);
-  if (is_read && dst_roll(2) &&
-      model_may(allowed, tdict_to_device(s->world.context, c->tree, tdict_sim(0), NULL, &other, model_error())))
-    model_check_device(&s->world, other, &rows, &look);
-  tdict_release(other);
-  const bool is_written =
-      is_read && model_ok(tdict_transfer_into_async(s->world.context, c->tree, td, NULL, &writes, model_error()));
-  if (is_written) {
+  if (is_shut) {
+    o.check_sources = false;
+    reads = read_for_a_while(s, c->tree, &o, allowed);
+  }
+  if (reads && dst_roll(2)) other = read_for_a_while(s, c->tree, &plain, allowed);
+  if (reads && model_ok(tdict_transfer_into_async(s->world.context, c->tree, td, &plain, &writes, model_error()))) {
     c->generation = next.stamps[0] / 1024;
     c->is_certain = true;
   }
   pthread_mutex_unlock(&c->lock);
   tdict_release(td);
-  if (is_written && dst_roll(2)) (void)!tdict_future_wait_for(writes, (int64_t)dst_roll(60000), NULL, NULL);
-  open_gate(s, &g);
-  if (is_read && finish(reads, model_was_unlucky() ? lost : allowed, &got))
-    model_check_device(&s->world, got, &rows, &look);
-  tdict_release(got);
-  if (is_written) (void)finish(writes, 0, NULL);
+  if (writes && dst_roll(2)) (void)!tdict_future_wait_for(writes, (int64_t)dst_roll(60000), NULL, NULL);
+  if (is_shut) open_gate(s, &g);
+  model_calm(false);
+  pthread_mutex_unlock(&s->gate_lock);
+  check_read(s, reads, &rows, allowed);
+  check_read(s, other, &rows, allowed);
+  if (writes) (void)finish(writes, 0, NULL);
 }
 
 /* What a kernel of the program would do: read a result on a stream that waits for the transfer. */
@@ -461,6 +479,7 @@ static bool set_up(stage *s) {
   choose_kinds(s);
   s->width = dst_roll(3) ? 40 : WIDE_ROWS; /* the wide trees are larger than the staging ring */
   atomic_init(&s->next_generation, 100);
+  pthread_mutex_init(&s->gate_lock, NULL);
   for (int i = 0; i < NUM_SOURCES; i++) {
     const model_rows rows = rows_of(s, i);
     s->sources[i] = model_tree(&rows);
