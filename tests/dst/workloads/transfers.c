@@ -127,10 +127,10 @@ static void let_go(stage *s) {
   }
 }
 
-/* A stream that waits until the gate is opened. A transfer behind a gate keeps staging slots and threads of the pool, and
- * a shut gate keeps the kernels of all streams from running. So one gate is shut at a time, and between shutting and
- * opening it a thread neither takes a lock nor waits for a transfer without a limit. Nothing fails in this time, because a
- * call without memory waits for the transfers that it conflicts with. */
+/* A stream that waits until the gate is opened. A transfer behind a gate keeps staging slots and threads of the pool,
+ * and a shut gate keeps the kernels of all streams from running. So one gate is shut at a time. Between shutting and
+ * opening it, a thread neither takes a lock nor waits for a transfer without a limit. Nothing fails in this time,
+ * because a call without memory waits for the transfers that it conflicts with. */
 typedef struct gate {
   tdict_stream stream;
   _Atomic(bool) is_open;
@@ -263,8 +263,8 @@ static void check_read(stage *s, tdict_future *f, const model_rows *rows, uint32
   tdict_release(got);
 }
 
-/* Reads the contested tree on the host behind a gate. Then another read may begin and end, before the tree is written. The
- * write must wait for the first read. */
+/* Reads the contested tree on the host behind a gate. Then another read may begin and end, before the tree is written.
+ * The write must wait for the first read. */
 static void write_behind_a_read(stage *s) {
   contested *c = &s->contested[1];
   const model_rows next = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
