@@ -193,7 +193,6 @@ SIM_CASE(hpp_future_waits_when_destroyed) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options options = tdict_context_options_default();
   sim.h2d_bytes_per_second = 100e3;
-  sim.virtual_time = true;
   options.sim = &sim;
   tdict::context context(td_context(&options));
   tdict::tree host = random_batch(13).clone_deep(context.pinned()), moved = context.to_device(host, td_device());

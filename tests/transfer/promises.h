@@ -60,7 +60,6 @@ static inline place place_sim(int32_t num_threads, double bytes_per_second, int3
   sim.memory_bytes = (size_t)1 << 30;
   sim.num_devices = num_devices;
   sim.h2d_bytes_per_second = sim.d2h_bytes_per_second = bytes_per_second;
-  sim.virtual_time = true;
   o.sim = &sim;
   return place_over(&o);
 }

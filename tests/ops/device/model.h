@@ -37,7 +37,6 @@ static inline model *model_open(void) {
   tdict_sim_options sim = tdict_sim_options_default();
   const bool is_sim = td_device().type == TDICT_DEVICE_SIM;
   sim.d2h_bytes_per_second = 1e8;
-  sim.virtual_time = true;
   if (is_sim) o.sim = &sim;
   m->context = td_context(&o);
   m->memory = tdict_device_memory(m->context, td_device());

@@ -225,7 +225,6 @@ SIM_CASE(device_index_waits_without_memory) {
   tdict_context_options options = place_options(2);
   tdict_sim_options sim = tdict_sim_options_default();
   sim.latency_ns = 3000000;
-  sim.virtual_time = true;
   options.sim = &sim;
   place w = place_over(&options);
   const int64_t list[] = {9, 0, 33};
