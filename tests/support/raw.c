@@ -35,6 +35,7 @@ struct raw_memory {
   raw_cuda cuda;
   void *primary; /* cuda: the device's primary context */
   int number;    /* cuda: the device's CUdevice */
+  void *copying; /* cuda: a stream, created before any block, see docs/testing.md on compute-sanitizer */
 };
 
 static void cu(int result, const char *call) {
@@ -69,6 +70,10 @@ static void open_cuda(raw_memory *raw) {
   cu(c->init(0), "cuInit");
   cu(c->device_get(&raw->number, raw->device.index), "cuDeviceGet");
   cu(c->retain(&raw->primary, raw->number), "cuDevicePrimaryCtxRetain");
+  void *popped;
+  cu(c->push(raw->primary), "cuCtxPushCurrent");
+  cu(c->stream_create(&raw->copying, 1), "cuStreamCreate");
+  cu(c->pop(&popped), "cuCtxPopCurrent");
 }
 
 raw_memory *raw_open(tdict_context *context, tdict_device device) {
@@ -85,9 +90,14 @@ raw_memory *raw_open(tdict_context *context, tdict_device device) {
   return raw;
 }
 
+static void close_cuda(raw_memory *raw) {
+  cu(raw->cuda.stream_destroy(raw->copying), "cuStreamDestroy");
+  cu(raw->cuda.release(raw->number), "cuDevicePrimaryCtxRelease");
+}
+
 void raw_close(raw_memory *raw) {
   if (!raw) return;
-  if (raw->device.type == TDICT_DEVICE_CUDA) cu(raw->cuda.release(raw->number), "cuDevicePrimaryCtxRelease");
+  if (raw->device.type == TDICT_DEVICE_CUDA) close_cuda(raw);
   if (raw->device.type == TDICT_DEVICE_SIM) tdict_stream_destroy(raw->context, raw->stream);
   free(raw);
 }
@@ -146,13 +156,11 @@ typedef enum direction { IN, OUT } direction;
 
 static int copy_cuda(raw_memory *raw, direction to, void *dst, const void *src, size_t bytes) {
   const raw_cuda *c = &raw->cuda;
-  void *popped, *stream;
+  void *popped;
   cu(c->push(raw->primary), "cuCtxPushCurrent");
-  cu(c->stream_create(&stream, 1), "cuStreamCreate");
-  int answer = to == IN ? c->to_device_async((cu_address)(uintptr_t)dst, src, bytes, stream)
-                        : c->to_host_async(dst, (cu_address)(uintptr_t)src, bytes, stream);
-  cu(c->stream_synchronize(stream), "cuStreamSynchronize");
-  cu(c->stream_destroy(stream), "cuStreamDestroy");
+  int answer = to == IN ? c->to_device_async((cu_address)(uintptr_t)dst, src, bytes, raw->copying)
+                        : c->to_host_async(dst, (cu_address)(uintptr_t)src, bytes, raw->copying);
+  cu(c->stream_synchronize(raw->copying), "cuStreamSynchronize");
   cu(c->pop(&popped), "cuCtxPopCurrent");
   return answer;
 }
