@@ -1,6 +1,7 @@
 """Functions that all gates share: parsing C source, and reporting errors."""
 
 import collections
+import configparser
 import pathlib
 import re
 import shutil
@@ -27,6 +28,14 @@ class Report:
     def fail(self, where, text):
         self.complaints.append(f"{where}: {text}")
 
+    def limit(self, where, what, figure, limit):
+        """Prints a figure, and complains if it is above its limit."""
+        self.checked()
+        if figure > limit:
+            self.fail(where, f"{figure} {what}; at most {limit} are allowed")
+        elif figure < limit:
+            print(f"{where}: {figure} {what}; lower the limit of {limit} in tests/gates/limits.ini")
+
     def end(self):
         if self.num_checked == 0:
             self.complaints.append("nothing was there to check")
@@ -45,6 +54,13 @@ def root_argument():
     if len(sys.argv) < 2:
         sys.exit(f"usage: {sys.argv[0]} ROOT ...")
     return pathlib.Path(sys.argv[1]).resolve()
+
+
+def limits(root, gate):
+    """The limits of a gate by name. If the table has a name twice, the last limit counts."""
+    table = configparser.ConfigParser(strict=False)
+    table.read(root / "tests/gates/limits.ini")
+    return {name: int(limit) for name, limit in table[gate].items()}
 
 
 def files(root, *patterns):

@@ -1,6 +1,6 @@
 /* Moves one leaf of 32 KiB to the simulated device with the calling thread, and writes the address of every function
- * that is entered on that thread. The library is compiled with -finstrument-functions; count.py resolves the
- * addresses. */
+ * that is entered on that thread. The library is compiled with -finstrument-functions, and tests/gates/walk.py resolves
+ * the addresses. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -57,9 +57,9 @@ NOT_TRACED int main(void) {
     must(tdict_create(0, NULL, &tree, &err), &err);
     must(tdict_tensor_empty(TDICT_F32, 1, shape, NULL, &leaf, &err), &err);
     memset(tdict_tensor_data(leaf), 1, 32768);
-    on = round == 1;
     must(tdict_set(tree, "leaf", leaf, &err), &err);
-    must(tdict_to_device(context, tree, tdict_sim(0), &transfer, &moved, &err), &err);
+    on = round == 1;
+    must(tdict_to_device(context, tree, options.device, &transfer, &moved, &err), &err);
     on = 0;
     tdict_tensor_release(leaf);
     tdict_release(moved);

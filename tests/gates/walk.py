@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Gate: the path of one leaf from tdict_to_device() to the GPU does not grow.
+
+usage: walk.py ROOT [--list]
+Compiles the library with -O0 and -finstrument-functions, and runs tests/support/walk/leaf.c, which moves one leaf of 32
+KiB to the simulated device. Counts the calls on the calling thread, their files, and how often the path returns to a file
+that it has left. An inline function counts like any other, as a call in the header that defines it. The
+simulated device and the function that prefetches each cache line do not count, nor do the functions that they call.
+[walk] in limits.ini has the limits. With --list, prints the calls instead, indented by depth. Skipped without gcc and
+addr2line."""
+
+import argparse
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import source
+
+FLAGS = ["-std=gnu11", "-O0", "-g1", "-gdwarf-4", "-no-pie", "-fno-pie", "-finstrument-functions", "-DNDEBUG", "-DTDICT_STATIC",
+         "-D_GNU_SOURCE", "-DTDICT_CUDA=0", "-DTDICT_NVTX=0"]  # with DWARF 5, addr2line gives wrong files for some functions
+LEFT_OUT = ("src/io/", "src/mpi/", "src/device/driver_cuda.c", "nvtx.c")  # need other libraries, and are not on the path
+
+
+def calls(root, folder):
+    """(depth, file, function) of each call."""
+    program = folder / "leaf"
+    sources = [str(path) for path in sorted((root / "src").rglob("*.c")) if not any(part in str(path) for part in LEFT_OUT)]
+    command = ["gcc", *FLAGS, "-I", str(root / "include"), "-I", str(root / "src"),
+               f'-DTDICT_KERNEL_IMAGE_FILE="{root}/src/kernel/kernels.ptx"', "-o", str(program),
+               str(root / "tests/support/walk/leaf.c"), *sources, "-lpthread", "-ldl", "-lm"]
+    if subprocess.run(command, check=False).returncode:
+        sys.exit("walk: gcc failed")
+    lines = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split("\n")
+    rows = [line.split() for line in lines if line]
+    symbols = subprocess.run(["addr2line", "-f", "-e", str(program)], input="\n".join(a for _, a in rows), check=True,
+                             capture_output=True, text=True).stdout.split("\n")
+    for i, (depth, _) in enumerate(rows):
+        file = pathlib.Path(symbols[2 * i + 1].split(":")[0]).resolve()
+        yield int(depth), str(file.relative_to(root)), symbols[2 * i]
+
+
+def counted(walk):
+    """The calls of the walk that are neither left out nor made by a function that is left out."""
+    left_out = None  # the depth of the function that is left out
+    for depth, file, function in walk:
+        if left_out is None or depth <= left_out:
+            left_out = depth if file.startswith("src/sim/") or function == "prefetch_to_read" else None
+        if left_out is None:
+            yield depth, file, function
+
+
+def figures(walk):
+    files, moves, last = set(), 0, None
+    for _, file, _ in walk:
+        moves += file != last
+        files.add(file)
+        last = file
+    return {"calls": len(walk), "files": len(files), "returns": moves - len(files)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=pathlib.Path)
+    parser.add_argument("--list", action="store_true", help="print the calls")
+    options, _ = parser.parse_known_args()  # selftest passes the compilers to all gates
+    root = options.root.resolve()
+    report = source.Report("walk")
+    if not shutil.which("gcc") or not shutil.which("addr2line"):
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as name:
+        walk = list(counted(calls(root, pathlib.Path(name))))
+    if options.list:
+        for depth, file, function in walk:
+            print(f"{'  ' * depth}{function}  {file}")
+        return
+    limits = source.limits(root, "walk")
+    for what, count in figures(walk).items():
+        report.limit("walk", what, count, limits[what])
+    report.end()
+
+
+main()
