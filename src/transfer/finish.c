@@ -12,7 +12,6 @@
 #include "memory/pinned_pool.h"
 #include "transfer/check_sources.h"
 #include "transfer/order.h"
-#include "transfer/parts.h"
 #include "transfer/plan/result.h"
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/queue_limit.h"
@@ -243,11 +242,11 @@ static void release_all(tdict_future *t) {
   tdict_repeats_end(t);
 }
 
-/* Reports the end of a part to its promise. The last part ends the promise. */
+/* Reports the end of a part to its promise. */
 static void end_part(tdict_future *part) {
   tdict_future *promise = atomic_exchange_explicit(&part->part_of, NULL, memory_order_acq_rel);
   if (!promise) return;
-  if (tdict_parts_report(promise, part)) tdict_transfer_finish(promise);
+  promise->kind->part_ended(promise, part);
   tdict_transfer_release(promise);
 }
 

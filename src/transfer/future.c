@@ -7,7 +7,6 @@
 #include "base/options.h"
 #include "transfer/hooks.h"
 #include "transfer/late_result.h"
-#include "transfer/parts.h"
 #include "transfer/run/worker.h"
 
 tdict_future *tdict_future_retain(const tdict_future *future) {
@@ -44,18 +43,10 @@ static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_erro
   return TDICT_OK;
 }
 
-/* Returns true if this thread runs a hook of the transfer, or of a part of the promise. */
-static bool is_inside(const tdict_future *f) {
-  bool inside = tdict_hooks_is_inside(f);
-  for (size_t i = 0; f->parts && i < f->parts->num_parts && !inside; i++)
-    inside = tdict_hooks_is_inside(f->parts->list[i]);
-  return inside;
-}
-
 /* Returns TDICT_OK if this thread may wait for f, else the reason why not. */
 static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: future is NULL");
-  if (tdict_pool_thread_data() && is_inside(f))
+  if (tdict_pool_thread_data() && f->kind->is_inside(f))
     return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
   if (tdict_forkmark_forked(f->mark) && f->ended.count != 0)
     return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork; the transfer runs in its parent");
@@ -65,11 +56,7 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  /* If no thread builds the result or runs the deferred tail yet (see run/worker.h), this thread does so. This thread
-   * then need not wait until a pool thread wakes up. */
-  tdict_late_result_run(future);
-  if (future->deferred_tail) tdict_deferred_tail_run(future);
-  if (future->parts) tdict_parts_wait(future);
+  future->kind->help(future);
   if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));
   tdict_transfer_wait_cancellable(future, &future->ended, INT64_MAX);
   return return_outcome(future, out, err);
@@ -107,12 +94,13 @@ static tdict_status queue_tail_waits(tdict_future *f, tdict_gpu *gpu, tdict_cu_s
 /* Waits until all copies are queued and the result is built. Returns false if a stream cannot wait for all copies. In
  * this case, the host must wait for the end of the transfer. */
 static bool wait_until_queued(tdict_future *f) {
-  tdict_late_result_run(f);
+  if (f->late_result.is_used) tdict_late_result_run(f);
   tdict_transfer_wait(f, &f->queued, INT64_MAX);
   return !atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) && !tdict_transfer_has_failed(f);
 }
 
-bool tdict_transfer_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
+/* Implements tdict_fence_ops.wait_on_stream of transfers. Waits on the host until all copies are queued. */
+static bool fence_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
   tdict_future *f = (tdict_future *)fence;
   tdict_gpu *gpu = device;
   /* The caller of a blocking transfer waits until the transfer has ended, so this transfer records no events for
@@ -140,6 +128,32 @@ static tdict_status queue_waits_of(tdict_future *f, tdict_stream s, tdict_error 
   return status;
 }
 
+static tdict_status wait_on_stream(tdict_future *f, tdict_stream s, tdict_error *err) {
+  if (!wait_until_queued(f)) tdict_transfer_wait(f, &f->ended, INT64_MAX);
+  if (tdict_transfer_is_open(f, &f->ended)) return TDICT_OK;
+  pthread_mutex_lock(&f->error_lock);
+  /* The transfer may have ended meanwhile. While error_lock is held, the outcome cannot become final, so the tail
+   * events stay valid. */
+  const tdict_status status = f->outcome_is_final ? TDICT_OK : queue_waits_of(f, s, err);
+  pthread_mutex_unlock(&f->error_lock);
+  return status;
+}
+
+/* If no thread builds the result or runs the deferred tail yet (see run/worker.h), this thread does so. This thread
+ * then need not wait until a pool thread wakes up. */
+static void help(tdict_future *f) {
+  if (f->late_result.is_used) tdict_late_result_run(f);
+  if (f->deferred_tail) tdict_deferred_tail_run(f);
+}
+
+const tdict_future_kind tdict_transfer_kind = {
+    .fence = {tdict_future_fence_poll, tdict_future_fence_wait, fence_wait_on_stream, tdict_future_fence_retain,
+              tdict_future_fence_release},
+    .help = help,
+    .wait_on_stream = wait_on_stream,
+    .is_inside = tdict_hooks_is_inside,
+};
+
 /* Checks the stream before the state of the transfer, so that a wrong stream is always an error. */
 static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdict_error *err) {
   static const char what[] = "wait_on_stream";
@@ -164,23 +178,17 @@ tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stre
                                          tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status == TDICT_OK) status = check_wait_stream(future, stream, err);
+  if (status == TDICT_OK) status = future->kind->wait_on_stream(future, stream, err);
   if (status != TDICT_OK) return status;
-  if (future->parts) status = tdict_parts_wait_on_stream(future, stream, err);
-  if (tdict_transfer_has_failed(future)) status = TDICT_OK; /* the future has the error */
-  if (status != TDICT_OK) return status;
-  if (!wait_until_queued(future)) tdict_transfer_wait(future, &future->ended, INT64_MAX);
   if (tdict_transfer_is_open(future, &future->ended)) return return_outcome(future, out, err);
   pthread_mutex_lock(&future->error_lock);
-  /* The transfer may have ended meanwhile. While error_lock is held, the outcome cannot become final, so the tail
-   * events stay valid. */
-  bool ended = future->outcome_is_final;
-  if (!ended) status = queue_waits_of(future, stream, err);
-  if (!ended && status == TDICT_OK && out) {
+  const bool ended = future->outcome_is_final;
+  if (!ended && out) {
     future->result_was_returned = true;
     *out = tdict_retain(future->result);
   }
   pthread_mutex_unlock(&future->error_lock);
-  if (!ended) return status;
+  if (!ended) return TDICT_OK;
   tdict_transfer_wait(future, &future->ended, INT64_MAX);
   return return_outcome(future, out, err);
 }
@@ -190,7 +198,7 @@ void tdict_future_cancel(tdict_future *future) {
   tdict_error err;
   (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: cancelled");
   tdict_transfer_fail_at(future, "", &err);
-  if (future->parts) tdict_parts_cancel(future);
+  if (future->kind->cancel) future->kind->cancel(future);
 }
 
 tdict_future_phase tdict_future_state(const tdict_future *future) {

@@ -27,6 +27,7 @@ typedef struct tdict_hooks {
   tdict_context *context;
   tdict_device device;
   tdict_gpu *gpu;
+  tdict_move_fn move;
   tdict_memory *memory;             /* of the transfer's result; NULL: the target is the cpu */
   _Atomic(uint32_t) num_unfinished; /* acq_rel: number of steps that have not ended; the last step begins the copies */
   uint32_t count;
@@ -42,7 +43,7 @@ bool tdict_hooks_is_inside(const tdict_future *transfer) {
 static void run_hook_task(tdict_task *task);
 
 tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_device device, tdict_memory *memory,
-                                 tdict_error *err) {
+                                 tdict_move_fn move, tdict_error *err) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < t->plan.num_objects; i++) count += t->plan.objects[i].action == TDICT_OBJECT_HOOK;
   if (!count) return TDICT_OK;
@@ -50,6 +51,7 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   if (!h) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u hooks", count);
   h->context = context;
   h->device = device;
+  h->move = move;
   h->memory = device.type == TDICT_DEVICE_CPU ? NULL : memory;
   if (device.type != TDICT_DEVICE_CPU) /* cannot fail: the plan has already found the GPU */
     (void)!tdict_devices_gpu(t->engine->config.devices, device, &h->gpu, NULL);
@@ -85,7 +87,7 @@ static tdict_status move_tensors(const tdict_hook *hook, tdict_box *box, tdict_b
   o.memory = hook->transfer->hooks->memory;
   tdict_status status = tdict_flatten_object(box, &flat, err);
   if (status != TDICT_OK) return status;
-  status = tdict_to_device(hook->context, flat, hook->device, &o, &moved, err);
+  status = hook->transfer->hooks->move(hook->context, flat, hook->device, &o, &moved, err);
   if (status == TDICT_OK) status = tdict_unflatten_object(box, moved, out, err);
   tdict_release(moved);
   tdict_release(flat);

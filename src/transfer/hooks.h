@@ -18,11 +18,14 @@ struct tdict_hook {
   tdict_cu_stream stream; /* NULL until the hook first calls tdict_hook_stream() */
 };
 
+/* The type of tdict_to_device(). A parameter, because this file is below the code that starts transfers. */
+typedef tdict_status (*tdict_move_fn)(tdict_context *context, const tdict_tree *src, tdict_device device,
+                                      const tdict_transfer_options *options, tdict_tree **out, tdict_error *err);
 /* Prepares a task for each step of the plan that runs hooks. The hooks receive `context` and `device` in their
- * argument. `memory` is the memory of a result on a device; borrowed until the transfer has ended. Errors:
- * TDICT_ENOMEM. */
+ * argument. `memory` is the memory of a result on a device; borrowed until the transfer has ended. `move` moves the
+ * tensors of an object that has no hook to_device. Errors: TDICT_ENOMEM. */
 tdict_status tdict_hooks_prepare(tdict_future *transfer, tdict_context *context, tdict_device device,
-                                 tdict_memory *memory, tdict_error *err);
+                                 tdict_memory *memory, tdict_move_fn move, tdict_error *err);
 /* Runs the hooks. If on_caller is set, the hooks run on the calling thread, which must then call
  * tdict_hooks_begin_copies(). If on_caller is not set, the hooks run on pool threads, and the thread of the last hook
  * begins the copies. */

@@ -36,26 +36,25 @@ bool tdict_transfer_wait_cancellable(tdict_future *t, tdict_latch *latch, int64_
   }
 }
 
-static bool fence_poll(tdict_fence *fence) {
+bool tdict_future_fence_poll(tdict_fence *fence) {
   tdict_future *t = (tdict_future *)fence;
   return tdict_transfer_is_open(t, &t->ended);
 }
-static bool fence_wait(tdict_fence *fence, int64_t deadline_ns) {
+bool tdict_future_fence_wait(tdict_fence *fence, int64_t deadline_ns) {
   tdict_future *t = (tdict_future *)fence;
   return tdict_transfer_wait(t, &t->ended, deadline_ns);
 }
-static void fence_retain(tdict_fence *fence) {
+void tdict_future_fence_retain(tdict_fence *fence) {
   atomic_fetch_add_explicit(&((tdict_future *)fence)->refs, 1, memory_order_relaxed);
 }
-static void fence_release(tdict_fence *fence) { tdict_transfer_release((tdict_future *)fence); }
+void tdict_future_fence_release(tdict_fence *fence) { tdict_transfer_release((tdict_future *)fence); }
 
-static const tdict_fence_ops fence_ops = {fence_poll, fence_wait, tdict_transfer_wait_on_stream, fence_retain,
-                                          fence_release};
-
-tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err) {
+tdict_status tdict_transfer_create(tdict_engine *engine, const tdict_future_kind *kind, int num_workers,
+                                   tdict_future **out, tdict_error *err) {
   tdict_future *t = calloc(1, sizeof *t + (size_t)num_workers * sizeof t->workers[0]);
   if (!t) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its record");
-  t->fence.ops = &fence_ops;
+  t->fence.ops = &kind->fence;
+  t->kind = kind;
   atomic_init(&t->refs, 1);
   atomic_init(&t->handles, 1);
   t->engine = engine;
@@ -87,13 +86,6 @@ static void log_unreported_error(const tdict_future *f) {
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
 
-static void free_parts(tdict_parts *p) {
-  if (!p) return;
-  for (size_t i = 0; i < p->num_parts; i++) tdict_future_release(p->list[i]);
-  pthread_mutex_destroy(&p->lock);
-  free(p);
-}
-
 static void free_repeats(tdict_repeats *r) {
   for (size_t i = 0; r && i < r->count; i++) {
     tdict_storage_release(r->list[i].storage);
@@ -122,11 +114,11 @@ void tdict_transfer_release(tdict_future *f) {
   tdict_tree_plans_release(f->plans);
   if (f->result) tdict_release(f->result);
   free_repeats(f->repeats);
-  free_parts(f->parts);
+  if (f->kind->free) f->kind->free(f);
   free(f->deferred_tail);
   free(f->chunk_parts);
   free(f->batch);
-  tdict_queue_limit_free(f->queue_limit);
+  if (f->queue_limit) tdict_queue_limit_free(f->queue_limit);
   free(f->writes);
   free(f->waits_for);
   free(f->uses);

@@ -68,8 +68,27 @@ typedef struct tdict_repeats {
   tdict_repeat list[];
 } tdict_repeats;
 
+/* The functions in which kinds of futures differ. future.c has the table of transfers, parts.c the table of promises.
+ * Thread rule: safe from any thread, if no comment says otherwise. The caller holds no lock. */
+typedef struct tdict_future_kind {
+  tdict_fence_ops fence;
+  /* Before a thread waits for the end of the future: does the work that no thread has begun yet. */
+  void (*help)(tdict_future *future);
+  /* Makes a checked stream wait for the future's copies. If that is impossible, waits until the future has ended. If
+   * this call returns TDICT_OK and the future has not failed, the result exists. */
+  tdict_status (*wait_on_stream)(tdict_future *future, tdict_stream stream, tdict_error *err);
+  void (*cancel)(tdict_future *future); /* after the error was stored; NULL: nothing more to do */
+  /* Returns true if the calling thread runs a hook of the future. */
+  bool (*is_inside)(const tdict_future *future);
+  /* Called once for each part of the future, on the thread that has ended the part. May end the future. NULL: the
+   * future has no parts */
+  void (*part_ended)(tdict_future *future, tdict_future *part);
+  void (*free)(tdict_future *future); /* with the last reference; NULL: nothing more to free */
+} tdict_future_kind;
+
 struct tdict_future {
   tdict_fence fence; /* first member, so that a pointer to the fence is also a pointer to the transfer */
+  const tdict_future_kind *kind;
 
   /* References */
   _Atomic(int64_t) refs;    /* counts the program's handles, references to `fence`, one reference for the work, and one
@@ -144,7 +163,6 @@ struct tdict_future {
    * the part has ended. acq_rel: the thread that sets the field to NULL tells the promise */
   _Atomic(tdict_future *) part_of;
   size_t position;             /* of the part's tree in the result of the promise */
-  const tdict_future *group;   /* the promise of the part; only compared, never dereferenced */
   tdict_future *const *awaits; /* transfers that must end before the copies begin. Borrowed until the starting call has
                                  * begun the transfer */
   size_t num_awaits;
@@ -198,9 +216,11 @@ struct tdict_future {
   tdict_worker workers[];
 };
 
-/* Creates an empty transfer with space for its workers. *out has one reference, which is a handle. Errors:
+extern const tdict_future_kind tdict_transfer_kind;
+/* Creates an empty future with space for its workers. *out has one reference, which is a handle. Errors:
  * TDICT_ENOMEM. */
-tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err);
+tdict_status tdict_transfer_create(tdict_engine *engine, const tdict_future_kind *kind, int num_workers,
+                                   tdict_future **out, tdict_error *err);
 /* Drops a reference that is not a handle of the program. The last reference frees the transfer. */
 void tdict_transfer_release(tdict_future *f);
 /* Stores the error if the transfer has no error yet and the outcome of the transfer is not final. Tells the workers to
@@ -225,8 +245,10 @@ bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t dea
 /* Like tdict_transfer_wait(), but pthread_cancel() ends the wait. The calling thread must hold nothing that another
  * thread waits for. */
 bool tdict_transfer_wait_cancellable(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
-/* Makes a stream of the gpu `device` wait for the transfer, as tdict_fence_ops.wait_on_stream does. Before that, waits
- * on the host until all copies are queued. future.c defines this function. */
-bool tdict_transfer_wait_on_stream(tdict_fence *fence, void *device, void *stream);
+/* The functions of tdict_fence_ops that all kinds of futures share. */
+bool tdict_future_fence_poll(tdict_fence *fence);
+bool tdict_future_fence_wait(tdict_fence *fence, int64_t deadline_ns);
+void tdict_future_fence_retain(tdict_fence *fence);
+void tdict_future_fence_release(tdict_fence *fence);
 
 #endif

@@ -145,12 +145,14 @@ static void await_transfer(conflict_search *g, tdict_future *awaited) {
 }
 
 /* If the fence is an unfinished transfer of this engine, adds the transfer to waits_for. Parts of one promise name the
- * parts that they wait for, so their marks do not count. */
+ * parts that they wait for, so their marks do not count. A part whose part_of is NULL has set `finished`
+ * before, under the engine's lock, so await_transfer() skips it. */
 static void gather_conflict(void *user, tdict_fence *fence) {
   conflict_search *g = user;
   tdict_future *t = g->self, *other = (tdict_future *)fence;
   if (fence->ops != t->fence.ops || other == t || other->engine != t->engine) return;
-  if (!t->group || other->group != t->group) await_transfer(g, other);
+  const tdict_future *promise = atomic_load_explicit(&t->part_of, memory_order_relaxed);
+  if (!promise || atomic_load_explicit(&other->part_of, memory_order_relaxed) != promise) await_transfer(g, other);
 }
 
 /* If the fence is not a transfer of this engine, stores the fence in g->foreign. Only the first such fence is

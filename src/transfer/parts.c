@@ -2,9 +2,11 @@
 #include "transfer/parts.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "transfer/finish.h"
 #include "tree/node.h"
 
 /* Returns the tree that a part has for a position, or NULL. */
@@ -61,12 +63,13 @@ static void prepare_end(tdict_future *f) {
   if (fails) tdict_transfer_fail_at(f, "", &err);
 }
 
-bool tdict_parts_count_down(tdict_future *promise) {
+void tdict_parts_count_down(tdict_future *promise) {
   pthread_mutex_lock(&promise->parts->lock);
   const bool last = --promise->parts->num_open == 0;
   pthread_mutex_unlock(&promise->parts->lock);
-  if (last) prepare_end(promise);
-  return last;
+  if (!last) return;
+  prepare_end(promise);
+  tdict_transfer_finish(promise);
 }
 
 void tdict_parts_attach(tdict_future *promise, tdict_future *part, size_t position) {
@@ -75,14 +78,13 @@ void tdict_parts_attach(tdict_future *promise, tdict_future *part, size_t positi
   promise->parts->num_open++;
   pthread_mutex_unlock(&promise->parts->lock);
   atomic_store_explicit(&part->part_of, promise, memory_order_release);
-  part->group = promise;
   part->position = position;
 }
 
 void tdict_parts_detach(tdict_future *part) {
   tdict_future *promise = atomic_exchange_explicit(&part->part_of, NULL, memory_order_acq_rel);
   if (!promise) return;
-  (void)tdict_parts_count_down(promise); /* the owner has not closed the promise, so this part is not the last */
+  tdict_parts_count_down(promise); /* the owner has not closed the promise, so this part is not the last */
   tdict_transfer_release(promise);
 }
 
@@ -130,12 +132,13 @@ static void pass_error(tdict_future *f, tdict_future *part) {
   tdict_parts_cancel(f);
 }
 
-bool tdict_parts_report(tdict_future *promise, tdict_future *part) {
+/* Gives the promise the error and the statistics of a part that has ended. The first error cancels the other parts. */
+static void part_ended(tdict_future *promise, tdict_future *part) {
   if (part->error.status) pass_error(promise, part);
   pthread_mutex_lock(&promise->parts->lock);
   add_stats(&promise->stats, &part->stats);
   pthread_mutex_unlock(&promise->parts->lock);
-  return tdict_parts_count_down(promise);
+  tdict_parts_count_down(promise);
 }
 
 void tdict_parts_cancel(tdict_future *promise) {
@@ -147,20 +150,50 @@ void tdict_parts_cancel(tdict_future *promise) {
 
 /* After the owner has closed the promise, the list of parts does not change. The next functions read the list without
  * the lock, because only the program calls these functions. */
-void tdict_parts_wait(tdict_future *promise) {
-  tdict_parts *p = promise->parts;
+static bool is_inside(const tdict_future *promise) {
+  const tdict_parts *p = promise->parts;
+  bool inside = false;
+  for (size_t i = 0; i < p->num_parts && !inside; i++) inside = p->list[i]->kind->is_inside(p->list[i]);
+  return inside;
+}
+
+/* Waits until all parts have ended. The calling thread does the work of parts that no thread has begun. */
+static void help(tdict_future *promise) {
+  const tdict_parts *p = promise->parts;
   for (size_t i = 0; i < p->num_parts; i++) (void)!tdict_future_wait(p->list[i], NULL, NULL);
 }
 
-tdict_status tdict_parts_wait_on_stream(tdict_future *promise, tdict_stream stream, tdict_error *err) {
+/* If the promise has no parts, waits until the promise has ended, because only the owner knows the work. */
+static tdict_status wait_on_stream(tdict_future *promise, tdict_stream stream, tdict_error *err) {
   tdict_parts *p = promise->parts;
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < p->num_parts && status == TDICT_OK; i++)
     status = tdict_future_wait_on_stream(p->list[i], stream, NULL, err);
-  if (!p->num_parts) tdict_transfer_wait(promise, &promise->ended, INT64_MAX); /* only the owner knows the work */
-  if (status != TDICT_OK || !p->num_parts) return status;
-  pthread_mutex_lock(&p->lock);
-  status = gather_results(promise, err);
-  pthread_mutex_unlock(&p->lock);
-  return status;
+  if (status == TDICT_OK && p->num_parts) {
+    pthread_mutex_lock(&p->lock);
+    status = gather_results(promise, err);
+    pthread_mutex_unlock(&p->lock);
+  }
+  if (p->num_parts && !tdict_transfer_has_failed(promise)) return status;
+  tdict_transfer_wait(promise, &promise->ended, INT64_MAX); /* if the promise has failed, the future has the error */
+  return TDICT_OK;
 }
+
+static void free_parts(tdict_future *promise) {
+  tdict_parts *p = promise->parts;
+  if (!p) return;
+  for (size_t i = 0; i < p->num_parts; i++) tdict_future_release(p->list[i]);
+  pthread_mutex_destroy(&p->lock);
+  free(p);
+}
+
+const tdict_future_kind tdict_promise_kind = {
+    .fence = {tdict_future_fence_poll, tdict_future_fence_wait, NULL, tdict_future_fence_retain,
+              tdict_future_fence_release},
+    .help = help,
+    .wait_on_stream = wait_on_stream,
+    .cancel = tdict_parts_cancel,
+    .is_inside = is_inside,
+    .part_ended = part_ended,
+    .free = free_parts,
+};

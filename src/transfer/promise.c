@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "transfer/finish.h"
 #include "transfer/late_result.h"
 #include "transfer/order.h"
 #include "transfer/parts.h"
@@ -15,7 +14,7 @@ tdict_status tdict_promise_create(tdict_context *context, const char *what, size
   tdict_engine *e = tdict_context_engine(context);
   tdict_future *f;
   tdict_status status = tdict_forkmark_check(e->config.mark, what, err);
-  if (status == TDICT_OK) status = tdict_transfer_create(e, 0, &f, err);
+  if (status == TDICT_OK) status = tdict_transfer_create(e, &tdict_promise_kind, 0, &f, err);
   if (status != TDICT_OK) return status;
   f->parts = calloc(1, sizeof *f->parts + max_parts * sizeof f->parts->list[0]);
   if (!f->parts) {
@@ -24,7 +23,7 @@ tdict_status tdict_promise_create(tdict_context *context, const char *what, size
   }
   f->parts->num_open = 1;
   pthread_mutex_init(&f->parts->lock, NULL);
-  f->skips_stats = true; /* tdict_parts_report() adds the statistics of the parts */
+  f->skips_stats = true; /* parts.c adds the statistics of the parts */
   f->begin_ns = tdict_now_ns();
   pthread_mutex_lock(&e->lock);
   tdict_transfer_count_live(f);
@@ -59,5 +58,5 @@ void tdict_promise_close(tdict_future *promise, tdict_tree *result, const tdict_
   pthread_mutex_lock(&promise->parts->lock);
   if (result) promise->result = result;
   pthread_mutex_unlock(&promise->parts->lock);
-  if (tdict_parts_count_down(promise)) tdict_transfer_finish(promise);
+  tdict_parts_count_down(promise);
 }

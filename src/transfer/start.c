@@ -435,12 +435,11 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && !t->repeats)
     status = tdict_batch_create(t, err);
-  if (status == TDICT_OK && t->max_queued_bytes) {
-    const int most = t->num_workers * TDICT_LANE_DEPTH;
-    status = tdict_queue_limit_create(t->max_queued_bytes, most, &t->queue_limit, err);
-  }
+  if (status == TDICT_OK && t->max_queued_bytes)
+    status = tdict_queue_limit_create(t->max_queued_bytes, t->num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
-  if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, s->memory, err);
+  if (status == TDICT_OK && t->plan.num_objects)
+    status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
   return status == TDICT_OK ? make_wait_events(s, t, err) : status;
 }
 
@@ -514,7 +513,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   tdict_status status = make_plan(s, err);
   if (status != TDICT_OK) return status;
   choose_work(s);
-  status = tdict_transfer_create(s->engine, s->choice.num_workers, &t, err);
+  status = tdict_transfer_create(s->engine, &tdict_transfer_kind, s->choice.num_workers, &t, err);
   if (status != TDICT_OK) {
     if (s->kept_plan)
       tdict_tree_plans_give(s->kept_plan, &s->plan);
