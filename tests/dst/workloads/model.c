@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "context.h"
 #include "support/driver_fault.h"
@@ -155,6 +156,29 @@ void model_run(int count, void (*body)(int number, void *data), void *data) {
   }
   model_calm(false);
   for (int i = 0; i < count; i++) pthread_join(threads[i].thread, NULL);
+}
+
+static void pass_gate(void *user) {
+  model_gate *g = user;
+  while (!atomic_load(&g->is_open)) usleep(20);
+}
+bool model_shut_gate(model_world *w, tdict_device device, model_gate *g) {
+  atomic_init(&g->is_open, false);
+  if (!model_ok(tdict_stream_create(w->context, device, &g->stream, model_error()))) return false;
+  if (model_ok(tdict_sim_launch(g->stream, pass_gate, g, model_error()))) return true;
+  tdict_stream_destroy(w->context, g->stream);
+  return false;
+}
+void model_open_gate(model_world *w, model_gate *g) {
+  atomic_store(&g->is_open, true);
+  model_synchronize(w, g->stream);
+  tdict_stream_destroy(w->context, g->stream);
+}
+void model_synchronize(model_world *w, tdict_stream stream) {
+  model_calm(true);
+  const tdict_status status = tdict_stream_synchronize(w->context, stream, NULL);
+  model_calm(false);
+  model_true(status == TDICT_OK || model_was_unlucky());
 }
 
 /* ---- trees ---- */
@@ -337,6 +361,16 @@ size_t model_bytes(const model_rows *rows) {
   return bytes;
 }
 
+size_t model_block_bytes(const model_rows *rows) {
+  size_t bytes = 0;
+  for (int i = 0; i < MODEL_NUM_LEAVES; i++) {
+    const size_t leaf_bytes =
+        (size_t)(rows->count * elements_of(&leaves[i], rows->width)) * tdict_dtype_bytes(leaves[i].dtype);
+    bytes = (bytes + 255) / 256 * 256 + leaf_bytes;
+  }
+  return bytes;
+}
+
 static void check_leaf(const tdict_tree *td, int number, const model_rows *rows, const model_look *look) {
   const leaf *l = &leaves[number];
   int64_t shape[3], numel = rows->count * elements_of(l, rows->width);
@@ -394,6 +428,23 @@ static int find_difference(const tdict_tree *td, const model_rows *rows) {
     if (!visit_elements(t, i, rows, NULL, data)) return i;
   }
   return MODEL_NUM_LEAVES;
+}
+
+static void read_leaves(void *user) {
+  const model_reader *r = user;
+  const int64_t *stamps = tdict_sim_host_pointer(r->stream, r->first), width = r->rows.width;
+  const int32_t *numbers = tdict_sim_host_pointer(r->stream, r->largest);
+  model_true(stamps && numbers);
+  for (int64_t i = 0; i < r->rows.count; i++)
+    if (stamps[i] != r->rows.stamps[i]) dst_fail("on a stream, stamp %lld is %lld", (long long)i, (long long)stamps[i]);
+  for (int64_t i = 0; i < r->rows.count * width; i++)
+    if (numbers[i] != model_int_of(r->rows.stamps[i / width], i % width))
+      dst_fail("on a stream, element %lld is %d", (long long)i, numbers[i]);
+}
+bool model_read_on(model_reader *r, const tdict_tree *td, tdict_stream stream, const model_rows *rows) {
+  *r = (model_reader){stream, tdict_const_data(td, "a"), tdict_const_data(td, "n.m.d"), *rows};
+  model_true((r->first && r->largest) || model_was_unlucky());
+  return r->first && r->largest && model_ok(tdict_sim_launch(stream, read_leaves, r, model_error()));
 }
 
 bool model_has(const tdict_tree *td, const model_rows *rows) { return find_difference(td, rows) == MODEL_NUM_LEAVES; }

@@ -8,6 +8,7 @@
 #ifndef TDICT_TESTS_DST_MODEL_H
 #define TDICT_TESTS_DST_MODEL_H
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "dst/workload.h"
@@ -71,6 +72,18 @@ void model_close(model_world *w);
 /* Runs `body` on `count` threads, at most 8, with the numbers 0, 1, and so on. Returns when all have ended. */
 void model_run(int count, void (*body)(int number, void *data), void *data);
 
+/* A stream that waits until the gate is opened. A transfer behind a gate keeps staging slots and threads of the pool,
+ * and a shut gate keeps the kernels of all streams of its device from running. So a device has at most one shut gate.
+ * Between shutting and opening it, a thread neither takes a lock nor waits for a transfer without a limit, and is calm:
+ * a call without memory waits for the transfers that it conflicts with. */
+typedef struct model_gate {
+  tdict_stream stream;
+  _Atomic(bool) is_open;
+} model_gate;
+/* False: a misfortune. */
+bool model_shut_gate(model_world *w, tdict_device device, model_gate *g);
+void model_open_gate(model_world *w, model_gate *g);
+
 /* ---- trees ---- */
 
 enum { MODEL_MOST_ROWS = 64 };
@@ -115,12 +128,25 @@ void model_check_shape(const tdict_tree *td, const model_rows *rows, const model
 void model_check(const tdict_tree *td, const model_rows *rows, const model_look *look);
 /* Also compares the bytes, for a tree on a device, with a copy that is made without misfortunes. */
 void model_check_device(model_world *w, const tdict_tree *td, const model_rows *rows, const model_look *look);
+/* What a kernel of the program would do: reads the first and the largest leaf of a tree on a stream, and compares them.
+ * Must not move until the stream is synchronized. */
+typedef struct model_reader {
+  tdict_stream stream;
+  const void *first, *largest;
+  model_rows rows;
+} model_reader;
+/* True: the kernel is launched. False: a misfortune. */
+bool model_read_on(model_reader *r, const tdict_tree *td, tdict_stream stream, const model_rows *rows);
+/* Without misfortunes: waits for the stream. */
+void model_synchronize(model_world *w, tdict_stream stream);
 /* True if the tree, in host memory, has the bytes of these rows. */
 bool model_has(const tdict_tree *td, const model_rows *rows);
 /* The generation of a host tree's first row. All other rows must follow. Fails if an accessor returns NULL. */
 int64_t model_generation(const tdict_tree *td);
 /* The bytes of all elements of a tree of these rows, and the number of leaves. */
 size_t model_bytes(const model_rows *rows);
+/* The bytes of such a tree in one storage, in which each leaf begins at a multiple of 256 bytes. */
+size_t model_block_bytes(const model_rows *rows);
 enum { MODEL_NUM_LEAVES = 6 };
 /* The first element of leaf "n.m.d" of row `row`, an int32. */
 int32_t model_int_of(model_stamp stamp, int64_t index);

@@ -5,7 +5,6 @@
  * their starts, so the record says what a transfer must read that is started now. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "dst/workloads/model.h"
 
@@ -34,14 +33,21 @@ typedef struct stage {
   int kinds[NUM_KINDS]; /* of the actions of this run */
   size_t num_kinds;
   tdict_tree *sources[NUM_SOURCES];
+  bool are_locked;                    /* the sources, so that the library keeps their plans */
   contested contested[NUM_CONTESTED]; /* 0: on the device, 1: on the host */
   model_look host_look;               /* of contested[1], which may be pinned */
   _Atomic(int64_t) next_generation;
-  _Atomic(int) num_looks;
   pthread_mutex_t gate_lock; /* held while a gate is shut; locked before the lock of a contested tree */
 } stage;
 
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
+
+/* The look of a source on the device. */
+static model_look sent_look(const stage *s) {
+  model_look look = model_device_look(tdict_sim(0));
+  look.is_locked = s->are_locked;
+  return look;
+}
 
 static tdict_transfer_options roll_options(void) {
   static const int32_t threads[] = {0, 1, 2, -1};
@@ -70,10 +76,11 @@ static bool finish(tdict_future *f, uint32_t allowed, tdict_tree **out) {
   return is_done;
 }
 
-static void check_stats(const tdict_future *f, const model_rows *rows) {
+/* `bytes`: of the copied elements, or of the block of a locked tree. */
+static void check_stats(const tdict_future *f, size_t bytes) {
   tdict_transfer_stats s = tdict_transfer_stats_default();
   model_true(tdict_future_get_stats(f, &s, NULL) == TDICT_OK);
-  model_true(s.num_leaves == MODEL_NUM_LEAVES && s.total_bytes == model_bytes(rows));
+  model_true(s.num_leaves == MODEL_NUM_LEAVES && s.total_bytes == bytes);
   model_true(s.direct_bytes + s.staged_bytes + s.pageable_bytes + s.host_bytes == s.total_bytes);
 }
 
@@ -81,7 +88,7 @@ static void check_stats(const tdict_future *f, const model_rows *rows) {
 static void go_there_and_back(stage *s) {
   const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
   const model_rows rows = rows_of(s, generation);
-  const model_look on_device = model_device_look(tdict_sim(0));
+  const model_look on_device = sent_look(s);
   tdict_transfer_options o = roll_options();
   tdict_tree *there = NULL, *back = NULL;
   tdict_future *f = NULL;
@@ -94,6 +101,7 @@ static void go_there_and_back(stage *s) {
   if (!o.pinned_result && dst_roll(3) == 0) o.memory = tdict_pinned_memory(s->world.context);
   model_look look = model_plain_look();
   look.has_device = true;
+  look.is_locked = s->are_locked;
   look.is_contiguous = true;
   look.is_pinned = o.pinned_result || o.memory ? 1 : 0;
   const bool has_started = model_ok(tdict_to_device_async(s->world.context, there, tdict_cpu(), &o, &f, model_error()));
@@ -101,7 +109,7 @@ static void go_there_and_back(stage *s) {
   if (!has_started) return;
   tdict_future *kept = tdict_future_retain(f);
   if (finish(f, 0, &back)) {
-    check_stats(kept, &rows);
+    check_stats(kept, s->are_locked ? model_block_bytes(&rows) : model_bytes(&rows));
     model_check(back, &rows, &look);
   }
   tdict_future_release(kept);
@@ -127,42 +135,19 @@ static void let_go(stage *s) {
   }
 }
 
-/* A stream that waits until the gate is opened. A transfer behind a gate keeps staging slots and threads of the pool,
- * and a shut gate keeps the kernels of all streams from running. So one gate is shut at a time. Between shutting and
- * opening it, a thread neither takes a lock nor waits for a transfer without a limit. Nothing fails in this time,
- * because a call without memory waits for the transfers that it conflicts with. */
-typedef struct gate {
-  tdict_stream stream;
-  _Atomic(bool) is_open;
-} gate;
-static void pass_gate(void *user) {
-  gate *g = user;
-  while (!atomic_load(&g->is_open)) usleep(20);
-}
-/* False: a misfortune. */
-static bool shut_gate(stage *s, gate *g, tdict_transfer_options *o) {
-  atomic_init(&g->is_open, false);
-  if (!model_ok(tdict_stream_create(s->world.context, tdict_sim(0), &g->stream, model_error()))) return false;
+/* Shuts a gate, for a transfer with these options. The call that starts it returns before the copies end, and the other
+ * threads of the pool stay free. One gate is shut at a time. False: a misfortune. */
+static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   *o = roll_options();
   o->after = &g->stream;
-  o->num_threads = 1; /* the call returns before the copies end, and the other threads of the pool stay free */
+  o->num_threads = 1;
   o->mode = TDICT_MODE_NON_BLOCKING;
-  if (model_ok(tdict_sim_launch(g->stream, pass_gate, g, model_error()))) return true;
-  tdict_stream_destroy(s->world.context, g->stream);
-  return false;
-}
-static void open_gate(stage *s, gate *g) {
-  atomic_store(&g->is_open, true);
-  model_calm(true);
-  const tdict_status status = tdict_stream_synchronize(s->world.context, g->stream, NULL);
-  model_calm(false);
-  model_true(status == TDICT_OK || model_was_unlucky());
-  tdict_stream_destroy(s->world.context, g->stream);
+  return model_shut_gate(&s->world, tdict_sim(0), g);
 }
 
 /* A transfer behind a gate cannot end before it is cancelled, so it must end as cancelled. */
 static void cancel_behind_a_gate(stage *s) {
-  gate g;
+  model_gate g;
   tdict_transfer_options o;
   tdict_tree *there = NULL;
   tdict_future *f = NULL;
@@ -175,7 +160,7 @@ static void cancel_behind_a_gate(stage *s) {
     (void)!tdict_future_wait_for(f, (int64_t)dst_roll(60000), NULL, NULL);
     tdict_future_cancel(f);
   }
-  if (is_shut) open_gate(s, &g);
+  if (is_shut) model_open_gate(&s->world, &g);
   model_calm(false);
   pthread_mutex_unlock(&s->gate_lock);
   if (has_started) model_true(!finish(f, cancelled, &there));
@@ -185,7 +170,7 @@ static void cancel_behind_a_gate(stage *s) {
 static void cancel(stage *s) {
   const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
   const model_rows rows = rows_of(s, generation);
-  const model_look look = model_device_look(tdict_sim(0));
+  const model_look look = sent_look(s);
   const tdict_transfer_options o = roll_options();
   tdict_tree *there = NULL;
   tdict_future *f = NULL;
@@ -268,7 +253,7 @@ static void check_read(stage *s, tdict_future *f, const model_rows *rows, uint32
 static void write_behind_a_read(stage *s) {
   contested *c = &s->contested[1];
   const model_rows next = rows_of(s, atomic_fetch_add(&s->next_generation, 1));
-  gate g;
+  model_gate g;
   tdict_transfer_options o, plain = tdict_transfer_options_default();
   tdict_tree *td = model_tree(&next);
   tdict_future *reads = NULL, *other = NULL, *writes = NULL;
@@ -292,7 +277,7 @@ static void write_behind_a_read(stage *s) {
   pthread_mutex_unlock(&c->lock);
   tdict_release(td);
   if (writes && dst_roll(2)) (void)!tdict_future_wait_for(writes, (int64_t)dst_roll(60000), NULL, NULL);
-  if (is_shut) open_gate(s, &g);
+  if (is_shut) model_open_gate(&s->world, &g);
   model_calm(false);
   pthread_mutex_unlock(&s->gate_lock);
   check_read(s, reads, &rows, allowed);
@@ -300,25 +285,6 @@ static void write_behind_a_read(stage *s) {
   if (writes) (void)finish(writes, 0, NULL);
 }
 
-/* What a kernel of the program would do: read a result on a stream that waits for the transfer. */
-typedef struct look_on_stream {
-  stage *stage;
-  tdict_stream stream;
-  const void *address, *large; /* of the first and of the largest leaf */
-  model_stamp first;
-} look_on_stream;
-static void look_on(void *user) {
-  look_on_stream *l = user;
-  const int64_t *stamps = tdict_sim_host_pointer(l->stream, l->address), width = l->stage->width;
-  const int32_t *numbers = tdict_sim_host_pointer(l->stream, l->large);
-  model_true(stamps && numbers);
-  for (int i = 0; i < ROWS; i++)
-    if (stamps[i] != l->first + i) dst_fail("on a stream, stamp %d is %lld", i, (long long)stamps[i]);
-  for (int64_t i = 0; i < ROWS * width; i++)
-    if (numbers[i] != model_int_of(l->first + i / width, i % width))
-      dst_fail("on a stream, element %lld is %d", (long long)i, numbers[i]);
-  atomic_fetch_add(&l->stage->num_looks, 1);
-}
 static void wait_on_stream(stage *s) {
   const int64_t generation = (int64_t)dst_roll(NUM_SOURCES);
   tdict_transfer_options o = roll_options();
@@ -329,17 +295,13 @@ static void wait_on_stream(stage *s) {
   if (dst_roll(2)) o.after = &stream;
   if (model_ok(tdict_to_device_async(s->world.context, s->sources[generation], tdict_sim(0), &o, &f, model_error()))) {
     if (model_ok(tdict_future_wait_on_stream(f, stream, &there, model_error()))) {
-      look_on_stream l = {s, stream, tdict_const_data(there, "a"), tdict_const_data(there, "n.m.d"),
-                          model_stamp_of(generation, 0)};
-      model_true((l.address && l.large) || model_was_unlucky());
-      const bool looks = l.address && l.large && model_ok(tdict_sim_launch(stream, look_on, &l, model_error()));
+      const model_rows rows = rows_of(s, generation);
+      model_reader r;
+      const bool looks = model_read_on(&r, there, stream, &rows);
       const bool is_recorded = looks && model_ok(tdict_record_stream(there, stream, model_error()));
       if (is_recorded) tdict_release(there); /* the recorded use keeps the bytes */
       (void)!tdict_future_wait(f, NULL, NULL);
-      model_calm(true);
-      const tdict_status status = tdict_stream_synchronize(s->world.context, stream, NULL);
-      model_calm(false);
-      model_true(status == TDICT_OK || model_was_unlucky());
+      model_synchronize(&s->world, stream);
       if (!is_recorded) tdict_release(there);
     }
     tdict_future_release(f);
@@ -358,6 +320,7 @@ static void pin_and_convert(stage *s) {
   tdict_tensor *t = NULL;
   if (!model_ok(tdict_pin_memory(s->world.context, s->sources[generation], NULL, &pinned, model_error()))) return;
   model_look look = model_plain_look();
+  look.is_locked = s->are_locked;
   look.is_contiguous = true;
   look.is_pinned = 1;
   model_check(pinned, &rows, &look);
@@ -428,10 +391,12 @@ static void play(int number, void *data) {
 
 /* After all transfers: the sources are unchanged, and each contested tree has the generation of its record. */
 static void check_all(stage *s) {
-  const model_look plain = model_plain_look(), on_device = model_device_look(tdict_sim(0));
+  const model_look on_device = model_device_look(tdict_sim(0));
+  model_look look = model_plain_look();
+  look.is_locked = s->are_locked;
   for (int i = 0; i < NUM_SOURCES; i++) {
     const model_rows rows = rows_of(s, i);
-    model_check(s->sources[i], &rows, &plain);
+    model_check(s->sources[i], &rows, &look);
   }
   for (int i = 0; i < NUM_CONTESTED; i++) {
     contested *c = &s->contested[i];
@@ -478,12 +443,14 @@ static bool set_up(stage *s) {
   bool is_ok = true;
   choose_kinds(s);
   s->width = dst_roll(3) ? 40 : WIDE_ROWS; /* the wide trees are larger than the staging ring */
+  s->are_locked = dst_roll(2);
   atomic_init(&s->next_generation, 100);
   pthread_mutex_init(&s->gate_lock, NULL);
   for (int i = 0; i < NUM_SOURCES; i++) {
     const model_rows rows = rows_of(s, i);
     s->sources[i] = model_tree(&rows);
     is_ok = is_ok && s->sources[i];
+    if (s->are_locked) tdict_lock(s->sources[i]);
   }
   for (int i = 0; i < NUM_CONTESTED; i++) {
     const model_rows rows = rows_of(s, 50);
