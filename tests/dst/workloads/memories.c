@@ -1,0 +1,315 @@
+/* Memories and streams of devices: allocators of the program, memory that is freed while a stream still reads it, and
+ * conversions, fills and copies within a device.
+ *
+ * Each thread has trees of its own. All share the devices, whose counts are compared with the simulated driver's. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "dst/workloads/model.h"
+
+enum { NUM_PLAYERS = 3, NUM_ACTIONS = 4, ROWS = 3, MOST_BLOCKS = 4, NUM_DEVICES = 2 };
+
+typedef struct stage {
+  model_world world;
+  int64_t width;
+  _Atomic(int64_t) next_generation;
+} stage;
+
+static model_rows rows_of(stage *s) {
+  return model_rows_of(atomic_fetch_add(&s->next_generation, 1), 0, ROWS, s->width);
+}
+static tdict_device roll_device(void) { return tdict_sim((int32_t)dst_roll(NUM_DEVICES)); }
+static tdict_transfer_options roll_options(void) {
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.num_threads = (int32_t)dst_roll(3) - 1;
+  o.mode =
+      dst_roll(4) == 0 ? (int32_t)(1 + dst_roll(2)) : TDICT_MODE_AUTO; /* 1 and 2: the driver copies pageable leaves */
+  return o;
+}
+/* A new tree on a device. NULL: a misfortune. */
+static tdict_tree *send(stage *s, const model_rows *rows, tdict_device device) {
+  const tdict_transfer_options o = roll_options();
+  tdict_tree *td = model_tree(rows), *there = NULL;
+  if (td) (void)model_ok(tdict_to_device(s->world.context, td, device, &o, &there, model_error()));
+  tdict_release(td);
+  return there;
+}
+/* Without misfortunes: the tree in host memory. */
+static tdict_tree *fetch(stage *s, const tdict_tree *td) {
+  tdict_tree *back = NULL;
+  model_calm(true);
+  model_true(tdict_to_device(s->world.context, td, tdict_cpu(), NULL, &back, NULL) == TDICT_OK);
+  model_calm(false);
+  return back;
+}
+
+/* ---- an allocator of the program ---- */
+
+typedef struct allocator {
+  stage *stage;
+  tdict_device device;
+  pthread_mutex_t lock; /* guards: all below */
+  tdict_tensor *blocks[MOST_BLOCKS];
+  void *addresses[MOST_BLOCKS];
+  size_t live_bytes;
+  int num_calls;
+} allocator;
+static void *allocate(void *user, size_t bytes) {
+  allocator *a = user;
+  const int64_t size = (int64_t)bytes;
+  tdict_tensor *block = NULL;
+  if (!model_ok(tdict_tensor_empty(TDICT_U8, 1, &size, tdict_device_memory(a->stage->world.context, a->device), &block,
+                                   model_error())))
+    return NULL;
+  int i = 0;
+  void *address = tdict_tensor_data(block);
+  pthread_mutex_lock(&a->lock);
+  while (i < MOST_BLOCKS && a->blocks[i]) i++;
+  model_true(i < MOST_BLOCKS && address);
+  a->blocks[i] = block;
+  a->addresses[i] = address;
+  a->live_bytes += bytes;
+  a->num_calls++;
+  pthread_mutex_unlock(&a->lock);
+  return address;
+}
+static void release(void *user, void *data, size_t bytes) {
+  allocator *a = user;
+  int i = 0;
+  pthread_mutex_lock(&a->lock);
+  while (i < MOST_BLOCKS && (!a->blocks[i] || a->addresses[i] != data)) i++;
+  model_true(i < MOST_BLOCKS && tdict_tensor_bytes(a->blocks[i]) == bytes);
+  tdict_tensor *block = a->blocks[i];
+  a->blocks[i] = NULL;
+  a->live_bytes -= bytes;
+  pthread_mutex_unlock(&a->lock);
+  tdict_tensor_release(block);
+}
+
+static void send_into(allocator *a, tdict_memory *memory) {
+  stage *s = a->stage;
+  const bool to_host = a->device.type == TDICT_DEVICE_CPU;
+  const model_rows rows = rows_of(s);
+  tdict_transfer_options o = roll_options();
+  model_look look = model_device_look(a->device);
+  tdict_memory_counts counts;
+  tdict_tree *td = to_host ? send(s, &rows, tdict_sim(0)) : model_tree(&rows), *got = NULL;
+  o.memory = memory;
+  if (td && model_ok(tdict_to_device(s->world.context, td, a->device, &o, &got, model_error()))) {
+    if (to_host)
+      model_check(got, &rows, &look);
+    else
+      model_check_device(&s->world, got, &rows, &look);
+    tdict_memory_get_counts(memory, &counts);
+    model_true(counts.live_bytes == a->live_bytes && counts.peak_bytes >= a->live_bytes && a->live_bytes > 0);
+    model_true(counts.num_allocations <= a->num_calls);
+    if (!to_host && model_ok(tdict_zero(got, model_error()))) {
+      tdict_tree *back = fetch(s, got);
+      const int32_t *numbers = tdict_const_data(back, "n.m.d");
+      for (int64_t i = 0; i < ROWS * s->width; i++) model_true(numbers[i] == 0);
+      tdict_release(back);
+    }
+  }
+  tdict_release(got);
+  tdict_release(td);
+}
+static void use_allocator(stage *s) {
+  allocator a = {.stage = s, .device = dst_roll(2) ? tdict_cpu() : roll_device()};
+  const tdict_allocator options = {
+      .struct_size = sizeof options, .device = a.device, .allocate = allocate, .release = release, .user = &a};
+  tdict_memory *memory = NULL;
+  pthread_mutex_init(&a.lock, NULL);
+  if (model_ok(tdict_memory_create(s->world.context, &options, &memory, model_error()))) {
+    model_true(tdict_device_equal(tdict_memory_device(memory), a.device));
+    send_into(&a, memory);
+  }
+  tdict_memory_release(memory);
+  model_true(a.live_bytes == 0);
+  pthread_mutex_destroy(&a.lock);
+}
+
+/* ---- work on a device ---- */
+
+/* The element of a leaf of the model as a number. */
+static double number_at(const tdict_tensor *t, int64_t i) {
+  const void *data = tdict_tensor_const_data(t);
+  switch (tdict_tensor_dtype(t)) {
+  case TDICT_I64:
+    return (double)((const int64_t *)data)[i];
+  case TDICT_F32:
+    return (double)((const float *)data)[i];
+  case TDICT_I32:
+    return ((const int32_t *)data)[i];
+  case TDICT_F64:
+    return ((const double *)data)[i];
+  default:
+    return ((const uint8_t *)data)[i];
+  }
+}
+/* Compares each element with the element of the model. */
+static void check_doubles(stage *s, const tdict_tree *wide, const model_rows *rows) {
+  static const char *const paths[] = {"a", "n.b", "n.c", "n.m.d", "e", "f"};
+  model_calm(true);
+  tdict_tree *back = fetch(s, wide), *wanted = model_block(rows, NULL);
+  model_true(tdict_num_leaves(back) == MODEL_NUM_LEAVES);
+  for (int k = 0; k < MODEL_NUM_LEAVES; k++) {
+    tdict_tensor *t = NULL, *source = NULL;
+    model_true(tdict_get(back, paths[k], &t, NULL) == TDICT_OK &&
+               tdict_get(wanted, paths[k], &source, NULL) == TDICT_OK);
+    model_true(tdict_tensor_dtype(t) == TDICT_F64 && tdict_tensor_numel(t) == tdict_tensor_numel(source));
+    for (int64_t i = 0; i < tdict_tensor_numel(t); i++)
+      if (number_at(t, i) != number_at(source, i)) dst_fail("element %lld of '%s' differs", (long long)i, paths[k]);
+  }
+  tdict_release(wanted);
+  tdict_release(back);
+  model_calm(false);
+}
+static void convert(stage *s) {
+  const model_rows rows = rows_of(s);
+  const tdict_device device = roll_device();
+  tdict_dtype_options o = tdict_dtype_options_default();
+  tdict_stream stream;
+  tdict_tree *there = send(s, &rows, device), *wide = NULL;
+  const bool on_stream = dst_roll(2) && model_ok(tdict_stream_create(s->world.context, device, &stream, model_error()));
+  if (on_stream) o.stream = &stream;
+  if (there && model_ok(tdict_to_dtype(there, TDICT_F64, &o, &wide, model_error()))) {
+    if (on_stream && dst_roll(2)) {
+      tdict_release(there); /* the queued work keeps the bytes */
+      there = NULL;
+    }
+    if (on_stream) model_synchronize(&s->world, stream);
+    check_doubles(s, wide, &rows);
+  }
+  tdict_release(wide);
+  tdict_release(there);
+  if (on_stream) tdict_stream_destroy(s->world.context, stream);
+}
+
+/* Copies a tree over another one on the device, and tensors between host and device. */
+static void copy(stage *s) {
+  const model_rows rows = rows_of(s), old = rows_of(s), third = rows_of(s);
+  const tdict_device device = roll_device();
+  const model_look on_device = model_device_look(device), plain = model_plain_look();
+  tdict_tree *from = send(s, &rows, device), *to = send(s, &old, device), *host = model_tree(&third);
+  tdict_stream stream;
+  bool is_ok = from && to && host;
+  if (is_ok && dst_roll(2) && model_ok(tdict_stream_create(s->world.context, device, &stream, model_error()))) {
+    is_ok = model_ok(tdict_copy_on(to, from, stream, model_error()));
+    model_synchronize(&s->world, stream);
+    tdict_stream_destroy(s->world.context, stream);
+  } else if (is_ok) {
+    is_ok = model_ok(tdict_copy(to, from, model_error()));
+  }
+  if (is_ok) model_check_device(&s->world, to, &rows, &on_device);
+  if (is_ok && model_ok(tdict_copy(from, host, model_error()))) model_check_device(&s->world, from, &third, &on_device);
+  if (is_ok && model_ok(tdict_copy(host, to, model_error()))) model_check(host, &rows, &plain);
+  if (is_ok && model_ok(tdict_fill(to, "n.m.d", 5, model_error()))) {
+    tdict_tree *back = fetch(s, to);
+    const int32_t *numbers = tdict_const_data(back, "n.m.d");
+    for (int64_t i = 0; i < ROWS * s->width; i++) model_true(numbers[i] == 5);
+    tdict_release(back);
+  }
+  tdict_release(host);
+  tdict_release(to);
+  tdict_release(from);
+}
+
+/* A stream reads a tree that is released. Other trees must not get the bytes before. */
+static void read_released(stage *s) {
+  const model_rows rows = rows_of(s), next = rows_of(s);
+  const tdict_device device = roll_device();
+  const model_look look = model_device_look(device);
+  tdict_tree *there = send(s, &rows, device), *other = NULL;
+  tdict_stream stream;
+  model_reader reader;
+  if (there && model_ok(tdict_stream_create(s->world.context, device, &stream, model_error()))) {
+    const bool is_recorded =
+        model_read_on(&reader, there, stream, &rows) && model_ok(tdict_record_stream(there, stream, model_error()));
+    if (is_recorded) {
+      tdict_release(there);
+      there = NULL;
+      other = send(s, &next, device);
+    }
+    if (other) model_check_device(&s->world, other, &next, &look);
+    model_synchronize(&s->world, stream);
+    tdict_stream_destroy(s->world.context, stream);
+  }
+  tdict_release(other);
+  tdict_release(there);
+}
+
+/* Devices that the context does not have. */
+static void ask_for_absent(stage *s) {
+  const int64_t size = 16;
+  const tdict_device absent = tdict_sim(NUM_DEVICES + (int32_t)dst_roll(3));
+  tdict_tensor *t = NULL;
+  tdict_device_counts counts;
+  tdict_stream stream;
+  const uint32_t allowed = 1u << TDICT_ENODEVICE;
+  model_true(!model_may(allowed, tdict_tensor_empty(TDICT_U8, 1, &size, tdict_device_memory(s->world.context, absent),
+                                                    &t, model_error())));
+  model_true(!model_may(allowed, tdict_stream_create(s->world.context, absent, &stream, model_error())));
+  model_true(!model_may(allowed, tdict_context_get_counts(s->world.context, absent, &counts, model_error())));
+  model_true(tdict_device_equal(tdict_context_device(s->world.context, NULL), tdict_sim(0)));
+  model_true(tdict_device_memory(s->world.context, tdict_cpu()) != NULL);
+}
+
+static void play(int number, void *data) {
+  stage *s = data;
+  (void)number;
+  for (int i = 0; i < NUM_ACTIONS; i++) {
+    const uint64_t kind = dst_roll(9);
+    if (kind < 3)
+      use_allocator(s);
+    else if (kind < 5)
+      convert(s);
+    else if (kind < 6)
+      copy(s);
+    else if (kind < 8)
+      read_released(s);
+    else
+      ask_for_absent(s);
+    if (dst_roll(6) == 0) tdict_context_trim(s->world.context, dst_roll(2) ? tdict_cpu() : roll_device(), 0);
+  }
+}
+
+/* After all work: the context counts what the driver counts. */
+static void check_counts(stage *s) {
+  int64_t num_streams = 0, num_events = 0;
+  tdict_device_counts counts = {0};
+  tdict_driver_sim_count driver = {0};
+  model_calm(true);
+  for (int i = 0; i < NUM_DEVICES; i++) { /* this call opens a device that no thread has used */
+    model_true(tdict_context_get_counts(s->world.context, tdict_sim(i), &counts, NULL) == TDICT_OK);
+    model_true(counts.device_bytes == 0);
+  }
+  for (int i = 0; i < NUM_DEVICES; i++) {
+    tdict_driver_sim_counts(s->world.driver->inner, i, &driver);
+    num_streams += driver.num_streams;
+    num_events += driver.num_events;
+  }
+  model_true(counts.pinned_bytes == driver.pinned_bytes && counts.peak_pinned_bytes >= counts.pinned_bytes);
+  model_calm(false);
+  /* a destroy that the driver performed, but reported as failed, still counts */
+  const bool may_differ = model_was_unlucky();
+  model_true(may_differ ? counts.num_streams >= num_streams : counts.num_streams == num_streams);
+  model_true(may_differ ? counts.num_events >= num_events : counts.num_events == num_events);
+}
+
+void dst_workload(void) {
+  stage s = {.width = dst_roll(2) ? 10 : 700};
+  model_settings settings = model_settings_default();
+  atomic_init(&s.next_generation, 1);
+  settings.num_devices = NUM_DEVICES;
+  settings.num_threads = (int)(1 + dst_roll(2));
+  settings.latency_ns = dst_roll(2) ? 0 : 20000;
+  settings.peers = (int32_t)dst_roll(3);
+  model_begin();
+  if (model_open(&s.world, &settings)) {
+    model_run(NUM_PLAYERS, play, &s);
+    model_next_transfer_works(&s.world);
+    check_counts(&s);
+    model_close(&s.world);
+  }
+  model_end();
+}
