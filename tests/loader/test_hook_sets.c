@@ -114,7 +114,7 @@ static void load(const place *w, run *r) {
 }
 
 GPU_CASE(loader_hook_sets) {
-  tdict_context *beside = td_context(NULL); /* contexts beside another open in a tenth of the time */
+  tdict_context *beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
   for (int way = 0; way < NUM_HOOK_SETS * 16; way++) {
     run r = {.set = way / 16, .num_workers = way & 1 ? 2 : 0, .on_host = way & 2, .pins = way & 4, .keeps = way & 8};
     place w = place_open(3);

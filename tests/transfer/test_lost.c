@@ -590,7 +590,7 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
 }
 
 GPU_CASE(lost_device_stays_lost) {
-  tdict_context *beside = td_context(NULL); /* contexts beside another open in a tenth of the time */
+  tdict_context *beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
   for (int32_t mode = TDICT_MODE_BLOCKING; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
     for (int to_host = 0, n = 1; to_host < 2; to_host++, n = 1) {
       while (lose_at(n, mode, n % 3, to_host)) n++;

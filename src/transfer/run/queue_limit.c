@@ -42,7 +42,6 @@ tdict_status tdict_queue_limit_create(size_t max_bytes, int most_copies, tdict_q
 }
 
 void tdict_queue_limit_free(tdict_queue_limit *limit) {
-  if (!limit) return;
   pthread_mutex_destroy(&limit->lock);
   pthread_mutex_destroy(&limit->turn);
   free(limit);

@@ -31,7 +31,7 @@ typedef struct tdict_queue_limit {
 size_t tdict_queue_limit_chunk_bytes(size_t max_queued_bytes);
 /* Creates a limit for at most `most_copies` chunks that are queued at once. Errors: TDICT_ENOMEM. */
 tdict_status tdict_queue_limit_create(size_t max_bytes, int most_copies, tdict_queue_limit **out, tdict_error *err);
-/* Frees the limit. NULL is allowed. */
+/* Frees the limit. */
 void tdict_queue_limit_free(tdict_queue_limit *limit);
 /* Counts the bytes of a chunk. If the bytes do not fit, first waits until enough copies have finished. *out is false if
  * *failed becomes true meanwhile. Errors: the driver's, if it cannot say whether a copy has finished. */

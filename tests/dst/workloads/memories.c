@@ -43,6 +43,14 @@ static tdict_tree *fetch(stage *s, const tdict_tree *td) {
   return back;
 }
 
+/* Checks that each number of the leaf n.m.d of a tree on a device is `value`. */
+static void check_filled(stage *s, const tdict_tree *tree, int32_t value) {
+  tdict_tree *back = fetch(s, tree);
+  const int32_t *numbers = tdict_const_data(back, "n.m.d");
+  for (int64_t i = 0; i < ROWS * s->width; i++) model_true(numbers[i] == value);
+  tdict_release(back);
+}
+
 /* ---- an allocator of the program ---- */
 
 typedef struct allocator {
@@ -103,12 +111,7 @@ static void send_into(allocator *a, tdict_memory *memory) {
     tdict_memory_get_counts(memory, &counts);
     model_true(counts.live_bytes == a->live_bytes && counts.peak_bytes >= a->live_bytes && a->live_bytes > 0);
     model_true(counts.num_allocations <= a->num_calls);
-    if (!to_host && model_ok(tdict_zero(got, model_error()))) {
-      tdict_tree *back = fetch(s, got);
-      const int32_t *numbers = tdict_const_data(back, "n.m.d");
-      for (int64_t i = 0; i < ROWS * s->width; i++) model_true(numbers[i] == 0);
-      tdict_release(back);
-    }
+    if (!to_host && model_ok(tdict_zero(got, model_error()))) check_filled(s, got, 0);
   }
   tdict_release(got);
   tdict_release(td);
@@ -203,12 +206,7 @@ static void copy(stage *s) {
   if (is_ok) model_check_device(&s->world, to, &rows, &on_device);
   if (is_ok && model_ok(tdict_copy(from, host, model_error()))) model_check_device(&s->world, from, &third, &on_device);
   if (is_ok && model_ok(tdict_copy(host, to, model_error()))) model_check(host, &rows, &plain);
-  if (is_ok && model_ok(tdict_fill(to, "n.m.d", 5, model_error()))) {
-    tdict_tree *back = fetch(s, to);
-    const int32_t *numbers = tdict_const_data(back, "n.m.d");
-    for (int64_t i = 0; i < ROWS * s->width; i++) model_true(numbers[i] == 5);
-    tdict_release(back);
-  }
+  if (is_ok && model_ok(tdict_fill(to, "n.m.d", 5, model_error()))) check_filled(s, to, 5);
   tdict_release(host);
   tdict_release(to);
   tdict_release(from);

@@ -141,7 +141,7 @@ GPU_CASE(work_survives_failing_allocations) { sweep_kind(CALL_ALLOC, false); }
 
 /* Streams and events are kept, so that only a fresh context makes any. */
 static void sweep_fresh(call_kind kind) {
-  tdict_context *beside = td_context(NULL); /* contexts beside another open in a tenth of the time */
+  tdict_context *beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
   int failures = 0;
   for (int call = 0; call < NUM_CALLS; call++)
     for (int n = 1 + sanitized_first(call); n < 60; n += SANITIZED_STEP) {
