@@ -49,7 +49,6 @@ set_source_files_properties(
   src/io/unloaded.c
   src/sched/parallel.c
   src/transfer/hooks.c
-  src/transfer/late_result.c
   src/transfer/plan/flatten.c
   src/transfer/plan/result.c
   src/transfer/record_stream.c

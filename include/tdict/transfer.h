@@ -25,16 +25,13 @@
  * uses. A transfer fails if an object's type has neither `to_device` nor `flatten`, unless the option `keep_objects` is
  * set. An object whose type has neither `pin_memory` nor `flatten` is not pinned, which is no error. The statistics
  * count both kinds of objects.
- * Locked trees. The library keeps the plan of a transfer with a locked tree, and reuses the plan in later transfers of
- * the tree to the same device with the same mode. Unlocking or freeing the tree frees its plans. To keep plans, lock
- * the root of the source with tdict_lock(). tdict_transfer_into() and tdict_pin_memory() keep no plans. Other transfers
- * keep no plan if the tree has objects, if the library did not allocate the memory of a tensor, or if the option
- * `keep`, `conversions` or `narrow` is set. A kept plan needs about 120 bytes for each tensor. A plan of more than 16
- * MiB is not kept. A tree keeps at most four plans.
  * Blocks. If all tensors of a locked tree lie in one storage in the layout of tdict_create_from(), the storage is
- * copied as one block. After the first transfer, the start of an _async transfer takes the same time for any number of
- * tensors. This does not hold for tdict_transfer_into() and tdict_pin_memory(), or if the option `keep`, `conversions`
- * or `narrow` is set.
+ * copied as one block. The source itself must be locked with tdict_lock(), and must have no objects. The first transfer
+ * compares the tensors with this layout, and the tree keeps the answer until the tree is unlocked or freed. The calls
+ * tdict_transfer_into(), tdict_pin_memory() and tdict_save_async() copy such a tree leaf by leaf, and so do calls with
+ * the option `keep`, `conversions` or `narrow`. Locking has no other effect on transfers. The time until an
+ * asynchronous call returns grows with the number of tensors. For each tensor of a block it is about 0.01 us, and for
+ * each tensor of another tree about three times as much.
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
  * tree is copied as one block, too, and the result is consolidated. The function tdict_transfer_into() also copies one
  * block if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned
@@ -42,7 +39,7 @@
  * MiB. If a block was copied, the byte counts of the statistics include the padding between leaves. If the copy of a
  * block fails, the error names no leaf. If a consolidated tree is a child of the source, the transfer copies the child
  * leaf by leaf. This child of the result is not consolidated.
- * Cost. O(keys of all trees), plus the copies. For a locked tree, see above.
+ * Cost. O(keys of all trees), plus the copies.
  * Thread rule: any thread may call any function of this header. Several transfers can run at the same time. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
@@ -353,6 +350,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *futur
  *          context does not have, or to a kind of device (cuda or sim) that the transfer does not use; #TDICT_ECAPTURE
  *          the stream is being captured; #TDICT_EDEVICE. The stream is checked first, even if the transfer has ended.
  *  @note If the transfer fails after tdict_future_wait_on_stream() has returned, tdict_future_wait() returns the error.
+ *        If the result is a new tree, the error can be without a path, because the program may have changed the tree.
  *        Accessors of tensors of the result then return NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream,
                                                                    tdict_tree **out, tdict_error *err);

@@ -52,8 +52,8 @@
  * Contiguous pinned tensors travel unchanged, because the driver copies pinned memory without work of host threads. The
  * option does not apply to converted tensors. Copies to the host, between devices and within the host do not change. If
  * the driver cannot run the library's kernels, tensors travel unchanged. A consolidated tree is copied leaf by leaf,
- * and the result is not consolidated. Plans of locked trees are not kept. tdict_transfer_stats.wire_bytes has the
- * number of bytes on the link. docs/tuning.md says when `narrow` saves time. */
+ * and the result is not consolidated. tdict_transfer_stats.wire_bytes has the number of bytes on the link.
+ * docs/tuning.md says when `narrow` saves time. */
 #ifndef TDICT_WIRE_H
 #define TDICT_WIRE_H
 

@@ -227,15 +227,9 @@ static void release_all(tdict_future *t) {
   t->num_uses = 0;
   free(t->hooks);
   t->hooks = NULL;
-  if (t->kept_plan)
-    tdict_tree_plans_give(t->kept_plan, &t->plan);
-  else
-    tdict_engine_give_plan(t->engine, &t->plan);
-  t->kept_plan = NULL;
+  tdict_engine_give_plan(t->engine, &t->plan);
   if (t->mirror) tdict_release(t->mirror);
   t->mirror = NULL;
-  tdict_tree_plans_release(t->plans);
-  t->plans = NULL;
   tdict_storage_release(t->arena);
   t->arena = NULL; /* the result is kept even after a failure, because tdict_future_wait_on_stream() may be returning
                     * the result */

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "transfer/hooks.h"
-#include "transfer/late_result.h"
 #include "transfer/run/worker.h"
 
 tdict_future *tdict_future_retain(const tdict_future *future) {
@@ -94,7 +93,6 @@ static tdict_status queue_tail_waits(tdict_future *f, tdict_gpu *gpu, tdict_cu_s
 /* Waits until all copies are queued and the result is built. Returns false if a stream cannot wait for all copies. In
  * this case, the host must wait for the end of the transfer. */
 static bool wait_until_queued(tdict_future *f) {
-  if (f->late_result.is_used) tdict_late_result_run(f);
   tdict_transfer_wait(f, &f->queued, INT64_MAX);
   return !atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) && !tdict_transfer_has_failed(f);
 }
@@ -139,10 +137,9 @@ static tdict_status wait_on_stream(tdict_future *f, tdict_stream s, tdict_error 
   return status;
 }
 
-/* If no thread builds the result or runs the deferred tail yet (see run/worker.h), this thread does so. This thread
- * then need not wait until a pool thread wakes up. */
+/* If no thread runs the deferred tail yet (see run/worker.h), this thread does so. This thread then need not wait until
+ * a pool thread wakes up. */
 static void help(tdict_future *f) {
-  if (f->late_result.is_used) tdict_late_result_run(f);
   if (f->deferred_tail) tdict_deferred_tail_run(f);
 }
 

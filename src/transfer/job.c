@@ -101,17 +101,13 @@ void tdict_transfer_release(tdict_future *f) {
   TDICT_ASSERT(!f->marked);
   log_unreported_error(f);
   if (f->traced.recording) tdict_trace_leave(&f->traced, f->begin_ns, f->plan.total_bytes);
-  /* if all capacities are 0, the engine or the record of the source has already taken the plan's memory */
-  if (f->kept_plan)
-    tdict_tree_plans_give(f->kept_plan, &f->plan);
-  else if (f->plan.cap_items || f->plan.cap_leaves || f->plan.cap_objects)
-    tdict_plan_reset(&f->plan);
+  /* if all capacities are 0, the engine has already taken the plan's memory */
+  if (f->plan.cap_items || f->plan.cap_leaves || f->plan.cap_objects) tdict_plan_reset(&f->plan);
   for (int i = 0; i < f->num_wait_events; i++) tdict_gpu_give_event(f->wait_events[i].gpu, f->wait_events[i].event);
   for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
   tdict_gpu_release(f->gpu);
   if (f->arena) tdict_storage_release(f->arena);
   if (f->mirror) tdict_release(f->mirror);
-  tdict_tree_plans_release(f->plans);
   if (f->result) tdict_release(f->result);
   free_repeats(f->repeats);
   if (f->kind->free) f->kind->free(f);

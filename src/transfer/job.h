@@ -10,7 +10,7 @@
 #include "device/stream.h"
 #include "sched/latch.h"
 #include "transfer/engine.h"
-#include "transfer/plan/tree_plans.h"
+#include "transfer/plan/plan.h"
 
 enum { TDICT_MAX_WAIT_EVENTS = 16 };
 
@@ -37,16 +37,6 @@ typedef struct tdict_wait_event {
   tdict_gpu *gpu;
   tdict_cu_event event;
 } tdict_wait_event;
-
-/* The building of a result that the starting call leaves to another thread, see late_result.h. */
-typedef struct tdict_late_result {
-  tdict_task
-      task; /* first member, because the pool passes a pointer to the task to the task's function. The queued task
-                    * holds a reference of the transfer */
-  tdict_device device;
-  bool is_used;             /* true: the starting call leaves the building to another thread */
-  _Atomic(bool) is_offered; /* acq_rel: the thread that sets this flag to false builds the result */
-} tdict_late_result;
 
 /* The parts of a promise, see parts.h. */
 typedef struct tdict_parts {
@@ -106,12 +96,8 @@ struct tdict_future {
 
   /* Source and result */
   tdict_plan plan;
-  tdict_storage *arena; /* retained; the storage of all new leaves, or NULL */
-  tdict_tree *result;   /* retained; returned to the caller after success */
-  /* retained, or NULL; the record of a locked source. The transfer must not retain `mirror` longer than this record */
-  tdict_tree_plans *plans;
-  tdict_kept_plan *kept_plan; /* borrowed from `plans` until the end; the transfer uses the arrays of this plan. NULL:
-                               * `plan` belongs to the transfer */
+  tdict_storage *arena;     /* retained; the storage of all new leaves, or NULL */
+  tdict_tree *result;       /* retained; returned to the caller after success */
   tdict_tree *mirror;       /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in
                              * `result` */
   const tdict_tree *source; /* borrowed until the starting call returns; error paths are looked up in this tree if
@@ -173,7 +159,6 @@ struct tdict_future {
   struct tdict_deferred_tail *deferred_tail;
   /* owned, one for each chunk, see run/chunk_parts.h. NULL: every chunk has one part */
   struct tdict_chunk_parts *chunk_parts;
-  tdict_late_result late_result;
   tdict_repeats *repeats;                /* owned. NULL: the result is on one device */
   struct tdict_queue_limit *queue_limit; /* owned, see run/queue_limit.h. NULL: no limit of queued bytes */
   struct tdict_batch *batch;             /* owned, see run/batch.h. NULL: each copy is queued at once */

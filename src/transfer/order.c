@@ -206,7 +206,6 @@ static void mark_stretch(void *user, long n) {
     if (i + MARKS_AHEAD < end) __builtin_prefetch(p->nodes[i + MARKS_AHEAD].storage, 1);
     if (!node->storage) continue;
     node->fence = fence;
-    node->was_detached = false; /* an earlier transfer with this plan may have set the flag */
     if (tdict_storage_attach_first(node)) {
       /* read after attaching the mark: an earlier writer records lost bytes before removing its own mark */
       lost |= tdict_storage_has_lost(node->storage);

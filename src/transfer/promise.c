@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "transfer/late_result.h"
 #include "transfer/order.h"
 #include "transfer/parts.h"
 

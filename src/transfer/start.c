@@ -1,4 +1,4 @@
-/* Starts a transfer: checks the options, makes or reuses the plan, chooses threads, builds the result, and begins the
+/* Starts a transfer: checks the options, makes the plan, chooses threads, builds the result, and begins the
  * transfer. The struct `starter` lives for one call; the future owns everything else.
  * Thread rule: see start.h. */
 #include "transfer/start.h"
@@ -14,12 +14,10 @@
 #include "transfer/check_sources.h"
 #include "transfer/finish.h"
 #include "transfer/hooks.h"
-#include "transfer/late_result.h"
 #include "transfer/order.h"
 #include "transfer/parts.h"
 #include "transfer/plan/choose.h"
 #include "transfer/plan/collect.h"
-#include "transfer/plan/interval.h"
 #include "transfer/plan/item.h"
 #include "transfer/plan/overlap.h"
 #include "transfer/plan/result.h"
@@ -47,8 +45,6 @@ typedef struct starter {
   tdict_memory *memory; /* memory in which the result is allocated; NULL: ordinary host memory */
   bool want_pinned;     /* true: host leaves that are not pinned must be copied */
   tdict_plan plan;
-  tdict_tree_plans *plans;    /* retained; the record of a locked source, or NULL */
-  tdict_kept_plan *kept_plan; /* as in tdict_future */
   int32_t mode;
   tdict_choice choice;
   int64_t begin_ns;
@@ -129,35 +125,8 @@ static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_erro
   return tdict_patterns_create(what, o->keep, o->num_keep, out, err);
 }
 
-/* Returns true if plans of the source may be kept. The root itself must be locked: a tree that is locked only from
- * above becomes unlocked when the tree above is freed, on any thread. */
-static bool may_keep_plans(const starter *s) {
-  const tdict_start *start = s->start;
-  return !start->storage && start->src->locked && !start->dst && !start->pin && !start->copies &&
-         start->options.num_keep == 0 && start->options.num_conversions == 0 && !start->options.narrow;
-}
-
-static tdict_plan_stamp make_stamp(const starter *s) {
-  const int32_t mode = s->gpu && s->gpu->reads_pageable ? s->start->options.mode : s->mode;
-  return (tdict_plan_stamp){s->engine->config.mark, s->device, mode, s->want_pinned};
-}
-
-/* Keeps the plan that was just made for a locked source, or the record of its interval. The plan may borrow its sources
- * after the call has returned only if the transfer has a record, which keeps the sources alive. */
-static tdict_status keep_plan(starter *s, tdict_consolidated *whole, tdict_error *err) {
-  const tdict_plan_stamp stamp = make_stamp(s);
-  tdict_status status = TDICT_OK;
-  /* the snapshot of a record has no objects, so a tree with text has no record */
-  const bool may_keep = s->plan.num_objects == 0 && (whole || tdict_tree_plans_may_keep(&s->plan));
-  if (may_keep && !s->plans) status = tdict_tree_plans_create(s->start->src, whole, &s->plans, err);
-  if (status != TDICT_OK) return status;
-  if (may_keep && !whole && s->plans) s->kept_plan = tdict_tree_plans_store(s->plans, &stamp, &s->plan);
-  if (!s->plans && !s->start->caller_waits) tdict_plan_end_borrowing(&s->plan);
-  return status;
-}
-
 /* Reads the tree into the plan. */
-static tdict_status collect_plan(starter *s, bool borrows, tdict_consolidated *whole, tdict_error *err) {
+static tdict_status collect_plan(starter *s, tdict_error *err) {
   tdict_plan spare;
   tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
@@ -169,8 +138,7 @@ static tdict_status collect_plan(starter *s, bool borrows, tdict_consolidated *w
                                 .keep_objects = s->start->options.keep_objects,
                                 .mode = s->mode,
                                 .may_read_pageable = s->start->options.mode == TDICT_MODE_AUTO,
-                                .borrows = borrows,
-                                .whole = whole,
+                                .borrows = s->start->caller_waits && !s->start->dst,
                                 .spare = &spare};
   const tdict_transfer_options *o = &s->start->options;
   tdict_patterns *keep = NULL;
@@ -195,27 +163,6 @@ static tdict_status collect_plan(starter *s, bool borrows, tdict_consolidated *w
   if (status != TDICT_OK) tdict_plan_reset(&spare);
   tdict_conversions_destroy(conversions);
   tdict_patterns_destroy(keep);
-  return status;
-}
-
-/* Makes the plan, or uses the kept plan of a locked source. */
-static tdict_status make_plan(starter *s, tdict_error *err) {
-  const bool keeps = may_keep_plans(s);
-  const tdict_plan_stamp stamp = make_stamp(s);
-  tdict_consolidated *whole = NULL;
-  tdict_status status = TDICT_OK;
-  s->plans = keeps ? tdict_tree_plans_find(s->start->src) : NULL;
-  s->kept_plan = s->plans ? tdict_tree_plans_load(s->plans, &stamp, &s->plan) : NULL;
-  if (s->kept_plan) return status;
-  if (s->plans && s->plans->whole) whole = tdict_consolidated_retain(s->plans->whole);
-  if (keeps && !s->plans) status = tdict_interval_find(s->start->src, &whole, err);
-  const bool borrows = (s->start->caller_waits && !s->start->dst) || (keeps && !whole);
-  if (status == TDICT_OK) status = collect_plan(s, borrows, whole, err);
-  if (status == TDICT_OK && keeps) status = keep_plan(s, whole, err);
-  tdict_consolidated_release(whole);
-  if (status == TDICT_OK) return status;
-  tdict_plan_reset(&s->plan);
-  tdict_tree_plans_release(s->plans);
   return status;
 }
 
@@ -289,12 +236,8 @@ static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *e
     status = tdict_repeats_create(t, s->start->repeats, s->start->num_repeats, err);
   if (status != TDICT_OK) return status;
   t->arena->flags |= TDICT_STORAGE_ARENA;
-  t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan) &&
-                            t->plan.placed_at != t->arena->data;
-  if (t->places_while_marking)
-    t->plan.placed_at = NULL; /* until all threads have set their part */
-  else
-    tdict_plan_place(&t->plan, t->arena);
+  t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
+  if (!t->places_while_marking) tdict_plan_place(&t->plan, t->arena);
   return TDICT_OK;
 }
 
@@ -373,13 +316,6 @@ static bool builds_during_copies(const starter *s, const tdict_future *t) {
          t->plan.num_items > 0;
 }
 
-/* Returns true if another thread can build the result later from the record of the source. A pool thread that starts a
- * transfer does all work itself. */
-static bool builds_late(const starter *s, const tdict_future *t) {
-  return t->plans && !t->result && t->plan.num_items > 0 && !s->start->caller_waits &&
-         !tdict_pool_is_worker(s->engine->config.pool);
-}
-
 /* Builds the result while threads copy. On failure, the transfer fails. */
 static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_error why;
@@ -414,7 +350,6 @@ static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_
 
 static tdict_status cut_plan(const starter *s, tdict_future *t, tdict_error *err) {
   const size_t first_bytes = t->row.first_bytes, chunk_bytes = t->row.chunk_bytes;
-  if (tdict_plan_reuse_cut(&t->plan, first_bytes, chunk_bytes)) return TDICT_OK;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   return tdict_plan_cut(&t->plan, first_bytes, chunk_bytes, err);
 }
@@ -426,7 +361,7 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
     return TDICT_OK;
   }
   tdict_status status = is_first_use_of_ring(s, t) ? make_arena_and_ring(s, t, err) : make_arena(s, t, err);
-  if (status == TDICT_OK && !builds_late(s, t) && !builds_during_copies(s, t)) status = make_result(s, t, err);
+  if (status == TDICT_OK && !builds_during_copies(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   t->plan.max_copy_bytes = tdict_queue_limit_chunk_bytes(s->start->options.max_queued_bytes);
   status = cut_plan(s, t, err);
@@ -471,12 +406,10 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
     if (here && tdict_hooks_begin_copies(t)) work_on_caller(t, returns_early);
     return status;
   }
-  const bool late = builds_late(s, t), builds_result = !late && builds_during_copies(s, t);
-  if (late) tdict_late_result_prepare(t, s->device);
+  const bool builds_result = builds_during_copies(s, t);
   if (builds_result) tdict_transfer_will_build(t);
   status = tdict_transfer_begin(t, err);
   if (status != TDICT_OK) return status;
-  if (late && !(t->on_caller && returns_early)) tdict_late_result_submit(t); /* else the deferred tail builds */
   if (builds_result) status = build_during_copies(s, t, err);
   work_on_caller(t, returns_early);
   if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* copies are in flight, so wait for the end */
@@ -510,22 +443,15 @@ static void choose_work(starter *s) {
 static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err) {
   const tdict_start *start = s->start;
   tdict_future *t;
-  tdict_status status = make_plan(s, err);
+  tdict_status status = collect_plan(s, err);
   if (status != TDICT_OK) return status;
   choose_work(s);
   status = tdict_transfer_create(s->engine, &tdict_transfer_kind, s->choice.num_workers, &t, err);
   if (status != TDICT_OK) {
-    if (s->kept_plan)
-      tdict_tree_plans_give(s->kept_plan, &s->plan);
-    else
-      tdict_plan_reset(&s->plan);
-    tdict_tree_plans_release(s->plans);
+    tdict_plan_reset(&s->plan);
     return status;
   }
   t->plan = s->plan;
-  t->plans = s->plans;
-  t->kept_plan = s->kept_plan;
-  t->mirror = s->plans ? tdict_retain(s->plans->snapshot) : NULL;
   for (int i = 0; i < t->num_workers; i++) t->workers[i].task.run = tdict_work;
   tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
@@ -575,8 +501,8 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   tdict_future *t;
   tdict_status status = check_start(&s, err);
   if (status != TDICT_OK) return status;
-  const bool is_read = !start->storage && start->src->keys->num_live >= MANY_LEAVES &&
-                       !tdict_node_attachment(start->src, TDICT_ATTACHED_PLANS);
+  const bool is_read = !start->storage && start->src->keys->num_live >= MANY_LEAVES && !start->src->consolidated &&
+                       !tdict_node_attachment(start->src, TDICT_ATTACHED_BLOCK);
   if (is_read) wake_helpers(s.engine);
   tdict_range_push(TDICT_RANGE_PLAN);
   status = make_future(&s, &t, err);

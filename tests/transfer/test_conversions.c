@@ -231,32 +231,6 @@ GPU_CASE(conversions_and_other_options) {
   close_world(&w);
 }
 
-/* The plan that a locked tree keeps is not used with conversions, and a plan with conversions is not kept. */
-GPU_CASE(conversions_of_locked_trees) {
-  world w = open_world();
-  tdict_tree *src = new_tree();
-  give(src, "a", random_tensor(TDICT_U8, SHAPE(700), NULL));
-  give(src, "b", random_tensor(TDICT_U8, SHAPE(700), NULL));
-  tdict_lock(src);
-  for (int i = 0; i < 12; i++) {
-    const tdict_conversion c = i % 3 ? to_dtype("b", TDICT_F32) : scaled("b", TDICT_BF16, 0.5, 2);
-    const pair_of p = {"b", TDICT_U8, c.dtype, c.scale, c.offset};
-    way v = way_at(i);
-    tdict_tree *out = move_tree(&w, src, w.device, &v);
-    check_tree(&w, src, out);
-    tdict_release(out);
-    v.o.conversions = &c;
-    v.o.num_conversions = 1;
-    out = move_tree(&w, src, w.device, &v);
-    check_converted(&w, &p, leaf_of(src, "b"), leaf_of(out, "b"));
-    check_tensor(&w, leaf_of(src, "a"), leaf_of(out, "a"), "a");
-    assert_true(tdict_is_locked(out));
-    tdict_release(out);
-  }
-  tdict_release(src);
-  close_world(&w);
-}
-
 /* Patterns do not match the tensors of an object. */
 GPU_CASE(conversions_leave_objects_alone) {
   world w = open_world();

@@ -67,23 +67,6 @@ SIM_CASE(pageable_memory_is_read_in_place) {
   }
 }
 
-/* A locked tree keeps its plans. The plans of the two modes differ. */
-SIM_CASE(pageable_plans_of_two_modes_are_kept_apart) {
-  tdict_device device;
-  tdict_context *c = open_reader(true, &device);
-  tdict_tree *src = tree_of(random_floats(ITEMS, 4, 17));
-  const size_t bytes = (size_t)ITEMS * 4 * sizeof(float);
-  tdict_lock(src);
-  for (int i = 0; i < 4; i++) {
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.mode = i % 2 ? TDICT_MODE_NON_BLOCKING_PIN : TDICT_MODE_AUTO;
-    const tdict_transfer_stats s = move(c, src, o, tdict_data(src, "x"), bytes);
-    assert_int_equal(s.staged_bytes, i % 2 ? bytes : 0);
-  }
-  tdict_release(src);
-  tdict_context_destroy(c);
-}
-
 /* The copy reads the source when the copy runs. The source must live until then. */
 SIM_CASE(pageable_source_is_kept_until_it_is_read) {
   tdict_device device;

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tensor/layout.h"
+#include "transfer/plan/block.h"
 #include "transfer/plan/collect_uniform.h"
 #include "transfer/plan/destination.h"
 #include "transfer/plan/flatten.h"
@@ -367,21 +368,29 @@ static tdict_status keep_whole_objects(collector *c, const tdict_tree *src, tdic
   return status;
 }
 
-/* Collects a tree that is one interval of memory as one item, which is all bytes of the tree's storage, and sets *done
- * to true. If these bytes are already in place, adds no item. If the leaves must be collected one by one, returns
- * TDICT_OK without changing *done. If the tree cannot be copied, the leaves are collected one by one, too, so that the
- * error has the path of a leaf. */
-static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
+/* Writes a new reference to the record of a tree that is copied as one block to *out, or NULL if the leaves must be
+ * collected one by one. If a destination was given, or leaves in place are copied too, or the call is
+ * tdict_pin_memory(), only consolidated trees are copied as one block, because errors then name a leaf. */
+static tdict_status find_block(const tdict_plan_request *r, const tdict_tree *src, tdict_consolidated **out,
+                               tdict_error *err) {
+  const bool by_leaf = r->keep || tdict_plan_has_wire(r) ||
+                       (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
+                       (r->dst && !tdict_destination_matches(r->dst, src));
+  *out = NULL;
+  return by_leaf ? TDICT_OK : tdict_block_find(src, out, err);
+}
+
+/* Collects a tree that is one block of memory as one item, which is all bytes of the tree's storage, and sets *done
+ * to true. If these bytes are already in place, adds no item. If the tree cannot be copied, returns TDICT_OK without
+ * changing *done: the leaves are then collected one by one, so that the error has the path of a leaf. */
+static tdict_status collect_block(collector *c, tdict_consolidated *block, bool *done, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;
-  tdict_consolidated *whole = r->whole ? r->whole : src->consolidated;
-  if (!whole || r->keep || tdict_plan_has_wire(r) || whole->num_leaves >= TDICT_SHARED ||
-      (r->dst && !tdict_destination_matches(r->dst, src)))
-    return TDICT_OK;
-  tdict_tensor *bytes = whole->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;
+  if (block->num_leaves >= TDICT_SHARED) return TDICT_OK;
+  tdict_tensor *bytes = block->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;
   const bool in_place = !dst && is_in_place(c, bytes);
   if (in_place) {
-    p->num_shared = (int64_t)whole->num_leaves;
+    p->num_shared = (int64_t)block->num_leaves;
   } else {
     tdict_item item = {.src = bytes, .dst = dst, .src_data = bytes->data, .leaf = TDICT_SHARED};
     item.bytes = tdict_tensor_nbytes(bytes);
@@ -391,14 +400,23 @@ static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *don
       return TDICT_OK;
     tdict_status status = tdict_item_append(&c->make, &item, err);
     if (status != TDICT_OK) return status;
-    p->whole = tdict_consolidated_retain(whole);
-    p->num_new = whole->num_leaves;
-    p->num_new_dims = whole->num_dims;
+    p->whole = tdict_consolidated_retain(block);
+    p->num_new = block->num_leaves;
+    p->num_new_dims = block->num_dims;
   }
   p->some_locked = true;
-  p->num_leaves = (uint32_t)whole->num_leaves;
+  p->num_leaves = (uint32_t)block->num_leaves;
   *done = true;
-  return whole->has_objects ? keep_whole_objects(c, src, err) : TDICT_OK;
+  return TDICT_OK;
+}
+static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
+  tdict_consolidated *block;
+  tdict_status status = find_block(c->request, src, &block, err);
+  if (!block) return status;
+  status = collect_block(c, block, done, err);
+  if (status == TDICT_OK && *done && block->has_objects) status = keep_whole_objects(c, src, err);
+  tdict_consolidated_release(block);
+  return status;
 }
 
 /* Counts the matches of all patterns. Returns TDICT_ENOTFOUND if a pattern that must match has no match. */

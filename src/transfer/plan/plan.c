@@ -80,8 +80,6 @@ void tdict_plan_reset(tdict_plan *plan) {
 }
 
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
-  if (plan->placed_at == arena->data) return;
-  plan->placed_at = arena->data;
   /* if the arena has no data, all leaves are empty and need no address */
   for (uint32_t i = 0; i < plan->num_items && arena->data; i++)
     if (!plan->items[i].dst) plan->items[i].dst_data = (char *)arena->data + plan->items[i].offset;
@@ -125,7 +123,6 @@ void tdict_plan_pack(tdict_plan *plan) {
     if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
     for (uint32_t k = i; k < end; k++) {
       plan->items[k].way = TDICT_WAY_STAGE_IN;
-      plan->items[k].was_packed = plan->is_packed = true;
       plan->way_bytes[TDICT_WAY_DIRECT] -= plan->items[k].bytes;
       plan->way_bytes[TDICT_WAY_STAGE_IN] += plan->items[k].bytes;
     }
@@ -255,7 +252,6 @@ static size_t shrink_chunk(const tdict_plan *plan, size_t chunk_bytes) {
 
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  plan->last_cut.num_chunks = 0;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
     /* Without a limit, a pageable copy is not divided, and a chunk of direct copies has up to 16 MiB. All other chunks
@@ -269,29 +265,7 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
     if (uses_slot(item)) most = shrink_chunk(plan, most);
     status = add_pieces(plan, span, whole || direct || first_bytes > most ? most : first_bytes, most, err);
   }
-  if (status == TDICT_OK)
-    plan->last_cut = (tdict_plan_last_cut){first_bytes, chunk_bytes, plan->max_copy_bytes, plan->num_chunks};
   return status;
-}
-
-bool tdict_plan_reuse_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes) {
-  const tdict_plan_last_cut *cut = &plan->last_cut;
-  if (!cut->num_chunks || cut->first_bytes != first_bytes || cut->chunk_bytes != chunk_bytes ||
-      cut->max_copy_bytes != plan->max_copy_bytes)
-    return false;
-  plan->num_chunks = cut->num_chunks;
-  return true;
-}
-
-void tdict_plan_renew(tdict_plan *plan) {
-  for (uint32_t i = 0; i < plan->num_chunks; i++) plan->chunks[i].was_read = false;
-  if (!plan->is_packed) return;
-  /* The choice of threads needs the ways from before packing. The next transfer packs the items again. */
-  for (uint32_t i = 0; i < plan->num_items; i++) {
-    if (plan->items[i].was_packed) plan->items[i].way = TDICT_WAY_DIRECT;
-    plan->items[i].was_packed = false;
-  }
-  plan->last_cut.num_chunks = 0;
 }
 
 void tdict_plan_settle_objects(tdict_plan *p, bool has_destination) {

@@ -54,7 +54,7 @@ typedef struct tdict_item_cast {
   bool is_packed;
 } tdict_item_cast;
 
-/* A leaf to copy, or the storage of a tree that is one interval of memory. */
+/* A leaf to copy, or the storage of a tree that is one block of memory. */
 typedef struct tdict_item {
   tdict_tensor *src;    /* retained, except if the plan's `borrows` is true; NULL after an early release */
   tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
@@ -67,7 +67,6 @@ typedef struct tdict_item {
   uint8_t kind;         /* a tdict_cu_kind; not used if `gpu` is NULL */
   bool src_plain : 1, dst_plain : 1; /* true: the elements are in memory, in C order without gaps */
   bool shares_storage : 1;           /* true: the source is in the storage of the previous item's source */
-  bool was_packed : 1;               /* true: tdict_plan_pack() has changed `way` */
 } tdict_item;
 
 typedef struct tdict_chunk {
@@ -78,12 +77,6 @@ typedef struct tdict_chunk {
    * sets this flag */
   bool was_read;
 } tdict_chunk;
-
-/* The arguments of the last tdict_plan_cut(), and the number of chunks. 0 chunks: there is no cut to reuse. */
-typedef struct tdict_plan_last_cut {
-  size_t first_bytes, chunk_bytes, max_copy_bytes;
-  uint32_t num_chunks;
-} tdict_plan_last_cut;
 
 typedef enum tdict_object_action {
   TDICT_OBJECT_KEEP, /* the result holds the same object */
@@ -129,8 +122,6 @@ typedef struct tdict_plan {
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;
   uint32_t num_chunks, cap_chunks;
-  tdict_plan_last_cut last_cut;
-  const void *placed_at;      /* the arena's address that tdict_plan_place() used last, or NULL */
   size_t line_bytes;          /* length of the line */
   size_t total_bytes;         /* bytes of all items */
   size_t peer_bytes;          /* bytes of the items that are copied from one GPU to another GPU */
@@ -147,13 +138,12 @@ typedef struct tdict_plan {
   bool one_by_one;                    /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
   uint32_t num_uniform;               /* number of items that are uniform leaves, see collect_uniform.h */
   bool is_one_run;                    /* true: one driver copy can cover all items */
-  bool is_packed;                     /* true: tdict_plan_pack() has changed some items */
   size_t num_new, num_new_dims;       /* number of new tensors in the result, and the sum of their ndim */
   bool reads_device, writes_existing; /* true: a source is on a GPU; a destination existed before the transfer */
   bool keeps_elsewhere;               /* the option `keep` keeps a tensor that is on another device than the result */
   bool some_locked;                   /* a node of the tree is locked */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
-  /* retained; the tree is one interval of memory. The tree is copied as one item, and no leaf has an entry in
+  /* retained; the tree is one block of memory. The tree is copied as one item, and no leaf has an entry in
    * item_of_leaf. NULL: each item is one leaf */
   tdict_consolidated *whole;
   bool borrows; /* true: the plan does not retain the sources, because the caller keeps the tree alive */
@@ -176,11 +166,6 @@ static inline size_t tdict_plan_slot_bytes(const tdict_item_cast *cast, size_t b
  * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
  * all items are uniform. */
 void tdict_plan_pack(tdict_plan *plan);
-/* Uses the chunks of the last cut if the last cut has these sizes. Returns false if the plan must be packed and cut. */
-bool tdict_plan_reuse_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes);
-/* Prepares the arrays of an ended plan for the next transfer. If tdict_plan_pack() has changed items, undoes these
- * changes and forgets the last cut. */
-void tdict_plan_renew(tdict_plan *plan);
 /* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. Consecutive
  * items with the same `way` and the same GPU form a group. In a group, the sizes of these chunks grow from first_bytes
  * to chunk_bytes, and shrink again towards the end. Both numbers must be multiples of 256. If elements are converted,

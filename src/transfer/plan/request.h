@@ -27,10 +27,7 @@ typedef struct tdict_plan_request {
   tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
   tdict_conversions *conversions; /* NULL: no leaf is converted */
   bool narrow;                    /* the option `narrow` */
-  /* the record of a tree that is one interval of memory, see interval.h. NULL: only a consolidated tree is copied as
-   * one item. Must be NULL if `dst` is set */
-  tdict_consolidated *whole;
-  tdict_plan *spare; /* a cleared plan whose memory is reused, or NULL */
+  tdict_plan *spare;              /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
 /* Returns true if the request has wire options: conversions or `narrow`. */

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "tensor/layout.h"
 #include "transfer/finish.h"
-#include "transfer/late_result.h"
 #include "transfer/run/batch.h"
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/device_cast.h"
@@ -436,7 +435,6 @@ bool tdict_deferred_tail_create(tdict_future *t) {
 void tdict_deferred_tail_run(tdict_future *t) {
   tdict_deferred_tail *tail = t->deferred_tail;
   if (!tail || !atomic_exchange_explicit(&tail->offered, false, memory_order_acq_rel)) return;
-  tdict_late_result_run(t);
   int64_t cpu = cpu_now(t);
   if (tail->lane.gpu) tdict_lane_resume(&tail->lane);
   finish_lane(&tail->lane, tail->status, cpu);
@@ -458,7 +456,6 @@ void tdict_work_and_return(tdict_worker *worker) {
   if (tail->status == TDICT_OK && tail->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     tail->status = tdict_lane_wait_all(&tail->lane, &err);
   if (tail->status != TDICT_OK) { /* after a failure, wait for the copies on this thread */
-    tdict_late_result_run(t);
     finish_lane(&tail->lane, tail->status, cpu);
     return;
   }

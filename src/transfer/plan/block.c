@@ -1,5 +1,7 @@
-/* Compares the leaves of a tree with the layout of an arena. See interval.h for ownership and threads. */
-#include "transfer/plan/interval.h"
+/* Compares the leaves of a tree with the layout of an arena. See block.h for ownership and threads. */
+#include "transfer/plan/block.h"
+
+#include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -7,14 +9,14 @@
 #include "tree/cursor.h"
 
 /* The leaves that were visited so far. */
-typedef struct interval {
+typedef struct visited {
   tdict_storage *storage; /* borrowed; NULL before the first leaf */
   size_t end;             /* offset of the end of the last leaf */
   size_t num_leaves, num_dims;
-} interval;
+} visited;
 
 /* Adds a leaf. Returns false if the leaf does not follow the last leaf in the layout of an arena. */
-static bool add_leaf(interval *so_far, const tdict_tensor *t) {
+static bool add_leaf(visited *so_far, const tdict_tensor *t) {
   if (!tdict_plan_gap_is_free(t)) return false;
   if (!so_far->storage) so_far->storage = t->storage;
   const size_t begin = tdict_align(so_far->end, TDICT_LEAF_ALIGNMENT);
@@ -29,9 +31,9 @@ static bool add_leaf(interval *so_far, const tdict_tensor *t) {
 
 /* Visits all leaves. Sets *fits to false at the first leaf that does not fit, and at the first object. If `record` is
  * not NULL, fills in its spans. */
-static tdict_status visit_leaves(tdict_cursor *cursor, tdict_consolidated *record, interval *found, bool *fits,
+static tdict_status visit_leaves(tdict_cursor *cursor, tdict_consolidated *record, visited *found, bool *fits,
                                  tdict_error *err) {
-  *found = (interval){0};
+  *found = (visited){0};
   *fits = true;
   for (tdict_leaf leaf; *fits && (leaf = tdict_cursor_next(cursor)) != 0;) {
     const tdict_tensor *t = tdict_leaf_tensor(leaf);
@@ -50,22 +52,47 @@ static tdict_status visit_leaves(tdict_cursor *cursor, tdict_consolidated *recor
   return TDICT_OK;
 }
 
-tdict_status tdict_interval_find(const tdict_tree *tree, tdict_consolidated **out, tdict_error *err) {
-  interval found;
+/* Makes the record of a tree. Writes NULL to *out if the tree is not one block. */
+static tdict_status make_record(const tdict_tree *tree, tdict_consolidated **out, tdict_error *err) {
+  visited found;
   bool fits = false;
-  tdict_consolidated *made = NULL;
-  *out = tree->consolidated ? tdict_consolidated_retain(tree->consolidated) : NULL;
-  if (*out) return TDICT_OK;
+  *out = NULL;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, tree, false);
   tdict_status status = visit_leaves(&cursor, NULL, &found, &fits, err);
-  if (status == TDICT_OK && fits) status = tdict_consolidated_create(found.num_leaves, found.storage, &made, err);
-  if (made) {
+  if (status == TDICT_OK && fits) status = tdict_consolidated_create(found.num_leaves, found.storage, out, err);
+  if (*out) {
     tdict_cursor_rewind(&cursor, tree);
-    status = visit_leaves(&cursor, made, &found, &fits, err);
-    made->num_dims = found.num_dims;
+    status = visit_leaves(&cursor, *out, &found, &fits, err);
+    (*out)->num_dims = found.num_dims;
   }
   tdict_cursor_reset(&cursor);
-  *out = made;
   return status;
+}
+
+/* The record that a locked tree keeps. */
+typedef struct block {
+  tdict_attachment attachment; /* first member, because detach() gets its address */
+  tdict_consolidated *record;  /* retained */
+} block;
+
+static void detach_block(tdict_attachment *attachment) {
+  block *kept = (block *)attachment;
+  tdict_consolidated_release(kept->record);
+  free(kept);
+}
+
+tdict_status tdict_block_find(const tdict_tree *tree, tdict_consolidated **out, tdict_error *err) {
+  *out = tree->consolidated ? tdict_consolidated_retain(tree->consolidated) : NULL;
+  if (*out || !tree->locked) return TDICT_OK;
+  block *kept = (block *)tdict_node_attachment(tree, TDICT_ATTACHED_BLOCK);
+  if (kept) *out = tdict_consolidated_retain(kept->record);
+  if (kept) return TDICT_OK;
+  tdict_status status = make_record(tree, out, err);
+  if (!*out) return status;
+  kept = malloc(sizeof *kept);
+  if (!kept) return TDICT_OK; /* the record serves this call only */
+  *kept = (block){{detach_block}, tdict_consolidated_retain(*out)};
+  if (!tdict_node_attach(tree, TDICT_ATTACHED_BLOCK, &kept->attachment)) detach_block(&kept->attachment);
+  return TDICT_OK;
 }
