@@ -15,11 +15,11 @@ typedef struct queued_call {
   struct queued_call *next;
   tdict_comm_call call;
   uint64_t ticket;
-  tdict_future *promise; /* retained */
-  tdict_tree *given;     /* retained; the tree of the program; NULL: none */
-  tdict_tree *copy;      /* retained; a shallow copy of `given`, so that the program may change the keys of `given` */
-  int64_t *counts;       /* owned */
-  bool keeps_memory;     /* true: the memory of the call is retained */
+  tdict_promise *promise; /* owned handle */
+  tdict_tree *given;      /* retained; the tree of the program; NULL: none */
+  tdict_tree *copy;       /* retained; a shallow copy of `given`, so that the program may change the keys of `given` */
+  int64_t *counts;        /* owned */
+  bool keeps_memory;      /* true: the memory of the call is retained */
 } queued_call;
 
 struct tdict_comm_queue {
@@ -35,7 +35,7 @@ struct tdict_comm_queue {
 static void free_queued(queued_call *q) {
   tdict_comm_reset(&q->call);
   if (q->keeps_memory) q->call.memory->ops->release(q->call.memory);
-  if (q->promise) tdict_future_release(q->promise);
+  if (q->promise) tdict_future_release(&q->promise->future);
   tdict_release(q->given);
   tdict_release(q->copy);
   free(q->counts);
@@ -49,11 +49,11 @@ static void run_queued(queued_call *q) {
   const bool gives_back = q->call.tree || q->call.op == TDICT_COMM_SEND;
   tdict_status status = tdict_comm_perform(&q->call, q->ticket, &result, &error);
   if (status == TDICT_OK && gives_back) result = tdict_retain(q->given);
-  tdict_future *promise = q->promise;
+  tdict_promise *promise = q->promise;
   q->promise = NULL;
   free_queued(q); /* before the end of the future, so that the program may then destroy what the call used */
   tdict_promise_close(promise, result, status == TDICT_OK ? NULL : &error);
-  tdict_future_release(promise);
+  tdict_future_release(&promise->future);
 }
 
 /* Waits for the next call. Returns NULL if the queue is empty and must stop. */
@@ -163,7 +163,7 @@ tdict_status tdict_comm_start(const tdict_comm_call *call, const tdict_comm_opti
     free_queued(q);
     return status;
   }
-  *out = tdict_future_retain(q->promise);
+  *out = tdict_future_retain(&q->promise->future);
   append(call->comm->queue, q);
   return TDICT_OK;
 }

@@ -161,6 +161,7 @@ static tdict_status replicate_large(group *g, tdict_error *err) {
   const size_t num_parts = num_rounds * g->count;
   for (size_t round = 0; round < num_rounds && status == TDICT_OK; round++) {
     part parts[TDICT_MAX_DEVICES];
+    const tdict_promise *promise = g->spreading->promise;
     tdict_future **now = sent[round % 3], **before = sent[(round + 1) % 3];
     for (size_t i = 0; i < g->count && status == TDICT_OK; i++) {
       const size_t number = round * g->count + i + 1;
@@ -171,7 +172,7 @@ static tdict_status replicate_large(group *g, tdict_error *err) {
       parts[i].end = end = find_end(g, wanted, &leaf);
       parts[i].end_leaf = leaf < g->source->num_leaves ? leaf + 1 : leaf;
       status = start_part(g, i, &parts[i], &(awaited){&before[i], round >= 2}, err);
-      if (status == TDICT_OK) now[i] = tdict_promise_last_part(g->spreading->promise);
+      if (status == TDICT_OK) now[i] = promise->parts[promise->num_parts - 1];
     }
     const awaited arrived = {now, g->count};
     for (size_t i = 0; i < g->count && status == TDICT_OK; i++)

@@ -14,7 +14,7 @@ typedef struct tdict_spreading {
   tdict_device devices[TDICT_MAX_DEVICES]; /* different devices */
   size_t num_devices;
   tdict_transfer_options options; /* all fields are set */
-  tdict_future *promise;
+  tdict_promise *promise;
   bool caller_waits; /* true: the public call blocks until all parts have ended */
 } tdict_spreading;
 

@@ -73,12 +73,12 @@ static tdict_status start_parts(tdict_spreading *s, const tdict_spread *spread, 
   status = spread->kind == TDICT_SPLIT ? split(s, spread, &why) : tdict_replicate_start(s, &why);
   tdict_promise_close(s->promise, NULL, status == TDICT_OK ? NULL : &why);
   if (status == TDICT_OK) {
-    *out = s->promise;
+    *out = &s->promise->future;
     return status;
   }
   tdict_error reported; /* the call returns the error, so the future must not log the error */
-  (void)!tdict_future_wait(s->promise, NULL, &reported);
-  tdict_future_release(s->promise);
+  (void)!tdict_future_wait(&s->promise->future, NULL, &reported);
+  tdict_future_release(&s->promise->future);
   if (err) *err = why;
   return status;
 }

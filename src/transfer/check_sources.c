@@ -62,17 +62,17 @@ static uint64_t hash_nth(const tdict_plan *p, uint32_t i) {
   return hash_bytes(0, (const unsigned char *)item->src_data + leaf->begin, leaf->bytes);
 }
 
-tdict_status tdict_check_sources_prepare(tdict_future *t, tdict_error *err) {
+tdict_status tdict_check_sources_prepare(tdict_transfer *t, tdict_error *err) {
   t->hashes = calloc((size_t)count_hashes(&t->plan) + 1, sizeof *t->hashes);
   return t->hashes ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to check its sources");
 }
 
-void tdict_check_sources_before(tdict_future *t) {
+void tdict_check_sources_before(tdict_transfer *t) {
   const uint32_t count = count_hashes(&t->plan);
   for (uint32_t i = 0; i < count; i++) t->hashes[i] = hash_nth(&t->plan, i);
 }
 
-void tdict_check_sources_after(tdict_future *t) {
+void tdict_check_sources_after(tdict_transfer *t) {
   if (tdict_transfer_has_failed(t)) return;
   const tdict_plan *p = &t->plan;
   const uint32_t count = count_hashes(p);
@@ -81,7 +81,7 @@ void tdict_check_sources_after(tdict_future *t) {
     tdict_error err;
     (void)!tdict_fail(&err, TDICT_ECHANGED,
                       "transfer: the source changed during the copy; call tdict_future_wait_source() first");
-    tdict_transfer_fail_leaf(t, p->whole ? i : p->items[i].leaf, &err);
+    tdict_future_fail_leaf(&t->future, p->whole ? i : p->items[i].leaf, &err);
     return;
   }
 }

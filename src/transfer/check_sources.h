@@ -7,12 +7,12 @@
 #include "transfer/job.h"
 
 /* Allocates the hashes. Returns TDICT_ENOMEM if host memory is exhausted. */
-tdict_status tdict_check_sources_prepare(tdict_future *transfer, tdict_error *err);
+tdict_status tdict_check_sources_prepare(tdict_transfer *transfer, tdict_error *err);
 /* Hashes every source whose bytes are in host memory. Call when the transfer is launched, because earlier transfers may
  * write the sources before the launch. */
-void tdict_check_sources_before(tdict_future *transfer);
+void tdict_check_sources_before(tdict_transfer *transfer);
 /* Hashes the sources again, and fails the transfer with TDICT_ECHANGED if a hash has changed. Does nothing if the
  * transfer has failed already. */
-void tdict_check_sources_after(tdict_future *transfer);
+void tdict_check_sources_after(tdict_transfer *transfer);
 
 #endif

@@ -19,28 +19,28 @@
 
 /* Adds the path of the failed leaf to the error. If the program already has the result, only the tree `mirror` is safe
  * to read. */
-static void add_error_path(tdict_future *t) {
-  if (!t->error.status || t->error_leaf == UINT32_MAX) return; /* also for a promise, whose result may still be made */
-  const tdict_tree *tree = t->mirror || t->result_was_returned ? t->mirror : t->result;
-  char path[sizeof t->error.path];
+static void add_error_path(tdict_transfer *t) {
+  if (!t->future.error.status || t->future.error_leaf == UINT32_MAX) return;
+  const tdict_tree *tree = t->mirror || t->future.result_was_returned ? t->mirror : t->future.result;
+  char path[sizeof t->future.error.path];
   if (!tree) return;
-  tdict_leaf_path(tree, t->error_leaf, path, sizeof path);
-  if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
+  tdict_leaf_path(tree, t->future.error_leaf, path, sizeof path);
+  if (path[0]) tdict_error_at(&t->future.error, TDICT_OK, path);
 }
 
-static void give_wait_events(tdict_future *t) {
+static void give_wait_events(tdict_transfer *t) {
   for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);
   t->num_wait_events = 0;
 }
 
 /* Returns a tdict_pin_path: how the pinned memory of this transfer was obtained. */
-static int32_t pin_path(const tdict_future *t) {
+static int32_t pin_path(const tdict_transfer *t) {
   const tdict_plan *p = &t->plan;
   int way = t->arena ? tdict_pinned_pool_way(t->arena->memory, t->arena) : 0;
   if (!way && (p->way_bytes[TDICT_WAY_STAGE_IN] || p->way_bytes[TDICT_WAY_STAGE_OUT]))
     for (uint32_t i = 0; i < p->num_items && !way; i++)
       if (p->items[i].way == TDICT_WAY_STAGE_IN || p->items[i].way == TDICT_WAY_STAGE_OUT)
-        way = tdict_engine_pin_way(t->engine, p->items[i].gpu);
+        way = tdict_engine_pin_way(t->future.engine, p->items[i].gpu);
   return way == TDICT_PINNED_REGISTERED ? TDICT_PIN_REGISTER
          : way == TDICT_PINNED_SMALL    ? TDICT_PIN_SMALL_PIECES
          : way == TDICT_PINNED_DRIVER   ? TDICT_PIN_DRIVER
@@ -49,7 +49,7 @@ static int32_t pin_path(const tdict_future *t) {
 }
 
 /* Returns the bytes that driver copies move, after conversions and packing. */
-static size_t wire_bytes(const tdict_future *t) {
+static size_t wire_bytes(const tdict_transfer *t) {
   const tdict_plan *p = &t->plan;
   size_t bytes = p->total_bytes - p->way_bytes[TDICT_WAY_HOST];
   for (int i = 0; i < t->num_workers; i++) bytes += t->workers[i].packed_bytes;
@@ -63,8 +63,8 @@ static size_t wire_bytes(const tdict_future *t) {
   return bytes;
 }
 
-void tdict_transfer_count_entries(tdict_future *t) {
-  tdict_transfer_stats *s = &t->stats;
+void tdict_transfer_count_entries(tdict_transfer *t) {
+  tdict_transfer_stats *s = &t->future.stats;
   const tdict_plan *p = &t->plan;
   s->num_objects = p->num_objects;
   s->num_objects_unpinned = p->num_unpinned;
@@ -75,8 +75,8 @@ void tdict_transfer_count_entries(tdict_future *t) {
     s->num_objects_pinned += p->objects[i].pin || (t->pins_result && p->objects[i].action == TDICT_OBJECT_FLAT);
 }
 
-static void fill_stats(tdict_future *t) {
-  tdict_transfer_stats *s = &t->stats;
+static void fill_stats(tdict_transfer *t) {
+  tdict_transfer_stats *s = &t->future.stats;
   const tdict_plan *p = &t->plan;
   s->num_leaves = p->num_leaves;
   s->num_shared_leaves = p->num_shared;
@@ -100,19 +100,20 @@ static void fill_stats(tdict_future *t) {
     s->wait_seconds += 1e-9 * (double)w->wait_ns;
     s->cpu_seconds += 1e-9 * (double)w->cpu_ns;
   }
-  s->peak_staging_bytes = (size_t)atomic_load_explicit(&t->peak_slots, memory_order_relaxed) * t->engine->slot_bytes;
+  s->peak_staging_bytes =
+      (size_t)atomic_load_explicit(&t->peak_slots, memory_order_relaxed) * t->future.engine->slot_bytes;
   s->peak_queued_bytes = t->queue_limit ? t->queue_limit->peak_bytes : 0;
   tdict_memory_counts pinned;
-  tdict_memory_get_counts(tdict_devices_pinned(t->engine->config.devices), &pinned);
+  tdict_memory_get_counts(tdict_devices_pinned(t->future.engine->config.devices), &pinned);
   s->peak_pinned_bytes = pinned.peak_bytes;
   s->pin_path = pin_path(t);
-  s->total_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
+  s->total_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
 }
 
 /* Returns the tail events to their GPUs. The caller holds error_lock, so no thread queues a wait for these events now.
  * The copies have ended, so no later waiter needs the events. */
-static void give_tails(tdict_future *t) {
-  TDICT_ASSERT(tdict_lock_is_held(&t->error_lock));
+static void give_tails(tdict_transfer *t) {
+  TDICT_ASSERT(tdict_lock_is_held(&t->future.error_lock));
   for (int i = 0; i < t->num_workers; i++) {
     tdict_worker *w = &t->workers[i];
     if (!w->tail_gpu) continue;
@@ -124,8 +125,8 @@ static void give_tails(tdict_future *t) {
 
 /* After a failure, marks the bytes of the destinations as lost. After a success, removes these bytes from the lost
  * bytes. */
-static void update_lost_bytes(const tdict_future *t) {
-  const bool lost = t->error.status != 0;
+static void update_lost_bytes(const tdict_transfer *t) {
+  const bool lost = t->future.error.status != 0;
   bool has_lost_bytes = lost;
   for (uint32_t i = 0; i < t->num_writes && !has_lost_bytes; i++)
     has_lost_bytes = tdict_storage_has_lost(t->writes[i].storage);
@@ -171,7 +172,7 @@ static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasi
 
 /* If consecutive items have one storage, only the first of these items has a mark. The nodes of the other items have no
  * fence. A mark that protects several items is removed when the transfer ends. */
-void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
+void tdict_transfer_chunk_read(tdict_transfer *t, const tdict_chunk *chunk) {
   tdict_plan *p = &t->plan;
   if (t->hashes) return; /* check_sources is set: the sources are hashed again when the transfer ends */
   uint32_t begin = chunk->first, end;
@@ -198,7 +199,7 @@ void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
 
 /* Releases the sources that were not released early. Skips items that lie completely in a chunk whose was_read is set,
  * because their sources were released. */
-static void release_sources(tdict_future *t) {
+static void release_sources(tdict_transfer *t) {
   tdict_plan *p = &t->plan;
   releasing r = {0};
   uint32_t i = 0;
@@ -215,8 +216,8 @@ static void release_sources(tdict_future *t) {
 
 /* Releases the sources, the marks, the uses, the wait events, the plan and the arena. Releasing may call functions of
  * the program, so no lock is held. */
-static void release_all(tdict_future *t) {
-  if (t->traced.recording) tdict_trace_leave(&t->traced, t->begin_ns, t->plan.total_bytes);
+static void release_all(tdict_transfer *t) {
+  if (t->traced.recording) tdict_trace_leave(&t->traced, t->future.begin_ns, t->plan.total_bytes);
   give_wait_events(t);
   if (t->marked) {
     release_sources(t);
@@ -227,7 +228,7 @@ static void release_all(tdict_future *t) {
   t->num_uses = 0;
   free(t->hooks);
   t->hooks = NULL;
-  tdict_engine_give_plan(t->engine, &t->plan);
+  tdict_engine_give_plan(t->future.engine, &t->plan);
   if (t->mirror) tdict_release(t->mirror);
   t->mirror = NULL;
   tdict_storage_release(t->arena);
@@ -236,25 +237,17 @@ static void release_all(tdict_future *t) {
   tdict_repeats_end(t);
 }
 
-/* Reports the end of a part to its promise. */
-static void end_part(tdict_future *part) {
-  tdict_future *promise = atomic_exchange_explicit(&part->part_of, NULL, memory_order_acq_rel);
-  if (!promise) return;
-  promise->kind->part_ended(promise, part);
-  tdict_transfer_release(promise);
-}
-
-void tdict_transfer_finish(tdict_future *t) {
-  tdict_engine *e = t->engine;
-  TDICT_ASSERT(!tdict_latch_is_zero(&t->ended) && t->num_pending == 0);
+void tdict_transfer_finish(tdict_transfer *t) {
+  tdict_engine *e = t->future.engine;
+  TDICT_ASSERT(!tdict_latch_is_zero(&t->future.ended) && t->num_pending == 0);
   /* Make the transfer's outcome final. */
   if (t->chunk_parts) tdict_chunk_parts_close(t);
   if (t->hashes) tdict_check_sources_after(t);
-  pthread_mutex_lock(&t->error_lock);
-  t->outcome_is_final = true;
+  pthread_mutex_lock(&t->future.error_lock);
+  t->future.outcome_is_final = true;
   add_error_path(t);
   give_tails(t);
-  pthread_mutex_unlock(&t->error_lock);
+  pthread_mutex_unlock(&t->future.error_lock);
   if (!t->skips_stats) fill_stats(t);
   /* Mark lost bytes before setting `finished`, because a transfer that sees `finished` reads which bytes are lost. */
   if (t->marked) update_lost_bytes(t);
@@ -267,39 +260,35 @@ void tdict_transfer_finish(tdict_future *t) {
   /* Release the sources before waking the waiting threads, because these threads may reuse the bytes. */
   release_all(t);
   tdict_latch_open(&t->queued);
-  tdict_latch_open(&t->ended);
-  end_part(t); /* before a transfer that waits for this transfer can fail, too */
+  tdict_latch_open(&t->future.ended);
+  tdict_future_end_part(&t->future); /* before a transfer that waits for this transfer can fail, too */
   /* Launch the transfers that wait for no other transfer. */
   while (next) {
     tdict_dependent *d = next;
     next = d->next;
-    tdict_future *waiting = d->waiting;
+    tdict_transfer *waiting = d->waiting;
     pthread_mutex_lock(&e->lock);
     TDICT_ASSERT(waiting->num_pending > 0);
     bool ready = --waiting->num_pending == 0;
     pthread_mutex_unlock(&e->lock);
     if (ready) tdict_transfer_launch(waiting); /* this call may free `waiting`, which owns d */
   }
-  tdict_transfer_release(t);
-  pthread_mutex_lock(&e->lock);
-  TDICT_ASSERT(e->num_live > 0);
-  if (--e->num_live == 0) pthread_cond_broadcast(&e->idle);
-  pthread_mutex_unlock(&e->lock);
+  tdict_future_end_live(&t->future);
 }
 
-void tdict_transfer_will_build(tdict_future *t) {
+void tdict_transfer_will_build(tdict_transfer *t) {
   atomic_store_explicit(&t->workers_left, t->num_workers + 1, memory_order_relaxed);
 }
 
-void tdict_transfer_built(tdict_future *t) {
+void tdict_transfer_built(tdict_transfer *t) {
   if (atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel) == 1) tdict_transfer_finish(t);
 }
 
-void tdict_transfer_end_at_once(tdict_future *t) {
+void tdict_transfer_end_at_once(tdict_transfer *t) {
   if (!t->skips_stats) fill_stats(t);
   t->finished = true;
   release_all(t);
   tdict_latch_open(&t->queued);
-  tdict_latch_open(&t->ended);
-  end_part(t);
+  tdict_latch_open(&t->future.ended);
+  tdict_future_end_part(&t->future);
 }

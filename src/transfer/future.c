@@ -1,12 +1,142 @@
-/* Implements the public functions of futures: wait for a transfer, read its state and statistics, cancel the transfer,
- * retain and release handles. A future is the transfer itself: see job.h for ownership.
- * Thread rule: safe from any thread. */
+/* Implements futures: references, the first error, waiting, and the public functions. A transfer or a promise is a
+ * future with more fields: see future.h for ownership. Thread rule: safe from any thread. */
+#include "transfer/future.h"
+
+#include <stdlib.h>
+
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "transfer/hooks.h"
-#include "transfer/run/worker.h"
+#include "base/thread.h"
+
+/* While a pool thread waits for a future, the thread looks for other tasks at least once in this interval. */
+enum { HELP_EVERY_NS = 200000 };
+
+/* A forked child has no other threads. A thread of the parent may have held the latch's lock when the child was forked.
+ * The child therefore reads the count without locking. */
+bool tdict_future_is_open(const tdict_future *t, tdict_latch *latch) {
+  return tdict_forkmark_forked(t->mark) ? latch->count == 0 : tdict_latch_is_zero(latch);
+}
+
+/* Like tdict_future_wait_latch(), but pthread_cancel() ends the wait. The calling thread must hold nothing that another
+ * thread waits for. */
+static bool wait_cancellable(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
+  if (tdict_forkmark_forked(t->mark)) return latch->count == 0;
+  if (tdict_latch_is_zero(latch)) return true;
+  if (!tdict_pool_is_worker(t->pool)) return tdict_latch_wait_cancellable(latch, deadline_ns);
+  for (;;) {
+    int64_t now = tdict_now_ns();
+    if (now >= deadline_ns) return tdict_latch_is_zero(latch);
+    if (tdict_pool_help(t->pool, t)) continue;
+    if (tdict_latch_wait(latch, deadline_ns - now < HELP_EVERY_NS ? deadline_ns : now + HELP_EVERY_NS)) return true;
+  }
+}
+
+bool tdict_future_wait_latch(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
+  TDICT_UNCANCELLED;
+  return wait_cancellable(t, latch, deadline_ns);
+}
+
+bool tdict_future_fence_poll(tdict_fence *fence) {
+  tdict_future *t = (tdict_future *)fence;
+  return tdict_future_is_open(t, &t->ended);
+}
+bool tdict_future_fence_wait(tdict_fence *fence, int64_t deadline_ns) {
+  tdict_future *t = (tdict_future *)fence;
+  return tdict_future_wait_latch(t, &t->ended, deadline_ns);
+}
+void tdict_future_fence_retain(tdict_fence *fence) {
+  atomic_fetch_add_explicit(&((tdict_future *)fence)->refs, 1, memory_order_relaxed);
+}
+void tdict_future_fence_release(tdict_fence *fence) { tdict_future_drop((tdict_future *)fence); }
+
+void tdict_future_init(tdict_future *f, tdict_engine *engine, const tdict_future_kind *kind) {
+  f->fence.ops = &kind->fence;
+  f->kind = kind;
+  atomic_init(&f->refs, 1);
+  atomic_init(&f->handles, 1);
+  f->engine = engine;
+  f->pool = engine->config.pool;
+  f->error_leaf = UINT32_MAX;
+  pthread_mutex_init(&f->error_lock, NULL);
+  tdict_latch_init(&f->ended, 1);
+  f->mark = tdict_forkmark_retain(engine->config.mark);
+  if (engine->config.log) f->log = tdict_log_retain(engine->config.log);
+  f->streams = tdict_devices_streams(engine->config.devices);
+  f->stats.struct_size = sizeof f->stats;
+}
+
+void tdict_future_count_live(tdict_future *f) {
+  TDICT_ASSERT(tdict_lock_is_held(&f->engine->lock));
+  atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+  f->engine->num_live++;
+}
+
+void tdict_future_end_live(tdict_future *f) {
+  tdict_engine *e = f->engine;
+  tdict_future_drop(f);
+  pthread_mutex_lock(&e->lock);
+  TDICT_ASSERT(e->num_live > 0);
+  if (--e->num_live == 0) pthread_cond_broadcast(&e->idle);
+  pthread_mutex_unlock(&e->lock);
+}
+
+void tdict_future_begin_part(tdict_future *promise, tdict_future *part, size_t position) {
+  atomic_fetch_add_explicit(&promise->refs, 1, memory_order_relaxed);
+  promise->kind->part_began(promise);
+  atomic_store_explicit(&part->part_of, promise, memory_order_release);
+  part->position = position;
+}
+
+void tdict_future_end_part(tdict_future *part) {
+  tdict_future *promise = atomic_exchange_explicit(&part->part_of, NULL, memory_order_acq_rel);
+  if (!promise) return;
+  promise->kind->part_ended(promise, part);
+  tdict_future_drop(promise);
+}
+
+/* Logs the transfer's error if no call has returned the error. Cancelling is not logged. */
+static void log_unreported_error(const tdict_future *f) {
+  const tdict_error *e = &f->error;
+  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->error_was_reported, memory_order_relaxed))
+    return;
+  tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer failed and no call returned its error: %s at '%s': %s",
+                  tdict_status_name((tdict_status)e->status), e->path, e->message);
+}
+
+void tdict_future_drop(tdict_future *f) {
+  if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
+  /* In a forked child, events and streams belong to the parent process, so nothing is freed. */
+  if (tdict_forkmark_forked(f->mark)) return;
+  log_unreported_error(f);
+  f->kind->free(f);
+  tdict_release(f->result);
+  tdict_latch_destroy(&f->ended);
+  pthread_mutex_destroy(&f->error_lock);
+  if (f->log) tdict_log_release(f->log);
+  tdict_forkmark_release(f->mark);
+  free(f);
+}
+
+static void store_first_error(tdict_future *f, uint32_t leaf, const char *path, const tdict_error *error) {
+  pthread_mutex_lock(&f->error_lock);
+  if (!f->error.status && !f->outcome_is_final) {
+    f->error = *error;
+    f->error_leaf = leaf;
+    if (path[0]) tdict_error_at(&f->error, TDICT_OK, path);
+  }
+  pthread_mutex_unlock(&f->error_lock);
+  atomic_store_explicit(&f->failed, true, memory_order_relaxed);
+}
+
+void tdict_future_fail_leaf(tdict_future *f, uint32_t leaf, const tdict_error *error) {
+  store_first_error(f, leaf, "", error);
+}
+
+void tdict_future_fail(tdict_future *f, const char *path, const tdict_error *error) {
+  store_first_error(f, UINT32_MAX, path, error);
+}
 
 tdict_future *tdict_future_retain(const tdict_future *future) {
   if (!future) return NULL;
@@ -25,7 +155,7 @@ void tdict_future_release(tdict_future *future) {
     tdict_release(future->result);
     future->result = NULL;
   }
-  tdict_transfer_release(future);
+  tdict_future_drop(future);
 }
 
 /* Returns the error of an ended transfer, or a new reference to its result. An error that is written to *err is not
@@ -56,8 +186,7 @@ tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_err
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
   future->kind->help(future);
-  if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));
-  tdict_transfer_wait_cancellable(future, &future->ended, INT64_MAX);
+  wait_cancellable(future, &future->ended, INT64_MAX);
   return return_outcome(future, out, err);
 }
 
@@ -66,7 +195,7 @@ tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdi
   if (status != TDICT_OK) return status;
   if (timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "future: timeout_ns is %lld, wanted 0 or more", (long long)timeout_ns);
-  if (!tdict_transfer_wait_cancellable(future, &future->ended, tdict_deadline_ns(timeout_ns)))
+  if (!wait_cancellable(future, &future->ended, tdict_deadline_ns(timeout_ns)))
     return tdict_fail(err, TDICT_ETIMEDOUT, "future: the transfer has not ended after %lld ns", (long long)timeout_ns);
   return return_outcome(future, out, err);
 }
@@ -75,109 +204,18 @@ tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdi
 tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  tdict_transfer_wait_cancellable(future, &future->ended, INT64_MAX);
+  wait_cancellable(future, &future->ended, INT64_MAX);
   return return_outcome(future, NULL, err);
-}
-
-/* Makes the stream of `gpu` wait for the tail events of all workers. The caller holds error_lock, and the outcome is
- * not final yet. When the outcome becomes final, finish.c returns the tail events to their GPUs. Call inside a scope of
- * the gpu. */
-static tdict_status queue_tail_waits(tdict_future *f, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
-  tdict_status status = TDICT_OK;
-  TDICT_ASSERT(tdict_lock_is_held(&f->error_lock));
-  for (int i = 0; i < f->num_workers && status == TDICT_OK; i++)
-    if (f->workers[i].tail_gpu) status = tdict_gpu_stream_wait(gpu, stream, f->workers[i].tail, err);
-  return status;
-}
-
-/* Waits until all copies are queued and the result is built. Returns false if a stream cannot wait for all copies. In
- * this case, the host must wait for the end of the transfer. */
-static bool wait_until_queued(tdict_future *f) {
-  tdict_transfer_wait(f, &f->queued, INT64_MAX);
-  return !atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) && !tdict_transfer_has_failed(f);
-}
-
-/* Implements tdict_fence_ops.wait_on_stream of transfers. Waits on the host until all copies are queued. */
-static bool fence_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
-  tdict_future *f = (tdict_future *)fence;
-  tdict_gpu *gpu = device;
-  /* The caller of a blocking transfer waits until the transfer has ended, so this transfer records no events for
-   * streams. */
-  if (f->caller_waits || tdict_forkmark_forked(f->mark) || !f->gpu || f->gpu->driver != gpu->driver) return false;
-  if (!wait_until_queued(f)) return false;
-  pthread_mutex_lock(&f->error_lock);
-  const bool waits = !f->outcome_is_final && queue_tail_waits(f, gpu, stream, NULL) == TDICT_OK;
-  pthread_mutex_unlock(&f->error_lock);
-  return waits;
-}
-
-/* Makes a stream of the program wait for the tail events. The caller holds error_lock, and the outcome is not final
- * yet. */
-static tdict_status queue_waits_of(tdict_future *f, tdict_stream s, tdict_error *err) {
-  tdict_gpu *stream_gpu; /* made current, because handle 0 means the legacy stream of the current device */
-  tdict_gpu_scope scope;
-  if (!f->gpu) return TDICT_OK; /* if the transfer uses no GPU, no worker has a tail event */
-  tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &stream_gpu, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_gpu_enter(stream_gpu, &scope, err);
-  if (status == TDICT_OK) status = tdict_gpu_refuse_capture(stream_gpu, s.handle, "wait_on_stream", err);
-  if (status == TDICT_OK) status = queue_tail_waits(f, stream_gpu, s.handle, err);
-  tdict_gpu_leave(stream_gpu, &scope);
-  return status;
-}
-
-static tdict_status wait_on_stream(tdict_future *f, tdict_stream s, tdict_error *err) {
-  if (!wait_until_queued(f)) tdict_transfer_wait(f, &f->ended, INT64_MAX);
-  if (tdict_transfer_is_open(f, &f->ended)) return TDICT_OK;
-  pthread_mutex_lock(&f->error_lock);
-  /* The transfer may have ended meanwhile. While error_lock is held, the outcome cannot become final, so the tail
-   * events stay valid. */
-  const tdict_status status = f->outcome_is_final ? TDICT_OK : queue_waits_of(f, s, err);
-  pthread_mutex_unlock(&f->error_lock);
-  return status;
-}
-
-/* If no thread runs the deferred tail yet (see run/worker.h), this thread does so. This thread then need not wait until
- * a pool thread wakes up. */
-static void help(tdict_future *f) {
-  if (f->deferred_tail) tdict_deferred_tail_run(f);
-}
-
-const tdict_future_kind tdict_transfer_kind = {
-    .fence = {tdict_future_fence_poll, tdict_future_fence_wait, fence_wait_on_stream, tdict_future_fence_retain,
-              tdict_future_fence_release},
-    .help = help,
-    .wait_on_stream = wait_on_stream,
-    .is_inside = tdict_hooks_is_inside,
-};
-
-/* Checks the stream before the state of the transfer, so that a wrong stream is always an error. */
-static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdict_error *err) {
-  static const char what[] = "wait_on_stream";
-  char name[32];
-  tdict_gpu_scope scope;
-  tdict_status status = tdict_stream_check(&f->streams, s, what, err);
-  if (status != TDICT_OK || !f->gpu) return status;
-  if (s.device.type != f->gpu->memory.device.type)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, which the transfer did not use", what,
-                      tdict_device_format(s.device, name, sizeof name));
-  tdict_error cause;
-  if (tdict_gpu_enter(f->gpu, &scope, NULL) == TDICT_OK)
-    status = tdict_gpu_refuse_capture(f->gpu, s.handle, what, &cause);
-  tdict_gpu_leave(f->gpu, &scope);
-  /* ignore a lost device here, because the transfer's own error has the cause */
-  if (status == TDICT_OK || status == TDICT_ELOST) return TDICT_OK;
-  if (err) *err = cause;
-  return status;
 }
 
 tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream, tdict_tree **out,
                                          tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
-  if (status == TDICT_OK) status = check_wait_stream(future, stream, err);
+  /* check the stream before the state of the future, so that a wrong stream is always an error */
+  if (status == TDICT_OK) status = tdict_stream_check(&future->streams, stream, "wait_on_stream", err);
   if (status == TDICT_OK) status = future->kind->wait_on_stream(future, stream, err);
   if (status != TDICT_OK) return status;
-  if (tdict_transfer_is_open(future, &future->ended)) return return_outcome(future, out, err);
+  if (tdict_future_is_open(future, &future->ended)) return return_outcome(future, out, err);
   pthread_mutex_lock(&future->error_lock);
   const bool ended = future->outcome_is_final;
   if (!ended && out) {
@@ -186,7 +224,7 @@ tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stre
   }
   pthread_mutex_unlock(&future->error_lock);
   if (!ended) return TDICT_OK;
-  tdict_transfer_wait(future, &future->ended, INT64_MAX);
+  tdict_future_wait_latch(future, &future->ended, INT64_MAX);
   return return_outcome(future, out, err);
 }
 
@@ -194,13 +232,13 @@ void tdict_future_cancel(tdict_future *future) {
   if (!future || tdict_forkmark_forked(future->mark) || tdict_latch_is_zero(&future->ended)) return;
   tdict_error err;
   (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: cancelled");
-  tdict_transfer_fail_at(future, "", &err);
+  tdict_future_fail(future, "", &err);
   if (future->kind->cancel) future->kind->cancel(future);
 }
 
 tdict_future_phase tdict_future_state(const tdict_future *future) {
   tdict_future *t = (tdict_future *)(uintptr_t)future;
-  if (!tdict_transfer_is_open(t, &t->ended)) return TDICT_FUTURE_PENDING;
+  if (!tdict_future_is_open(t, &t->ended)) return TDICT_FUTURE_PENDING;
   return t->error.status == TDICT_ECANCELLED ? TDICT_FUTURE_CANCELLED
          : t->error.status                   ? TDICT_FUTURE_FAILED
                                              : TDICT_FUTURE_DONE;

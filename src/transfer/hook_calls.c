@@ -8,7 +8,7 @@
 tdict_context *tdict_hook_context(const tdict_hook *hook) { return hook->context; }
 tdict_device tdict_hook_device(const tdict_hook *hook) { return hook->device; }
 tdict_memory *tdict_hook_memory(const tdict_hook *hook) {
-  tdict_devices *devices = hook->transfer->engine->config.devices;
+  tdict_devices *devices = hook->transfer->future.engine->config.devices;
   return hook->pins ? tdict_devices_pinned(devices) : tdict_devices_memory(devices, hook->device);
 }
 bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_transfer_has_failed(hook->transfer); }
@@ -35,7 +35,7 @@ tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_
     *out = tdict_tensor_retain(tensor);
     return TDICT_OK;
   }
-  return tdict_tensor_clone(tensor, tdict_devices_pinned(hook->transfer->engine->config.devices), out, err);
+  return tdict_tensor_clone(tensor, tdict_devices_pinned(hook->transfer->future.engine->config.devices), out, err);
 }
 
 tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {

@@ -13,13 +13,13 @@
 /* A list of the hooks that a thread is running, innermost first. The pool stores a pointer to the list as the thread's
  * data. */
 typedef struct frame {
-  const tdict_future *transfer;
+  const tdict_transfer *transfer;
   struct frame *outer;
 } frame;
 
 typedef struct hook_task {
   tdict_task task; /* first member, because the pool passes a pointer to the task to run_hook_task() */
-  tdict_future *transfer;
+  tdict_transfer *transfer;
   tdict_object_step *step;
 } hook_task;
 
@@ -34,15 +34,15 @@ typedef struct tdict_hooks {
   hook_task tasks[];
 } tdict_hooks;
 
-bool tdict_hooks_is_inside(const tdict_future *transfer) {
+bool tdict_hooks_is_inside(const tdict_future *future) {
   for (const frame *f = tdict_pool_thread_data(); f; f = f->outer)
-    if (f->transfer == transfer) return true;
+    if (&f->transfer->future == future) return true;
   return false;
 }
 
 static void run_hook_task(tdict_task *task);
 
-tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_device device, tdict_memory *memory,
+tdict_status tdict_hooks_prepare(tdict_transfer *t, tdict_context *context, tdict_device device, tdict_memory *memory,
                                  tdict_move_fn move, tdict_error *err) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < t->plan.num_objects; i++) count += t->plan.objects[i].action == TDICT_OBJECT_HOOK;
@@ -54,7 +54,7 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   h->move = move;
   h->memory = device.type == TDICT_DEVICE_CPU ? NULL : memory;
   if (device.type != TDICT_DEVICE_CPU) /* cannot fail: the plan has already found the GPU */
-    (void)!tdict_devices_gpu(t->engine->config.devices, device, &h->gpu, NULL);
+    (void)!tdict_devices_gpu(t->future.engine->config.devices, device, &h->gpu, NULL);
   for (uint32_t i = 0; i < t->plan.num_objects; i++)
     if (t->plan.objects[i].action == TDICT_OBJECT_HOOK)
       h->tasks[h->count++] = (hook_task){
@@ -119,7 +119,7 @@ static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
 /* Pins the object of a step, moves the object, or both. An object on the way to a device is pinned first, and an object
  * for a pinned result on the cpu is moved first. If both are done, releases the first new object at the end, also after
  * a failure. */
-static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_error *err) {
+static tdict_status run_step(tdict_transfer *t, tdict_object_step *step, tdict_error *err) {
   tdict_hook hook = {t, t->hooks->context, tdict_cpu(), true, t->hooks->gpu, NULL};
   tdict_box *boxes[3] = {step->box, NULL, NULL}; /* the object of the source, and the objects that the parts made */
   const bool pins_first = step->pin && !(step->move && t->hooks->device.type == TDICT_DEVICE_CPU);
@@ -144,7 +144,7 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
 }
 
 /* Puts the objects that the hooks returned into the result tree. */
-static void place_results(tdict_future *t) {
+static void place_results(tdict_transfer *t) {
   for (uint32_t i = 0; i < t->plan.num_objects; i++) {
     tdict_object_step *step = &t->plan.objects[i];
     if (step->action != TDICT_OBJECT_HOOK || !step->result) continue;
@@ -153,7 +153,7 @@ static void place_results(tdict_future *t) {
   }
 }
 
-bool tdict_hooks_begin_copies(tdict_future *t) {
+bool tdict_hooks_begin_copies(tdict_transfer *t) {
   if (!tdict_transfer_has_failed(t)) {
     tdict_error err = {0};
     place_results(t);
@@ -167,27 +167,27 @@ bool tdict_hooks_begin_copies(tdict_future *t) {
 static void run_hook_task(tdict_task *task) {
   TDICT_UNCANCELLED;
   hook_task *own_task = (hook_task *)task;
-  tdict_future *t = own_task->transfer;
+  tdict_transfer *t = own_task->transfer;
   if (!tdict_transfer_has_failed(t)) {
     frame here = {t, tdict_pool_thread_data()};
     tdict_error err = {0};
     tdict_pool_set_thread_data(&here);
     tdict_status status = run_step(t, own_task->step, &err);
     tdict_pool_set_thread_data(here.outer);
-    if (status != TDICT_OK) tdict_transfer_fail_at(t, own_task->step->path, &err);
+    if (status != TDICT_OK) tdict_future_fail(&t->future, own_task->step->path, &err);
   }
   if (atomic_fetch_sub_explicit(&t->hooks->num_unfinished, 1, memory_order_acq_rel) != 1) return;
   if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* if on_caller is set, the starting thread begins the copies */
 }
 
-void tdict_hooks_run(tdict_future *t) {
-  pthread_mutex_lock(&t->engine->lock);
-  tdict_transfer_count_live(t);
-  pthread_mutex_unlock(&t->engine->lock);
+void tdict_hooks_run(tdict_transfer *t) {
+  pthread_mutex_lock(&t->future.engine->lock);
+  tdict_future_count_live(&t->future);
+  pthread_mutex_unlock(&t->future.engine->lock);
   tdict_hooks *h = t->hooks;
   uint32_t count = h->count;
   bool here = t->on_caller;
-  tdict_pool *pool = t->engine->config.pool;
+  tdict_pool *pool = t->future.engine->config.pool;
   for (uint32_t i = 0; i < count; i++) {
     if (here)
       run_hook_task(&h->tasks[i].task);

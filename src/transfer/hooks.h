@@ -10,7 +10,7 @@
 
 /* The argument of a hook. The argument is valid while the hooks of one step run. */
 struct tdict_hook {
-  tdict_future *transfer;
+  tdict_transfer *transfer;
   tdict_context *context;
   tdict_device device;    /* the hook's device: the cpu while pin_memory runs, else the target */
   bool pins;              /* true while pin_memory runs */
@@ -24,16 +24,16 @@ typedef tdict_status (*tdict_move_fn)(tdict_context *context, const tdict_tree *
 /* Prepares a task for each step of the plan that runs hooks. The hooks receive `context` and `device` in their
  * argument. `memory` is the memory of a result on a device; borrowed until the transfer has ended. `move` moves the
  * tensors of an object that has no hook to_device. Errors: TDICT_ENOMEM. */
-tdict_status tdict_hooks_prepare(tdict_future *transfer, tdict_context *context, tdict_device device,
+tdict_status tdict_hooks_prepare(tdict_transfer *transfer, tdict_context *context, tdict_device device,
                                  tdict_memory *memory, tdict_move_fn move, tdict_error *err);
 /* Runs the hooks. If on_caller is set, the hooks run on the calling thread, which must then call
  * tdict_hooks_begin_copies(). If on_caller is not set, the hooks run on pool threads, and the thread of the last hook
  * begins the copies. */
-void tdict_hooks_run(tdict_future *transfer);
+void tdict_hooks_run(tdict_transfer *transfer);
 /* Puts the objects that the hooks returned into the result and begins the copies. If there is nothing to copy, a hook
  * has failed, or the copies cannot begin, ends the transfer and returns false. */
-bool tdict_hooks_begin_copies(tdict_future *transfer);
-/* Returns true if the calling thread is running a hook of this transfer. */
-bool tdict_hooks_is_inside(const tdict_future *transfer);
+bool tdict_hooks_begin_copies(tdict_transfer *transfer);
+/* Returns true if the calling thread is running a hook of this future, which is a transfer. */
+bool tdict_hooks_is_inside(const tdict_future *future);
 
 #endif

@@ -32,14 +32,14 @@ static bool is_lost_source(const tdict_tensor *src) {
 }
 /* Returns the number of the first leaf whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer
  * can still write the sources. */
-static uint32_t find_lost(const tdict_future *t) {
+static uint32_t find_lost(const tdict_transfer *t) {
   if (t->plan.whole) return find_lost_inside(t->plan.whole);
   for (uint32_t i = 0; i < t->plan.num_items; i++)
     if (t->plan.items[i].src && is_lost_source(t->plan.items[i].src)) return t->plan.items[i].leaf;
   return UINT32_MAX;
 }
-static tdict_status name_leaf(const tdict_future *t, uint32_t leaf, tdict_status status, tdict_error *err) {
-  const tdict_tree *tree = t->mirror ? t->mirror : t->result ? t->result : t->source;
+static tdict_status name_leaf(const tdict_transfer *t, uint32_t leaf, tdict_status status, tdict_error *err) {
+  const tdict_tree *tree = t->mirror ? t->mirror : t->future.result ? t->future.result : t->source;
   char path[sizeof err->path] = "";
   if (tree) tdict_leaf_path(tree, leaf, path, sizeof path);
   return path[0] ? tdict_error_at(err, status, path) : status;
@@ -48,17 +48,17 @@ static tdict_status refuse_lost(tdict_error *err) {
   return tdict_fail(err, TDICT_EINVAL, "transfer: the source bytes are lost, because a transfer into them failed");
 }
 
-void tdict_transfer_launch(tdict_future *t) {
+void tdict_transfer_launch(tdict_transfer *t) {
   TDICT_ASSERT(t->num_pending == 0 && !t->finished);
   /* if the transfer waited for no other transfer, mark_and_order() has already checked the sources */
   uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX;
   tdict_error err = {0};
   if (lost != UINT32_MAX) {
     (void)!refuse_lost(&err);
-    tdict_transfer_fail_leaf(t, lost, &err);
+    tdict_future_fail_leaf(&t->future, lost, &err);
   }
   if (t->hashes) tdict_check_sources_before(t);
-  tdict_pool *pool = t->engine->config.pool;
+  tdict_pool *pool = t->future.engine->config.pool;
   const bool on_caller = t->on_caller;
   tdict_task *tasks = NULL;
   for (int i = t->num_workers; i-- > (on_caller ? 1 : 0);) {
@@ -71,7 +71,7 @@ void tdict_transfer_launch(tdict_future *t) {
 
 /* Prepares the marks on written storages. Consecutive destinations in one storage share a mark. The marks on sources
  * are in the plan. */
-static tdict_status make_marks(tdict_future *t, tdict_error *err) {
+static tdict_status make_marks(tdict_transfer *t, tdict_error *err) {
   tdict_plan *p = &t->plan;
   const size_t num_repeats = t->repeats ? t->repeats->count : 0;
   const size_t most = (p->writes_existing ? p->num_items : 1) + num_repeats;
@@ -82,17 +82,17 @@ static tdict_status make_marks(tdict_future *t, tdict_error *err) {
   for (uint32_t i = 0; i < p->num_items && (p->writes_existing || i == 0); i++) {
     tdict_storage *dst = p->items[i].dst ? p->items[i].dst->storage : t->arena;
     if (dst == last) continue;
-    t->writes[t->num_writes++] = (tdict_fence_node){.storage = dst, .fence = &t->fence, .writes = true};
+    t->writes[t->num_writes++] = (tdict_fence_node){.storage = dst, .fence = &t->future.fence, .writes = true};
     last = dst;
   }
   for (size_t i = 0; i < num_repeats; i++)
     t->writes[t->num_writes++] =
-        (tdict_fence_node){.storage = t->repeats->list[i].storage, .fence = &t->fence, .writes = true};
+        (tdict_fence_node){.storage = t->repeats->list[i].storage, .fence = &t->future.fence, .writes = true};
   return TDICT_OK;
 }
 
 typedef struct conflict_search {
-  tdict_future *self;
+  tdict_transfer *self;
   uint32_t cap;
   bool no_memory;
   bool has_fillers; /* true: a source's storage may have a filler */
@@ -103,7 +103,7 @@ typedef struct conflict_search {
 /* Adds a recorded use, or the filler of a source, to `uses` of the transfer. Retains the fence. */
 static void gather_use(void *user, tdict_fence *use) {
   conflict_search *g = user;
-  tdict_future *t = g->self;
+  tdict_transfer *t = g->self;
   for (uint32_t i = 0; i < t->num_uses; i++)
     if (t->uses[i] == use) return;
   if (g->no_memory) return;
@@ -119,15 +119,15 @@ static void gather_use(void *user, tdict_fence *use) {
   t->uses[t->num_uses++] = use;
 }
 
-static tdict_status gather_uses(tdict_future *t, tdict_error *err) {
+static tdict_status gather_uses(tdict_transfer *t, tdict_error *err) {
   conflict_search g = {.self = t};
   for (uint32_t i = 0; i < t->num_writes; i++) tdict_storage_each_use(t->writes[i].storage, true, gather_use, &g);
   return g.no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the uses it waits for") : TDICT_OK;
 }
 
 /* Adds a transfer of this engine to waits_for, if the transfer has not ended. */
-static void await_transfer(conflict_search *g, tdict_future *awaited) {
-  tdict_future *t = g->self;
+static void await_transfer(conflict_search *g, tdict_transfer *awaited) {
+  tdict_transfer *t = g->self;
   if (awaited->finished || g->no_memory) return;
   for (uint32_t i = 0; i < t->num_waits_for; i++)
     if (t->waits_for[i].awaited == awaited) return;
@@ -149,17 +149,18 @@ static void await_transfer(conflict_search *g, tdict_future *awaited) {
  * before, under the engine's lock, so await_transfer() skips it. */
 static void gather_conflict(void *user, tdict_fence *fence) {
   conflict_search *g = user;
-  tdict_future *t = g->self, *other = (tdict_future *)fence;
-  if (fence->ops != t->fence.ops || other == t || other->engine != t->engine) return;
-  const tdict_future *promise = atomic_load_explicit(&t->part_of, memory_order_relaxed);
-  if (!promise || atomic_load_explicit(&other->part_of, memory_order_relaxed) != promise) await_transfer(g, other);
+  tdict_transfer *t = g->self, *other = (tdict_transfer *)fence;
+  if (fence->ops != t->future.fence.ops || other == t || other->future.engine != t->future.engine) return;
+  const tdict_future *promise = atomic_load_explicit(&t->future.part_of, memory_order_relaxed);
+  if (!promise || atomic_load_explicit(&other->future.part_of, memory_order_relaxed) != promise)
+    await_transfer(g, other);
 }
 
 /* If the fence is not a transfer of this engine, stores the fence in g->foreign. Only the first such fence is
  * stored. */
 static void find_foreign(void *user, tdict_fence *fence) {
   conflict_search *g = user;
-  bool foreign = fence->ops != g->self->fence.ops || ((tdict_future *)fence)->engine != g->self->engine;
+  bool foreign = fence->ops != g->self->future.fence.ops || ((tdict_future *)fence)->engine != g->self->future.engine;
   if (!foreign || g->foreign) return;
   fence->ops->retain(fence);
   g->foreign = fence;
@@ -168,8 +169,8 @@ static void find_foreign(void *user, tdict_fence *fence) {
 /* Waits for the fence, at most FOREIGN_WAIT_NS. The time is limited, because the transfer of the other engine may wait
  * for this transfer meanwhile. On a pool thread, runs a queued task instead, if the pool has a task. Releases the
  * fence. */
-static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
-  if (!tdict_pool_is_worker(t->pool) || !tdict_pool_help(t->pool, NULL))
+static void wait_for_foreign(const tdict_transfer *t, tdict_fence *foreign) {
+  if (!tdict_pool_is_worker(t->future.pool) || !tdict_pool_help(t->future.pool, NULL))
     foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_WAIT_NS));
   foreign->ops->release(foreign);
 }
@@ -188,13 +189,13 @@ enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 /* The state of threads that mark sources in parallel. If a source's storage already has a mark, these threads skip the
  * source and leave the fence of the source's node NULL. Then mark_sources() marks the skipped sources. */
 typedef struct marking {
-  tdict_future *self;
+  tdict_transfer *self;
   _Atomic(bool) skipped, lost, used; /* relaxed: the end of the parallel loop makes the stores visible */
 } marking;
 
 static void mark_stretch(void *user, long n) {
   marking *m = user;
-  tdict_fence *fence = &m->self->fence;
+  tdict_fence *fence = &m->self->future.fence;
   const tdict_plan *p = &m->self->plan;
   const uint32_t first = (uint32_t)n * STRETCH_MARKS;
   const uint32_t end = p->num_items - first < STRETCH_MARKS ? p->num_items : first + STRETCH_MARKS;
@@ -220,21 +221,21 @@ static void mark_stretch(void *user, long n) {
   if (used) atomic_store_explicit(&m->used, true, memory_order_relaxed);
 }
 
-static void mark_sources(tdict_future *t, conflict_search *g) {
+static void mark_sources(tdict_transfer *t, conflict_search *g) {
   const tdict_plan *p = &t->plan;
   marking m = {.self = t};
   long stretches = ((long)p->num_items + STRETCH_MARKS - 1) / STRETCH_MARKS;
   if (p->num_items < PARALLEL_MARKS)
     for (long n = 0; n < stretches; n++) mark_stretch(&m, n);
   else
-    tdict_parallel_for(t->pool, t->num_helpers, stretches, mark_stretch, &m);
+    tdict_parallel_for(t->future.pool, t->num_helpers, stretches, mark_stretch, &m);
   g->lost = atomic_load_explicit(&m.lost, memory_order_relaxed);
   g->has_fillers = atomic_load_explicit(&m.used, memory_order_relaxed);
   if (!atomic_load_explicit(&m.skipped, memory_order_relaxed)) return;
   for (uint32_t i = 0; i < p->num_items && !g->no_memory && !g->foreign; i++) {
     tdict_fence_node *node = &p->nodes[i];
     if (!node->storage || node->fence) continue;
-    node->fence = &t->fence;
+    node->fence = &t->future.fence;
     mark_with_conflicts(node, g);
     /* mark_stretch() reads these flags only for the sources that mark_stretch() marks */
     g->lost |= tdict_storage_has_lost(node->storage);
@@ -244,12 +245,12 @@ static void mark_sources(tdict_future *t, conflict_search *g) {
 
 /* Collects the fillers of all sources. A filler is work that the program queued on a stream before the storage was
  * created. The work may still write the bytes, so the copies wait for the work. */
-static void gather_fillers(tdict_future *t, conflict_search *g) {
+static void gather_fillers(tdict_transfer *t, conflict_search *g) {
   for (uint32_t i = 0; i < t->plan.num_items && !g->no_memory; i++)
     if (t->plan.nodes[i].storage) tdict_storage_each_use(t->plan.nodes[i].storage, false, gather_use, g);
 }
 
-void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
+void tdict_transfer_unmark(tdict_transfer *t, uint32_t num_writes) {
   for (uint32_t i = 0; i < t->plan.num_items && !t->marked; i++) {
     tdict_fence_node *node = &t->plan.nodes[i];
     if (node->storage && node->fence) tdict_storage_detach(node);
@@ -263,15 +264,15 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
  * transfer of another context conflicts, removes all marks and returns a new reference to that transfer's fence in
  * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost and
  * no earlier transfer can still write these bytes. Returns TDICT_ENOMEM if host memory is exhausted. */
-static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
-  TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock) && !t->marked);
+static tdict_status mark_and_order(tdict_transfer *t, tdict_fence **foreign, tdict_error *err) {
+  TDICT_ASSERT(tdict_lock_is_held(&t->future.engine->lock) && !t->marked);
   conflict_search g = {.self = t};
   t->num_waits_for = 0;
   uint32_t writes = 0;
   /* Mark the sources, then the written storages. */
   mark_sources(t, &g);
   if (g.has_fillers) gather_fillers(t, &g);
-  for (size_t i = 0; i < t->num_awaits; i++) await_transfer(&g, t->awaits[i]);
+  for (size_t i = 0; i < t->num_awaits; i++) await_transfer(&g, (tdict_transfer *)t->awaits[i]);
   uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
     if (!tdict_storage_attach_first(&t->writes[writes])) mark_with_conflicts(&t->writes[writes], &g);
@@ -296,17 +297,11 @@ static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict
   return TDICT_OK;
 }
 
-void tdict_transfer_count_live(tdict_future *t) {
-  TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock));
-  atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
-  t->engine->num_live++;
-}
-
-tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
-  tdict_engine *e = t->engine;
+tdict_status tdict_transfer_begin(tdict_transfer *t, tdict_error *err) {
+  tdict_engine *e = t->future.engine;
   tdict_status status = make_marks(t, err);
   if (status != TDICT_OK) return status;
-  if (!t->skips_stats) t->stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
+  if (!t->skips_stats) t->future.stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
   status = gather_uses(t, err);
   if (status != TDICT_OK) return status;
   for (;;) {
@@ -317,13 +312,13 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
     bool ready = begins && t->num_pending == 0;
     if (begins && !ready && t->on_caller_if_ready)
       t->on_caller = false; /* the thread that launches the transfer reads on_caller after taking the lock */
-    if (begins && !t->hooks) tdict_transfer_count_live(t);
+    if (begins && !t->hooks) tdict_future_count_live(&t->future);
     pthread_mutex_unlock(&e->lock);
     if (ready) tdict_transfer_launch(t);
     if (!foreign) break;
     wait_for_foreign(t, foreign);
   }
   /* other threads may have seen the marks of this transfer and may wait until this transfer has ended */
-  if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended);
+  if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->future.ended);
   return status;
 }

@@ -12,15 +12,13 @@
  * these transfers launches the transfer. Call after the plan, the wait events and the workers' tasks are set. After a
  * failure, no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted. Returns TDICT_EINVAL if a source's
  * bytes are lost. If the transfer waits for other transfers, tdict_transfer_launch() checks for lost bytes. */
-tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
+tdict_status tdict_transfer_begin(tdict_transfer *transfer, tdict_error *err);
 /* Submits the workers' tasks to the pool. If on_caller is set, the starting thread does the work of the first worker
  * instead. If the transfer had to wait and a source's bytes are now lost, first fails the transfer. Call when the
  * transfer waits for no earlier transfer. */
-void tdict_transfer_launch(tdict_future *transfer);
+void tdict_transfer_launch(tdict_transfer *transfer);
 /* Removes the first num_writes marks on written storages. If transfer->marked is false, also removes the marks on
  * sources. */
-void tdict_transfer_unmark(tdict_future *transfer, uint32_t num_writes);
-/* Adds a reference for the transfer's work, and counts the transfer in num_live. The caller holds the engine's lock. */
-void tdict_transfer_count_live(tdict_future *transfer);
+void tdict_transfer_unmark(tdict_transfer *transfer, uint32_t num_writes);
 
 #endif

@@ -15,7 +15,6 @@
 #include "transfer/finish.h"
 #include "transfer/hooks.h"
 #include "transfer/order.h"
-#include "transfer/parts.h"
 #include "transfer/plan/choose.h"
 #include "transfer/plan/collect.h"
 #include "transfer/plan/item.h"
@@ -168,7 +167,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
 
 /* Records an event on `stream` and adds the event to the transfer's wait events. One event for each device is
  * sufficient. */
-static tdict_status add_wait_event(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
+static tdict_status add_wait_event(tdict_transfer *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
   for (int i = 0; i < t->num_wait_events; i++)
     if (t->wait_events[i].gpu == gpu) return TDICT_OK;
   if (t->num_wait_events == TDICT_MAX_WAIT_EVENTS)
@@ -186,7 +185,7 @@ static tdict_status add_wait_event(tdict_future *t, tdict_gpu *gpu, tdict_cu_str
   return status;
 }
 
-static tdict_status add_after_event(const starter *s, tdict_future *t, const tdict_stream *after, tdict_error *err) {
+static tdict_status add_after_event(const starter *s, tdict_transfer *t, const tdict_stream *after, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_status status = tdict_devices_gpu(s->engine->config.devices, after->device, &gpu, err);
   return status == TDICT_OK ? add_wait_event(t, gpu, after->handle, err) : status;
@@ -194,7 +193,7 @@ static tdict_status add_after_event(const starter *s, tdict_future *t, const tdi
 
 /* Records the transfer's wait events. If the option `after` is NULL, copies from the host into new device memory need
  * no events, because no queued work can use new memory. */
-static tdict_status make_wait_events(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status make_wait_events(const starter *s, tdict_transfer *t, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
   if (after) return add_after_event(s, t, after, err);
   tdict_status status = TDICT_OK;
@@ -227,7 +226,7 @@ static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
 }
 
 /* Allocates the storage of the result's new leaves. */
-static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status make_arena(const starter *s, tdict_transfer *t, tdict_error *err) {
   if (s->start->storage) t->arena = tdict_storage_retain(s->start->storage);
   if (s->start->dst || s->start->storage || t->plan.num_items == 0) return TDICT_OK;
   tdict_status status =
@@ -245,7 +244,7 @@ static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *e
 typedef struct arena_task {
   tdict_task task; /* the first member, because the pool passes a pointer to `task` */
   const starter *starter;
-  tdict_future *transfer;
+  tdict_transfer *transfer;
   tdict_latch is_done;
   tdict_status status;
   tdict_error err;
@@ -259,7 +258,7 @@ static void run_arena_task(tdict_task *task) {
 
 /* Returns true if the transfer allocates a result and is the first large transfer that needs the ring of the transfer's
  * GPU. Returns false on a pool thread. */
-static bool is_first_use_of_ring(const starter *s, const tdict_future *t) {
+static bool is_first_use_of_ring(const starter *s, const tdict_transfer *t) {
   if (!t->gpu || s->start->dst || s->start->storage || t->plan.line_bytes < s->engine->config.staging_bytes)
     return false;
   if (tdict_pool_is_worker(s->engine->config.pool) || tdict_engine_has_ring(s->engine, t->gpu)) return false;
@@ -272,7 +271,7 @@ static bool is_first_use_of_ring(const starter *s, const tdict_future *t) {
  * ring both take about 10 ms for a result of 8 GB. The workers do not create the ring, because only one thread would
  * then pin its memory, while the other threads of the pool wait for the ring. Ignores a failure to create the ring,
  * because the workers try again and report the error. */
-static tdict_status make_arena_and_ring(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status make_arena_and_ring(const starter *s, tdict_transfer *t, tdict_error *err) {
   tdict_pool *pool = s->engine->config.pool;
   arena_task a = {.task = {.run = run_arena_task}, .starter = s, .transfer = t};
   tdict_gpu_scope scope;
@@ -288,40 +287,40 @@ static tdict_status make_arena_and_ring(const starter *s, tdict_future *t, tdict
   return a.status;
 }
 
-static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error *err) {
   const tdict_start *start = s->start;
   tdict_status status;
   bool flat = false;
   if (start->storage) {
     t->mirror = tdict_retain(start->named);
-    t->result = start->result ? tdict_retain(start->result) : NULL;
+    t->future.result = start->result ? tdict_retain(start->result) : NULL;
     return TDICT_OK;
   }
   for (uint32_t i = 0; i < t->plan.num_objects; i++) flat |= t->plan.objects[i].flat != NULL;
   status = start->dst || flat ? tdict_result_mirror(&t->plan, start->src, &t->mirror, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   if (start->dst) {
-    t->result = tdict_retain(start->result ? start->result : start->dst);
+    t->future.result = tdict_retain(start->result ? start->result : start->dst);
     return tdict_overlap_check(&t->plan, t->mirror, err);
   }
-  status = tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
+  status = tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->future.result, err);
   return status == TDICT_OK ? tdict_repeats_build(t, err) : status;
 }
 
 /* Returns true if the result can be built while threads copy. Returns false if the tree has objects, because the
  * objects that hooks return are put into the result before copies begin. */
-static bool builds_during_copies(const starter *s, const tdict_future *t) {
+static bool builds_during_copies(const starter *s, const tdict_transfer *t) {
   bool threads = !t->on_caller || t->num_workers > 1;
-  return threads && !t->result && !s->start->dst && !s->start->storage && t->plan.num_objects == 0 &&
+  return threads && !t->future.result && !s->start->dst && !s->start->storage && t->plan.num_objects == 0 &&
          t->plan.num_items > 0;
 }
 
 /* Builds the result while threads copy. On failure, the transfer fails. */
-static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status build_during_copies(const starter *s, tdict_transfer *t, tdict_error *err) {
   tdict_error why;
   tdict_status status = make_result(s, t, &why);
   if (status != TDICT_OK) {
-    atomic_store_explicit(&t->error_was_reported, true, memory_order_relaxed);
+    atomic_store_explicit(&t->future.error_was_reported, true, memory_order_relaxed);
     tdict_transfer_fail(t, UINT32_MAX, &why);
     if (err) *err = why;
   }
@@ -348,16 +347,16 @@ static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
 }
 
-static tdict_status cut_plan(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status cut_plan(const starter *s, tdict_transfer *t, tdict_error *err) {
   const size_t first_bytes = t->row.first_bytes, chunk_bytes = t->row.chunk_bytes;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   return tdict_plan_cut(&t->plan, first_bytes, chunk_bytes, err);
 }
 
 /* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
-static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
+static tdict_status prepare_transfer(const starter *s, tdict_transfer *t, tdict_context *context, tdict_error *err) {
   if (is_already_there(s)) {
-    t->result = tdict_retain(s->start->src);
+    t->future.result = tdict_retain(s->start->src);
     return TDICT_OK;
   }
   tdict_status status = is_first_use_of_ring(s, t) ? make_arena_and_ring(s, t, err) : make_arena(s, t, err);
@@ -380,10 +379,10 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
 
 /* Does the work of the first worker on the starting thread if on_caller is set. If the transfer had to wait for another
  * transfer, on_caller may have become false. In this case, a pool thread does the work. */
-static void work_on_caller(tdict_future *t, bool returns_early) {
+static void work_on_caller(tdict_transfer *t, bool returns_early) {
   if (!t->on_caller) return;
   if (t->spin_ns > 0) tdict_latch_spin(&t->may_start, tdict_deadline_ns(t->spin_ns));
-  (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);
+  (void)tdict_future_wait_latch(&t->future, &t->may_start, INT64_MAX);
   if (t->on_caller && returns_early)
     tdict_work_and_return(&t->workers[0]);
   else if (t->on_caller)
@@ -391,7 +390,7 @@ static void work_on_caller(tdict_future *t, bool returns_early) {
 }
 
 /* Begins the transfer. A transfer without work ends at once. */
-static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_error *err) {
   tdict_status status = TDICT_OK;
   if (t->plan.num_items == 0 && !t->hooks) {
     tdict_transfer_end_at_once(t);
@@ -412,7 +411,8 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
   if (status != TDICT_OK) return status;
   if (builds_result) status = build_during_copies(s, t, err);
   work_on_caller(t, returns_early);
-  if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* copies are in flight, so wait for the end */
+  if (status != TDICT_OK)
+    (void)!tdict_future_wait(&t->future, NULL, NULL); /* copies are in flight, so wait for the end */
   return status;
 }
 
@@ -440,13 +440,13 @@ static void choose_work(starter *s) {
 }
 
 /* Reads the tree and creates the future, which then owns the plan. */
-static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err) {
+static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error *err) {
   const tdict_start *start = s->start;
-  tdict_future *t;
+  tdict_transfer *t;
   tdict_status status = collect_plan(s, err);
   if (status != TDICT_OK) return status;
   choose_work(s);
-  status = tdict_transfer_create(s->engine, &tdict_transfer_kind, s->choice.num_workers, &t, err);
+  status = tdict_transfer_create(s->engine, s->choice.num_workers, &t, err);
   if (status != TDICT_OK) {
     tdict_plan_reset(&s->plan);
     return status;
@@ -455,7 +455,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   for (int i = 0; i < t->num_workers; i++) t->workers[i].task.run = tdict_work;
   tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
-  t->begin_ns = s->begin_ns;
+  t->future.begin_ns = s->begin_ns;
   t->mode = s->mode;
   t->on_caller = s->choice.on_caller;
   t->on_caller_if_ready = s->choice.on_caller_if_ready;
@@ -472,7 +472,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   t->max_queued_bytes = start->options.max_queued_bytes;
   t->awaits = start->awaits;
   t->num_awaits = start->num_awaits;
-  if (start->promise) tdict_parts_attach(start->promise, t, start->position);
+  if (start->promise) tdict_future_begin_part(start->promise, &t->future, start->position);
   *out = t;
   return TDICT_OK;
 }
@@ -498,28 +498,28 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   TDICT_UNCANCELLED;
   starter s = {.engine = tdict_context_engine(context), .start = start, .begin_ns = tdict_now_ns()};
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
-  tdict_future *t;
+  tdict_transfer *t;
   tdict_status status = check_start(&s, err);
   if (status != TDICT_OK) return status;
   const bool is_read = !start->storage && start->src->keys->num_live >= MANY_LEAVES && !start->src->consolidated &&
                        !tdict_node_attachment(start->src, TDICT_ATTACHED_BLOCK);
   if (is_read) wake_helpers(s.engine);
   tdict_range_push(TDICT_RANGE_PLAN);
-  status = make_future(&s, &t, err);
+  status = make_transfer(&s, &t, err);
   if (status != TDICT_OK) {
     tdict_range_pop();
     return status;
   }
   tdict_tracer *tracer = &s.engine->tracer;
-  if (atomic_load_explicit(&tracer->on, memory_order_relaxed)) tdict_trace_join(&t->traced, tracer, t->pool);
+  if (atomic_load_explicit(&tracer->on, memory_order_relaxed)) tdict_trace_join(&t->traced, tracer, t->future.pool);
   status = prepare_transfer(&s, t, context, err);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
   if (status == TDICT_OK) status = begin_transfer(&s, t, err);
   if (status != TDICT_OK) {
-    tdict_parts_detach(t);
-    tdict_future_release(t);
+    tdict_future_end_part(&t->future);
+    tdict_future_release(&t->future);
     return status;
   }
-  *out = t;
+  *out = &t->future;
   return TDICT_OK;
 }

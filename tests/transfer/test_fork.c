@@ -190,7 +190,7 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
   tdict_future *futures[] = {f.done, f.pending};
   for (int i = 0; i < 2 && futures[i]; i++) {
     pthread_mutex_lock(&futures[i]->ended.lock);
-    pthread_mutex_lock(&futures[i]->queued.lock);
+    pthread_mutex_lock(&((tdict_transfer *)futures[i])->queued.lock);
     pthread_mutex_lock(&futures[i]->error_lock);
   }
   fflush(NULL);
@@ -214,7 +214,7 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
   }
   for (int i = 0; i < 2 && futures[i]; i++) {
     pthread_mutex_unlock(&futures[i]->ended.lock);
-    pthread_mutex_unlock(&futures[i]->queued.lock);
+    pthread_mutex_unlock(&((tdict_transfer *)futures[i])->queued.lock);
     pthread_mutex_unlock(&futures[i]->error_lock);
   }
   int status = 0;

@@ -160,7 +160,7 @@ SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
     give(from, "x", strided ? turned[1] : tdict_tensor_retain(plain));
     for (int i = 0; i < threads; i++) pool_gate_close(pool, &wait_events[strided][i]);
     td_ok(tdict_to_device_async(w->c, from, tdict_sim(1), NULL, &f, err));
-    assert_int_equal(tdict_latch_is_zero(&f->queued), !strided);
+    assert_int_equal(tdict_latch_is_zero(&((tdict_transfer *)f)->queued), !strided);
     for (int i = 0; i < threads; i++) pool_gate_open(&wait_events[strided][i]);
     td_ok(tdict_future_wait(f, &there, err));
     check_tree(&p.one, want, there);

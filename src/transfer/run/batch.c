@@ -11,7 +11,7 @@ static bool uses_slot(const tdict_item *item) {
   return item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT;
 }
 
-tdict_status tdict_batch_create(tdict_future *t, tdict_error *err) {
+tdict_status tdict_batch_create(tdict_transfer *t, tdict_error *err) {
   const tdict_plan *p = &t->plan;
   TDICT_ASSERT(p->num_chunks >= TDICT_BATCH_CHUNKS);
   uint32_t chunk = 0;
@@ -26,32 +26,33 @@ tdict_status tdict_batch_create(tdict_future *t, tdict_error *err) {
 }
 
 /* Locks the batch. Spins before sleeping, because no thread holds the lock for long. */
-static void lock_batch(tdict_future *t) {
+static void lock_batch(tdict_transfer *t) {
   if (!tdict_spin_try(&t->batch_lock)) pthread_mutex_lock(&t->batch_lock);
 }
-static void unlock_batch(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
+static void unlock_batch(tdict_transfer *t) { pthread_mutex_unlock(&t->batch_lock); }
 
 /* Returns the maximum number of copies in a batch: at most TDICT_BATCH_MOST, and at most 3/16 of the slots. In a ring
  * of 32 slots, two batches in flight and the batch that is being gathered have at most 18 slots, and leave 14 slots for
  * the threads. With a limit of queued bytes, a batch has at most half of these bytes. */
-static size_t most_copies(const tdict_future *t) {
-  size_t most = t->engine->num_slots * 3 / 16;
+static size_t most_copies(const tdict_transfer *t) {
+  size_t most = t->future.engine->num_slots * 3 / 16;
   if (most > TDICT_BATCH_MOST) most = TDICT_BATCH_MOST;
   if (!t->queue_limit) return most;
-  const size_t slot = t->engine->slot_bytes, chunk = t->plan.max_copy_bytes < slot ? t->plan.max_copy_bytes : slot;
+  const size_t slot = t->future.engine->slot_bytes,
+               chunk = t->plan.max_copy_bytes < slot ? t->plan.max_copy_bytes : slot;
   const size_t in_half = t->max_queued_bytes / 2 / chunk;
   return in_half < most ? in_half : most;
 }
 
 /* Returns true if more copies may be gathered. Copies are gathered while the link is busy: while two batches are in
  * flight or, with a limit of queued bytes, one batch. */
-static bool may_gather(const tdict_future *t, tdict_gpu *gpu) {
+static bool may_gather(const tdict_transfer *t, tdict_gpu *gpu) {
   const tdict_batch *b = t->batch;
   const tdict_cu_event event = t->queue_limit ? b->last_event : b->previous_event;
   return (size_t)b->count < most_copies(t) && event && tdict_gpu_query_event(gpu, event) == TDICT_CU_NOT_READY;
 }
 
-static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream *s, tdict_error *err) {
+static tdict_status queue_copies(const tdict_transfer *t, const tdict_batch_stream *s, tdict_error *err) {
   const tdict_batch *b = t->batch;
   size_t bytes = 0;
   for (int i = 0; i < b->count; i++) bytes += b->lines[i].bytes;
@@ -74,7 +75,7 @@ static void clear_batch(tdict_batch *b) {
   b->count = 0;
 }
 
-static tdict_status queue_batch(tdict_future *t, tdict_batch_stream *s, tdict_error *err) {
+static tdict_status queue_batch(tdict_transfer *t, tdict_batch_stream *s, tdict_error *err) {
   tdict_batch *b = t->batch;
   TDICT_ASSERT(tdict_lock_is_held(&t->batch_lock));
   if (b->count == 0) return TDICT_OK;
@@ -91,7 +92,7 @@ static tdict_status queue_batch(tdict_future *t, tdict_batch_stream *s, tdict_er
   return status;
 }
 
-tdict_status tdict_batch_post(tdict_future *t, tdict_batch_stream *s, tdict_slot *slot, const tdict_cu_line *line,
+tdict_status tdict_batch_post(tdict_transfer *t, tdict_batch_stream *s, tdict_slot *slot, const tdict_cu_line *line,
                               uint32_t item, tdict_error *err) {
   tdict_batch *b = t->batch;
   tdict_status status = TDICT_OK;
@@ -108,21 +109,21 @@ tdict_status tdict_batch_post(tdict_future *t, tdict_batch_stream *s, tdict_slot
   return status;
 }
 
-bool tdict_batch_is_empty(tdict_future *t) {
+bool tdict_batch_is_empty(tdict_transfer *t) {
   lock_batch(t);
   const bool empty = t->batch->count == 0;
   unlock_batch(t);
   return empty;
 }
 
-tdict_status tdict_batch_flush(tdict_future *t, tdict_batch_stream *s, tdict_error *err) {
+tdict_status tdict_batch_flush(tdict_transfer *t, tdict_batch_stream *s, tdict_error *err) {
   lock_batch(t);
   tdict_status status = queue_batch(t, s, err);
   unlock_batch(t);
   return status;
 }
 
-void tdict_batch_discard(tdict_future *t) {
+void tdict_batch_discard(tdict_transfer *t) {
   lock_batch(t);
   clear_batch(t->batch);
   unlock_batch(t);

@@ -40,7 +40,7 @@ typedef struct tdict_batch_stream {
 
 /* Creates the batch of a transfer that copies through slots. Other transfers get no batch. Call for transfers of at
  * least TDICT_BATCH_CHUNKS chunks. Errors: TDICT_ENOMEM. */
-tdict_status tdict_batch_create(tdict_future *transfer, tdict_error *err);
+tdict_status tdict_batch_create(tdict_transfer *transfer, tdict_error *err);
 /* Returns true if the batch accepts copies of this kind on this GPU. */
 static inline bool tdict_batch_accepts(const tdict_batch *batch, const tdict_gpu *gpu, tdict_cu_kind kind) {
   return batch->gpu == gpu && batch->kind == kind;
@@ -48,13 +48,13 @@ static inline bool tdict_batch_accepts(const tdict_batch *batch, const tdict_gpu
 /* Adds the copy of a slot to the batch, and queues the batch if no more copies may be gathered. `item` is the first
  * item of the slot's chunk. If queueing fails, fails the transfer, waits for the copies of the batch that are in
  * flight, and returns the driver's error: TDICT_EDEVICE, TDICT_ELOST or TDICT_ENOMEM. */
-tdict_status tdict_batch_post(tdict_future *transfer, tdict_batch_stream *stream, tdict_slot *slot,
+tdict_status tdict_batch_post(tdict_transfer *transfer, tdict_batch_stream *stream, tdict_slot *slot,
                               const tdict_cu_line *line, uint32_t item, tdict_error *err);
 /* Returns true if no copy waits in the batch. */
-bool tdict_batch_is_empty(tdict_future *transfer);
+bool tdict_batch_is_empty(tdict_transfer *transfer);
 /* Queues all copies of the batch. Returns the errors of tdict_batch_post(). */
-tdict_status tdict_batch_flush(tdict_future *transfer, tdict_batch_stream *stream, tdict_error *err);
+tdict_status tdict_batch_flush(tdict_transfer *transfer, tdict_batch_stream *stream, tdict_error *err);
 /* Drops all copies of the batch. Call only if the transfer has failed. */
-void tdict_batch_discard(tdict_future *transfer);
+void tdict_batch_discard(tdict_transfer *transfer);
 
 #endif

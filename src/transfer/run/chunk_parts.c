@@ -9,7 +9,7 @@
 #include "base/thread.h"
 #include "sched/spin.h"
 
-tdict_status tdict_chunk_parts_create(tdict_future *t, tdict_error *err) {
+tdict_status tdict_chunk_parts_create(tdict_transfer *t, tdict_error *err) {
   const uint32_t count = t->plan.num_chunks;
   if (count == 0 || !t->plan.way_bytes[TDICT_WAY_STAGE_IN]) t->num_parts = 1;
   if (t->num_parts == 1) return TDICT_OK;
@@ -23,22 +23,22 @@ tdict_status tdict_chunk_parts_create(tdict_future *t, tdict_error *err) {
   return TDICT_OK;
 }
 
-void tdict_chunk_parts_close(tdict_future *t) {
+void tdict_chunk_parts_close(tdict_transfer *t) {
   for (uint32_t i = 0; t->chunk_parts && i < t->plan.num_chunks; i++) {
     tdict_slot *slot = atomic_load_explicit(&t->chunk_parts[i].slot, memory_order_relaxed);
     tdict_ring *ring;
     if (!slot) continue;
     tdict_gpu *gpu = t->plan.items[t->plan.chunks[i].first].gpu;
-    if (tdict_engine_ring(t->engine, gpu, &ring, NULL) == TDICT_OK) tdict_ring_give(ring, slot, false);
+    if (tdict_engine_ring(t->future.engine, gpu, &ring, NULL) == TDICT_OK) tdict_ring_give(ring, slot, false);
   }
 }
 
-uint32_t tdict_chunk_parts_count(const tdict_future *t, const tdict_chunk *chunk) {
+uint32_t tdict_chunk_parts_count(const tdict_transfer *t, const tdict_chunk *chunk) {
   const uint32_t count = tdict_parts_of_bytes(chunk->end - chunk->begin);
   return count < t->num_parts ? count : t->num_parts;
 }
 
-tdict_chunk tdict_chunk_part_at(const tdict_future *t, const tdict_chunk *chunk, uint32_t n) {
+tdict_chunk tdict_chunk_part_at(const tdict_transfer *t, const tdict_chunk *chunk, uint32_t n) {
   /* All parts except the last part have the same size, a multiple of 256 bytes. */
   const size_t step = (size_t)tdict_chunk_parts_count(t, chunk) * TDICT_LEAF_ALIGNMENT;
   const size_t each = (chunk->end - chunk->begin + step - 1) / step * TDICT_LEAF_ALIGNMENT;
@@ -59,7 +59,7 @@ static tdict_slot *load_slot(tdict_chunk_parts *parts) {
 static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};
-  const tdict_future *t = lane->worker->transfer;
+  const tdict_transfer *t = lane->worker->transfer;
   tdict_slot *slot = NULL;
   tdict_status status = TDICT_OK;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);

@@ -20,14 +20,14 @@ typedef struct tdict_chunk_parts {
 
 /* Allocates the parts of all chunks. If no bytes are copied through slots to a device, sets num_parts to 1. If
  * num_parts is 1, allocates nothing. Errors: TDICT_ENOMEM. */
-tdict_status tdict_chunk_parts_create(tdict_future *transfer, tdict_error *err);
+tdict_status tdict_chunk_parts_create(tdict_transfer *transfer, tdict_error *err);
 /* Returns slots to their rings if the slots' copies were never queued. Such slots exist only after a failure. */
-void tdict_chunk_parts_close(tdict_future *transfer);
+void tdict_chunk_parts_close(tdict_transfer *transfer);
 /* Returns the number of parts of the chunk, from 1 to the transfer's num_parts. */
-uint32_t tdict_chunk_parts_count(const tdict_future *transfer, const tdict_chunk *chunk);
+uint32_t tdict_chunk_parts_count(const tdict_transfer *transfer, const tdict_chunk *chunk);
 /* Returns part `n` of the chunk as an interval. The first part is part 0. The part begins at a multiple of 256 bytes
  * from the start of the chunk. */
-tdict_chunk tdict_chunk_part_at(const tdict_future *transfer, const tdict_chunk *chunk, uint32_t n);
+tdict_chunk tdict_chunk_part_at(const tdict_transfer *transfer, const tdict_chunk *chunk, uint32_t n);
 /* Returns the slot of the chunk. If `first` is true, takes a slot from the ring. If `first` is false, waits until the
  * thread of the first part has taken the slot. *out is NULL if the transfer has failed. Returns the errors of
  * tdict_lane_take_slot(). */

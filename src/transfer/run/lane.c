@@ -12,7 +12,7 @@
 
 /* Adds `by` to the number of slots that the lane holds, and updates the statistics. */
 static void count_slots(tdict_lane *lane, int by) {
-  tdict_future *t = lane->worker->transfer;
+  tdict_transfer *t = lane->worker->transfer;
   lane->held += by;
   TDICT_ASSERT(lane->held >= 0);
   int64_t now = atomic_fetch_add_explicit(&t->slots_held, by, memory_order_relaxed) + by;
@@ -22,7 +22,7 @@ static void count_slots(tdict_lane *lane, int by) {
 }
 
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
-  const tdict_future *t = lane->worker->transfer;
+  const tdict_transfer *t = lane->worker->transfer;
   tdict_status status = TDICT_OK;
   if (lane->begun) return status;
   lane->begun = true;
@@ -48,7 +48,7 @@ static void count_copy(tdict_lane *lane, const tdict_slot *slot, tdict_cu_event 
 
 tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, const tdict_cu_line *line,
                              tdict_error *err) {
-  tdict_future *t = lane->worker->transfer;
+  tdict_transfer *t = lane->worker->transfer;
   tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
   add_flight(lane, &(tdict_flight){slot, slot->event, chunk, t->batch->kind == TDICT_CU_D2H});
   tdict_status status = tdict_batch_post(t, &stream, slot, line, chunk->first, err);
@@ -59,7 +59,7 @@ tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chu
 }
 
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
-  tdict_future *t = lane->worker->transfer;
+  tdict_transfer *t = lane->worker->transfer;
   if (!lane->gpu || t->batch->gpu != lane->gpu || tdict_batch_is_empty(t)) return TDICT_OK;
   tdict_status status = tdict_lane_begin(lane, err); /* this call may wait, so the batch's lock must not be held */
   if (status != TDICT_OK) return status;
@@ -73,8 +73,8 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
  * slots the lane may hold: an equal share of the ring, but at most as many as the tuning table allows. */
 static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (lane->ring) return TDICT_OK;
-  const tdict_future *t = lane->worker->transfer;
-  tdict_status status = tdict_engine_ring(t->engine, lane->gpu, &lane->ring, err);
+  const tdict_transfer *t = lane->worker->transfer;
+  tdict_status status = tdict_engine_ring(t->future.engine, lane->gpu, &lane->ring, err);
   if (status != TDICT_OK) return status;
   int slots = lane->ring->num_slots, each = slots / t->num_workers, most = t->row.slots;
   lane->depth = each < 1 ? 1 : each > most ? most : each;
@@ -134,7 +134,7 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
     return;
   }
   if (f->out && !abandon) {
-    tdict_future *t = lane->worker->transfer;
+    tdict_transfer *t = lane->worker->transfer;
     tdict_error why;
     uint32_t error_item;
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
@@ -147,7 +147,7 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
 
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   tdict_flight *f = &lane->flights[lane->first];
-  tdict_future *t = lane->worker->transfer;
+  tdict_transfer *t = lane->worker->transfer;
   tdict_status status = t->batch && tdict_slot_is_in_batch(f->slot) ? tdict_lane_flush(lane, err) : TDICT_OK;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
@@ -167,9 +167,10 @@ tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err) {
 }
 
 tdict_status tdict_lane_reserve(tdict_lane *lane, const tdict_chunk *chunk, bool *out, tdict_error *err) {
-  tdict_future *t = lane->worker->transfer;
+  tdict_transfer *t = lane->worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-  tdict_status status = tdict_queue_limit_reserve(t->queue_limit, chunk->end - chunk->begin, &t->failed, out, err);
+  tdict_status status =
+      tdict_queue_limit_reserve(t->queue_limit, chunk->end - chunk->begin, &t->future.failed, out, err);
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   return status;
 }
@@ -184,14 +185,14 @@ tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err) {
  * stays free for other transfers. Returns 0 if the transfer has a deferred tail, because the starting thread then needs
  * a slot for each chunk. */
 static int slots_to_keep_free(const tdict_lane *lane) {
-  const tdict_future *t = lane->worker->transfer;
+  const tdict_transfer *t = lane->worker->transfer;
   if (t->deferred_tail || (t->num_wait_events == 0 && t->num_uses == 0)) return 0;
   return atomic_load_explicit(&t->first_copy_done, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
 }
 
 /* Returns true for the first request for a slot in a transfer. The first request may take the last free slots of the
  * ring. */
-static bool is_first_request(tdict_future *t) {
+static bool is_first_request(tdict_transfer *t) {
   return !atomic_load_explicit(&t->slot_was_requested, memory_order_relaxed) &&
          !atomic_exchange_explicit(&t->slot_was_requested, true, memory_order_relaxed);
 }
@@ -203,7 +204,7 @@ static tdict_status take_from_ring(tdict_lane *lane, bool first, bool wait, tdic
 /* Takes a slot of the ring as the spare. A lane without slots waits until a slot is free or the transfer has failed. A
  * lane that holds slots does not wait here, because its slots become free when its copies end. */
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
-  tdict_future *t = lane->worker->transfer;
+  tdict_transfer *t = lane->worker->transfer;
   const bool wait = lane->held == 0, first = wait && is_first_request(t);
   tdict_status status = take_from_ring(lane, first, false, err);
   if (wait && !lane->spare && status == TDICT_OK) {

@@ -13,17 +13,18 @@
 
 /* Allocates a storage like t->arena for each target. Returns TDICT_ENOMEM, TDICT_EOVERFLOW, and the errors of device
  * memory. */
-tdict_status tdict_repeats_create(tdict_future *t, const tdict_repeat_target *targets, size_t count, tdict_error *err);
-/* Builds a tree like t->result for each repeat. Does nothing without repeats. Returns TDICT_ENOMEM and
+tdict_status tdict_repeats_create(tdict_transfer *t, const tdict_repeat_target *targets, size_t count,
+                                  tdict_error *err);
+/* Builds a tree like t->future.result for each repeat. Does nothing without repeats. Returns TDICT_ENOMEM and
  * TDICT_EOVERFLOW. */
-tdict_status tdict_repeats_build(tdict_future *t, tdict_error *err);
+tdict_status tdict_repeats_build(tdict_transfer *t, tdict_error *err);
 /* Queues the copies of a chunk that the stream of `gpu` writes. Does nothing without repeats. Returns the errors of the
  * driver. The path of the promise's error is then the position of the repeat. */
-tdict_status tdict_repeats_queue(const tdict_future *t, const tdict_chunk *chunk, tdict_gpu *gpu,
+tdict_status tdict_repeats_queue(const tdict_transfer *t, const tdict_chunk *chunk, tdict_gpu *gpu,
                                  tdict_cu_stream stream, tdict_error *err);
 /* Marks all bytes of the storages as lost. */
-void tdict_repeats_lose(const tdict_future *t);
+void tdict_repeats_lose(const tdict_transfer *t);
 /* Releases the storages. The trees still hold them. */
-void tdict_repeats_end(tdict_future *t);
+void tdict_repeats_end(tdict_transfer *t);
 
 #endif

@@ -85,7 +85,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
 
 static tdict_status gather_chunk(tdict_worker *worker, const tdict_chunk *chunk, char *to, uint32_t *error_item,
                                  tdict_error *err) {
-  const tdict_future *t = worker->transfer;
+  const tdict_transfer *t = worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
   tdict_status status = tdict_pieces_gather(&t->plan, chunk, to, t->stores, error_item, err);
   worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
@@ -94,7 +94,7 @@ static tdict_status gather_chunk(tdict_worker *worker, const tdict_chunk *chunk,
 
 /* Fills a part of a slot. The thread that fills the last part queues the copy. */
 static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
-  tdict_future *t = lane->worker->transfer;
+  tdict_transfer *t = lane->worker->transfer;
   tdict_chunk_parts *parts = &t->chunk_parts[claim.chunk - t->plan.chunks];
   tdict_slot *slot = NULL;
   tdict_status status = tdict_chunk_parts_slot(lane, parts, claim.part == 0, &slot, err);
@@ -112,7 +112,7 @@ static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *er
 
 /* Fills a slot and queues its copy, or fills a part of a slot. */
 static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
-  tdict_future *t = lane->worker->transfer;
+  tdict_transfer *t = lane->worker->transfer;
   const tdict_chunk *chunk = claim.chunk;
   tdict_slot *slot = NULL;
   if (t->chunk_parts && tdict_chunk_parts_count(t, chunk) > 1) return stage_part(lane, claim, error_item, err);
@@ -132,7 +132,7 @@ static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *erro
 /* Touches the pages of a large new host result while the copy runs. Smaller results have few pages, which are mostly
  * mapped already. */
 #define TOUCH_BYTES ((size_t)4 << 20)
-static void touch_new(const tdict_future *t, const tdict_chunk *chunk) {
+static void touch_new(const tdict_transfer *t, const tdict_chunk *chunk) {
   if (t->plan.line_bytes >= TOUCH_BYTES && t->arena && !t->arena->memory) tdict_pieces_touch(&t->plan, chunk);
 }
 
@@ -157,7 +157,7 @@ static tdict_status queue_between(void *user, const tdict_rect *rect, tdict_erro
   return tdict_gpu_queue_from(b->lane->gpu, b->from, rect, b->lane->stream, err);
 }
 static tdict_status find_source_gpu(const tdict_lane *lane, const tdict_item *item, tdict_gpu **out, tdict_error *err) {
-  return tdict_devices_gpu(lane->worker->transfer->engine->config.devices, item->src->storage->device, out, err);
+  return tdict_devices_gpu(lane->worker->transfer->future.engine->config.devices, item->src->storage->device, out, err);
 }
 
 /* Queues one launch that converts the items of a chunk whose conversions read pinned sources. */
@@ -269,7 +269,7 @@ static tdict_status end_unrecorded(tdict_lane *lane, tdict_error *err) {
 
 /* Queues the copies of a chunk that needs no slot. In TDICT_MODE_BLOCKING, also waits for these copies. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
-  tdict_future *t = lane->worker->transfer;
+  tdict_transfer *t = lane->worker->transfer;
   tdict_status status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_lane_make_room(lane, err);
   bool fits = false;
@@ -298,7 +298,7 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
 
 static tdict_status copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *chunk, uint32_t *error_item,
                                        tdict_error *err) {
-  const tdict_future *t = worker->transfer;
+  const tdict_transfer *t = worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
   tdict_status status = tdict_pieces_copy(&t->plan, chunk, t->stores, error_item, err);
   worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
@@ -331,14 +331,14 @@ static tdict_status switch_gpu(tdict_lane *lane, tdict_gpu *gpu, tdict_error *er
 }
 
 /* Waits for recorded uses before host threads write the bytes. */
-static void wait_for_uses(const tdict_future *t) {
+static void wait_for_uses(const tdict_transfer *t) {
   if (!t->plan.way_bytes[TDICT_WAY_STAGE_OUT] && !t->plan.way_bytes[TDICT_WAY_HOST]) return;
   for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->wait(t->uses[i], INT64_MAX);
 }
 
 /* Claims the next part of a chunk, or the next whole chunk. Returns false if no chunk is left. Parts are claimed in
  * order, so the first part of a chunk is claimed before any other part. */
-static bool claim_next(tdict_future *t, tdict_claim *out) {
+static bool claim_next(tdict_transfer *t, tdict_claim *out) {
   for (;;) {
     uint32_t n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed), chunk = n / t->num_parts;
     if (chunk >= t->plan.num_chunks) return false;
@@ -352,7 +352,7 @@ static bool claim_next(tdict_future *t, tdict_claim *out) {
 
 static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   tdict_worker *worker = lane->worker;
-  tdict_future *t = worker->transfer;
+  tdict_transfer *t = worker->transfer;
   tdict_status status = TDICT_OK;
   /* Claim chunks until none is left. */
   wait_for_uses(t);
@@ -378,13 +378,13 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
 
 /* Returns the processor time of this thread. Returns 0 if no statistics are wanted, because the time needs a system
  * call. */
-static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
+static int64_t cpu_now(const tdict_transfer *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
 /* Closes the lane. The last worker also ends the transfer. `cpu` is the processor time of the thread when the thread
  * began to work for this worker. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
-  tdict_future *t = worker->transfer;
+  tdict_transfer *t = worker->transfer;
   tdict_error err = {0};
   bool abandon = status != TDICT_OK || tdict_transfer_has_failed(t);
   status = tdict_lane_close(lane, abandon, &err);
@@ -403,8 +403,8 @@ void tdict_work(tdict_task *task) {
 }
 
 void tdict_work_with_others(tdict_worker *worker) {
-  tdict_future *t = worker->transfer;
-  tdict_pool *pool = t->engine->config.pool;
+  tdict_transfer *t = worker->transfer;
+  tdict_pool *pool = t->future.engine->config.pool;
   tdict_lane lane = {.worker = worker};
   tdict_error err = {0};
   int64_t cpu = cpu_now(t);
@@ -427,12 +427,12 @@ struct tdict_deferred_tail {
   _Atomic(bool) offered; /* acq_rel: the thread that sets this flag to false runs the deferred tail */
 };
 
-bool tdict_deferred_tail_create(tdict_future *t) {
+bool tdict_deferred_tail_create(tdict_transfer *t) {
   t->deferred_tail = calloc(1, sizeof *t->deferred_tail);
   return t->deferred_tail != NULL;
 }
 
-void tdict_deferred_tail_run(tdict_future *t) {
+void tdict_deferred_tail_run(tdict_transfer *t) {
   tdict_deferred_tail *tail = t->deferred_tail;
   if (!tail || !atomic_exchange_explicit(&tail->offered, false, memory_order_acq_rel)) return;
   int64_t cpu = cpu_now(t);
@@ -441,13 +441,13 @@ void tdict_deferred_tail_run(tdict_future *t) {
 }
 
 static void run_deferred_tail(tdict_task *task) {
-  tdict_future *t = ((tdict_deferred_tail *)task)->lane.worker->transfer;
+  tdict_transfer *t = ((tdict_deferred_tail *)task)->lane.worker->transfer;
   tdict_deferred_tail_run(t);
-  tdict_transfer_release(t);
+  tdict_future_drop(&t->future);
 }
 
 void tdict_work_and_return(tdict_worker *worker) {
-  tdict_future *t = worker->transfer;
+  tdict_transfer *t = worker->transfer;
   tdict_deferred_tail *tail = t->deferred_tail;
   tdict_error err = {0};
   int64_t cpu = cpu_now(t);
@@ -463,7 +463,7 @@ void tdict_work_and_return(tdict_worker *worker) {
   worker->cpu_ns = cpu_now(t) - cpu;
   /* Let a pool thread wait for the copies. */
   tail->task.run = run_deferred_tail;
-  atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&t->future.refs, 1, memory_order_relaxed);
   atomic_store_explicit(&tail->offered, true, memory_order_release);
-  tdict_pool_submit(t->engine->config.pool, &tail->task);
+  tdict_pool_submit(t->future.engine->config.pool, &tail->task);
 }

@@ -14,7 +14,7 @@ void tdict_work(tdict_task *task);
 void tdict_work_with_others(tdict_worker *worker);
 /* The work that is left when a worker returns early: to wait for the worker's copies and to close the worker's lane. */
 typedef struct tdict_deferred_tail tdict_deferred_tail;
-bool tdict_deferred_tail_create(tdict_future *transfer); /* returns false if memory is exhausted; the deferred tail is
+bool tdict_deferred_tail_create(tdict_transfer *transfer); /* returns false if memory is exhausted; the deferred tail is
                                                           * freed with the transfer */
 /* Does the work of a worker on the starting thread. If bytes are copied through slots to the host, returns when all
  * copies of this worker have ended. In all other cases, returns when the last copy is queued. The deferred tail waits
@@ -24,6 +24,6 @@ bool tdict_deferred_tail_create(tdict_future *transfer); /* returns false if mem
  * so that no allocation can fail after copies are queued. */
 void tdict_work_and_return(tdict_worker *worker);
 /* Runs the deferred tail on this thread, if the transfer has a deferred tail that no other thread has begun to run. */
-void tdict_deferred_tail_run(tdict_future *transfer);
+void tdict_deferred_tail_run(tdict_transfer *transfer);
 
 #endif

@@ -182,7 +182,7 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
     tdict_future *future = NULL;
     poison(&w, w.memory, line_bytes(src));
     td_ok(tdict_to_device_async(w.c, src, w.device, NULL, &future, err));
-    assert_true(tdict_latch_is_zero(&future->queued));
+    assert_true(tdict_latch_is_zero(&((tdict_transfer *)future)->queued));
     td_ok(tdict_future_wait(future, &there, err));
     check_tree(&w, src, there);
     spoil_tree(&w, there);

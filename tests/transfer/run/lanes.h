@@ -6,6 +6,8 @@
 #include "transfer/job.h"
 #include "transfer/run/ring.h"
 
+static inline tdict_transfer *transfer_of(tdict_future *f) { return (tdict_transfer *)f; }
+
 static inline tdict_gpu *gpu_of(const world *w) {
   tdict_gpu *gpu = NULL;
   td_ok(tdict_devices_gpu(tdict_context_engine(w->c)->config.devices, w->device, &gpu, err));
@@ -13,9 +15,9 @@ static inline tdict_gpu *gpu_of(const world *w) {
 }
 
 /* Leaves of so many bytes, one behind the other on the line. */
-static inline tdict_future *planned(const world *w, const size_t *bytes, uint32_t count, uint32_t parts) {
-  tdict_future *t = NULL;
-  td_ok(tdict_transfer_create(tdict_context_engine(w->c), &tdict_transfer_kind, 2, &t, err));
+static inline tdict_transfer *planned(const world *w, const size_t *bytes, uint32_t count, uint32_t parts) {
+  tdict_transfer *t = NULL;
+  td_ok(tdict_transfer_create(tdict_context_engine(w->c), 2, &t, err));
   t->plan.items = calloc(count, sizeof *t->plan.items);
   t->plan.nodes = calloc(count, sizeof *t->plan.nodes);
   t->plan.borrows = true;
@@ -32,9 +34,9 @@ static inline tdict_future *planned(const world *w, const size_t *bytes, uint32_
   t->num_parts = parts;
   return t;
 }
-static inline void drop(tdict_future *t) {
+static inline void drop(tdict_transfer *t) {
   t->plan.num_items = 0;
-  tdict_future_release(t);
+  tdict_future_release(&t->future);
 }
 
 /* Takes all slots but some, or those that are there, without waiting. */

@@ -12,7 +12,7 @@ enum { CHUNKS = 12, LANES = 2, BYTES = CHUNKS * SLOT };
 /* A transfer made by hand: a line of leaves of a slot each, which are its chunks, and two lanes. */
 typedef struct hand {
   world w;
-  tdict_future *t;
+  tdict_transfer *t;
   tdict_lane lanes[LANES];
   tdict_tensor *device;      /* where the line lies there */
   unsigned char line[BYTES]; /* what it should hold */
@@ -106,8 +106,8 @@ SIM_CASE(batch_is_empty_when_all_is_queued) {
       td_ok(tdict_sim_hold(w.c, err));
       const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]), copies = num_copies();
       td_ok(tdict_to_device_async(w.c, from, out ? tdict_cpu() : w.device, &o, &f, err));
-      tdict_latch_wait(&f->queued, INT64_MAX);
-      assert_int_equal(f->batch != NULL, chunks > 3);
+      tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
+      assert_int_equal(transfer_of(f)->batch != NULL, chunks > 3);
       assert_int_equal(num_copies() - copies, chunks);
       assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 2 + (chunks - 2 + 5) / 6);
       td_ok(tdict_sim_resume(w.c, err));
@@ -224,7 +224,7 @@ SIM_CASE(batch_failure_fails_all_its_lanes) {
                      TDICT_CU_SUCCESS); /* a copy may have been on its way */
     pthread_join(thread, NULL);
     assert_true(tdict_transfer_has_failed(h.t));
-    assert_int_equal(h.t->error_leaf, 2);
+    assert_int_equal(h.t->future.error_leaf, 2);
     assert_int_equal(h.t->batch->count, 0);
     td_ok(tdict_lane_wait_all(&h.lanes[0], err));
     for (int i = 0; i < SLOT; i++) assert_int_equal(host[i], POISON);
@@ -268,7 +268,7 @@ SIM_CASE(batch_is_made_where_it_helps) {
   open_hand(&h);
   for (int within_host = 0; within_host < 2; within_host++) {
     const size_t bytes = BYTES;
-    tdict_future *t = planned(&h.w, &bytes, 1, 1);
+    tdict_transfer *t = planned(&h.w, &bytes, 1, 1);
     if (within_host) t->plan.items[0].way = TDICT_WAY_HOST;
     td_ok(tdict_plan_cut(&t->plan, SLOT, SLOT, err));
     td_ok(tdict_batch_create(t, err));

@@ -11,7 +11,7 @@ GPU_CASE(chunk_parts_cover_the_chunk) {
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
   const uint32_t count = sizeof sizes / sizeof *sizes;
   for (uint32_t parts = 2; parts <= 8; parts++) {
-    tdict_future *t = planned(&w, sizes, count, parts);
+    tdict_transfer *t = planned(&w, sizes, count, parts);
     const size_t line = t->plan.line_bytes;
     for (size_t begin = 0; begin < line; begin += 256 * 97)
       for (size_t end = begin + 256; end < line + 256 * 32; end += 256 * 31) {
@@ -128,7 +128,7 @@ SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
     after.num_threads = 3;
     tdict_future *f = NULL;
     td_ok(tdict_to_device_async(w.c, src, w.device, &after, &f, err));
-    tdict_latch_wait(&f->queued, INT64_MAX);
+    tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
     td_rest(); /* lanes without a copy are closed */
     for (int k = 0; k < 3; k++) {
       td_ok(tdict_to_device(w.c, src, w.device, NULL, &there, err));
@@ -159,7 +159,7 @@ GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
   td_ok(tdict_gpu_enter(gpu_of(&w), &scope, err));
   td_ok(tdict_engine_ring(engine, gpu_of(&w), &ring, err));
   const size_t sizes[] = {100000, 100000};
-  tdict_future *t = planned(&w, sizes, 2, 4);
+  tdict_transfer *t = planned(&w, sizes, 2, 4);
   td_ok(tdict_plan_cut(&t->plan, 65536, 65536, err));
   td_ok(tdict_chunk_parts_create(t, err));
   for (int i = 0; i < 2; i++) {

@@ -34,13 +34,14 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
     o.num_threads = i % 4 < 2 ? 5 : 16;
     one.num_threads = 1;
     td_ok(tdict_to_device_async(w.c, out ? device : src, out ? tdict_cpu() : w.device, &o, &first, err));
-    while (atomic_load(&first->slots_held) == 0) usleep(100);
+    while (atomic_load(&transfer_of(first)->slots_held) == 0) usleep(100);
     td_rest(); /* it takes what it will */
     td_ok(tdict_to_device_async(w.c, other, w.device, &one, &second, err));
     td_ok(tdict_future_wait_for(second, PATIENCE, &there, err));
     check_tree(&w, other, there);
     assert_false(tdict_future_is_ready(first));
-    assert_in_range(atomic_load(&first->slots_held), 1, 29); /* 28, and one that was asked for before all others */
+    assert_in_range(atomic_load(&transfer_of(first)->slots_held), 1,
+                    29); /* 28, and one that was asked for before all others */
     tdict_release(there);
     tdict_future_release(second);
     atomic_store(&held.open, true);
@@ -68,7 +69,7 @@ void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
   pthread_mutex_lock(&ring->lock);
   int taken = ring->num_slots - ring->num_idle;
   for (const tdict_slot *s = ring->oldest_busy; s; s = s->next) taken--;
-  if (atomic_load(&f->slots_held) > taken) atomic_fetch_add(&num_counted_twice, 1);
+  if (atomic_load(&transfer_of(f)->slots_held) > taken) atomic_fetch_add(&num_counted_twice, 1);
   pthread_mutex_unlock(&ring->lock);
   atomic_fetch_add(&num_returned, 1);
 }
@@ -85,7 +86,7 @@ SIM_CASE(lane_counts_returned_slots_no_more) {
   tdict_transfer_options o = behind(&held);
   o.num_threads = 1;
   td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
-  while (atomic_load(&f->slots_held) == 0) usleep(100);
+  while (atomic_load(&transfer_of(f)->slots_held) == 0) usleep(100);
   atomic_store(&counted, f);
   atomic_store(&held.open, true);
   td_ok(tdict_future_wait(f, &there, err));
@@ -231,7 +232,7 @@ SIM_CASE(lane_reports_a_lost_device) {
   const int64_t bytes = 256;
   tdict_tensor *to = NULL;
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &to, err));
-  tdict_future *t = planned(&w, &line, 1, 2);
+  tdict_transfer *t = planned(&w, &line, 1, 2);
   td_ok(tdict_plan_cut(&t->plan, 65536, 65536, err));
   t->row.slots = 4;
   t->workers[0].transfer = t;
