@@ -21,7 +21,6 @@ tdict_status tdict_start_wait(tdict_future *future, tdict_transfer_stats *stats,
 
 static tdict_status check_stats(const tdict_transfer_stats *stats, const char *what, tdict_error *err) {
   char text[64];
-  if (!stats) return TDICT_OK;
   snprintf(text, sizeof text, "%s: stats", what);
   return tdict_options_check_size(stats, sizeof *stats, text, err);
 }
@@ -30,7 +29,7 @@ tdict_status tdict_start_call(tdict_context *c, tdict_start *start, const tdict_
                               tdict_error *err) {
   start->options = tdict_transfer_options_default();
   tdict_status status = tdict_options_read(&start->options, sizeof start->options, o, "transfer options", err);
-  if (status == TDICT_OK) status = check_stats(start->options.stats, start->what, err);
+  if (status == TDICT_OK && start->options.stats) status = check_stats(start->options.stats, start->what, err);
   return status == TDICT_OK ? tdict_start_transfer(c, start, out, err) : status;
 }
 
@@ -70,7 +69,7 @@ tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src, con
   if (!out) return tdict_fail(err, TDICT_EINVAL, "pin_memory: out is NULL");
   tdict_pin_options pin = tdict_pin_options_default();
   tdict_status status = tdict_options_read(&pin, sizeof pin, options, "pin options", err);
-  if (status == TDICT_OK) status = check_stats(pin.stats, "pin_memory", err);
+  if (status == TDICT_OK && pin.stats) status = check_stats(pin.stats, "pin_memory", err);
   if (status != TDICT_OK) return status;
   tdict_start start = {.what = "pin_memory", .src = src, .device = tdict_cpu(), .caller_waits = true, .pin = true};
   start.options = tdict_transfer_options_default();

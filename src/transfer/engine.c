@@ -99,7 +99,7 @@ void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
     *plan = kept;
   }
   pthread_mutex_unlock(&e->lock);
-  tdict_plan_reset(plan);
+  if (plan->items || plan->item_of_leaf || plan->chunks) tdict_plan_reset(plan);
 }
 
 /* The caller holds ring_lock. Returns NULL if the GPU has no ring. */

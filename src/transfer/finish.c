@@ -20,7 +20,6 @@
 /* Adds the path of the failed leaf to the error. If the program already has the result, only the tree `mirror` is safe
  * to read. */
 static void add_error_path(tdict_transfer *t) {
-  if (!t->future.error.status || t->future.error_leaf == UINT32_MAX) return;
   const tdict_tree *tree = t->mirror || t->future.result_was_returned ? t->mirror : t->future.result;
   char path[sizeof t->future.error.path];
   if (!tree) return;
@@ -131,7 +130,7 @@ static void update_lost_bytes(const tdict_transfer *t) {
   for (uint32_t i = 0; i < t->num_writes && !has_lost_bytes; i++)
     has_lost_bytes = tdict_storage_has_lost(t->writes[i].storage);
   if (lost && t->arena) tdict_storage_lose_all(t->arena);
-  if (lost) tdict_repeats_lose(t);
+  if (lost && t->repeats) tdict_repeats_lose(t);
   for (uint32_t i = 0; i < t->plan.num_items && has_lost_bytes; i++) {
     const tdict_tensor *dst = t->plan.items[i].dst;
     if (dst && lost) tdict_tensor_lose(dst);
@@ -218,7 +217,7 @@ static void release_sources(tdict_transfer *t) {
  * the program, so no lock is held. */
 static void release_all(tdict_transfer *t) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, t->future.begin_ns, t->plan.total_bytes);
-  give_wait_events(t);
+  if (t->num_wait_events) give_wait_events(t);
   if (t->marked) {
     release_sources(t);
     tdict_transfer_unmark(t, t->num_writes);
@@ -234,7 +233,7 @@ static void release_all(tdict_transfer *t) {
   tdict_storage_release(t->arena);
   t->arena = NULL; /* the result is kept even after a failure, because tdict_future_wait_on_stream() may be returning
                     * the result */
-  tdict_repeats_end(t);
+  if (t->repeats) tdict_repeats_end(t);
 }
 
 void tdict_transfer_finish(tdict_transfer *t) {
@@ -245,8 +244,8 @@ void tdict_transfer_finish(tdict_transfer *t) {
   if (t->hashes) tdict_check_sources_after(t);
   pthread_mutex_lock(&t->future.error_lock);
   t->future.outcome_is_final = true;
-  add_error_path(t);
-  give_tails(t);
+  if (t->future.error.status && t->future.error_leaf != UINT32_MAX) add_error_path(t);
+  if (!t->caller_waits) give_tails(t);
   pthread_mutex_unlock(&t->future.error_lock);
   if (!t->skips_stats) fill_stats(t);
   /* Mark lost bytes before setting `finished`, because a transfer that sees `finished` reads which bytes are lost. */
@@ -261,7 +260,8 @@ void tdict_transfer_finish(tdict_transfer *t) {
   release_all(t);
   tdict_latch_open(&t->queued);
   tdict_latch_open(&t->future.ended);
-  tdict_future_end_part(&t->future); /* before a transfer that waits for this transfer can fail, too */
+  if (atomic_load_explicit(&t->future.part_of, memory_order_relaxed))
+    tdict_future_end_part(&t->future); /* before a transfer that waits for this transfer can fail, too */
   /* Launch the transfers that wait for no other transfer. */
   while (next) {
     tdict_dependent *d = next;
@@ -290,5 +290,5 @@ void tdict_transfer_end_at_once(tdict_transfer *t) {
   release_all(t);
   tdict_latch_open(&t->queued);
   tdict_latch_open(&t->future.ended);
-  tdict_future_end_part(&t->future);
+  if (atomic_load_explicit(&t->future.part_of, memory_order_relaxed)) tdict_future_end_part(&t->future);
 }

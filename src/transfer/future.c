@@ -99,8 +99,7 @@ void tdict_future_end_part(tdict_future *part) {
 /* Logs the transfer's error if no call has returned the error. Cancelling is not logged. */
 static void log_unreported_error(const tdict_future *f) {
   const tdict_error *e = &f->error;
-  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->error_was_reported, memory_order_relaxed))
-    return;
+  if (e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->error_was_reported, memory_order_relaxed)) return;
   tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer failed and no call returned its error: %s at '%s': %s",
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
@@ -109,7 +108,7 @@ void tdict_future_drop(tdict_future *f) {
   if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
   /* In a forked child, events and streams belong to the parent process, so nothing is freed. */
   if (tdict_forkmark_forked(f->mark)) return;
-  log_unreported_error(f);
+  if (f->error.status) log_unreported_error(f);
   f->kind->free(f);
   tdict_release(f->result);
   tdict_latch_destroy(&f->ended);
@@ -185,8 +184,10 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  future->kind->help(future);
-  wait_cancellable(future, &future->ended, INT64_MAX);
+  if (!tdict_future_is_open(future, &future->ended)) {
+    future->kind->help(future);
+    wait_cancellable(future, &future->ended, INT64_MAX);
+  }
   return return_outcome(future, out, err);
 }
 

@@ -23,7 +23,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
 }
 
 static void free_repeats(tdict_repeats *r) {
-  for (size_t i = 0; r && i < r->count; i++) {
+  for (size_t i = 0; i < r->count; i++) {
     tdict_storage_release(r->list[i].storage);
     tdict_release(r->list[i].tree);
   }
@@ -39,9 +39,9 @@ void tdict_transfer_free(tdict_future *future) {
   for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);
   for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->release(t->uses[i]);
   tdict_gpu_release(t->gpu);
-  tdict_storage_release(t->arena);
-  tdict_release(t->mirror);
-  free_repeats(t->repeats);
+  if (t->arena) tdict_storage_release(t->arena);
+  if (t->mirror) tdict_release(t->mirror);
+  if (t->repeats) free_repeats(t->repeats);
   free(t->deferred_tail);
   free(t->chunk_parts);
   free(t->batch);

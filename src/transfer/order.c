@@ -66,7 +66,7 @@ void tdict_transfer_launch(tdict_transfer *t) {
     tasks = &t->workers[i].task;
   }
   if (tasks) tdict_pool_submit_list(pool, tasks); /* the transfer may be freed from now on, unless on_caller is true */
-  if (on_caller) tdict_latch_down(&t->may_start);
+  if (on_caller && t->num_waits_for) tdict_latch_down(&t->may_start); /* else the starting thread does not wait */
 }
 
 /* Prepares the marks on written storages. Consecutive destinations in one storage share a mark. The marks on sources
@@ -302,7 +302,7 @@ tdict_status tdict_transfer_begin(tdict_transfer *t, tdict_error *err) {
   tdict_status status = make_marks(t, err);
   if (status != TDICT_OK) return status;
   if (!t->skips_stats) t->future.stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
-  status = gather_uses(t, err);
+  if (t->plan.writes_existing) status = gather_uses(t, err); /* no queued work uses a new storage */
   if (status != TDICT_OK) return status;
   for (;;) {
     tdict_fence *foreign = NULL;

@@ -40,9 +40,11 @@ typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
   tdict_device device;
-  tdict_gpu *gpu;       /* the target's GPU; NULL: the target is the cpu, or there is a destination */
-  tdict_memory *memory; /* memory in which the result is allocated; NULL: ordinary host memory */
-  bool want_pinned;     /* true: host leaves that are not pinned must be copied */
+  tdict_gpu *gpu;        /* the target's GPU; NULL: the target is the cpu, or there is a destination */
+  tdict_memory *memory;  /* memory in which the result is allocated; NULL: ordinary host memory */
+  bool want_pinned;      /* true: host leaves that are not pinned must be copied */
+  size_t max_copy_bytes; /* limit of a driver copy, from the option max_queued_bytes; 0: no limit */
+  bool builds_result;    /* true: this thread builds the result while other threads copy */
   tdict_plan plan;
   int32_t mode;
   tdict_choice choice;
@@ -76,7 +78,7 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
 static tdict_status check_after(const starter *s, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
   tdict_gpu *gpu;
-  return after ? tdict_stream_open(s->engine->config.devices, *after, "options.after", &gpu, err) : TDICT_OK;
+  return tdict_stream_open(s->engine->config.devices, *after, "options.after", &gpu, err);
 }
 
 /* Chooses the target device and the memory of the result. */
@@ -115,11 +117,10 @@ static int count_plan_helpers(const starter *s) {
   return num_threads >= 0 ? num_threads : others < MAX_READERS ? others : MAX_READERS;
 }
 
-/* Reads the patterns of the option `keep`. Without patterns, *out is unchanged. */
+/* Reads the patterns of the option `keep`. */
 static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
   char what[64];
-  if (!o->num_keep) return TDICT_OK;
   snprintf(what, sizeof what, "%s: options.keep", s->start->what);
   return tdict_patterns_create(what, o->keep, o->num_keep, out, err);
 }
@@ -142,7 +143,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
   tdict_patterns *keep = NULL;
   tdict_conversions *conversions = NULL;
-  tdict_status status = read_keep(s, &keep, err);
+  tdict_status status = o->num_keep ? read_keep(s, &keep, err) : TDICT_OK;
   if (status == TDICT_OK && o->num_conversions)
     status = tdict_conversions_create(s->start->what, o->conversions, o->num_conversions, &conversions, err);
   if (status != TDICT_OK) {
@@ -160,8 +161,8 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
   status = s->start->named ? tdict_plan_collect_pairs(&s->plan, &request, s->start->pairs, s->start->num_pairs, err)
                            : tdict_plan_collect(&s->plan, &request, s->start->src, err);
   if (status != TDICT_OK) tdict_plan_reset(&spare);
-  tdict_conversions_destroy(conversions);
-  tdict_patterns_destroy(keep);
+  if (conversions) tdict_conversions_destroy(conversions);
+  if (keep) tdict_patterns_destroy(keep);
   return status;
 }
 
@@ -197,7 +198,7 @@ static tdict_status make_wait_events(const starter *s, tdict_transfer *t, tdict_
   const tdict_stream *after = s->start->options.after;
   if (after) return add_after_event(s, t, after, err);
   tdict_status status = TDICT_OK;
-  if (s->start->storage || (!t->plan.reads_device && !t->plan.writes_existing)) return status;
+  if (s->start->storage) return status;
   for (uint32_t i = 0; i < t->plan.num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &t->plan.items[i];
     tdict_gpu *source;
@@ -304,15 +305,14 @@ static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error
     return tdict_overlap_check(&t->plan, t->mirror, err);
   }
   status = tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->future.result, err);
-  return status == TDICT_OK ? tdict_repeats_build(t, err) : status;
+  return status == TDICT_OK && t->repeats ? tdict_repeats_build(t, err) : status;
 }
 
 /* Returns true if the result can be built while threads copy. Returns false if the tree has objects, because the
  * objects that hooks return are put into the result before copies begin. */
 static bool builds_during_copies(const starter *s, const tdict_transfer *t) {
   bool threads = !t->on_caller || t->num_workers > 1;
-  return threads && !t->future.result && !s->start->dst && !s->start->storage && t->plan.num_objects == 0 &&
-         t->plan.num_items > 0;
+  return threads && !s->start->dst && !s->start->storage && t->plan.num_objects == 0 && t->plan.num_items > 0;
 }
 
 /* Builds the result while threads copy. On failure, the transfer fails. */
@@ -349,20 +349,21 @@ static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_
 
 static tdict_status cut_plan(const starter *s, tdict_transfer *t, tdict_error *err) {
   const size_t first_bytes = t->row.first_bytes, chunk_bytes = t->row.chunk_bytes;
-  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && t->plan.way_bytes[TDICT_WAY_DIRECT]) tdict_plan_pack(&t->plan);
   return tdict_plan_cut(&t->plan, first_bytes, chunk_bytes, err);
 }
 
 /* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
-static tdict_status prepare_transfer(const starter *s, tdict_transfer *t, tdict_context *context, tdict_error *err) {
+static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_context *context, tdict_error *err) {
   if (is_already_there(s)) {
     t->future.result = tdict_retain(s->start->src);
     return TDICT_OK;
   }
   tdict_status status = is_first_use_of_ring(s, t) ? make_arena_and_ring(s, t, err) : make_arena(s, t, err);
-  if (status == TDICT_OK && !builds_during_copies(s, t)) status = make_result(s, t, err);
+  s->builds_result = builds_during_copies(s, t);
+  if (status == TDICT_OK && !s->builds_result) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
-  t->plan.max_copy_bytes = tdict_queue_limit_chunk_bytes(s->start->options.max_queued_bytes);
+  t->plan.max_copy_bytes = s->max_copy_bytes;
   status = cut_plan(s, t, err);
   if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->max_queued_bytes))
     t->on_caller_if_ready = t->on_caller = false;
@@ -374,15 +375,18 @@ static tdict_status prepare_transfer(const starter *s, tdict_transfer *t, tdict_
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.num_objects)
     status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
-  return status == TDICT_OK ? make_wait_events(s, t, err) : status;
+  const bool waits = s->start->options.after || t->plan.reads_device || t->plan.writes_existing;
+  return status == TDICT_OK && waits ? make_wait_events(s, t, err) : status;
 }
 
 /* Does the work of the first worker on the starting thread if on_caller is set. If the transfer had to wait for another
  * transfer, on_caller may have become false. In this case, a pool thread does the work. */
 static void work_on_caller(tdict_transfer *t, bool returns_early) {
   if (!t->on_caller) return;
-  if (t->spin_ns > 0) tdict_latch_spin(&t->may_start, tdict_deadline_ns(t->spin_ns));
-  (void)tdict_future_wait_latch(&t->future, &t->may_start, INT64_MAX);
+  if (t->num_waits_for) {
+    if (t->spin_ns > 0) tdict_latch_spin(&t->may_start, tdict_deadline_ns(t->spin_ns));
+    (void)tdict_future_wait_latch(&t->future, &t->may_start, INT64_MAX);
+  }
   if (t->on_caller && returns_early)
     tdict_work_and_return(&t->workers[0]);
   else if (t->on_caller)
@@ -405,11 +409,10 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
     if (here && tdict_hooks_begin_copies(t)) work_on_caller(t, returns_early);
     return status;
   }
-  const bool builds_result = builds_during_copies(s, t);
-  if (builds_result) tdict_transfer_will_build(t);
+  if (s->builds_result) tdict_transfer_will_build(t);
   status = tdict_transfer_begin(t, err);
   if (status != TDICT_OK) return status;
-  if (builds_result) status = build_during_copies(s, t, err);
+  if (s->builds_result) status = build_during_copies(s, t, err);
   work_on_caller(t, returns_early);
   if (status != TDICT_OK)
     (void)!tdict_future_wait(&t->future, NULL, NULL); /* copies are in flight, so wait for the end */
@@ -420,7 +423,8 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
  * prepared the transfer. */
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
-  const size_t max_copy_bytes = tdict_queue_limit_chunk_bytes(start->options.max_queued_bytes);
+  const size_t max_queued_bytes = start->options.max_queued_bytes;
+  if (max_queued_bytes) s->max_copy_bytes = tdict_queue_limit_chunk_bytes(max_queued_bytes);
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
                                                    .pool = s->engine->config.pool,
                                                    .tuning = &s->engine->tuning,
@@ -428,7 +432,7 @@ static void choose_work(starter *s) {
                                                    .num_slots = s->engine->num_slots,
                                                    .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
-                                                   .max_copy_bytes = max_copy_bytes,
+                                                   .max_copy_bytes = s->max_copy_bytes,
                                                    .caller_waits = start->caller_waits,
                                                    .reads_files = start->reads_files});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
@@ -468,7 +472,7 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   t->caller_waits = start->caller_waits;
   t->skips_stats = start->caller_waits && !start->options.stats && !start->promise;
   t->pins_result = s->want_pinned;
-  tdict_transfer_count_entries(t);
+  if (t->plan.num_objects || start->options.num_keep || start->options.num_conversions) tdict_transfer_count_entries(t);
   t->max_queued_bytes = start->options.max_queued_bytes;
   t->awaits = start->awaits;
   t->num_awaits = start->num_awaits;
@@ -487,7 +491,7 @@ static void wake_helpers(const tdict_engine *e) {
 static tdict_status check_start(starter *s, tdict_error *err) {
   tdict_status status = tdict_forkmark_check(s->engine->config.mark, s->start->what, err);
   if (status == TDICT_OK) status = check_options(s, err);
-  if (status == TDICT_OK) status = check_after(s, err);
+  if (status == TDICT_OK && s->start->options.after) status = check_after(s, err);
   return status == TDICT_OK ? choose_memory(s, err) : status;
 }
 

@@ -10,14 +10,14 @@ void tdict_cursor_init(tdict_cursor *cursor, const tdict_tree *td, bool once) {
   cursor->frames = cursor->local;
   cursor->cap = TDICT_CURSOR_LOCAL;
   cursor->once = once;
-  tdict_pointers_init(&cursor->seen);
+  cursor->seen = (tdict_pointers){0};
   cursor->depth = 1;
   cursor->frames[0] = (tdict_frame){.node = (tdict_tree *)(uintptr_t)td};
 }
 
 void tdict_cursor_reset(tdict_cursor *cursor) {
   if (cursor->frames != cursor->local) free(cursor->frames);
-  tdict_pointers_reset(&cursor->seen);
+  if (cursor->seen.pairs) tdict_pointers_reset(&cursor->seen);
 }
 
 void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td) {

@@ -128,6 +128,7 @@ DEVICE_CASE(unloaded_consolidated_tree) {
   }
   free_list(&l);
   td_ok(tdict_consolidated_create_like(tree->consolidated, file, &twin->consolidated, err));
+  tdict_lock(twin);
   tdict_storage_release(file);
   for (int i = 0; i < NUM_WAYS; i += 1 + 2 * WAYS_STEP) {
     const way v = way_at(i);

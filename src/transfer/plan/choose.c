@@ -16,7 +16,6 @@ enum { PACK_WORKERS = 12 };
  * estimate, because leaves have no addresses yet. */
 static size_t packed_bytes(const tdict_plan *p) {
   size_t bytes = 0;
-  if (!p->way_bytes[TDICT_WAY_DIRECT]) return bytes;
   for (uint32_t i = 0; i < p->num_items; i++) {
     const tdict_item *item = &p->items[i];
     if (item->way != TDICT_WAY_DIRECT || item->kind != TDICT_CU_H2D || item->bytes >= TDICT_SMALL_DIRECT_BYTES)
@@ -31,7 +30,8 @@ static size_t packed_bytes(const tdict_plan *p) {
 /* Returns the bytes that host threads copy. If elements are converted, counts their bytes in slots. */
 static size_t thread_bytes(const tdict_choice_request *r) {
   const size_t *by = r->plan->way_bytes;
-  size_t packed = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? packed_bytes(r->plan) : 0;
+  const bool packs = r->mode == TDICT_MODE_NON_BLOCKING_PIN && by[TDICT_WAY_DIRECT];
+  const size_t packed = packs ? packed_bytes(r->plan) : 0;
   const size_t staged = r->plan->casts ? r->plan->slot_bytes : by[TDICT_WAY_STAGE_IN] + by[TDICT_WAY_STAGE_OUT];
   return staged + by[TDICT_WAY_HOST] + packed;
 }
@@ -67,19 +67,20 @@ static tdict_tuning_direction find_direction(const tdict_plan *p) {
 
 /* Chooses the threads. If a pool thread starts a transfer, that thread makes all copies, so that tasks never wait for
  * other tasks. */
-static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
+static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes,
+                           tdict_choice *c) {
   const tdict_pool *pool = r->pool;
   const bool on_worker = tdict_pool_is_worker(pool);
   const int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
   /* in modes other than NON_BLOCKING_PIN the driver makes nearly all copies, so more threads would only wait for each
    * other */
   bool single_threaded = r->mode != TDICT_MODE_NON_BLOCKING_PIN;
-  bool has_hooks = num_hooked(r->plan) > 1;
+  bool has_hooks = r->plan->num_objects > 1 && num_hooked(r->plan) > 1;
   bool builds_result = r->plan->num_items >= MANY_ITEMS; /* the caller builds the result while other threads copy */
   bool caller_helps = r->caller_waits && r->num_threads < 0 && c->row.caller && !has_hooks && !builds_result;
   /* Memory bandwidth limits copies within the host. One more thread gains little, so one processor is left for the
    * program. */
-  bool spares_cpu = find_direction(r->plan) == TDICT_TUNING_HOST;
+  bool spares_cpu = direction == TDICT_TUNING_HOST;
   const int least = bytes <= SPIN_MAX_BYTES ? 0 : r->reads_files ? FILE_WORKERS : r->plan->packs ? PACK_WORKERS : 0;
   int chosen = c->row.workers < least ? least : c->row.workers;
   chosen = at_most(chosen, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
@@ -97,7 +98,7 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
  * transfer then needs one slot for each chunk. If the transfer uses slots, reduces chunks that are larger than a slot.
  * If first_bytes is not less than chunk_bytes, makes all chunks about equal. With unequal chunks, one thread could copy
  * a large last chunk while the other threads have no work. Keeps the chunk size for copies into a new host result. */
-static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
+static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes, tdict_choice *c) {
   size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
   if (c->on_caller && !r->caller_waits) {
     size_t fitting = (r->plan->line_bytes / r->num_slots / step + 1) * step;
@@ -108,9 +109,8 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
   if (r->max_copy_bytes && c->row.chunk_bytes > r->max_copy_bytes) c->row.chunk_bytes = r->max_copy_bytes;
   bool is_even = c->row.first_bytes >= c->row.chunk_bytes;
   size_t line_bytes = r->plan->line_bytes - r->plan->total_bytes + bytes; /* includes the padding between leaves */
-  bool pages =
-      find_direction(r->plan) == TDICT_TUNING_OUT_NEW; /* true: the sizes in the tuning table are kept, so that each
-                                                        * page is usually touched by one thread */
+  /* true: the sizes in the tuning table are kept, so that each page is usually touched by one thread */
+  bool pages = direction == TDICT_TUNING_OUT_NEW;
   if (is_even && !pages && line_bytes > c->row.chunk_bytes) {
     size_t count = (line_bytes + c->row.chunk_bytes - 1) / c->row.chunk_bytes;
     c->row.chunk_bytes = ((line_bytes + count - 1) / count + step - 1) / step * step;
@@ -118,21 +118,17 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
   if (is_even) c->row.first_bytes = c->row.chunk_bytes;
 }
 
-/* Chooses the number of parts of a chunk. In a small transfer, several threads fill one slot together, because the link
- * would otherwise wait long for the first slot. In a larger transfer each thread fills its own slots, which takes less
- * time in total. */
-static uint32_t choose_parts(const tdict_choice_request *r, size_t bytes, const tdict_choice *c) {
-  if (c->num_workers < 2 || find_direction(r->plan) != TDICT_TUNING_IN || bytes > SPIN_MAX_BYTES) return 1;
-  return tdict_parts_of_bytes(c->row.chunk_bytes);
-}
-
 tdict_choice tdict_choose(const tdict_choice_request *r) {
-  const tdict_plan *p = r->plan;
-  size_t bytes = thread_bytes(r);
-  tdict_choice c = {.row = *tdict_tuning_find(r->tuning, find_direction(p), bytes)};
-  choose_threads(r, bytes, &c);
-  fit_chunks(r, bytes, &c);
-  c.num_parts = choose_parts(r, bytes, &c);
-  c.wakes_in_chain = !r->caller_waits && bytes > SPIN_MAX_BYTES;
+  const tdict_tuning_direction direction = find_direction(r->plan);
+  const size_t bytes = thread_bytes(r);
+  const bool is_small = bytes <= SPIN_MAX_BYTES;
+  tdict_choice c = {.row = *tdict_tuning_find(r->tuning, direction, bytes), .num_parts = 1};
+  choose_threads(r, direction, bytes, &c);
+  fit_chunks(r, direction, bytes, &c);
+  /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the
+   * first slot. In a larger transfer each thread fills its own slots, which takes less time in total. */
+  if (c.num_workers > 1 && direction == TDICT_TUNING_IN && is_small)
+    c.num_parts = tdict_parts_of_bytes(c.row.chunk_bytes);
+  c.wakes_in_chain = !r->caller_waits && !is_small;
   return c;
 }

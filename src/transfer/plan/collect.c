@@ -62,7 +62,7 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
-  if (r->copies || tdict_item_cast_changes(&c->make.cast)) return false;
+  if (r->copies || (c->make.cast.rule && tdict_item_cast_changes(&c->make.cast))) return false;
   if (at.type != r->device.type || at.index != r->device.index) return false;
   if (tdict_storage_is_unloaded(t->storage)) return false;
   if (at.type == TDICT_DEVICE_SIM && !tdict_devices_own_storage(r->devices, t->storage)) return false;
@@ -141,7 +141,7 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
-  if (r->dst || r->host_only || r->keep || tdict_plan_has_wire(r) || r->device.type == TDICT_DEVICE_CPU) return;
+  if (r->dst || r->host_only || r->keep || c->make.wire || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
   if (tdict_item_find_gpu(&c->make, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   if (c->uniform.to && c->uniform.to->reads_pageable && r->may_read_pageable) c->uniform.to = NULL; /* ways differ */
@@ -456,7 +456,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   cursor.frames[0].mark = (size_t)(uintptr_t)request->dst;
   tdict_status status = request->dst ? tdict_destination_check_keys(&cursor, src, request->dst, err) : TDICT_OK;
   bool done = false;
-  if (status == TDICT_OK) status = collect_whole(&c, src, &done, err);
+  if (status == TDICT_OK && src->locked) status = collect_whole(&c, src, &done, err);
   if (status == TDICT_OK && !done && !reserve_node(&c, src)) status = fail_plan_memory(err);
   if (!done) begin_uniform(&c);
   while (status == TDICT_OK && !done) {
@@ -487,11 +487,11 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     tdict_error_at(err, status, path);
   }
   /* Add the pending references and finish the objects. */
-  tdict_item_count_slab(&c.make);
+  if (c.make.slab_count) tdict_item_count_slab(&c.make);
   tdict_cursor_reset(&cursor);
   if (c.same.cap) tdict_same_bytes_reset(&c.same);
-  if (status == TDICT_OK) status = check_patterns(&c, src, err);
-  if (status == TDICT_OK) tdict_plan_settle_objects(plan, request->dst != NULL);
+  if (status == TDICT_OK && (request->keep || request->conversions)) status = check_patterns(&c, src, err);
+  if (status == TDICT_OK && plan->num_objects) tdict_plan_settle_objects(plan, request->dst != NULL);
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;
 }

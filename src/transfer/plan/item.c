@@ -7,7 +7,11 @@
 #include "transfer/plan/collect_uniform.h"
 
 void tdict_item_maker_init(tdict_item_maker *m, tdict_plan *plan, const tdict_plan_request *request) {
-  *m = (tdict_item_maker){.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
+  *m = (tdict_item_maker){.plan = plan,
+                          .request = request,
+                          .wire = tdict_plan_has_wire(request),
+                          .found_device = request->device,
+                          .found_gpu = request->gpu};
 }
 
 /* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
@@ -125,7 +129,7 @@ static inline void retain_source(tdict_item_maker *m, tdict_tensor *t) {
     tdict_tensor_retain(t);
     return;
   }
-  if (t->slab != m->slab) tdict_item_count_slab(m);
+  if (t->slab != m->slab && m->slab_count) tdict_item_count_slab(m);
   m->slab = t->slab;
   m->slab_count++;
 }
@@ -139,7 +143,7 @@ tdict_status tdict_item_append(tdict_item_maker *m, tdict_item *item, tdict_erro
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
   if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its plan");
-  const bool wire = tdict_plan_has_wire(m->request), converts = wire && m->cast.rule;
+  const bool wire = m->wire, converts = wire && m->cast.rule;
   const bool pinned = converts && item->way == TDICT_WAY_STAGE_IN && is_pinned(m, item->gpu, item->src);
   tdict_status status = wire ? tdict_plan_append_cast(p, &m->cast, item, m->request->narrow, pinned, err) : TDICT_OK;
   if (status != TDICT_OK) return status;

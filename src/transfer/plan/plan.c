@@ -59,7 +59,7 @@ void tdict_plan_clear(tdict_plan *plan) {
   }
   free(plan->objects);
   free(plan->casts);
-  tdict_consolidated_release(plan->whole);
+  if (plan->whole) tdict_consolidated_release(plan->whole);
   tdict_plan kept = {.items = plan->items,
                      .nodes = plan->nodes,
                      .cap_items = plan->cap_items,
@@ -111,7 +111,6 @@ uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first) {
 }
 
 void tdict_plan_pack(tdict_plan *plan) {
-  if (!plan->way_bytes[TDICT_WAY_DIRECT]) return;
   for (uint32_t i = 0, end; i < plan->num_items; i = end) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D || tdict_plan_cast(plan, i))

@@ -182,11 +182,10 @@ static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result,
 
 /* Makes the result of a consolidated tree consolidated. If the tree has no leaves, the result shares the source's
  * record. */
-static tdict_status keep_consolidated(const builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
+static tdict_status keep_consolidated(const builder *b, tdict_tree *result, const tdict_tree *src, tdict_error *err) {
   const tdict_consolidated *whole = b->plan->whole;
-  if (whole && src->consolidated) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);
-  if (!whole && src->consolidated && b->plan->num_leaves == 0)
-    result->consolidated = tdict_consolidated_retain(src->consolidated);
+  if (whole) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);
+  if (b->plan->num_leaves == 0) result->consolidated = tdict_consolidated_retain(src->consolidated);
   return TDICT_OK;
 }
 
@@ -214,9 +213,9 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   status = fill_nodes(b, src, result, err);
   if (b->slab) /* also after a failure, because tdict_release() drops one reference for each tensor */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
-  if (status == TDICT_OK && !b->mirror) status = unflatten_objects(b->plan, err);
+  if (status == TDICT_OK && b->plan->num_objects && !b->mirror) status = unflatten_objects(b->plan, err);
   if (status == TDICT_OK && b->device && b->plan->keeps_elsewhere) status = clear_devices(b, result, err);
-  if (status == TDICT_OK && !b->mirror) status = keep_consolidated(b, src, result, err);
+  if (status == TDICT_OK && src->consolidated && !b->mirror) status = keep_consolidated(b, result, src, err);
   if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_result_locks(src, result, err);
   if (status != TDICT_OK) {
     tdict_release(result);
