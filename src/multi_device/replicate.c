@@ -94,15 +94,15 @@ static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t
 /* Moves a small tree to the first device as a whole. Each chunk that has arrived is copied to the other devices. */
 static tdict_status replicate_small(group *g, tdict_error *err) {
   tdict_spreading *s = g->spreading;
-  tdict_repeat_target targets[TDICT_MAX_DEVICES];
-  for (size_t i = 1; i < g->count; i++) targets[i - 1] = (tdict_repeat_target){memory_of(g, i), g->positions[i]};
+  tdict_more_target targets[TDICT_MAX_DEVICES];
+  for (size_t i = 1; i < g->count; i++) targets[i - 1] = (tdict_more_target){memory_of(g, i), g->positions[i]};
   tdict_start start = {.what = s->what,
                        .src = s->src,
                        .device = s->devices[g->positions[0]],
                        .options = s->options,
                        .caller_waits = s->caller_waits && g->count == s->num_devices,
-                       .repeats = targets,
-                       .num_repeats = g->count - 1};
+                       .more_targets = targets,
+                       .num_more_targets = g->count - 1};
   return tdict_promise_start(s->promise, s->context, &start, g->positions[0], err);
 }
 

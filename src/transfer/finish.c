@@ -1,6 +1,6 @@
 /* Ends a transfer: fills in the statistics, releases the sources, and launches the transfers that wait for the ended
  * transfer. See finish.h for threads. If the transfer has begun, this file releases the sources, the marks, the uses,
- * the wait events and the arena. job.c releases all other resources. If the transfer never began, job.c releases all
+ * the wait events and the storages of the targets. job.c releases all other resources. If the transfer never began, job.c releases all
  * resources. */
 #include "transfer/finish.h"
 
@@ -15,12 +15,11 @@
 #include "transfer/plan/result.h"
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/queue_limit.h"
-#include "transfer/run/repeats.h"
 
-/* Adds the path of the failed leaf to the error. If the program already has the result, only the tree `mirror` is safe
+/* Adds the path of the failed leaf to the error. If the program already has the result, only the tree `named` is safe
  * to read. */
 static void add_error_path(tdict_transfer *t) {
-  const tdict_tree *tree = t->mirror || t->future.result_was_returned ? t->mirror : t->future.result;
+  const tdict_tree *tree = t->named || t->future.result_was_returned ? t->named : t->future.result;
   char path[sizeof t->future.error.path];
   if (!tree) return;
   tdict_leaf_path(tree, t->future.error_leaf, path, sizeof path);
@@ -35,7 +34,8 @@ static void give_wait_events(tdict_transfer *t) {
 /* Returns a tdict_pin_path: how the pinned memory of this transfer was obtained. */
 static int32_t pin_path(const tdict_transfer *t) {
   const tdict_plan *p = &t->plan;
-  int way = t->arena ? tdict_pinned_pool_way(t->arena->memory, t->arena) : 0;
+  const tdict_storage *target = t->targets[0].storage;
+  int way = target ? tdict_pinned_pool_way(target->memory, target) : 0;
   if (!way && (p->way_bytes[TDICT_WAY_STAGE_IN] || p->way_bytes[TDICT_WAY_STAGE_OUT]))
     for (uint32_t i = 0; i < p->num_items && !way; i++)
       if (p->items[i].way == TDICT_WAY_STAGE_IN || p->items[i].way == TDICT_WAY_STAGE_OUT)
@@ -86,7 +86,7 @@ static void fill_stats(tdict_transfer *t) {
   s->pageable_bytes = p->way_bytes[TDICT_WAY_PAGEABLE_IN];
   s->host_bytes = p->way_bytes[TDICT_WAY_HOST];
   s->wire_bytes = wire_bytes(t);
-  const size_t repeated_bytes = t->repeats ? t->repeats->count * p->total_bytes : 0;
+  const size_t repeated_bytes = (t->num_targets - 1) * p->total_bytes;
   s->total_bytes += repeated_bytes;
   s->peer_bytes += repeated_bytes;
   s->wire_bytes += repeated_bytes;
@@ -129,8 +129,8 @@ static void update_lost_bytes(const tdict_transfer *t) {
   bool has_lost_bytes = lost;
   for (uint32_t i = 0; i < t->num_writes && !has_lost_bytes; i++)
     has_lost_bytes = tdict_storage_has_lost(t->writes[i].storage);
-  if (lost && t->arena) tdict_storage_lose_all(t->arena);
-  if (lost && t->repeats) tdict_repeats_lose(t);
+  for (size_t i = 0; lost && i < t->num_targets; i++)
+    if (t->targets[i].storage) tdict_storage_lose_all(t->targets[i].storage);
   for (uint32_t i = 0; i < t->plan.num_items && has_lost_bytes; i++) {
     const tdict_tensor *dst = t->plan.items[i].dst;
     if (dst && lost) tdict_tensor_lose(dst);
@@ -213,7 +213,7 @@ static void release_sources(tdict_transfer *t) {
   p->borrows = true; /* the plan retains no source any more */
 }
 
-/* Releases the sources, the marks, the uses, the wait events, the plan and the arena. Releasing may call functions of
+/* Releases the sources, the marks, the uses, the wait events, the plan and the storages of the targets. Releasing may call functions of
  * the program, so no lock is held. */
 static void release_all(tdict_transfer *t) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, t->future.begin_ns, t->plan.total_bytes);
@@ -228,12 +228,13 @@ static void release_all(tdict_transfer *t) {
   free(t->hooks);
   t->hooks = NULL;
   tdict_engine_give_plan(t->future.engine, &t->plan);
-  if (t->mirror) tdict_release(t->mirror);
-  t->mirror = NULL;
-  tdict_storage_release(t->arena);
-  t->arena = NULL; /* the result is kept even after a failure, because tdict_future_wait_on_stream() may be returning
-                    * the result */
-  if (t->repeats) tdict_repeats_end(t);
+  if (t->named) tdict_release(t->named);
+  t->named = NULL;
+  /* the results are kept even after a failure, because tdict_future_wait_on_stream() may be returning them */
+  for (size_t i = 0; i < t->num_targets; i++) {
+    if (t->targets[i].storage) tdict_storage_release(t->targets[i].storage);
+    t->targets[i].storage = NULL;
+  }
 }
 
 void tdict_transfer_finish(tdict_transfer *t) {

@@ -157,7 +157,7 @@ bool tdict_hooks_begin_copies(tdict_transfer *t) {
   if (!tdict_transfer_has_failed(t)) {
     tdict_error err = {0};
     place_results(t);
-    if (t->plan.num_items > 0 && tdict_transfer_begin(t, &err) == TDICT_OK) return true;
+    if (t->plan.num_items > 0 && tdict_transfer_begin(t, NULL, &err) == TDICT_OK) return true;
     if (err.status) tdict_transfer_fail(t, UINT32_MAX, &err);
   }
   tdict_transfer_finish(t);

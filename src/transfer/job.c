@@ -7,11 +7,15 @@
 #include "base/error.h"
 #include "transfer/run/queue_limit.h"
 
-tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_transfer **out, tdict_error *err) {
-  tdict_transfer *t = calloc(1, sizeof *t + (size_t)num_workers * sizeof t->workers[0]);
+tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t num_targets, tdict_transfer **out,
+                                   tdict_error *err) {
+  const size_t bytes = sizeof(tdict_transfer) + (size_t)num_workers * sizeof(tdict_worker);
+  tdict_transfer *t = calloc(1, bytes + num_targets * sizeof t->targets[0]);
   if (!t) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its record");
   tdict_future_init(&t->future, engine, &tdict_transfer_kind);
   t->num_workers = num_workers;
+  t->targets = (tdict_target *)(void *)((char *)t + bytes);
+  t->num_targets = num_targets;
   t->num_parts = 1;
   atomic_init(&t->workers_left, num_workers);
   pthread_mutex_init(&t->batch_lock, NULL);
@@ -20,14 +24,6 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   tdict_latch_init(&t->queued, num_workers);
   *out = t;
   return TDICT_OK;
-}
-
-static void free_repeats(tdict_repeats *r) {
-  for (size_t i = 0; i < r->count; i++) {
-    tdict_storage_release(r->list[i].storage);
-    tdict_release(r->list[i].tree);
-  }
-  free(r);
 }
 
 void tdict_transfer_free(tdict_future *future) {
@@ -39,9 +35,11 @@ void tdict_transfer_free(tdict_future *future) {
   for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);
   for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->release(t->uses[i]);
   tdict_gpu_release(t->gpu);
-  if (t->arena) tdict_storage_release(t->arena);
-  if (t->mirror) tdict_release(t->mirror);
-  if (t->repeats) free_repeats(t->repeats);
+  for (size_t i = 0; i < t->num_targets; i++) {
+    if (t->targets[i].storage) tdict_storage_release(t->targets[i].storage);
+    if (t->targets[i].tree) tdict_release(t->targets[i].tree);
+  }
+  if (t->named) tdict_release(t->named);
   free(t->deferred_tail);
   free(t->chunk_parts);
   free(t->batch);

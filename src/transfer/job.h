@@ -38,27 +38,23 @@ typedef struct tdict_wait_event {
   tdict_cu_event event;
 } tdict_wait_event;
 
-/* A result on another device with the same keys and bytes, see run/repeats.h. */
-typedef struct tdict_repeat {
-  tdict_storage *storage; /* retained until the transfer has ended */
-  tdict_tree *tree;       /* retained; NULL until the tree is built */
+/* A place of the new leaves. A transfer with several targets writes target 0 and copies its bytes to the others, which
+ * are on other devices, see run/spread.h. */
+typedef struct tdict_target {
+  tdict_storage *storage; /* retained until the transfer has ended; NULL: no leaf is new */
+  tdict_tree *tree;       /* retained; NULL until the tree is built, and for target 0, whose tree is future.result */
   size_t position;        /* of the tree in the result of the promise */
-} tdict_repeat;
-typedef struct tdict_repeats {
-  size_t count;
-  tdict_repeat list[];
-} tdict_repeats;
+} tdict_target;
 
 struct tdict_transfer {
   tdict_future future; /* first member, so that a pointer to the transfer is also a pointer to the future */
 
   /* Source and result */
   tdict_plan plan;
-  tdict_storage *arena;     /* retained; the storage of all new leaves, or NULL */
-  tdict_tree *mirror;       /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in
-                             * the result */
-  const tdict_tree *source; /* borrowed until the starting call returns; error paths are looked up in this tree if
-                             * `mirror` and the result are NULL */
+  tdict_target *targets; /* at least one; in the memory of this struct, behind the workers */
+  size_t num_targets;
+  /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in the result */
+  tdict_tree *named;
 
   /* Settings, which do not change after the transfer has begun */
   int32_t mode;
@@ -101,9 +97,6 @@ struct tdict_transfer {
   tdict_latch may_start; /* opened when the starting thread may copy */
 
   /* Optional parts */
-  tdict_future *const *awaits; /* transfers that must end before the copies begin. Borrowed until the starting call has
-                                 * begun the transfer */
-  size_t num_awaits;
   /* owned, one for each item or leaf, see check_sources.h. NULL: sources are not checked */
   uint64_t *hashes;
   struct tdict_hooks *hooks; /* owned, see hooks.h. NULL: no hook must run */
@@ -111,7 +104,6 @@ struct tdict_transfer {
   struct tdict_deferred_tail *deferred_tail;
   /* owned, one for each chunk, see run/chunk_parts.h. NULL: every chunk has one part */
   struct tdict_chunk_parts *chunk_parts;
-  tdict_repeats *repeats;                /* owned. NULL: the result is on one device */
   struct tdict_queue_limit *queue_limit; /* owned, see run/queue_limit.h. NULL: no limit of queued bytes */
   struct tdict_batch *batch;             /* owned, see run/batch.h. NULL: each copy is queued at once */
   pthread_mutex_t batch_lock; /* guards: the copies in the batch. Held while the driver queues these copies */
@@ -136,9 +128,10 @@ struct tdict_transfer {
 };
 
 extern const tdict_future_kind tdict_transfer_kind; /* see transfer_kind.c */
-/* Creates an empty transfer with space for its workers. *out has one reference, which is a handle. Errors:
+/* Creates an empty transfer with space for its workers and targets. *out has one reference, which is a handle. Errors:
  * TDICT_ENOMEM. */
-tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_transfer **out, tdict_error *err);
+tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t num_targets, tdict_transfer **out,
+                                   tdict_error *err);
 /* Releases what a transfer adds to its future, see tdict_future_kind. */
 void tdict_transfer_free(tdict_future *future);
 /* Stores the error like tdict_future_fail(), and so tells the workers to stop. The error names the leaf of item number

@@ -38,8 +38,10 @@ static uint32_t find_lost(const tdict_transfer *t) {
     if (t->plan.items[i].src && is_lost_source(t->plan.items[i].src)) return t->plan.items[i].leaf;
   return UINT32_MAX;
 }
-static tdict_status name_leaf(const tdict_transfer *t, uint32_t leaf, tdict_status status, tdict_error *err) {
-  const tdict_tree *tree = t->mirror ? t->mirror : t->future.result ? t->future.result : t->source;
+/* Adds the path of a leaf to the error. If the result is not built yet, looks the path up in `source`. */
+static tdict_status name_leaf(const tdict_transfer *t, const tdict_tree *source, uint32_t leaf, tdict_status status,
+                              tdict_error *err) {
+  const tdict_tree *tree = t->named ? t->named : t->future.result ? t->future.result : source;
   char path[sizeof err->path] = "";
   if (tree) tdict_leaf_path(tree, leaf, path, sizeof path);
   return path[0] ? tdict_error_at(err, status, path) : status;
@@ -73,21 +75,20 @@ void tdict_transfer_launch(tdict_transfer *t) {
  * are in the plan. */
 static tdict_status make_marks(tdict_transfer *t, tdict_error *err) {
   tdict_plan *p = &t->plan;
-  const size_t num_repeats = t->repeats ? t->repeats->count : 0;
-  const size_t most = (p->writes_existing ? p->num_items : 1) + num_repeats;
-  t->writes = malloc((most + 1) * sizeof *t->writes);
+  t->writes = malloc((t->num_targets + (p->writes_existing ? p->num_items : 0)) * sizeof *t->writes);
   if (!t->writes) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its marks");
   const tdict_storage *last = NULL;
   t->num_writes = 0;
-  for (uint32_t i = 0; i < p->num_items && (p->writes_existing || i == 0); i++) {
-    tdict_storage *dst = p->items[i].dst ? p->items[i].dst->storage : t->arena;
+  for (uint32_t i = 0; i < p->num_items && p->writes_existing; i++) {
+    tdict_storage *dst = p->items[i].dst->storage;
     if (dst == last) continue;
     t->writes[t->num_writes++] = (tdict_fence_node){.storage = dst, .fence = &t->future.fence, .writes = true};
     last = dst;
   }
-  for (size_t i = 0; i < num_repeats; i++)
-    t->writes[t->num_writes++] =
-        (tdict_fence_node){.storage = t->repeats->list[i].storage, .fence = &t->future.fence, .writes = true};
+  for (size_t i = 0; i < t->num_targets; i++)
+    if (t->targets[i].storage)
+      t->writes[t->num_writes++] =
+          (tdict_fence_node){.storage = t->targets[i].storage, .fence = &t->future.fence, .writes = true};
   return TDICT_OK;
 }
 
@@ -201,7 +202,7 @@ static void mark_stretch(void *user, long n) {
   const uint32_t end = p->num_items - first < STRETCH_MARKS ? p->num_items : first + STRETCH_MARKS;
   bool skipped = false, lost = false, used = false;
   for (uint32_t i = first; i < end && m->self->places_while_marking; i++)
-    p->items[i].dst_data = (char *)m->self->arena->data + p->items[i].offset;
+    p->items[i].dst_data = (char *)m->self->targets[0].storage->data + p->items[i].offset;
   for (uint32_t i = first; i < end; i++) {
     tdict_fence_node *node = &p->nodes[i];
     if (i + MARKS_AHEAD < end) __builtin_prefetch(p->nodes[i + MARKS_AHEAD].storage, 1);
@@ -264,7 +265,8 @@ void tdict_transfer_unmark(tdict_transfer *t, uint32_t num_writes) {
  * transfer of another context conflicts, removes all marks and returns a new reference to that transfer's fence in
  * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost and
  * no earlier transfer can still write these bytes. Returns TDICT_ENOMEM if host memory is exhausted. */
-static tdict_status mark_and_order(tdict_transfer *t, tdict_fence **foreign, tdict_error *err) {
+static tdict_status mark_and_order(tdict_transfer *t, const tdict_start *start, tdict_fence **foreign,
+                                   tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->future.engine->lock) && !t->marked);
   conflict_search g = {.self = t};
   t->num_waits_for = 0;
@@ -272,7 +274,7 @@ static tdict_status mark_and_order(tdict_transfer *t, tdict_fence **foreign, tdi
   /* Mark the sources, then the written storages. */
   mark_sources(t, &g);
   if (g.has_fillers) gather_fillers(t, &g);
-  for (size_t i = 0; i < t->num_awaits; i++) await_transfer(&g, (tdict_transfer *)t->awaits[i]);
+  for (size_t i = 0; start && i < start->num_awaits; i++) await_transfer(&g, (tdict_transfer *)start->awaits[i]);
   uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
     if (!tdict_storage_attach_first(&t->writes[writes])) mark_with_conflicts(&t->writes[writes], &g);
@@ -285,7 +287,7 @@ static tdict_status mark_and_order(tdict_transfer *t, tdict_fence **foreign, tdi
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for others");
   }
   if (g.foreign) return TDICT_OK;
-  if (lost != UINT32_MAX) return name_leaf(t, lost, refuse_lost(err), err);
+  if (lost != UINT32_MAX) return name_leaf(t, start ? start->src : NULL, lost, refuse_lost(err), err);
   /* Register with the transfers to wait for. */
   t->marked = true;
   for (uint32_t i = 0; i < t->num_waits_for; i++) {
@@ -297,7 +299,7 @@ static tdict_status mark_and_order(tdict_transfer *t, tdict_fence **foreign, tdi
   return TDICT_OK;
 }
 
-tdict_status tdict_transfer_begin(tdict_transfer *t, tdict_error *err) {
+tdict_status tdict_transfer_begin(tdict_transfer *t, const tdict_start *start, tdict_error *err) {
   tdict_engine *e = t->future.engine;
   tdict_status status = make_marks(t, err);
   if (status != TDICT_OK) return status;
@@ -307,7 +309,7 @@ tdict_status tdict_transfer_begin(tdict_transfer *t, tdict_error *err) {
   for (;;) {
     tdict_fence *foreign = NULL;
     pthread_mutex_lock(&e->lock);
-    status = mark_and_order(t, &foreign, err);
+    status = mark_and_order(t, start, &foreign, err);
     bool begins = status == TDICT_OK && !foreign;
     bool ready = begins && t->num_pending == 0;
     if (begins && !ready && t->on_caller_if_ready)

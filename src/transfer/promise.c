@@ -11,10 +11,10 @@
 
 /* Returns the tree that a part has for a position, or NULL. */
 static tdict_tree *result_at(const tdict_future *part, size_t position) {
-  const tdict_repeats *repeats = ((const tdict_transfer *)part)->repeats;
+  const tdict_transfer *t = (const tdict_transfer *)part;
   if (part->result && part->position == position) return part->result;
-  for (size_t i = 0; repeats && i < repeats->count; i++)
-    if (repeats->list[i].position == position) return repeats->list[i].tree;
+  for (size_t i = 1; i < t->num_targets; i++)
+    if (t->targets[i].position == position) return t->targets[i].tree;
   return NULL;
 }
 

@@ -23,7 +23,6 @@
 #include "transfer/run/batch.h"
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/queue_limit.h"
-#include "transfer/run/repeats.h"
 #include "transfer/run/worker.h"
 
 enum { MAX_READERS = 15 };
@@ -226,34 +225,38 @@ static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
   return gpu ? gpu : s->gpu;
 }
 
-/* Allocates the storage of the result's new leaves. */
-static tdict_status make_arena(const starter *s, tdict_transfer *t, tdict_error *err) {
-  if (s->start->storage) t->arena = tdict_storage_retain(s->start->storage);
-  if (s->start->dst || s->start->storage || t->plan.num_items == 0) return TDICT_OK;
-  tdict_status status =
-      tdict_storage_create_near(s->memory, t->plan.line_bytes, find_memory_node(&t->plan), &t->arena, err);
-  if (status == TDICT_OK && s->start->num_repeats)
-    status = tdict_repeats_create(t, s->start->repeats, s->start->num_repeats, err);
+/* Allocates the storages of the result's new leaves, one for each target. */
+static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_error *err) {
+  const tdict_start *start = s->start;
+  tdict_target *first = &t->targets[0];
+  if (start->storage) first->storage = tdict_storage_retain(start->storage);
+  if (start->dst || start->storage || t->plan.num_items == 0) return TDICT_OK;
+  const size_t bytes = t->plan.line_bytes;
+  tdict_status status = tdict_storage_create_near(s->memory, bytes, find_memory_node(&t->plan), &first->storage, err);
+  for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++) {
+    t->targets[i].position = start->more_targets[i - 1].position;
+    status = tdict_storage_create(start->more_targets[i - 1].memory, bytes, false, &t->targets[i].storage, err);
+  }
   if (status != TDICT_OK) return status;
-  t->arena->flags |= TDICT_STORAGE_ARENA;
+  for (size_t i = 0; i < t->num_targets; i++) t->targets[i].storage->flags |= TDICT_STORAGE_ARENA;
   t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
-  if (!t->places_while_marking) tdict_plan_place(&t->plan, t->arena);
+  if (!t->places_while_marking) tdict_plan_place(&t->plan, first->storage);
   return TDICT_OK;
 }
 
-/* The allocation of the arena by a thread of the pool. */
-typedef struct arena_task {
+/* The allocation of the storages by a thread of the pool. */
+typedef struct storage_task {
   tdict_task task; /* the first member, because the pool passes a pointer to `task` */
   const starter *starter;
   tdict_transfer *transfer;
   tdict_latch is_done;
   tdict_status status;
   tdict_error err;
-} arena_task;
+} storage_task;
 
-static void run_arena_task(tdict_task *task) {
-  arena_task *a = (arena_task *)task;
-  a->status = make_arena(a->starter, a->transfer, &a->err);
+static void run_storage_task(tdict_task *task) {
+  storage_task *a = (storage_task *)task;
+  a->status = make_storages(a->starter, a->transfer, &a->err);
   tdict_latch_down(&a->is_done);
 }
 
@@ -268,20 +271,20 @@ static bool is_first_use_of_ring(const starter *s, const tdict_transfer *t) {
   return false;
 }
 
-/* Allocates the arena on a thread of the pool, and meanwhile creates the ring. The allocation and the creation of the
+/* Allocates the storages on a thread of the pool, and meanwhile creates the ring. The allocation and the creation of the
  * ring both take about 10 ms for a result of 8 GB. The workers do not create the ring, because only one thread would
  * then pin its memory, while the other threads of the pool wait for the ring. Ignores a failure to create the ring,
  * because the workers try again and report the error. */
-static tdict_status make_arena_and_ring(const starter *s, tdict_transfer *t, tdict_error *err) {
+static tdict_status make_storages_and_ring(const starter *s, tdict_transfer *t, tdict_error *err) {
   tdict_pool *pool = s->engine->config.pool;
-  arena_task a = {.task = {.run = run_arena_task}, .starter = s, .transfer = t};
+  storage_task a = {.task = {.run = run_storage_task}, .starter = s, .transfer = t};
   tdict_gpu_scope scope;
   tdict_ring *ring;
   tdict_latch_init(&a.is_done, 1);
   tdict_pool_submit(pool, &a.task);
   if (tdict_gpu_enter(t->gpu, &scope, NULL) == TDICT_OK) (void)!tdict_engine_ring(s->engine, t->gpu, &ring, NULL);
   tdict_gpu_leave(t->gpu, &scope);
-  if (tdict_pool_remove(pool, &a.task)) run_arena_task(&a.task);
+  if (tdict_pool_remove(pool, &a.task)) run_storage_task(&a.task);
   tdict_latch_wait(&a.is_done, INT64_MAX);
   tdict_latch_destroy(&a.is_done);
   if (a.status != TDICT_OK && err) *err = a.err;
@@ -293,19 +296,24 @@ static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error
   tdict_status status;
   bool flat = false;
   if (start->storage) {
-    t->mirror = tdict_retain(start->named);
+    t->named = tdict_retain(start->named);
     t->future.result = start->result ? tdict_retain(start->result) : NULL;
     return TDICT_OK;
   }
   for (uint32_t i = 0; i < t->plan.num_objects; i++) flat |= t->plan.objects[i].flat != NULL;
-  status = start->dst || flat ? tdict_result_mirror(&t->plan, start->src, &t->mirror, err) : TDICT_OK;
+  status = start->dst || flat ? tdict_result_mirror(&t->plan, start->src, &t->named, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   if (start->dst) {
     t->future.result = tdict_retain(start->result ? start->result : start->dst);
-    return tdict_overlap_check(&t->plan, t->mirror, err);
+    return tdict_overlap_check(&t->plan, t->named, err);
   }
-  status = tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->future.result, err);
-  return status == TDICT_OK && t->repeats ? tdict_repeats_build(t, err) : status;
+  const tdict_target *first = &t->targets[0];
+  status =
+      tdict_result_build(&t->plan, start->src, first->storage, start->pin ? NULL : &s->device, &t->future.result, err);
+  for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++)
+    status = tdict_result_repeat(&t->plan, t->future.result, first->storage, t->targets[i].storage, &t->targets[i].tree,
+                                 err);
+  return status;
 }
 
 /* Returns true if the result can be built while threads copy. Returns false if the tree has objects, because the
@@ -359,7 +367,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
     t->future.result = tdict_retain(s->start->src);
     return TDICT_OK;
   }
-  tdict_status status = is_first_use_of_ring(s, t) ? make_arena_and_ring(s, t, err) : make_arena(s, t, err);
+  tdict_status status = is_first_use_of_ring(s, t) ? make_storages_and_ring(s, t, err) : make_storages(s, t, err);
   s->builds_result = builds_during_copies(s, t);
   if (status == TDICT_OK && !s->builds_result) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
@@ -368,7 +376,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->max_queued_bytes))
     t->on_caller_if_ready = t->on_caller = false;
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
-  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && !t->repeats)
+  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && t->num_targets == 1)
     status = tdict_batch_create(t, err);
   if (status == TDICT_OK && t->max_queued_bytes)
     status = tdict_queue_limit_create(t->max_queued_bytes, t->num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
@@ -410,7 +418,7 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
     return status;
   }
   if (s->builds_result) tdict_transfer_will_build(t);
-  status = tdict_transfer_begin(t, err);
+  status = tdict_transfer_begin(t, s->start, err);
   if (status != TDICT_OK) return status;
   if (s->builds_result) status = build_during_copies(s, t, err);
   work_on_caller(t, returns_early);
@@ -450,7 +458,7 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   tdict_status status = collect_plan(s, err);
   if (status != TDICT_OK) return status;
   choose_work(s);
-  status = tdict_transfer_create(s->engine, s->choice.num_workers, &t, err);
+  status = tdict_transfer_create(s->engine, s->choice.num_workers, 1 + start->num_more_targets, &t, err);
   if (status != TDICT_OK) {
     tdict_plan_reset(&s->plan);
     return status;
@@ -468,14 +476,11 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   t->num_parts = t->plan.uses_kernels ? 1 : s->choice.num_parts;
   t->spin_ns = s->choice.spin_ns;
   t->num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
-  t->source = start->src;
   t->caller_waits = start->caller_waits;
   t->skips_stats = start->caller_waits && !start->options.stats && !start->promise;
   t->pins_result = s->want_pinned;
   if (t->plan.num_objects || start->options.num_keep || start->options.num_conversions) tdict_transfer_count_entries(t);
   t->max_queued_bytes = start->options.max_queued_bytes;
-  t->awaits = start->awaits;
-  t->num_awaits = start->num_awaits;
   if (start->promise) tdict_future_begin_part(start->promise, &t->future, start->position);
   *out = t;
   return TDICT_OK;

@@ -34,8 +34,8 @@ typedef struct tdict_start {
   size_t num_awaits;
   /* Further devices that receive the result. Their GPUs have peer access to the target's GPU. Only a transfer from the
    * host into a new storage, without conversions and kept leaves, may have them. */
-  const tdict_repeat_target *repeats;
-  size_t num_repeats;
+  const tdict_more_target *more_targets;
+  size_t num_more_targets;
 } tdict_start;
 
 /* Starts a transfer and returns a new future. When the function returns, the transfer waits for earlier transfers,

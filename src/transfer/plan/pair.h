@@ -14,10 +14,10 @@ typedef struct tdict_copy_pair {
                   * path */
 } tdict_copy_pair;
 
-/* Another device that receives the same result, see run/repeats.h. */
-typedef struct tdict_repeat_target {
+/* Another device that receives the same result, see run/spread.h. */
+typedef struct tdict_more_target {
   tdict_memory *memory; /* borrowed */
   size_t position;      /* number of the promise's tree */
-} tdict_repeat_target;
+} tdict_more_target;
 
 #endif

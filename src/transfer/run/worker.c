@@ -13,7 +13,7 @@
 #include "transfer/run/lane.h"
 #include "transfer/run/pieces.h"
 #include "transfer/run/queue_limit.h"
-#include "transfer/run/repeats.h"
+#include "transfer/run/spread.h"
 
 /* A chunk, or a part of a chunk, that a thread has claimed. */
 typedef struct tdict_claim {
@@ -69,7 +69,8 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
           ? tdict_trace_open(&lane->worker->transfer->traced, lane->gpu, lane->stream, chunk->end - chunk->begin)
           : NULL;
   status = tdict_pieces_submit(plan, chunk, &queue, err);
-  if (status == TDICT_OK) status = tdict_repeats_queue(lane->worker->transfer, chunk, lane->gpu, lane->stream, err);
+  if (status == TDICT_OK && lane->worker->transfer->num_targets > 1)
+    status = tdict_spread_chunk(lane->worker->transfer, chunk, lane->gpu, lane->stream, err);
   lane->worker->packed_bytes += queue.packed_bytes;
   if (slice) tdict_trace_close(slice, lane->gpu);
   *error_item = queue.item;
@@ -133,7 +134,8 @@ static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *erro
  * mapped already. */
 #define TOUCH_BYTES ((size_t)4 << 20)
 static void touch_new(const tdict_transfer *t, const tdict_chunk *chunk) {
-  if (t->plan.line_bytes >= TOUCH_BYTES && t->arena && !t->arena->memory) tdict_pieces_touch(&t->plan, chunk);
+  if (t->plan.line_bytes >= TOUCH_BYTES && t->targets[0].storage && !t->targets[0].storage->memory)
+    tdict_pieces_touch(&t->plan, chunk);
 }
 
 /* Queues a copy from the device into a slot. The lane copies the slot to the host leaves after this copy has ended. */
@@ -281,7 +283,7 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   bool between_devices = t->plan.items[chunk->first].kind == TDICT_CU_D2D;
   status = between_devices ? queue_within_devices(lane, chunk, err) : queue_runs(lane, chunk, err);
   if (status == TDICT_OK && !between_devices && t->plan.pinned_wire_bytes) status = queue_casts_in(lane, chunk, err);
-  if (status == TDICT_OK) status = tdict_repeats_queue(t, chunk, lane->gpu, lane->stream, err);
+  if (status == TDICT_OK && t->num_targets > 1) status = tdict_spread_chunk(t, chunk, lane->gpu, lane->stream, err);
   if (slice) tdict_trace_close(slice, lane->gpu);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;

@@ -17,7 +17,7 @@ static inline tdict_gpu *gpu_of(const world *w) {
 /* Leaves of so many bytes, one behind the other on the line. */
 static inline tdict_transfer *planned(const world *w, const size_t *bytes, uint32_t count, uint32_t parts) {
   tdict_transfer *t = NULL;
-  td_ok(tdict_transfer_create(tdict_context_engine(w->c), 2, &t, err));
+  td_ok(tdict_transfer_create(tdict_context_engine(w->c), 2, 1, &t, err));
   t->plan.items = calloc(count, sizeof *t->plan.items);
   t->plan.nodes = calloc(count, sizeof *t->plan.nodes);
   t->plan.borrows = true;

@@ -329,7 +329,7 @@ SIM_CASE(work_touches_new_results_ahead) {
   td_ok(tdict_to_device_async(w.c, there, tdict_cpu(), NULL, &f, err));
   while (!(is_there & 1)) { /* for ever, if nobody does */
     usleep(100);
-    assert_int_equal(mincore(((tdict_transfer *)f)->arena->data, 4096, &is_there), 0);
+    assert_int_equal(mincore(((tdict_transfer *)f)->targets[0].storage->data, 4096, &is_there), 0);
   }
   td_ok(tdict_sim_resume(w.c, err));
   td_ok(tdict_future_wait(f, &home, err));
