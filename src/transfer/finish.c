@@ -1,7 +1,7 @@
 /* Ends a transfer: fills in the statistics, releases the sources, and launches the transfers that wait for the ended
  * transfer. See finish.h for threads. If the transfer has begun, this file releases the sources, the marks, the uses,
- * the wait events and the storages of the targets. job.c releases all other resources. If the transfer never began, job.c releases all
- * resources. */
+ * the wait events and the storages of the targets. job.c releases all other resources. If the transfer never began,
+ * job.c releases all resources. */
 #include "transfer/finish.h"
 
 #include <stdlib.h>
@@ -50,8 +50,8 @@ static int32_t pin_path(const tdict_transfer *t) {
 /* Returns the bytes that driver copies move, after conversions and packing. */
 static size_t wire_bytes(const tdict_transfer *t) {
   const tdict_plan *p = &t->plan;
-  size_t bytes = p->total_bytes - p->way_bytes[TDICT_WAY_HOST];
-  for (int i = 0; i < t->num_workers; i++) bytes += t->workers[i].packed_bytes;
+  size_t bytes = tdict_plan_bytes(p) - p->way_bytes[TDICT_WAY_HOST];
+  for (int i = 0; i < t->how.num_workers; i++) bytes += t->workers[i].packed_bytes;
   for (uint32_t i = 0; i < p->num_items && p->casts; i++) {
     const tdict_item_cast *c = tdict_plan_cast(p, i);
     if (c && c->is_packed)
@@ -71,7 +71,7 @@ void tdict_transfer_count_entries(tdict_transfer *t) {
   s->num_keep_matches = p->num_keep_matches;
   s->num_conversion_matches = p->num_conversion_matches;
   for (uint32_t i = 0; i < p->num_objects; i++)
-    s->num_objects_pinned += p->objects[i].pin || (t->pins_result && p->objects[i].action == TDICT_OBJECT_FLAT);
+    s->num_objects_pinned += p->objects[i].pin || (t->how.pins_result && p->objects[i].action == TDICT_OBJECT_FLAT);
 }
 
 static void fill_stats(tdict_transfer *t) {
@@ -79,20 +79,20 @@ static void fill_stats(tdict_transfer *t) {
   const tdict_plan *p = &t->plan;
   s->num_leaves = p->num_leaves;
   s->num_shared_leaves = p->num_shared;
-  s->total_bytes = p->total_bytes;
+  s->total_bytes = tdict_plan_bytes(p);
   s->peer_bytes = p->peer_bytes;
   s->direct_bytes = p->way_bytes[TDICT_WAY_DIRECT];
   s->staged_bytes = p->way_bytes[TDICT_WAY_STAGE_IN] + p->way_bytes[TDICT_WAY_STAGE_OUT];
   s->pageable_bytes = p->way_bytes[TDICT_WAY_PAGEABLE_IN];
   s->host_bytes = p->way_bytes[TDICT_WAY_HOST];
   s->wire_bytes = wire_bytes(t);
-  const size_t repeated_bytes = (t->num_targets - 1) * p->total_bytes;
+  const size_t repeated_bytes = (t->num_targets - 1) * tdict_plan_bytes(p);
   s->total_bytes += repeated_bytes;
   s->peer_bytes += repeated_bytes;
   s->wire_bytes += repeated_bytes;
   s->num_chunks = p->num_chunks;
-  s->mode = t->mode;
-  for (int i = 0; i < t->num_workers; i++) {
+  s->mode = t->how.mode;
+  for (int i = 0; i < t->how.num_workers; i++) {
     const tdict_worker *w = &t->workers[i];
     s->num_threads += w->worked;
     s->copy_seconds += 1e-9 * (double)w->copy_ns;
@@ -113,7 +113,7 @@ static void fill_stats(tdict_transfer *t) {
  * The copies have ended, so no later waiter needs the events. */
 static void give_tails(tdict_transfer *t) {
   TDICT_ASSERT(tdict_lock_is_held(&t->future.error_lock));
-  for (int i = 0; i < t->num_workers; i++) {
+  for (int i = 0; i < t->how.num_workers; i++) {
     tdict_worker *w = &t->workers[i];
     if (!w->tail_gpu) continue;
     tdict_gpu_give_event(w->tail_gpu, w->tail);
@@ -213,10 +213,10 @@ static void release_sources(tdict_transfer *t) {
   p->borrows = true; /* the plan retains no source any more */
 }
 
-/* Releases the sources, the marks, the uses, the wait events, the plan and the storages of the targets. Releasing may call functions of
- * the program, so no lock is held. */
+/* Releases the sources, the marks, the uses, the wait events, the plan and the storages of the targets. Releasing may
+ * call functions of the program, so no lock is held. */
 static void release_all(tdict_transfer *t) {
-  if (t->traced.recording) tdict_trace_leave(&t->traced, t->future.begin_ns, t->plan.total_bytes);
+  if (t->traced.recording) tdict_trace_leave(&t->traced, t->future.begin_ns, tdict_plan_bytes(&t->plan));
   if (t->num_wait_events) give_wait_events(t);
   if (t->marked) {
     release_sources(t);
@@ -246,9 +246,9 @@ void tdict_transfer_finish(tdict_transfer *t) {
   pthread_mutex_lock(&t->future.error_lock);
   t->future.outcome_is_final = true;
   if (t->future.error.status && t->future.error_leaf != UINT32_MAX) add_error_path(t);
-  if (!t->caller_waits) give_tails(t);
+  if (!t->how.caller_waits) give_tails(t);
   pthread_mutex_unlock(&t->future.error_lock);
-  if (!t->skips_stats) fill_stats(t);
+  if (!t->how.skips_stats) fill_stats(t);
   /* Mark lost bytes before setting `finished`, because a transfer that sees `finished` reads which bytes are lost. */
   if (t->marked) update_lost_bytes(t);
   /* Collect the transfers that wait for this transfer. */
@@ -278,7 +278,7 @@ void tdict_transfer_finish(tdict_transfer *t) {
 }
 
 void tdict_transfer_will_build(tdict_transfer *t) {
-  atomic_store_explicit(&t->workers_left, t->num_workers + 1, memory_order_relaxed);
+  atomic_store_explicit(&t->workers_left, t->how.num_workers + 1, memory_order_relaxed);
 }
 
 void tdict_transfer_built(tdict_transfer *t) {
@@ -286,7 +286,7 @@ void tdict_transfer_built(tdict_transfer *t) {
 }
 
 void tdict_transfer_end_at_once(tdict_transfer *t) {
-  if (!t->skips_stats) fill_stats(t);
+  if (!t->how.skips_stats) fill_stats(t);
   t->finished = true;
   release_all(t);
   tdict_latch_open(&t->queued);

@@ -157,7 +157,7 @@ bool tdict_hooks_begin_copies(tdict_transfer *t) {
   if (!tdict_transfer_has_failed(t)) {
     tdict_error err = {0};
     place_results(t);
-    if (t->plan.num_items > 0 && tdict_transfer_begin(t, NULL, &err) == TDICT_OK) return true;
+    if (t->plan.num_items > 0 && tdict_transfer_begin(t, &(tdict_beginning){0}, &err) == TDICT_OK) return true;
     if (err.status) tdict_transfer_fail(t, UINT32_MAX, &err);
   }
   tdict_transfer_finish(t);
@@ -177,7 +177,8 @@ static void run_hook_task(tdict_task *task) {
     if (status != TDICT_OK) tdict_future_fail(&t->future, own_task->step->path, &err);
   }
   if (atomic_fetch_sub_explicit(&t->hooks->num_unfinished, 1, memory_order_acq_rel) != 1) return;
-  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* if on_caller is set, the starting thread begins the copies */
+  if (!t->how.on_caller)
+    (void)tdict_hooks_begin_copies(t); /* if on_caller is set, the starting thread begins the copies */
 }
 
 void tdict_hooks_run(tdict_transfer *t) {
@@ -186,7 +187,7 @@ void tdict_hooks_run(tdict_transfer *t) {
   pthread_mutex_unlock(&t->future.engine->lock);
   tdict_hooks *h = t->hooks;
   uint32_t count = h->count;
-  bool here = t->on_caller;
+  bool here = t->how.on_caller;
   tdict_pool *pool = t->future.engine->config.pool;
   for (uint32_t i = 0; i < count; i++) {
     if (here)

@@ -13,10 +13,10 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t
   tdict_transfer *t = calloc(1, bytes + num_targets * sizeof t->targets[0]);
   if (!t) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its record");
   tdict_future_init(&t->future, engine, &tdict_transfer_kind);
-  t->num_workers = num_workers;
+  t->how.num_workers = num_workers;
   t->targets = (tdict_target *)(void *)((char *)t + bytes);
   t->num_targets = num_targets;
-  t->num_parts = 1;
+  t->how.num_parts = 1;
   atomic_init(&t->workers_left, num_workers);
   pthread_mutex_init(&t->batch_lock, NULL);
   for (int i = 0; i < num_workers; i++) t->workers[i].transfer = t;
@@ -29,7 +29,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t
 void tdict_transfer_free(tdict_future *future) {
   tdict_transfer *t = (tdict_transfer *)future;
   TDICT_ASSERT(!t->marked);
-  if (t->traced.recording) tdict_trace_leave(&t->traced, future->begin_ns, t->plan.total_bytes);
+  if (t->traced.recording) tdict_trace_leave(&t->traced, future->begin_ns, tdict_plan_bytes(&t->plan));
   /* if all capacities are 0, the engine has already taken the plan's memory */
   if (t->plan.cap_items || t->plan.cap_leaves || t->plan.cap_objects) tdict_plan_reset(&t->plan);
   for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);

@@ -1,5 +1,5 @@
-/* Defines the struct of a transfer: its plan, its settings, its order among transfers and the progress of its workers. A
- * transfer begins with a future, see future.h. See order.h for the order, run/worker.h for the work, and finish.h for
+/* Defines the struct of a transfer: its plan, its settings, its order among transfers and the progress of its workers.
+ * A transfer begins with a future, see future.h. See order.h for the order, run/worker.h for the work, and finish.h for
  * the end of a transfer. Thread rule: only the starting thread uses the fields until the hooks or the copies begin.
  * Later, several threads use the fields. The comment of a field then names the lock or the memory order of the field.
  * Workers only read fields without such a comment. The thread that ends the transfer releases the objects that these
@@ -8,7 +8,7 @@
 #define TDICT_TRANSFER_JOB_H
 
 #include "transfer/future.h"
-#include "transfer/plan/plan.h"
+#include "transfer/plan/choose.h"
 
 enum { TDICT_MAX_WAIT_EVENTS = 16 };
 
@@ -56,24 +56,7 @@ struct tdict_transfer {
   /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in the result */
   tdict_tree *named;
 
-  /* Settings, which do not change after the transfer has begun */
-  int32_t mode;
-  tdict_tuning_row row;      /* chunk sizes, threads and slots */
-  tdict_stream_kind stores;  /* store instructions with which host threads copy */
-  int64_t spin_ns;           /* a thread that waits for the transfer's end spins for this time before it sleeps */
-  uint32_t num_parts;        /* maximum number of parts of a chunk; threads fill the parts in parallel */
-  int num_helpers;           /* threads that may help the starting thread to mark many sources */
-  bool places_while_marking; /* true if the transfer has many items: the thread that marks an item's source also sets
-                              * the item's dst_data */
-  bool on_caller;            /* true: the starting thread is the first worker, and pool threads are the other workers */
-  /* true: on_caller becomes false if the transfer must wait for another transfer. Neither on_caller nor
-   * on_caller_if_ready changes after the transfer has begun */
-  bool on_caller_if_ready;
-  size_t max_queued_bytes; /* value of the option; 0: no limit */
-  bool pins_result;        /* the result is pinned host memory */
-  bool caller_waits;       /* the starting call blocks until the transfer has ended, so no stream can wait for the
-                       * transfer */
-  bool skips_stats;        /* true: no caller can read the statistics, so the workers gather no statistics */
+  tdict_how how;  /* on_caller may become false when the transfer begins */
   tdict_gpu *gpu; /* retained; the first GPU that copies, else the target's GPU; NULL: the transfer uses no GPU */
 
   /* Events and uses that copies wait for */
@@ -123,8 +106,7 @@ struct tdict_transfer {
 
   tdict_traced traced;
 
-  int num_workers;
-  tdict_worker workers[];
+  tdict_worker workers[]; /* how.num_workers */
 };
 
 extern const tdict_future_kind tdict_transfer_kind; /* see transfer_kind.c */

@@ -61,9 +61,9 @@ void tdict_transfer_launch(tdict_transfer *t) {
   }
   if (t->hashes) tdict_check_sources_before(t);
   tdict_pool *pool = t->future.engine->config.pool;
-  const bool on_caller = t->on_caller;
+  const bool on_caller = t->how.on_caller;
   tdict_task *tasks = NULL;
-  for (int i = t->num_workers; i-- > (on_caller ? 1 : 0);) {
+  for (int i = t->how.num_workers; i-- > (on_caller ? 1 : 0);) {
     t->workers[i].task.next = tasks;
     tasks = &t->workers[i].task;
   }
@@ -201,7 +201,7 @@ static void mark_stretch(void *user, long n) {
   const uint32_t first = (uint32_t)n * STRETCH_MARKS;
   const uint32_t end = p->num_items - first < STRETCH_MARKS ? p->num_items : first + STRETCH_MARKS;
   bool skipped = false, lost = false, used = false;
-  for (uint32_t i = first; i < end && m->self->places_while_marking; i++)
+  for (uint32_t i = first; i < end && m->self->how.places_while_marking; i++)
     p->items[i].dst_data = (char *)m->self->targets[0].storage->data + p->items[i].offset;
   for (uint32_t i = first; i < end; i++) {
     tdict_fence_node *node = &p->nodes[i];
@@ -229,7 +229,7 @@ static void mark_sources(tdict_transfer *t, conflict_search *g) {
   if (p->num_items < PARALLEL_MARKS)
     for (long n = 0; n < stretches; n++) mark_stretch(&m, n);
   else
-    tdict_parallel_for(t->future.pool, t->num_helpers, stretches, mark_stretch, &m);
+    tdict_parallel_for(t->future.pool, t->how.num_helpers, stretches, mark_stretch, &m);
   g->lost = atomic_load_explicit(&m.lost, memory_order_relaxed);
   g->has_fillers = atomic_load_explicit(&m.used, memory_order_relaxed);
   if (!atomic_load_explicit(&m.skipped, memory_order_relaxed)) return;
@@ -265,7 +265,7 @@ void tdict_transfer_unmark(tdict_transfer *t, uint32_t num_writes) {
  * transfer of another context conflicts, removes all marks and returns a new reference to that transfer's fence in
  * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost and
  * no earlier transfer can still write these bytes. Returns TDICT_ENOMEM if host memory is exhausted. */
-static tdict_status mark_and_order(tdict_transfer *t, const tdict_start *start, tdict_fence **foreign,
+static tdict_status mark_and_order(tdict_transfer *t, const tdict_beginning *from, tdict_fence **foreign,
                                    tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->future.engine->lock) && !t->marked);
   conflict_search g = {.self = t};
@@ -274,7 +274,7 @@ static tdict_status mark_and_order(tdict_transfer *t, const tdict_start *start, 
   /* Mark the sources, then the written storages. */
   mark_sources(t, &g);
   if (g.has_fillers) gather_fillers(t, &g);
-  for (size_t i = 0; start && i < start->num_awaits; i++) await_transfer(&g, (tdict_transfer *)start->awaits[i]);
+  for (size_t i = 0; i < from->num_awaits; i++) await_transfer(&g, (tdict_transfer *)from->awaits[i]);
   uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
     if (!tdict_storage_attach_first(&t->writes[writes])) mark_with_conflicts(&t->writes[writes], &g);
@@ -287,7 +287,7 @@ static tdict_status mark_and_order(tdict_transfer *t, const tdict_start *start, 
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for others");
   }
   if (g.foreign) return TDICT_OK;
-  if (lost != UINT32_MAX) return name_leaf(t, start ? start->src : NULL, lost, refuse_lost(err), err);
+  if (lost != UINT32_MAX) return name_leaf(t, from->source, lost, refuse_lost(err), err);
   /* Register with the transfers to wait for. */
   t->marked = true;
   for (uint32_t i = 0; i < t->num_waits_for; i++) {
@@ -299,21 +299,21 @@ static tdict_status mark_and_order(tdict_transfer *t, const tdict_start *start, 
   return TDICT_OK;
 }
 
-tdict_status tdict_transfer_begin(tdict_transfer *t, const tdict_start *start, tdict_error *err) {
+tdict_status tdict_transfer_begin(tdict_transfer *t, const tdict_beginning *from, tdict_error *err) {
   tdict_engine *e = t->future.engine;
   tdict_status status = make_marks(t, err);
   if (status != TDICT_OK) return status;
-  if (!t->skips_stats) t->future.stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
+  if (!t->how.skips_stats) t->future.stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
   if (t->plan.writes_existing) status = gather_uses(t, err); /* no queued work uses a new storage */
   if (status != TDICT_OK) return status;
   for (;;) {
     tdict_fence *foreign = NULL;
     pthread_mutex_lock(&e->lock);
-    status = mark_and_order(t, start, &foreign, err);
+    status = mark_and_order(t, from, &foreign, err);
     bool begins = status == TDICT_OK && !foreign;
     bool ready = begins && t->num_pending == 0;
-    if (begins && !ready && t->on_caller_if_ready)
-      t->on_caller = false; /* the thread that launches the transfer reads on_caller after taking the lock */
+    if (begins && !ready && t->how.on_caller_if_ready)
+      t->how.on_caller = false; /* the thread that launches the transfer reads on_caller after taking the lock */
     if (begins && !t->hooks) tdict_future_count_live(&t->future);
     pthread_mutex_unlock(&e->lock);
     if (ready) tdict_transfer_launch(t);

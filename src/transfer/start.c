@@ -39,14 +39,13 @@ typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
   tdict_device device;
-  tdict_gpu *gpu;        /* the target's GPU; NULL: the target is the cpu, or there is a destination */
-  tdict_memory *memory;  /* memory in which the result is allocated; NULL: ordinary host memory */
-  bool want_pinned;      /* true: host leaves that are not pinned must be copied */
-  size_t max_copy_bytes; /* limit of a driver copy, from the option max_queued_bytes; 0: no limit */
-  bool builds_result;    /* true: this thread builds the result while other threads copy */
+  tdict_gpu *gpu;       /* the target's GPU; NULL: the target is the cpu, or there is a destination */
+  tdict_memory *memory; /* memory in which the result is allocated; NULL: ordinary host memory */
+  bool want_pinned;     /* true: host leaves that are not pinned must be copied */
+  bool builds_result;   /* true: this thread builds the result while other threads copy */
   tdict_plan plan;
   int32_t mode;
-  tdict_choice choice;
+  tdict_how how;
   int64_t begin_ns;
 } starter;
 
@@ -239,8 +238,9 @@ static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_err
   }
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i < t->num_targets; i++) t->targets[i].storage->flags |= TDICT_STORAGE_ARENA;
-  t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
-  if (!t->places_while_marking) tdict_plan_place(&t->plan, first->storage);
+  t->how.places_while_marking =
+      t->how.num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
+  if (!t->how.places_while_marking) tdict_plan_place(&t->plan, first->storage);
   return TDICT_OK;
 }
 
@@ -271,10 +271,10 @@ static bool is_first_use_of_ring(const starter *s, const tdict_transfer *t) {
   return false;
 }
 
-/* Allocates the storages on a thread of the pool, and meanwhile creates the ring. The allocation and the creation of the
- * ring both take about 10 ms for a result of 8 GB. The workers do not create the ring, because only one thread would
- * then pin its memory, while the other threads of the pool wait for the ring. Ignores a failure to create the ring,
- * because the workers try again and report the error. */
+/* Allocates the storages on a thread of the pool, and meanwhile creates the ring. Both take about 10 ms for a result of
+ * 8 GB. The workers do not create the ring, because only one thread would then pin its memory, while the other threads
+ * of the pool wait for the ring. Ignores a failure to create the ring, because the workers try again and report the
+ * error. */
 static tdict_status make_storages_and_ring(const starter *s, tdict_transfer *t, tdict_error *err) {
   tdict_pool *pool = s->engine->config.pool;
   storage_task a = {.task = {.run = run_storage_task}, .starter = s, .transfer = t};
@@ -319,7 +319,7 @@ static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error
 /* Returns true if the result can be built while threads copy. Returns false if the tree has objects, because the
  * objects that hooks return are put into the result before copies begin. */
 static bool builds_during_copies(const starter *s, const tdict_transfer *t) {
-  bool threads = !t->on_caller || t->num_workers > 1;
+  bool threads = !t->how.on_caller || t->how.num_workers > 1;
   return threads && !s->start->dst && !s->start->storage && t->plan.num_objects == 0 && t->plan.num_items > 0;
 }
 
@@ -355,10 +355,13 @@ static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
 }
 
-static tdict_status cut_plan(const starter *s, tdict_transfer *t, tdict_error *err) {
-  const size_t first_bytes = t->row.first_bytes, chunk_bytes = t->row.chunk_bytes;
-  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && t->plan.way_bytes[TDICT_WAY_DIRECT]) tdict_plan_pack(&t->plan);
-  return tdict_plan_cut(&t->plan, first_bytes, chunk_bytes, err);
+static tdict_status cut_plan(tdict_transfer *t, tdict_error *err) {
+  const tdict_how *how = &t->how;
+  if (how->mode == TDICT_MODE_NON_BLOCKING_PIN && t->plan.way_bytes[TDICT_WAY_DIRECT]) tdict_plan_pack(&t->plan);
+  return tdict_plan_cut(
+      &t->plan,
+      &(tdict_cut){how->row.first_bytes, how->row.chunk_bytes, how->max_copy_bytes, how->mode == TDICT_MODE_BLOCKING},
+      err);
 }
 
 /* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
@@ -371,15 +374,15 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   s->builds_result = builds_during_copies(s, t);
   if (status == TDICT_OK && !s->builds_result) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
-  t->plan.max_copy_bytes = s->max_copy_bytes;
-  status = cut_plan(s, t, err);
-  if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->max_queued_bytes))
-    t->on_caller_if_ready = t->on_caller = false;
-  if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
+  status = cut_plan(t, err);
+  if (t->how.on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->how.max_queued_bytes))
+    t->how.on_caller_if_ready = t->how.on_caller = false;
+  if (status == TDICT_OK && t->how.num_parts > 1) status = tdict_chunk_parts_create(t, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && t->num_targets == 1)
     status = tdict_batch_create(t, err);
-  if (status == TDICT_OK && t->max_queued_bytes)
-    status = tdict_queue_limit_create(t->max_queued_bytes, t->num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
+  if (status == TDICT_OK && t->how.max_queued_bytes)
+    status =
+        tdict_queue_limit_create(t->how.max_queued_bytes, t->how.num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.num_objects)
     status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
@@ -390,14 +393,14 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
 /* Does the work of the first worker on the starting thread if on_caller is set. If the transfer had to wait for another
  * transfer, on_caller may have become false. In this case, a pool thread does the work. */
 static void work_on_caller(tdict_transfer *t, bool returns_early) {
-  if (!t->on_caller) return;
+  if (!t->how.on_caller) return;
   if (t->num_waits_for) {
-    if (t->spin_ns > 0) tdict_latch_spin(&t->may_start, tdict_deadline_ns(t->spin_ns));
+    if (t->how.spin_ns > 0) tdict_latch_spin(&t->may_start, tdict_deadline_ns(t->how.spin_ns));
     (void)tdict_future_wait_latch(&t->future, &t->may_start, INT64_MAX);
   }
-  if (t->on_caller && returns_early)
+  if (t->how.on_caller && returns_early)
     tdict_work_and_return(&t->workers[0]);
-  else if (t->on_caller)
+  else if (t->how.on_caller)
     tdict_work_with_others(&t->workers[0]);
 }
 
@@ -408,17 +411,19 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
     tdict_transfer_end_at_once(t);
     return status;
   }
-  const bool returns_early = t->on_caller && !s->start->caller_waits && !tdict_pool_is_worker(s->engine->config.pool);
+  const bool returns_early =
+      t->how.on_caller && !s->start->caller_waits && !tdict_pool_is_worker(s->engine->config.pool);
   if (returns_early && !tdict_deferred_tail_create(t))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to pass its end to the pool");
   if (t->hooks) { /* after this point, errors are returned by the future and not by this call */
-    const bool here = t->on_caller;
+    const bool here = t->how.on_caller;
     tdict_hooks_run(t);
     if (here && tdict_hooks_begin_copies(t)) work_on_caller(t, returns_early);
     return status;
   }
   if (s->builds_result) tdict_transfer_will_build(t);
-  status = tdict_transfer_begin(t, s->start, err);
+  const tdict_start *start = s->start;
+  status = tdict_transfer_begin(t, &(tdict_beginning){start->src, start->awaits, start->num_awaits}, err);
   if (status != TDICT_OK) return status;
   if (s->builds_result) status = build_during_copies(s, t, err);
   work_on_caller(t, returns_early);
@@ -432,20 +437,28 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
   const size_t max_queued_bytes = start->options.max_queued_bytes;
-  if (max_queued_bytes) s->max_copy_bytes = tdict_queue_limit_chunk_bytes(max_queued_bytes);
-  s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
-                                                   .pool = s->engine->config.pool,
-                                                   .tuning = &s->engine->tuning,
-                                                   .slot_bytes = s->engine->slot_bytes,
-                                                   .num_slots = s->engine->num_slots,
-                                                   .num_threads = start->options.num_threads,
-                                                   .mode = s->mode,
-                                                   .max_copy_bytes = s->max_copy_bytes,
-                                                   .caller_waits = start->caller_waits,
-                                                   .reads_files = start->reads_files});
-  int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
+  const size_t max_copy_bytes = max_queued_bytes ? tdict_queue_limit_chunk_bytes(max_queued_bytes) : 0;
+  s->how = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
+                                                .pool = s->engine->config.pool,
+                                                .tuning = &s->engine->tuning,
+                                                .slot_bytes = s->engine->slot_bytes,
+                                                .num_slots = s->engine->num_slots,
+                                                .num_threads = start->options.num_threads,
+                                                .mode = s->mode,
+                                                .max_copy_bytes = max_copy_bytes,
+                                                .caller_waits = start->caller_waits,
+                                                .reads_files = start->reads_files});
+  s->how.mode = s->mode;
+  s->how.stores = s->how.row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN;
+  s->how.num_helpers = s->how.num_workers > 1 ? count_plan_helpers(s) : 0;
+  s->how.max_queued_bytes = max_queued_bytes;
+  s->how.max_copy_bytes = max_copy_bytes;
+  s->how.pins_result = s->want_pinned;
+  s->how.caller_waits = start->caller_waits;
+  s->how.skips_stats = start->caller_waits && !start->options.stats && !start->promise;
+  int others = s->how.num_workers - (s->how.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
-  if (others > 0 && s->choice.wakes_in_chain)
+  if (others > 0 && s->how.wakes_in_chain)
     tdict_pool_wake_chain(s->engine->config.pool, others);
   else if (others > 0)
     tdict_pool_wake(s->engine->config.pool, others);
@@ -458,29 +471,18 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   tdict_status status = collect_plan(s, err);
   if (status != TDICT_OK) return status;
   choose_work(s);
-  status = tdict_transfer_create(s->engine, s->choice.num_workers, 1 + start->num_more_targets, &t, err);
+  status = tdict_transfer_create(s->engine, s->how.num_workers, 1 + start->num_more_targets, &t, err);
   if (status != TDICT_OK) {
     tdict_plan_reset(&s->plan);
     return status;
   }
   t->plan = s->plan;
-  for (int i = 0; i < t->num_workers; i++) t->workers[i].task.run = tdict_work;
+  for (int i = 0; i < t->how.num_workers; i++) t->workers[i].task.run = tdict_work;
   tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   t->future.begin_ns = s->begin_ns;
-  t->mode = s->mode;
-  t->on_caller = s->choice.on_caller;
-  t->on_caller_if_ready = s->choice.on_caller_if_ready;
-  t->row = s->choice.row;
-  t->stores = t->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN;
-  t->num_parts = t->plan.uses_kernels ? 1 : s->choice.num_parts;
-  t->spin_ns = s->choice.spin_ns;
-  t->num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
-  t->caller_waits = start->caller_waits;
-  t->skips_stats = start->caller_waits && !start->options.stats && !start->promise;
-  t->pins_result = s->want_pinned;
+  t->how = s->how;
   if (t->plan.num_objects || start->options.num_keep || start->options.num_conversions) tdict_transfer_count_entries(t);
-  t->max_queued_bytes = start->options.max_queued_bytes;
   if (start->promise) tdict_future_begin_part(start->promise, &t->future, start->position);
   *out = t;
   return TDICT_OK;
@@ -522,7 +524,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   tdict_tracer *tracer = &s.engine->tracer;
   if (atomic_load_explicit(&tracer->on, memory_order_relaxed)) tdict_trace_join(&t->traced, tracer, t->future.pool);
   status = prepare_transfer(&s, t, context, err);
-  (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
+  (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, tdict_plan_bytes(&t->plan));
   if (status == TDICT_OK) status = begin_transfer(&s, t, err);
   if (status != TDICT_OK) {
     tdict_future_end_part(&t->future);

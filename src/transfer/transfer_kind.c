@@ -11,7 +11,7 @@
 static tdict_status queue_tail_waits(tdict_transfer *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
   tdict_status status = TDICT_OK;
   TDICT_ASSERT(tdict_lock_is_held(&t->future.error_lock));
-  for (int i = 0; i < t->num_workers && status == TDICT_OK; i++)
+  for (int i = 0; i < t->how.num_workers && status == TDICT_OK; i++)
     if (t->workers[i].tail_gpu) status = tdict_gpu_stream_wait(gpu, stream, t->workers[i].tail, err);
   return status;
 }
@@ -29,7 +29,7 @@ static bool fence_wait_on_stream(tdict_fence *fence, void *device, void *stream)
   tdict_gpu *gpu = device;
   /* The caller of a blocking transfer waits until the transfer has ended, so this transfer records no events for
    * streams. */
-  if (t->caller_waits || tdict_forkmark_forked(t->future.mark) || !t->gpu || t->gpu->driver != gpu->driver)
+  if (t->how.caller_waits || tdict_forkmark_forked(t->future.mark) || !t->gpu || t->gpu->driver != gpu->driver)
     return false;
   if (!wait_until_queued(t)) return false;
   pthread_mutex_lock(&t->future.error_lock);
@@ -92,7 +92,7 @@ static tdict_status wait_on_stream(tdict_future *f, tdict_stream s, tdict_error 
 static void help(tdict_future *f) {
   tdict_transfer *t = (tdict_transfer *)f;
   if (t->deferred_tail) tdict_deferred_tail_run(t);
-  if (t->spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(t->spin_ns));
+  if (t->how.spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(t->how.spin_ns));
 }
 
 const tdict_future_kind tdict_transfer_kind = {

@@ -50,8 +50,9 @@ enum { FEW_ITEMS = 16 };
  * cut, is_queued_without_waiting() of start.c checks again. */
 static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
   const tdict_plan *p = r->plan;
-  return r->mode == TDICT_MODE_NON_BLOCKING_PIN && bytes == 0 && p->way_bytes[TDICT_WAY_DIRECT] == p->total_bytes &&
-         p->num_items > 0 && p->num_items <= FEW_ITEMS && p->num_objects == 0 && !p->writes_existing &&
+  return r->mode == TDICT_MODE_NON_BLOCKING_PIN && bytes == 0 &&
+         p->way_bytes[TDICT_WAY_DIRECT] == tdict_plan_bytes(p) && p->num_items > 0 && p->num_items <= FEW_ITEMS &&
+         p->num_objects == 0 && !p->writes_existing &&
          p->line_bytes <= TDICT_DIRECT_IN_FLIGHT * TDICT_LARGE_DIRECT_BYTES;
 }
 
@@ -68,7 +69,7 @@ static tdict_tuning_direction find_direction(const tdict_plan *p) {
 /* Chooses the threads. If a pool thread starts a transfer, that thread makes all copies, so that tasks never wait for
  * other tasks. */
 static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes,
-                           tdict_choice *c) {
+                           tdict_how *c) {
   const tdict_pool *pool = r->pool;
   const bool on_worker = tdict_pool_is_worker(pool);
   const int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
@@ -98,7 +99,7 @@ static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction
  * transfer then needs one slot for each chunk. If the transfer uses slots, reduces chunks that are larger than a slot.
  * If first_bytes is not less than chunk_bytes, makes all chunks about equal. With unequal chunks, one thread could copy
  * a large last chunk while the other threads have no work. Keeps the chunk size for copies into a new host result. */
-static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes, tdict_choice *c) {
+static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes, tdict_how *c) {
   size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
   if (c->on_caller && !r->caller_waits) {
     size_t fitting = (r->plan->line_bytes / r->num_slots / step + 1) * step;
@@ -108,7 +109,7 @@ static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction dir
   if (c->row.chunk_bytes > slot && r->plan->way_bytes[TDICT_WAY_HOST] < bytes) c->row.chunk_bytes = slot / step * step;
   if (r->max_copy_bytes && c->row.chunk_bytes > r->max_copy_bytes) c->row.chunk_bytes = r->max_copy_bytes;
   bool is_even = c->row.first_bytes >= c->row.chunk_bytes;
-  size_t line_bytes = r->plan->line_bytes - r->plan->total_bytes + bytes; /* includes the padding between leaves */
+  size_t line_bytes = r->plan->line_bytes - tdict_plan_bytes(r->plan) + bytes; /* includes the padding between leaves */
   /* true: the sizes in the tuning table are kept, so that each page is usually touched by one thread */
   bool pages = direction == TDICT_TUNING_OUT_NEW;
   if (is_even && !pages && line_bytes > c->row.chunk_bytes) {
@@ -118,16 +119,16 @@ static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction dir
   if (is_even) c->row.first_bytes = c->row.chunk_bytes;
 }
 
-tdict_choice tdict_choose(const tdict_choice_request *r) {
+tdict_how tdict_choose(const tdict_choice_request *r) {
   const tdict_tuning_direction direction = find_direction(r->plan);
   const size_t bytes = thread_bytes(r);
   const bool is_small = bytes <= SPIN_MAX_BYTES;
-  tdict_choice c = {.row = *tdict_tuning_find(r->tuning, direction, bytes), .num_parts = 1};
+  tdict_how c = {.row = *tdict_tuning_find(r->tuning, direction, bytes), .num_parts = 1};
   choose_threads(r, direction, bytes, &c);
   fit_chunks(r, direction, bytes, &c);
   /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the
    * first slot. In a larger transfer each thread fills its own slots, which takes less time in total. */
-  if (c.num_workers > 1 && direction == TDICT_TUNING_IN && is_small)
+  if (c.num_workers > 1 && direction == TDICT_TUNING_IN && is_small && !r->plan->uses_kernels)
     c.num_parts = tdict_parts_of_bytes(c.row.chunk_bytes);
   c.wakes_in_chain = !r->caller_waits && !is_small;
   return c;

@@ -371,10 +371,9 @@ static tdict_status keep_whole_objects(collector *c, const tdict_tree *src, tdic
 /* Writes a new reference to the record of a tree that is copied as one block to *out, or NULL if the leaves must be
  * collected one by one. If a destination was given, or leaves in place are copied too, or the call is
  * tdict_pin_memory(), only consolidated trees are copied as one block, because errors then name a leaf. */
-static tdict_status find_block(const tdict_plan_request *r, const tdict_tree *src, tdict_consolidated **out,
-                               tdict_error *err) {
-  const bool by_leaf = r->keep || tdict_plan_has_wire(r) ||
-                       (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
+static tdict_status find_block(const collector *c, const tdict_tree *src, tdict_consolidated **out, tdict_error *err) {
+  const tdict_plan_request *r = c->request;
+  const bool by_leaf = r->keep || c->make.wire || (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
                        (r->dst && !tdict_destination_matches(r->dst, src));
   *out = NULL;
   return by_leaf ? TDICT_OK : tdict_block_find(src, out, err);
@@ -411,7 +410,7 @@ static tdict_status collect_block(collector *c, tdict_consolidated *block, bool 
 }
 static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
   tdict_consolidated *block;
-  tdict_status status = find_block(c->request, src, &block, err);
+  tdict_status status = find_block(c, src, &block, err);
   if (!block) return status;
   status = collect_block(c, block, done, err);
   if (status == TDICT_OK && *done && block->has_objects) status = keep_whole_objects(c, src, err);
@@ -449,7 +448,6 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   }
   plan->borrows = request->borrows;
   if (request->conversions) c.same.plan = plan, c.same.wanted = &c.make.cast;
-  plan->one_by_one = request->mode == TDICT_MODE_BLOCKING;
   /* Check the root, then visit all leaves. */
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);

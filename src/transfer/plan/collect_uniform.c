@@ -109,7 +109,6 @@ static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
     bytes += s->bytes;
   }
   plan->line_bytes = line;
-  plan->total_bytes += bytes;
   plan->way_bytes[plan->items[plan->num_items].way] += bytes;
   return true;
 }
@@ -183,7 +182,6 @@ void tdict_uniform_collect(tdict_uniform *m, tdict_frame *frame) {
     tdict_leaf leaf = node->leaves[frame->slot];
     if (leaf && !add_uniform_leaf(m, leaf, n, number, &plan->line_bytes)) break;
     if (!leaf) continue;
-    plan->total_bytes += plan->items[n].bytes;
     plan->way_bytes[m->way] += plan->items[n].bytes;
     plan->num_uniform++;
     plan->num_new++;

@@ -9,7 +9,7 @@
 void tdict_item_maker_init(tdict_item_maker *m, tdict_plan *plan, const tdict_plan_request *request) {
   *m = (tdict_item_maker){.plan = plan,
                           .request = request,
-                          .wire = tdict_plan_has_wire(request),
+                          .wire = request->conversions || request->narrow,
                           .found_device = request->device,
                           .found_gpu = request->gpu};
 }
@@ -155,7 +155,6 @@ tdict_status tdict_item_append(tdict_item_maker *m, tdict_item *item, tdict_erro
   p->nodes[n] = (tdict_fence_node){.storage = item->shares_storage ? NULL : storage};
   p->items[n] = *item;
   p->line_bytes = end;
-  p->total_bytes += item->bytes;
   p->way_bytes[item->way] += item->bytes;
   p->writes_existing |= item->dst != NULL;
   return TDICT_OK;
@@ -170,7 +169,6 @@ tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request
     *plan = *request->spare;
     *request->spare = (tdict_plan){0};
   }
-  plan->one_by_one = request->mode == TDICT_MODE_BLOCKING;
   tdict_item_maker_init(&m, plan, request);
   for (size_t i = 0; i < num_pairs && status == TDICT_OK; i++) {
     tdict_tensor *src = pairs[i].src;

@@ -9,7 +9,7 @@
 typedef struct tdict_item_maker {
   tdict_plan *plan;
   const tdict_plan_request *request;
-  bool wire;                 /* true: the request has wire options */
+  bool wire;                 /* true: the request has wire options: conversions or `narrow` */
   tdict_item_cast cast;      /* the conversion of the current item */
   const tdict_storage *last; /* the storage whose pinning was checked last. last_gpu and last_pinned are the GPU and the
                               * result of this check */

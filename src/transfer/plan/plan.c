@@ -188,7 +188,8 @@ static size_t end_in_slot(const tdict_plan *plan, tdict_chunk chunk, size_t room
 
 /* Cuts an interval of the line into chunks of `low` to `high` bytes. The last chunk can be smaller. The interval begins
  * in item number whole.first. */
-static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
+static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, size_t max_copy_bytes,
+                               tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
   const bool uniform = tdict_plan_is_uniform(plan), in_slots = plan->casts && uses_slot(&plan->items[first]);
@@ -201,7 +202,7 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
     end = whole.end - at < piece ? whole.end : at + piece;
     if (in_slots) {
       end = end_in_slot(plan, (tdict_chunk){.begin = at, .end = whole.end, .first = first}, piece);
-      if (plan->max_copy_bytes && end - at > plan->max_copy_bytes) end = at + plan->max_copy_bytes;
+      if (max_copy_bytes && end - at > max_copy_bytes) end = at + max_copy_bytes;
     }
     status = add_chunk(plan, (tdict_chunk){.begin = at, .end = end, .first = first}, err);
   }
@@ -218,21 +219,21 @@ static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   return end;
 }
 
-static size_t most_direct_bytes(const tdict_plan *plan) {
-  const size_t most = plan->max_copy_bytes;
+static size_t most_direct_bytes(const tdict_cut *cut) {
+  const size_t most = cut->max_copy_bytes;
   return most && most < TDICT_LARGE_DIRECT_BYTES ? most : TDICT_LARGE_DIRECT_BYTES;
 }
 
 /* Returns the number of the item after the runs that are queued in one chunk. The first of these runs has the items
  * from `first` up to `end`. */
-static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) {
+static uint32_t batch_end(const tdict_plan *plan, const tdict_cut *cut, uint32_t first, uint32_t end) {
   const tdict_item *a = &plan->items[first];
-  if (plan->one_by_one || a->kind == TDICT_CU_D2D) return end;
+  if (cut->one_by_one || a->kind == TDICT_CU_D2D) return end;
   for (int runs = 1; runs < TDICT_CU_MOST_LINES && end < plan->num_items; runs++) {
     const tdict_item *b = &plan->items[end];
     if (b->way != TDICT_WAY_DIRECT || b->gpu != a->gpu || b->kind != a->kind) break;
     uint32_t next = tdict_plan_run_end(plan, end);
-    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > most_direct_bytes(plan)) break;
+    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > most_direct_bytes(cut)) break;
     end = next;
   }
   return end;
@@ -249,20 +250,21 @@ static size_t shrink_chunk(const tdict_plan *plan, size_t chunk_bytes) {
   return most ? most : TDICT_LEAF_ALIGNMENT;
 }
 
-tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err) {
+tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
     /* Without a limit, a pageable copy is not divided, and a chunk of direct copies has up to 16 MiB. All other chunks
      * have up to chunk_bytes. */
-    const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN, whole = pageable && !plan->max_copy_bytes;
+    const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN, whole = pageable && !cut->max_copy_bytes;
     const bool direct = item->way == TDICT_WAY_DIRECT || (pageable && !whole);
-    end = pageable ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
+    end = pageable ? i + 1 : direct ? batch_end(plan, cut, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
-    size_t most = whole ? SIZE_MAX / 2 : direct ? most_direct_bytes(plan) : chunk_bytes;
+    size_t most = whole ? SIZE_MAX / 2 : direct ? most_direct_bytes(cut) : cut->chunk_bytes;
     if (uses_slot(item)) most = shrink_chunk(plan, most);
-    status = add_pieces(plan, span, whole || direct || first_bytes > most ? most : first_bytes, most, err);
+    const size_t first = whole || direct || cut->first_bytes > most ? most : cut->first_bytes;
+    status = add_pieces(plan, span, first, most, cut->max_copy_bytes, err);
   }
   return status;
 }

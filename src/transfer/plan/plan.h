@@ -123,7 +123,6 @@ typedef struct tdict_plan {
   tdict_chunk *chunks;
   uint32_t num_chunks, cap_chunks;
   size_t line_bytes;          /* length of the line */
-  size_t total_bytes;         /* bytes of all items */
   size_t peer_bytes;          /* bytes of the items that are copied from one GPU to another GPU */
   size_t way_bytes[5];        /* bytes of the items that have each tdict_way */
   tdict_object_step *objects; /* in tree order */
@@ -133,9 +132,6 @@ typedef struct tdict_plan {
   int64_t num_conversion_matches;     /* number of tensors that patterns of `conversions` matched */
   int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
                                        * leaf, or are kept by the option `keep` */
-  size_t max_copy_bytes;              /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0,
-                                       * pageable copies are divided, too */
-  bool one_by_one;                    /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
   uint32_t num_uniform;               /* number of items that are uniform leaves, see collect_uniform.h */
   bool is_one_run;                    /* true: one driver copy can cover all items */
   size_t num_new, num_new_dims;       /* number of new tensors in the result, and the sum of their ndim */
@@ -151,6 +147,12 @@ typedef struct tdict_plan {
 
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
+/* Returns the bytes of all items. */
+static inline size_t tdict_plan_bytes(const tdict_plan *plan) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < sizeof plan->way_bytes / sizeof plan->way_bytes[0]; i++) bytes += plan->way_bytes[i];
+  return bytes;
+}
 /* Returns the conversion of an item, or NULL if the item is neither converted nor packed. */
 static inline const tdict_item_cast *tdict_plan_cast(const tdict_plan *plan, uint32_t item) {
   const tdict_item_cast *c = plan->casts ? &plan->casts[item] : NULL;
@@ -166,15 +168,21 @@ static inline size_t tdict_plan_slot_bytes(const tdict_item_cast *cast, size_t b
  * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
  * all items are uniform. */
 void tdict_plan_pack(tdict_plan *plan);
-/* Cuts the line into chunks. A chunk that is copied through slots or on the host has at most chunk_bytes. Consecutive
- * items with the same `way` and the same GPU form a group. In a group, the sizes of these chunks grow from first_bytes
- * to chunk_bytes, and shrink again towards the end. Both numbers must be multiples of 256. If elements are converted,
- * the size of a chunk that is copied through a slot is the number of bytes in the slot. If items are packed, chunks are
+/* How the line is cut. first_bytes and chunk_bytes must be multiples of 256. */
+typedef struct tdict_cut {
+  size_t first_bytes, chunk_bytes; /* a chunk that is copied through slots or on the host has at most chunk_bytes */
+  /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, pageable copies are divided, too */
+  size_t max_copy_bytes;
+  bool one_by_one; /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
+} tdict_cut;
+/* Cuts the line into chunks. Consecutive items with the same `way` and the same GPU form a group. In a group, the sizes
+ * of the chunks grow from first_bytes to chunk_bytes, and shrink again towards the end. If elements are converted, the
+ * size of a chunk that is copied through a slot is the number of bytes in the slot. If items are packed, chunks are
  * smaller. Errors: TDICT_ENOMEM. */
-tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
+tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error *err);
 /* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
  * the leaves of a run have the same distances in the source, in the destination and on the line. A chunk of direct
- * copies between host and device has up to TDICT_CU_MOST_LINES runs, unless the plan is one_by_one. */
+ * copies between host and device has up to TDICT_CU_MOST_LINES runs, unless it is cut one_by_one. */
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
 /* Returns the index of an item: the first item at index `low` or later whose end on the line is greater than `at`. The
  * caller guarantees that this item exists. */

@@ -30,7 +30,4 @@ typedef struct tdict_plan_request {
   tdict_plan *spare;              /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
-/* Returns true if the request has wire options: conversions or `narrow`. */
-static inline bool tdict_plan_has_wire(const tdict_plan_request *r) { return r->conversions || r->narrow; }
-
 #endif

@@ -38,9 +38,8 @@ static size_t most_copies(const tdict_transfer *t) {
   size_t most = t->future.engine->num_slots * 3 / 16;
   if (most > TDICT_BATCH_MOST) most = TDICT_BATCH_MOST;
   if (!t->queue_limit) return most;
-  const size_t slot = t->future.engine->slot_bytes,
-               chunk = t->plan.max_copy_bytes < slot ? t->plan.max_copy_bytes : slot;
-  const size_t in_half = t->max_queued_bytes / 2 / chunk;
+  const size_t slot = t->future.engine->slot_bytes, chunk = t->how.max_copy_bytes < slot ? t->how.max_copy_bytes : slot;
+  const size_t in_half = t->how.max_queued_bytes / 2 / chunk;
   return in_half < most ? in_half : most;
 }
 

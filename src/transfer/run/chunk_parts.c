@@ -11,8 +11,8 @@
 
 tdict_status tdict_chunk_parts_create(tdict_transfer *t, tdict_error *err) {
   const uint32_t count = t->plan.num_chunks;
-  if (count == 0 || !t->plan.way_bytes[TDICT_WAY_STAGE_IN]) t->num_parts = 1;
-  if (t->num_parts == 1) return TDICT_OK;
+  if (count == 0 || !t->plan.way_bytes[TDICT_WAY_STAGE_IN]) t->how.num_parts = 1;
+  if (t->how.num_parts == 1) return TDICT_OK;
   t->chunk_parts = malloc(count * sizeof *t->chunk_parts);
   if (!t->chunk_parts)
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the parts of %u chunks", count);
@@ -35,7 +35,7 @@ void tdict_chunk_parts_close(tdict_transfer *t) {
 
 uint32_t tdict_chunk_parts_count(const tdict_transfer *t, const tdict_chunk *chunk) {
   const uint32_t count = tdict_parts_of_bytes(chunk->end - chunk->begin);
-  return count < t->num_parts ? count : t->num_parts;
+  return count < t->how.num_parts ? count : t->how.num_parts;
 }
 
 tdict_chunk tdict_chunk_part_at(const tdict_transfer *t, const tdict_chunk *chunk, uint32_t n) {
@@ -63,7 +63,7 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, td
   tdict_slot *slot = NULL;
   tdict_status status = TDICT_OK;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-  for (int i = 0; t->spin_ns && i < TRIES && !(slot = load_slot(parts)) && !tdict_transfer_has_failed(t); i++)
+  for (int i = 0; t->how.spin_ns && i < TRIES && !(slot = load_slot(parts)) && !tdict_transfer_has_failed(t); i++)
     tdict_spin_pause();
   while (!slot && !(slot = load_slot(parts)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
     status = tdict_lane_return_finished(lane, err);

@@ -76,7 +76,7 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
   tdict_status status = tdict_engine_ring(t->future.engine, lane->gpu, &lane->ring, err);
   if (status != TDICT_OK) return status;
-  int slots = lane->ring->num_slots, each = slots / t->num_workers, most = t->row.slots;
+  int slots = lane->ring->num_slots, each = slots / t->how.num_workers, most = t->how.row.slots;
   lane->depth = each < 1 ? 1 : each > most ? most : each;
   if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->chunk_parts)
     lane->depth = TDICT_LANE_DEPTH; /* the maximum: all chunks fit into the ring, or lanes queue slots that other lanes
@@ -138,7 +138,7 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
     tdict_error why;
     uint32_t error_item;
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
-    if (tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->stores, &error_item, &why) != TDICT_OK)
+    if (tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->how.stores, &error_item, &why) != TDICT_OK)
       tdict_transfer_fail(t, error_item, &why);
     lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
   }

@@ -1,6 +1,6 @@
-/* Copies chunks between the targets of a transfer, see tdict_target. The transfer writes target 0 from the host. As soon
- * as a chunk has arrived, the device copies the chunk to the other targets, on the same stream. So the host's memory is
- * read once, and no other thread must wait for the arrival. Thread rule: any worker queues copies. */
+/* Copies chunks between the targets of a transfer, see tdict_target. The transfer writes target 0 from the host. As
+ * soon as a chunk has arrived, the device copies the chunk to the other targets, on the same stream. So the host's
+ * memory is read once, and no other thread must wait for the arrival. Thread rule: any worker queues copies. */
 #ifndef TDICT_TRANSFER_RUN_SPREAD_H
 #define TDICT_TRANSFER_RUN_SPREAD_H
 

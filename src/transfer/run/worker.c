@@ -88,7 +88,7 @@ static tdict_status gather_chunk(tdict_worker *worker, const tdict_chunk *chunk,
                                  tdict_error *err) {
   const tdict_transfer *t = worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
-  tdict_status status = tdict_pieces_gather(&t->plan, chunk, to, t->stores, error_item, err);
+  tdict_status status = tdict_pieces_gather(&t->plan, chunk, to, t->how.stores, error_item, err);
   worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
   return status;
 }
@@ -262,7 +262,7 @@ static tdict_status record_unrecorded(tdict_lane *lane, tdict_error *err) {
 /* Records the event of the last copies, or synchronizes the stream. Synchronizing is cheaper than an event if the
  * caller waits and no other copy of the lane is in flight. */
 static tdict_status end_unrecorded(tdict_lane *lane, tdict_error *err) {
-  if (!lane->unrecorded || !lane->worker->transfer->caller_waits || lane->count > 0)
+  if (!lane->unrecorded || !lane->worker->transfer->how.caller_waits || lane->count > 0)
     return record_unrecorded(lane, err);
   lane->unrecorded = NULL;
   lane->unrecorded_bytes = 0;
@@ -287,7 +287,7 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   if (slice) tdict_trace_close(slice, lane->gpu);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
-  if (t->mode == TDICT_MODE_BLOCKING) {
+  if (t->how.mode == TDICT_MODE_BLOCKING) {
     status = tdict_lane_synchronize(lane, err);
     tdict_queue_limit_cancel(t->queue_limit, chunk->end - chunk->begin);
     return status;
@@ -295,14 +295,14 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   lane->unrecorded = chunk;
   lane->unrecorded_bytes += chunk->end - chunk->begin;
   /* with a limit of queued bytes, each chunk needs an event, because the count ends with the event */
-  return lane->unrecorded_bytes < EVENT_BYTES && !t->max_queued_bytes ? TDICT_OK : record_unrecorded(lane, err);
+  return lane->unrecorded_bytes < EVENT_BYTES && !t->how.max_queued_bytes ? TDICT_OK : record_unrecorded(lane, err);
 }
 
 static tdict_status copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *chunk, uint32_t *error_item,
                                        tdict_error *err) {
   const tdict_transfer *t = worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
-  tdict_status status = tdict_pieces_copy(&t->plan, chunk, t->stores, error_item, err);
+  tdict_status status = tdict_pieces_copy(&t->plan, chunk, t->how.stores, error_item, err);
   worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
   return status;
 }
@@ -342,9 +342,9 @@ static void wait_for_uses(const tdict_transfer *t) {
  * order, so the first part of a chunk is claimed before any other part. */
 static bool claim_next(tdict_transfer *t, tdict_claim *out) {
   for (;;) {
-    uint32_t n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed), chunk = n / t->num_parts;
+    uint32_t n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed), chunk = n / t->how.num_parts;
     if (chunk >= t->plan.num_chunks) return false;
-    *out = (tdict_claim){&t->plan.chunks[chunk], n % t->num_parts};
+    *out = (tdict_claim){&t->plan.chunks[chunk], n % t->how.num_parts};
     if (out->part == 0) return true;
     if (t->plan.items[out->chunk->first].way == TDICT_WAY_STAGE_IN &&
         out->part < tdict_chunk_parts_count(t, out->chunk))
@@ -363,7 +363,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     worker->worked = true;
     status = switch_gpu(lane, t->plan.items[error_item].gpu, err);
     if (status == TDICT_OK) status = run_claim(lane, claim, &error_item, err);
-    if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_wait_all(lane, err);
+    if (status == TDICT_OK && t->how.mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_wait_all(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, error_item, err);
   }
   /* Queue the copies that wait in the batch, and record the last events. */
@@ -372,15 +372,15 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     tdict_transfer_fail(t, UINT32_MAX, err);
   const uint32_t last = lane->unrecorded ? lane->unrecorded->first : UINT32_MAX;
   if (status == TDICT_OK && (status = end_unrecorded(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
-  if (!t->caller_waits && lane->gpu && !tdict_lane_record_tail(lane))
+  if (!t->how.caller_waits && lane->gpu && !tdict_lane_record_tail(lane))
     atomic_store_explicit(&t->missing_tail_event, true, memory_order_relaxed);
-  if (!t->caller_waits) tdict_latch_down(&t->queued); /* if the caller waits, no thread can wait for `queued` */
+  if (!t->how.caller_waits) tdict_latch_down(&t->queued); /* if the caller waits, no thread can wait for `queued` */
   return status;
 }
 
 /* Returns the processor time of this thread. Returns 0 if no statistics are wanted, because the time needs a system
  * call. */
-static int64_t cpu_now(const tdict_transfer *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
+static int64_t cpu_now(const tdict_transfer *t) { return t->how.skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
 /* Closes the lane. The last worker also ends the transfer. `cpu` is the processor time of the thread when the thread
  * began to work for this worker. */
@@ -412,7 +412,7 @@ void tdict_work_with_others(tdict_worker *worker) {
   int64_t cpu = cpu_now(t);
   tdict_status status = claim_chunks(&lane, &err);
   /* Remove the tasks of workers that have not begun, because these workers have nothing to do. */
-  for (int i = 1; i < t->num_workers; i++) {
+  for (int i = 1; i < t->how.num_workers; i++) {
     if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
     tdict_latch_down(&t->queued);
     /* workers_left cannot become 0 here, because this worker is still counted */

@@ -45,7 +45,7 @@ static void check_same_plan(const tdict_plan *a, const tdict_plan *b) {
   assert_int_equal(a->num_items, b->num_items);
   assert_int_equal(a->num_leaves, b->num_leaves);
   assert_int_equal(a->line_bytes, b->line_bytes);
-  assert_int_equal(a->total_bytes, b->total_bytes);
+  assert_int_equal(tdict_plan_bytes(a), tdict_plan_bytes(b));
   assert_int_equal(a->num_new, b->num_new);
   assert_int_equal(a->num_new_dims, b->num_new_dims);
   assert_memory_equal(a->way_bytes, b->way_bytes, sizeof a->way_bytes);
@@ -85,8 +85,8 @@ GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
     tdict_tree *src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
     for (int borrows = 0; borrows < 2; borrows++) {
       tdict_plan alone = collect(&w, src, 0, borrows), helped = collect(&w, src, 4, borrows);
-      td_ok(tdict_plan_cut(&helped, 4096, 4096, err));
-      td_ok(tdict_plan_cut(&alone, 4096, 4096, err));
+      td_ok(tdict_plan_cut(&helped, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
+      td_ok(tdict_plan_cut(&alone, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
       check_same_plan(&alone,
                       &helped); /* whether or not a leaf is common: what the first plan holds is not for the second */
       tdict_plan_reset(&helped);
@@ -215,7 +215,7 @@ GPU_CASE(many_small_pinned_leaves_are_uniform) {
   give(alone, "x", random_tensor(TDICT_U8, SHAPE(4000), w.pinned));
   tdict_plan p = collect(&w, src, 0, false), one = collect(&w, alone, 0, false);
   assert_int_equal(p.num_uniform, FEW);
-  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], p.total_bytes);
+  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], tdict_plan_bytes(&p));
   assert_int_equal(one.way_bytes[TDICT_WAY_DIRECT], 4000);
   tdict_plan_reset(&p);
   tdict_plan_reset(&one);

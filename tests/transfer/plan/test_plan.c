@@ -48,7 +48,7 @@ GPU_CASE(plan_ways) {
   tdict_tree *there = to_device(&w, src, w.device), *plain = to_device(&w, there, tdict_cpu());
   p = collect_pair(&w, there, plain, TDICT_MODE_BLOCKING); /* never a pageable copy out */
   assert_true(p.reads_device && p.writes_existing);
-  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_OUT], p.total_bytes);
+  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_OUT], tdict_plan_bytes(&p));
   tdict_plan_reset(&p);
   p = collect_pair(&w, there, src, TDICT_MODE_NON_BLOCKING_PIN);
   assert_int_equal(way_of(&p, there, "large"), TDICT_WAY_DIRECT);
@@ -56,10 +56,10 @@ GPU_CASE(plan_ways) {
   assert_int_equal(way_of(&p, there, "strided"), TDICT_WAY_STAGE_OUT);
   tdict_plan_reset(&p);
   p = collect_pair(&w, there, there, TDICT_MODE_BLOCKING);
-  assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], p.total_bytes);
+  assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], tdict_plan_bytes(&p));
   tdict_plan_reset(&p);
   p = collect_pair(&w, src, plain, TDICT_MODE_BLOCKING);
-  assert_int_equal(p.way_bytes[TDICT_WAY_HOST], p.total_bytes);
+  assert_int_equal(p.way_bytes[TDICT_WAY_HOST], tdict_plan_bytes(&p));
   tdict_plan_reset(&p);
   tdict_release(plain);
   tdict_release(there);
@@ -88,7 +88,7 @@ static void check_chunks(const tdict_plan *p, size_t chunk_bytes) {
     }
     last_end = c->end;
   }
-  assert_int_equal(covered, p->total_bytes);
+  assert_int_equal(covered, tdict_plan_bytes(p));
 }
 
 GPU_CASE(plan_chunks_cover_the_line) {
@@ -105,7 +105,8 @@ GPU_CASE(plan_chunks_cover_the_line) {
       }
       assert_int_equal(p.num_leaves, tdict_num_leaves(src));
       tdict_plan_pack(&p);
-      td_ok(tdict_plan_cut(&p, i % 3 ? sizes[i % 4] : 256, sizes[i % 4], err));
+      td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = i % 3 ? sizes[i % 4] : 256, .chunk_bytes = sizes[i % 4]},
+                           err));
       check_chunks(&p, sizes[i % 4]);
       tdict_plan_reset(&p);
       assert_int_equal(p.num_items, 0);
@@ -123,7 +124,7 @@ GPU_CASE(plan_chunks_grow_and_shrink) {
   give(src, "x", random_tensor(TDICT_U8, SHAPE(10 << 20), NULL));
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   p.items[0].dst_data = (char *)(uintptr_t)0x10000;
-  td_ok(tdict_plan_cut(&p, 65536, 1 << 20, err));
+  td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 1 << 20}, err));
   check_chunks(&p, 1 << 20);
   size_t largest = 0, before = 0;
   bool grows = true;
@@ -151,22 +152,22 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   tdict_plan p = collect(&w, batch, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
   tdict_plan_pack(&p);
-  td_ok(tdict_plan_cut(&p, 65536, 65536, err));
-  assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], p.total_bytes);
+  td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
+  assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], tdict_plan_bytes(&p));
   assert_int_equal(p.num_chunks, 1); /* the gaps of an arena are nobody's */
   tdict_plan_reset(&p);
   p = collect(&w, many, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
   tdict_plan_pack(&p);
-  td_ok(tdict_plan_cut(&p, 65536, 65536, err));
-  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], p.total_bytes);
+  td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
+  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], tdict_plan_bytes(&p));
   assert_int_equal(p.num_chunks, (p.line_bytes + 65535) / 65536);
   tdict_plan_reset(&p);
   give(large, "x", random_tensor(TDICT_U8, SHAPE(((int64_t)40 << 20) + 1), w.pinned));
   p = collect(&w, large, TDICT_MODE_NON_BLOCKING_PIN);
   p.items[0].dst_data = (char *)(uintptr_t)0x10000;
   tdict_plan_pack(&p);
-  td_ok(tdict_plan_cut(&p, 65536, 65536, err));
+  td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
   assert_int_equal(p.num_chunks, 3);
   tdict_plan_reset(&p);
   tdict_release(batch);

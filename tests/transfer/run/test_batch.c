@@ -28,9 +28,9 @@ static void open_hand(hand *h) {
   for (int i = 0; i < CHUNKS; i++) bytes[i] = SLOT;
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &dim, h->w.memory, &h->device, err));
   h->t = planned(&h->w, bytes, CHUNKS, 1);
-  td_ok(tdict_plan_cut(&h->t->plan, SLOT, SLOT, err));
+  td_ok(tdict_plan_cut(&h->t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
   assert_int_equal(h->t->plan.num_chunks, CHUNKS);
-  h->t->row.slots = TDICT_LANE_DEPTH;
+  h->t->how.row.slots = TDICT_LANE_DEPTH;
   td_ok(tdict_batch_create(h->t, err));
   assert_non_null(h->t->batch);
   for (int i = 0; i < LANES; i++) {
@@ -270,7 +270,7 @@ SIM_CASE(batch_is_made_where_it_helps) {
     const size_t bytes = BYTES;
     tdict_transfer *t = planned(&h.w, &bytes, 1, 1);
     if (within_host) t->plan.items[0].way = TDICT_WAY_HOST;
-    td_ok(tdict_plan_cut(&t->plan, SLOT, SLOT, err));
+    td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
     td_ok(tdict_batch_create(t, err));
     assert_int_equal(t->batch != NULL, !within_host);
     drop(t);

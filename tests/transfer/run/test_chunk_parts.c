@@ -160,7 +160,7 @@ GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
   td_ok(tdict_engine_ring(engine, gpu_of(&w), &ring, err));
   const size_t sizes[] = {100000, 100000};
   tdict_transfer *t = planned(&w, sizes, 2, 4);
-  td_ok(tdict_plan_cut(&t->plan, 65536, 65536, err));
+  td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
   td_ok(tdict_chunk_parts_create(t, err));
   for (int i = 0; i < 2; i++) {
     td_ok(tdict_ring_take(ring, 0, true, &slots[i], err));

@@ -233,8 +233,8 @@ SIM_CASE(lane_reports_a_lost_device) {
   tdict_tensor *to = NULL;
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &to, err));
   tdict_transfer *t = planned(&w, &line, 1, 2);
-  td_ok(tdict_plan_cut(&t->plan, 65536, 65536, err));
-  t->row.slots = 4;
+  td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
+  t->how.row.slots = 4;
   t->workers[0].transfer = t;
   tdict_lane lane = {.worker = &t->workers[0]};
   tdict_slot *slot = NULL;

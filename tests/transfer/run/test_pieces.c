@@ -12,7 +12,7 @@ static tdict_plan plan_of(const world *w, const tdict_tree *src, const tdict_tre
   tdict_plan p;
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst};
   td_ok(tdict_plan_collect(&p, &r, src, err));
-  td_ok(tdict_plan_cut(&p, chunk_bytes, chunk_bytes, err));
+  td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = chunk_bytes, .chunk_bytes = chunk_bytes}, err));
   return p;
 }
 
@@ -191,7 +191,7 @@ GPU_CASE(pieces_line_is_the_copy_that_would_be_queued) {
     tdict_plan_request r = {
         .devices = tdict_context_engine(w.c)->config.devices, .dst = dst, .mode = TDICT_MODE_NON_BLOCKING_PIN};
     td_ok(tdict_plan_collect(&p, &r, src, err));
-    td_ok(tdict_plan_cut(&p, cases[n].chunk, cases[n].chunk, err));
+    td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = cases[n].chunk, .chunk_bytes = cases[n].chunk}, err));
     tdict_gpu_scope scope;
     tdict_cu_stream stream;
     char *slot = calloc(1, 1 << 20);
