@@ -183,15 +183,21 @@ class ErrorPrinter:
 
 
 class FuturePrinter:
-    """The fields are those of src/transfer/job.h."""
+    """The fields are those of src/transfer/future.h. `queued` is a field of src/transfer/job.h: only transfers have it."""
 
     def __init__(self, value):
         self.value = value
 
+    def is_queued(self):
+        if "tdict_transfer_kind" not in str(self.value["kind"]):
+            return False
+        transfer = self.value.address.cast(gdb.lookup_type("struct tdict_transfer").pointer())
+        return int(transfer["queued"]["count"]) == 0
+
     def to_string(self):
         f = self.value
-        is_open = {name: int(f[name]["count"]) == 0 for name in ("queued", "ended")}
-        state = "ended" if is_open["ended"] else "all copies queued" if is_open["queued"] else "running or waiting"
+        has_ended = int(f["ended"]["count"]) == 0
+        state = "ended" if has_ended else "all copies queued" if self.is_queued() else "running or waiting"
         failed = int(f["error"]["status"])
         return f"future {state}" + (f", {ErrorPrinter(f['error']).to_string()}" if failed else "")
 
