@@ -203,36 +203,6 @@ bool tdict_gpu_has_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
          d->ops->device_can_reach(d, other->ordinal, gpu->ordinal, &back) == TDICT_CU_SUCCESS && back;
 }
 
-/* Queues a copy of a rectangle or a line with one driver call. `from` is the other gpu whose memory the copy reads.
- * NULL: the copy reads no memory of another gpu. */
-static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, const tdict_cu_rect *r,
-                                      tdict_cu_stream stream, tdict_error *err) {
-  tdict_driver *d = gpu->driver;
-  if (from)
-    return tdict_gpu_check(gpu, d->ops->copy_peer_async(d, r, gpu->context, from->context, stream), "cuMemcpyPeerAsync",
-                           err);
-  bool line = r->height == 1 || (r->dst_pitch == r->width && r->src_pitch == r->width);
-  if (!line) return tdict_gpu_check(gpu, d->ops->copy_rect_async(d, r, stream), "cuMemcpy2DAsync", err);
-  size_t bytes = r->width * r->height;
-  tdict_cu result = TDICT_CU_SUCCESS;
-  const char *call = "";
-  switch (r->kind) {
-  case TDICT_CU_H2D:
-    call = "cuMemcpyHtoDAsync";
-    result = d->ops->copy_h2d_async(d, r->dst, r->src, bytes, stream);
-    break;
-  case TDICT_CU_D2H:
-    call = "cuMemcpyDtoHAsync";
-    result = d->ops->copy_d2h_async(d, r->dst, r->src, bytes, stream);
-    break;
-  case TDICT_CU_D2D:
-    call = "cuMemcpyAsync";
-    result = d->ops->copy_d2d_async(d, r->dst, r->src, bytes, stream);
-    break;
-  }
-  return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
-}
-
 /* Returns how many of the `bytes` bytes at a host address one driver call may copy. If the registration that contains
  * the address ends inside the range, at a multiple of TDICT_PINNED_GRAIN, returns the bytes up to this end. If the
  * query fails, returns the bytes up to the next multiple of TDICT_PINNED_GRAIN. In all other cases, returns `bytes`. */
@@ -247,20 +217,36 @@ static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) 
   return end > begin && end - begin < bytes && end % TDICT_PINNED_GRAIN == 0 ? end - begin : bytes;
 }
 
-/* Queues the copy of line->width contiguous bytes, split at the ends of registrations. */
-static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *line,
-                                     tdict_cu_stream stream, tdict_error *err) {
-  char *dst = line->dst;
-  const char *src = line->src;
-  tdict_status status = TDICT_OK;
-  size_t at = 0, part;
+/* Queues the copy of contiguous bytes, split at the ends of registrations. `from` is the other gpu whose memory the
+ * copy reads. NULL: the copy reads no memory of another gpu. */
+static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind,
+                                     const tdict_cu_line *line, tdict_cu_stream stream, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  tdict_cu result = TDICT_CU_SUCCESS;
+  const char *call = "";
+  size_t at = 0;
   do {
-    size_t left = line->width - at;
-    part = kind == TDICT_CU_D2D ? left : bytes_to_boundary(gpu, kind == TDICT_CU_H2D ? src + at : dst + at, left);
-    status = queue_single_copy(gpu, from, &(tdict_cu_rect){kind, dst + at, src + at, part, part, part, 1}, stream, err);
+    char *dst = (char *)line->dst + at;
+    const char *src = (const char *)line->src + at;
+    const size_t left = line->bytes - at,
+                 part = kind == TDICT_CU_D2D ? left : bytes_to_boundary(gpu, kind == TDICT_CU_H2D ? src : dst, left);
+    if (from) {
+      call = "cuMemcpyPeerAsync";
+      const tdict_cu_rect rect = {kind, dst, src, part, part, part, 1};
+      result = d->ops->copy_peer_async(d, &rect, gpu->context, from->context, stream);
+    } else if (kind == TDICT_CU_H2D) {
+      call = "cuMemcpyHtoDAsync";
+      result = d->ops->copy_h2d_async(d, dst, src, part, stream);
+    } else if (kind == TDICT_CU_D2H) {
+      call = "cuMemcpyDtoHAsync";
+      result = d->ops->copy_d2h_async(d, dst, src, part, stream);
+    } else {
+      call = "cuMemcpyAsync";
+      result = d->ops->copy_d2d_async(d, dst, src, part, stream);
+    }
     at += part;
-  } while (at < line->width && status == TDICT_OK);
-  return status;
+  } while (at < line->bytes && result == TDICT_CU_SUCCESS);
+  return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
 /* Returns true if one driver call can copy the rectangle: the pitches are valid for the driver, and no registration of
@@ -281,22 +267,23 @@ static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict
   if (r->height == 0) return TDICT_OK;
   bool line = r->dst_pitch == (int64_t)r->width && r->src_pitch == (int64_t)r->width;
   if (line || r->height == 1) {
-    tdict_rect whole = {.dst = r->dst, .src = r->src, .width = r->width * r->height};
+    const tdict_cu_line whole = {r->dst, r->src, r->width * r->height};
     return queue_contiguous(gpu, from, kind, &whole, stream, err);
   }
-  if (fits_single_copy(gpu, kind, r))
-    return queue_single_copy(
-        gpu, from,
-        &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width, r->height}, stream,
-        err);
+  if (fits_single_copy(gpu, kind, r)) {
+    tdict_driver *d = gpu->driver;
+    const tdict_cu_rect all = {kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width, r->height};
+    if (!from) return tdict_gpu_check(gpu, d->ops->copy_rect_async(d, &all, stream), "cuMemcpy2DAsync", err);
+    return tdict_gpu_check(gpu, d->ops->copy_peer_async(d, &all, gpu->context, from->context, stream),
+                           "cuMemcpyPeerAsync", err);
+  }
   tdict_status status =
       TDICT_OK; /* copy row by row, because a pitch is invalid for the driver, or a registration ends inside the
                  * rectangle */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
     status = queue_contiguous(gpu, from, kind,
-                              &(tdict_rect){.dst = (char *)r->dst + (int64_t)i * r->dst_pitch,
-                                            .src = (const char *)r->src + (int64_t)i * r->src_pitch,
-                                            .width = r->width},
+                              &(tdict_cu_line){(char *)r->dst + (int64_t)i * r->dst_pitch,
+                                               (const char *)r->src + (int64_t)i * r->src_pitch, r->width},
                               stream, err);
   return status;
 }
@@ -327,10 +314,8 @@ tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdi
     if (result != TDICT_CU_NOT_SUPPORTED) return tdict_gpu_check(gpu, result, "cuMemcpyBatchAsync", err);
   }
   tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
-    tdict_rect line = {.dst = lines[i].dst, .src = lines[i].src, .width = lines[i].bytes};
-    status = queue_contiguous(gpu, NULL, kind, &line, stream, err);
-  }
+  for (size_t i = 0; i < count && status == TDICT_OK; i++)
+    status = queue_contiguous(gpu, NULL, kind, &lines[i], stream, err);
   return status;
 }
 
