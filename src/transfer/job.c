@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "transfer/run/batch.h"
 #include "transfer/run/queue_limit.h"
 
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t num_targets, tdict_transfer **out,
@@ -18,7 +19,6 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t
   t->num_targets = num_targets;
   t->how.num_parts = 1;
   atomic_init(&t->workers_left, num_workers);
-  pthread_mutex_init(&t->batch_lock, NULL);
   for (int i = 0; i < num_workers; i++) t->workers[i].transfer = t;
   tdict_latch_init(&t->may_start, 1);
   tdict_latch_init(&t->queued, num_workers);
@@ -42,7 +42,7 @@ void tdict_transfer_free(tdict_future *future) {
   if (t->named) tdict_release(t->named);
   free(t->deferred_tail);
   free(t->chunk_parts);
-  free(t->batch);
+  if (t->batch) tdict_batch_free(t->batch);
   if (t->queue_limit) tdict_queue_limit_free(t->queue_limit);
   free(t->writes);
   free(t->waits_for);
@@ -51,7 +51,6 @@ void tdict_transfer_free(tdict_future *future) {
   free(t->hooks);
   tdict_latch_destroy(&t->queued);
   tdict_latch_destroy(&t->may_start);
-  pthread_mutex_destroy(&t->batch_lock);
 }
 
 void tdict_transfer_fail(tdict_transfer *t, uint32_t item, const tdict_error *error) {

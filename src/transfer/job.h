@@ -89,7 +89,6 @@ struct tdict_transfer {
   struct tdict_chunk_parts *chunk_parts;
   struct tdict_queue_limit *queue_limit; /* owned, see run/queue_limit.h. NULL: no limit of queued bytes */
   struct tdict_batch *batch;             /* owned, see run/batch.h. NULL: each copy is queued at once */
-  pthread_mutex_t batch_lock; /* guards: the copies in the batch. Held while the driver queues these copies */
 
   /* Progress of the workers */
   tdict_latch queued; /* counts workers that still queue copies, and a thread that builds the result */

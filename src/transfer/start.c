@@ -379,7 +379,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
     t->how.on_caller_if_ready = t->how.on_caller = false;
   if (status == TDICT_OK && t->how.num_parts > 1) status = tdict_chunk_parts_create(t, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && t->num_targets == 1)
-    status = tdict_batch_create(t, err);
+    status = tdict_batch_create(&t->plan, &t->how, s->engine->num_slots, s->engine->slot_bytes, &t->batch, err);
   if (status == TDICT_OK && t->how.max_queued_bytes)
     status =
         tdict_queue_limit_create(t->how.max_queued_bytes, t->how.num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);

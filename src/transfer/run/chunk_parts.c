@@ -94,7 +94,8 @@ bool tdict_chunk_parts_filled(tdict_chunk_parts *parts) {
 }
 
 tdict_status tdict_chunk_parts_take_over(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err) {
-  tdict_status status = tdict_lane_take_over(lane, err);
+  tdict_slot *slot = atomic_load_explicit(&parts->slot, memory_order_relaxed);
+  tdict_status status = tdict_lane_take_over(lane, slot, err);
   if (status == TDICT_OK) atomic_store_explicit(&parts->slot, NULL, memory_order_relaxed);
   return status;
 }

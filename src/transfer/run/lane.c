@@ -7,8 +7,10 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "transfer/run/batch.h"
+#include "transfer/run/direct.h"
 #include "transfer/run/pieces.h"
 #include "transfer/run/queue_limit.h"
+#include "transfer/run/spread.h"
 
 /* Adds `by` to the number of slots that the lane holds, and updates the statistics. */
 static void count_slots(tdict_lane *lane, int by) {
@@ -21,7 +23,10 @@ static void count_slots(tdict_lane *lane, int by) {
                                                               memory_order_relaxed)) {}
 }
 
-tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
+/* Makes the stream wait for the transfer's wait events and uses. If the stream cannot wait for a use, the calling
+ * thread waits. Later calls do nothing. Call only if a copy follows: streams are pooled, and a queued wait would delay
+ * the stream's next user. */
+static tdict_status begin_stream(tdict_lane *lane, tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
   tdict_status status = TDICT_OK;
   if (lane->begun) return status;
@@ -35,37 +40,101 @@ tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
+/* The slot of the flight is no longer the lane's spare. */
 static void add_flight(tdict_lane *lane, const tdict_flight *flight) {
-  TDICT_ASSERT(lane->count < TDICT_LANE_DEPTH);
+  TDICT_ASSERT(lane->count < TDICT_LANE_DEPTH && (!flight->slot || flight->slot == lane->spare));
+  if (flight->slot) lane->spare = NULL;
   lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = *flight;
 }
 
-/* Lets other threads end the count of a chunk's bytes, when the event has completed. */
-static void count_copy(tdict_lane *lane, const tdict_slot *slot, tdict_cu_event event, const tdict_chunk *chunk) {
-  tdict_queue_limit_add(lane->worker->transfer->queue_limit,
-                        &(tdict_counted_copy){lane->gpu, slot, event, chunk->end - chunk->begin});
+/* Copies that are queued together on the stream of a lane: the copies of a chunk, or of the batch. */
+typedef struct submission {
+  const tdict_chunk *chunk; /* NULL: the batch */
+  tdict_slot *slot;         /* the slot of the chunk, or NULL */
+  tdict_cu_kind kind;
+  size_t bytes;
+  const tdict_cu_line *lines;   /* one line for each slot, or NULL if lines are not enough */
+  const tdict_cu_event *events; /* recorded after the copies */
+  int num_lines, num_events;
+  char *scratch;       /* see tdict_pieces_queue */
+  uint32_t error_item; /* output: the number of the item that an error names */
+} submission;
+
+/* Queues the copies of a chunk that are more than one line. */
+static tdict_status queue_pieces(tdict_lane *lane, submission *s, tdict_error *err) {
+  const tdict_transfer *t = lane->worker->transfer;
+  if (!s->slot) {
+    const tdict_direct direct = {&t->plan, s->chunk, t->future.engine->config.devices, lane->gpu, lane->stream};
+    return tdict_direct_queue(&direct, err);
+  }
+  tdict_pieces_queue queue = {lane->gpu, lane->stream, s->slot->data, s->error_item, s->scratch, 0};
+  tdict_status status = tdict_pieces_submit(&t->plan, s->chunk, &queue, err);
+  s->error_item = queue.item;
+  lane->worker->packed_bytes += queue.packed_bytes;
+  return status;
 }
 
-tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, const tdict_cu_line *line,
-                             tdict_error *err) {
-  tdict_transfer *t = lane->worker->transfer;
-  tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
-  add_flight(lane, &(tdict_flight){slot, slot->event, chunk, t->batch->kind == TDICT_CU_D2H});
-  tdict_status status = tdict_batch_post(t, &stream, slot, line, chunk->first, err);
-  lane->has_untracked_copies |= stream.queued_for_others;
-  /* not before the post: the copy is now either in the batch, or has a recorded event */
-  if (status == TDICT_OK) count_copy(lane, slot, slot->event, chunk);
+/* Queues copies, the launches of kernels and the copies to other targets, and records the events. After a failure,
+ * some of the copies may be in flight. The queue is not locked for copies without a slot, because a copy from
+ * pageable memory can take long. */
+static tdict_status queue_copy(tdict_lane *lane, submission *s, tdict_error *err) {
+  const tdict_transfer *t = lane->worker->transfer;
+  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
+  const bool locked = (s->slot || s->lines) && tdict_gpu_begin_queue(lane->gpu);
+  tdict_slice *slice = t->traced.recording ? tdict_trace_open(&t->traced, lane->gpu, lane->stream, s->bytes) : NULL;
+  tdict_status status =
+      s->lines ? tdict_gpu_queue_lines(lane->gpu, s->kind, s->lines, (size_t)s->num_lines, lane->stream, err)
+               : queue_pieces(lane, s, err);
+  if (t->num_targets > 1 && status == TDICT_OK) status = tdict_spread_chunk(t, s->chunk, lane->gpu, lane->stream, err);
+  if (slice) tdict_trace_close(slice, lane->gpu);
+  for (int i = 0; i < s->num_events && status == TDICT_OK; i++)
+    status = tdict_gpu_record(lane->gpu, s->events[i], lane->stream, err);
+  tdict_gpu_end_queue(lane->gpu, locked);
+  (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, begin, s->bytes);
+  return status;
+}
+
+/* Queues the copies in the batch. The caller holds the batch's lock. */
+static tdict_status queue_batch(tdict_lane *lane, tdict_error *err) {
+  tdict_batch *b = lane->worker->transfer->batch;
+  if (b->count == 0) return TDICT_OK;
+  submission s = {
+      .kind = b->kind, .lines = b->lines, .events = b->events, .num_lines = b->count, .num_events = b->count};
+  for (int i = 0; i < b->count; i++) {
+    s.bytes += b->lines[i].bytes;
+    lane->has_untracked_copies |= b->lanes[i] != lane;
+  }
+  tdict_status status = queue_copy(lane, &s, err);
+  if (status != TDICT_OK) {
+    (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* copies of other lanes' slots may be in flight */
+    tdict_transfer_fail(lane->worker->transfer, b->items[0], err);
+  }
+  tdict_batch_clear(b, status == TDICT_OK);
+  return status;
+}
+
+/* Adds the copy of a slot to the batch. Queues the batch if no more copies may be gathered. */
+static tdict_status post(tdict_lane *lane, const submission *s, tdict_error *err) {
+  tdict_batch *b = lane->worker->transfer->batch;
+  tdict_batch_lock(b);
+  const bool is_full = tdict_batch_add(b, lane->gpu, lane, s->slot, s->lines, s->chunk->first);
+  tdict_status status = is_full ? queue_batch(lane, err) : TDICT_OK;
+  tdict_batch_unlock(b);
   return status;
 }
 
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
-  tdict_transfer *t = lane->worker->transfer;
-  if (!lane->gpu || t->batch->gpu != lane->gpu || tdict_batch_is_empty(t)) return TDICT_OK;
-  tdict_status status = tdict_lane_begin(lane, err); /* this call may wait, so the batch's lock must not be held */
+  tdict_batch *b = lane->worker->transfer->batch;
+  if (!lane->gpu || b->gpu != lane->gpu) return TDICT_OK;
+  tdict_batch_lock(b);
+  const bool is_empty = b->count == 0;
+  tdict_batch_unlock(b);
+  if (is_empty) return TDICT_OK;
+  tdict_status status = begin_stream(lane, err); /* this call may wait, so the batch's lock must not be held */
   if (status != TDICT_OK) return status;
-  tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
-  status = tdict_batch_flush(t, &stream, err);
-  lane->has_untracked_copies |= stream.queued_for_others;
+  tdict_batch_lock(b);
+  status = queue_batch(lane, err);
+  tdict_batch_unlock(b);
   return status;
 }
 
@@ -111,7 +180,8 @@ static void return_spare(tdict_lane *lane) {
   lane->spare = NULL;
 }
 
-void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot) {
+/* Keeps a slot as the spare, or returns the slot if the lane has a spare. */
+static void keep_slot(tdict_lane *lane, tdict_slot *slot) {
   if (lane->spare)
     return_slot(lane, slot);
   else
@@ -123,18 +193,18 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot) {
 static void retire_oldest(tdict_lane *lane, bool abandon) {
   TDICT_ASSERT(lane->count > 0);
   tdict_flight *f = &lane->flights[lane->first];
-  _Atomic(bool) *done = &lane->worker->transfer->first_copy_done;
+  tdict_transfer *t = lane->worker->transfer;
+  _Atomic(bool) *done = &t->first_copy_done;
   if (!abandon && !atomic_load_explicit(done, memory_order_relaxed))
     atomic_store_explicit(done, true, memory_order_relaxed);
   lane->first = (lane->first + 1) % TDICT_LANE_DEPTH;
   lane->count--;
-  tdict_queue_limit_remove(lane->worker->transfer->queue_limit, f->event);
+  if (t->queue_limit) tdict_queue_limit_remove(t->queue_limit, f->event);
   if (!f->slot) {
     tdict_gpu_give_event(lane->gpu, f->event);
     return;
   }
   if (f->out && !abandon) {
-    tdict_transfer *t = lane->worker->transfer;
     tdict_error why;
     uint32_t error_item;
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
@@ -142,7 +212,7 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
       tdict_transfer_fail(t, error_item, &why);
     lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
   }
-  tdict_lane_keep_slot(lane, f->slot);
+  keep_slot(lane, f->slot);
 }
 
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
@@ -160,25 +230,19 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
+static tdict_status synchronize(tdict_lane *lane, tdict_error *err) {
+  const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
+  tdict_status status = tdict_gpu_sync_stream(lane->gpu, lane->stream, err);
+  lane->worker->wait_ns += tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_WAIT, begin, 0);
+  return status;
+}
+
 tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   while (lane->count > 0 && status == TDICT_OK) status = wait_oldest(lane, err);
-  return status;
-}
-
-tdict_status tdict_lane_reserve(tdict_lane *lane, const tdict_chunk *chunk, bool *out, tdict_error *err) {
-  tdict_transfer *t = lane->worker->transfer;
-  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-  tdict_status status =
-      tdict_queue_limit_reserve(t->queue_limit, chunk->end - chunk->begin, &t->future.failed, out, err);
-  lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
-  return status;
-}
-
-tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err) {
-  tdict_status status = TDICT_OK;
-  while (lane->count >= TDICT_DIRECT_IN_FLIGHT && status == TDICT_OK) status = wait_oldest(lane, err);
-  return status;
+  if (lane->bytes_without_event == 0 || status != TDICT_OK) return status;
+  lane->bytes_without_event = 0;
+  return synchronize(lane, err);
 }
 
 /* Returns how many slots to leave free for other transfers. While a stream may block this transfer, 1/8 of the ring
@@ -225,20 +289,23 @@ tdict_status tdict_lane_take_slot(tdict_lane *lane, tdict_slot **out, tdict_erro
   while (!lane->spare && lane->count > 0 && status == TDICT_OK) status = wait_oldest(lane, err);
   if (status != TDICT_OK) return status;
   *out = lane->spare;
-  lane->spare = NULL;
   return TDICT_OK;
 }
 
 void tdict_lane_hand_over(tdict_lane *lane) {
-  TDICT_ASSERT(lane->held > 0);
+  TDICT_ASSERT(lane->held > 0 && lane->spare);
+  lane->spare = NULL;
   lane->held--;
 }
 
-tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
+tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_slot *slot, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
   while (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
-  if (status == TDICT_OK) lane->held++;
-  return status;
+  if (status != TDICT_OK) return status;
+  return_spare(lane);
+  lane->spare = slot;
+  lane->held++;
+  return TDICT_OK;
 }
 
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err) {
@@ -255,36 +322,104 @@ tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err) {
   return answer == TDICT_CU_SUCCESS || answer == TDICT_CU_NOT_READY ? TDICT_OK : wait_oldest(lane, err);
 }
 
-tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
-                                      tdict_error *err) {
-  tdict_cu_event event = slot ? slot->event : NULL;
-  tdict_status status = slot ? TDICT_OK : tdict_gpu_take_event(lane->gpu, &event, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_gpu_record(lane->gpu, event, lane->stream, err);
-  if (status != TDICT_OK) {
-    (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* the copy has no event and may still use the slot */
-    if (slot)
-      tdict_lane_keep_slot(lane, slot);
-    else
-      tdict_gpu_give_event(lane->gpu, event);
-    return status;
+/* Kernels read chunks of up to this many bytes directly from the slot, which saves a driver copy for each chunk. The
+ * limit is an estimate. */
+#define READ_SLOT_BYTES ((size_t)256 << 10)
+
+/* Finds the memory in which kernels read or write the wire's elements: scratch memory, or the slot itself. Packed
+ * elements are read several times, so these are always copied first. */
+static tdict_status find_scratch(const tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, char **out,
+                                 tdict_error *err) {
+  const tdict_plan *plan = &lane->worker->transfer->plan;
+  size_t bytes = 0;
+  bool reads_slot = !plan->packs && tdict_ring_is_pinned(lane->ring);
+  for (uint32_t i = chunk->first; i < plan->num_items && plan->items[i].offset < chunk->end && reads_slot; i++) {
+    const tdict_item *item = &plan->items[i];
+    const size_t begin = item->offset < chunk->begin ? chunk->begin : item->offset,
+                 end = item->offset + item->bytes < chunk->end ? item->offset + item->bytes : chunk->end;
+    if (begin < end) bytes += tdict_plan_slot_bytes(tdict_plan_cast(plan, i), end - begin);
+    reads_slot = item->kind == TDICT_CU_H2D && bytes <= READ_SLOT_BYTES;
   }
-  add_flight(lane, &(tdict_flight){slot, event, chunk, out});
-  count_copy(lane, slot, event, chunk);
-  return TDICT_OK;
+  *out = slot->data;
+  return reads_slot ? TDICT_OK : tdict_ring_scratch(lane->ring, slot, out, err);
 }
 
-tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
-  const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
-  tdict_status status = tdict_gpu_sync_stream(lane->gpu, lane->stream, err);
-  lane->worker->wait_ns += tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_WAIT, begin, 0);
+/* Counts the bytes of a chunk as queued, as soon as they fit into the limit of queued bytes. *out is false if the
+ * transfer has failed meanwhile. */
+static tdict_status reserve(tdict_lane *lane, size_t bytes, bool *out, tdict_error *err) {
+  tdict_transfer *t = lane->worker->transfer;
+  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
+  tdict_status status = tdict_queue_limit_reserve(t->queue_limit, bytes, &t->future.failed, out, err);
+  lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
+  return status;
+}
+
+/* Several copies without slots share one event until their sizes add up to this many bytes, because an event costs as
+ * much as a small copy. */
+#define EVENT_BYTES ((size_t)1 << 20)
+
+/* Takes the event that follows the copies of a chunk without a slot, if an event must follow. */
+static tdict_status take_event(tdict_lane *lane, size_t bytes, tdict_cu_event *out, tdict_error *err) {
+  const tdict_transfer *t = lane->worker->transfer;
+  lane->bytes_without_event += bytes;
+  /* With a limit of queued bytes, the count of each chunk ends with an event. In TDICT_MODE_BLOCKING, the lane waits
+   * for the stream. */
+  const bool is_due = t->how.mode != TDICT_MODE_BLOCKING && lane->bytes_without_event >= EVENT_BYTES;
+  if (!is_due && !t->queue_limit) return TDICT_OK;
+  lane->bytes_without_event = 0;
+  return tdict_gpu_take_event(lane->gpu, out, err);
+}
+
+/* Prepares the lane for the copies of a chunk. *out is false if the transfer has failed meanwhile. */
+static tdict_status prepare(tdict_lane *lane, submission *s, tdict_cu_event *event, bool *out, tdict_error *err) {
+  const tdict_transfer *t = lane->worker->transfer;
+  tdict_status status = begin_stream(lane, err);
+  while (!s->slot && lane->count >= TDICT_DIRECT_IN_FLIGHT && status == TDICT_OK) status = wait_oldest(lane, err);
+  if (s->slot && t->plan.uses_kernels && status == TDICT_OK)
+    status = find_scratch(lane, s->slot, s->chunk, &s->scratch, err);
+  *out = true;
+  if (t->queue_limit && status == TDICT_OK) status = reserve(lane, s->bytes, out, err);
+  if (!s->slot && *out && status == TDICT_OK) status = take_event(lane, s->bytes, event, err);
+  return status;
+}
+
+/* The order of a submission: reserve the bytes, queue the copies and record the event, count the bytes. If queueing
+ * fails, tdict_lane_close() ends the flight. */
+tdict_status tdict_lane_submit(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
+                               tdict_error *err) {
+  const tdict_transfer *t = lane->worker->transfer;
+  const tdict_item *item = &t->plan.items[chunk->first];
+  tdict_flight flight = {slot, slot ? slot->event : NULL, chunk, item->way == TDICT_WAY_STAGE_OUT};
+  submission s = {.chunk = chunk,
+                  .slot = slot,
+                  .kind = (tdict_cu_kind)item->kind,
+                  .bytes = chunk->end - chunk->begin,
+                  .events = &flight.event,
+                  .error_item = *error_item};
+  tdict_cu_line line;
+  bool may_queue;
+  tdict_status status = prepare(lane, &s, &flight.event, &may_queue, err);
+  if (status != TDICT_OK || !may_queue) return status;
+  s.num_events = flight.event != NULL;
+  if (slot && tdict_pieces_line(&t->plan, chunk, slot->data, &line)) s.lines = &line, s.num_lines = 1;
+  if (flight.event) add_flight(lane, &flight);
+  const bool is_batched = s.lines && t->batch && tdict_batch_accepts(t->batch, lane->gpu, s.kind);
+  status = is_batched ? post(lane, &s, err) : queue_copy(lane, &s, err);
+  *error_item = s.error_item;
+  if (t->queue_limit && status == TDICT_OK)
+    tdict_queue_limit_add(t->queue_limit, &(tdict_counted_copy){lane->gpu, slot, flight.event, s.bytes});
   return status;
 }
 
 /* Drops all flights of a failed transfer. Copies of the lane's slots may be on the streams of other lanes, so this
  * function waits for the event of each slot. */
 static void end_flights(tdict_lane *lane) {
-  if (lane->worker->transfer->batch) tdict_batch_discard(lane->worker->transfer);
+  tdict_batch *b = lane->worker->transfer->batch;
+  if (b) {
+    tdict_batch_lock(b);
+    tdict_batch_clear(b, false);
+    tdict_batch_unlock(b);
+  }
   for (; lane->count > 0; retire_oldest(lane, true))
     if (lane->flights[lane->first].slot) (void)!tdict_gpu_sync_event(lane->gpu, lane->flights[lane->first].event, NULL);
 }
@@ -295,7 +430,7 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) 
   /* If this condition is false, every copy had an event, and tdict_lane_wait_all() has waited for all events. */
   if (abandon || lane->has_untracked_copies || status != TDICT_OK) {
     tdict_error later;
-    tdict_status sync_status = tdict_lane_synchronize(lane, &later);
+    tdict_status sync_status = synchronize(lane, &later);
     if (status == TDICT_OK && sync_status != TDICT_OK) {
       status = sync_status;
       if (err) *err = later;

@@ -98,8 +98,7 @@ static void rest(int64_t begin_ns) {
 tdict_status tdict_queue_limit_reserve(tdict_queue_limit *limit, size_t bytes, const _Atomic(bool) *failed, bool *out,
                                        tdict_error *err) {
   tdict_status status = TDICT_OK;
-  *out = !limit;
-  if (!limit) return status;
+  *out = false;
   pthread_mutex_lock(&limit->turn);
   const int64_t begin = tdict_now_ns();
   while (!*out && status == TDICT_OK && !atomic_load_explicit(failed, memory_order_relaxed)) {
@@ -111,7 +110,6 @@ tdict_status tdict_queue_limit_reserve(tdict_queue_limit *limit, size_t bytes, c
 }
 
 void tdict_queue_limit_add(tdict_queue_limit *limit, const tdict_counted_copy *copy) {
-  if (!limit) return;
   pthread_mutex_lock(&limit->lock);
   TDICT_ASSERT(limit->num_copies < limit->most_copies);
   limit->copies[limit->num_copies++] = *copy;
@@ -119,18 +117,9 @@ void tdict_queue_limit_add(tdict_queue_limit *limit, const tdict_counted_copy *c
 }
 
 void tdict_queue_limit_remove(tdict_queue_limit *limit, tdict_cu_event event) {
-  if (!limit) return;
   pthread_mutex_lock(&limit->lock);
   int i = 0;
   while (i < limit->num_copies && limit->copies[i].event != event) i++;
   if (i < limit->num_copies) end_copy(limit, i);
-  pthread_mutex_unlock(&limit->lock);
-}
-
-void tdict_queue_limit_cancel(tdict_queue_limit *limit, size_t bytes) {
-  if (!limit) return;
-  pthread_mutex_lock(&limit->lock);
-  TDICT_ASSERT(limit->bytes >= bytes);
-  limit->bytes -= bytes;
   pthread_mutex_unlock(&limit->lock);
 }

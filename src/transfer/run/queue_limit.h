@@ -1,8 +1,7 @@
 /* Declares the limit of a transfer's queued bytes: the option max_queued_bytes. Each chunk is counted before its copies
  * are queued. The count of a chunk ends when its copies have finished. A thread that waits for room polls the copies of
  * all threads, because the thread that queued a copy may be filling its next slot. Thread rule: the starting thread
- * creates the limit before the transfer begins. Any worker may call the other functions, inside the scope of a GPU. A
- * transfer without a limit has NULL instead, and the functions do nothing. */
+ * creates the limit before the transfer begins. Any worker may call the other functions, inside the scope of a GPU. */
 #ifndef TDICT_TRANSFER_RUN_QUEUE_LIMIT_H
 #define TDICT_TRANSFER_RUN_QUEUE_LIMIT_H
 
@@ -42,7 +41,5 @@ void tdict_queue_limit_add(tdict_queue_limit *limit, const tdict_counted_copy *c
 /* Ends the count of the chunk with this event, unless another thread has ended the count already. Call before the event
  * is recorded again. */
 void tdict_queue_limit_remove(tdict_queue_limit *limit, tdict_cu_event event);
-/* Ends the count of a chunk that was not added. */
-void tdict_queue_limit_cancel(tdict_queue_limit *limit, size_t bytes);
 
 #endif

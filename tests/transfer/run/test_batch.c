@@ -19,6 +19,11 @@ typedef struct hand {
   int next;                  /* the chunk that is posted next */
 } hand;
 
+static void make_batch(tdict_transfer *t) {
+  const tdict_engine *e = t->future.engine;
+  td_ok(tdict_batch_create(&t->plan, &t->how, e->num_slots, e->slot_bytes, &t->batch, err));
+}
+
 static void open_hand(hand *h) {
   memset(&wrap, 0, sizeof wrap);
   memset(h, 0, sizeof *h);
@@ -30,8 +35,12 @@ static void open_hand(hand *h) {
   h->t = planned(&h->w, bytes, CHUNKS, 1);
   td_ok(tdict_plan_cut(&h->t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
   assert_int_equal(h->t->plan.num_chunks, CHUNKS);
+  for (int i = 0; i < CHUNKS; i++) {
+    h->t->plan.items[i].dst_data = (char *)h->device->data + h->t->plan.items[i].offset;
+    h->t->plan.items[i].dst_plain = true;
+  }
   h->t->how.row.slots = TDICT_LANE_DEPTH;
-  td_ok(tdict_batch_create(h->t, err));
+  make_batch(h->t);
   assert_non_null(h->t->batch);
   for (int i = 0; i < LANES; i++) {
     h->t->workers[i].transfer = h->t;
@@ -40,17 +49,16 @@ static void open_hand(hand *h) {
   }
 }
 
-/* Fills a slot of the lane and posts it. How many copies wait then. */
+/* Fills a slot of the lane and submits it. How many copies wait then. */
 static int post(hand *h, int lane) {
   tdict_lane *l = &h->lanes[lane];
   const tdict_chunk *chunk = &h->t->plan.chunks[h->next++];
   tdict_slot *slot = NULL;
-  td_ok(tdict_lane_begin(l, err));
+  uint32_t error_item = chunk->first;
   td_ok(tdict_lane_take_slot(l, &slot, err));
   td_fill_random(slot->data, SLOT, next_seed());
   memcpy(h->line + chunk->begin, slot->data, SLOT);
-  tdict_cu_line line = {(char *)h->device->data + chunk->begin, slot->data, SLOT};
-  td_ok(tdict_lane_post(l, slot, chunk, &line, err));
+  td_ok(tdict_lane_submit(l, slot, chunk, &error_item, err));
   return h->t->batch->count;
 }
 
@@ -271,7 +279,7 @@ SIM_CASE(batch_is_made_where_it_helps) {
     tdict_transfer *t = planned(&h.w, &bytes, 1, 1);
     if (within_host) t->plan.items[0].way = TDICT_WAY_HOST;
     td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
-    td_ok(tdict_batch_create(t, err));
+    make_batch(t);
     assert_int_equal(t->batch != NULL, !within_host);
     drop(t);
   }

@@ -229,22 +229,22 @@ SIM_CASE(lane_reports_a_lost_device) {
   tdict_context_options options;
   world w = open_large(&options);
   const size_t line = 200000;
-  const int64_t bytes = 256;
+  const int64_t bytes = (int64_t)line;
+  uint32_t error_item = 0;
   tdict_tensor *to = NULL;
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &to, err));
   tdict_transfer *t = planned(&w, &line, 1, 2);
-  td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
+  td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
   t->how.row.slots = 4;
-  t->workers[0].transfer = t;
+  t->plan.items[0].dst_data = to->data;
+  t->plan.items[0].dst_plain = true;
   tdict_lane lane = {.worker = &t->workers[0]};
   tdict_slot *slot = NULL;
   td_ok(tdict_lane_open(&lane, gpu_of(&w), err));
   td_ok(tdict_lane_take_slot(&lane, &slot, err));
   assert_non_null(slot);
   td_ok(tdict_sim_hold(w.c, err));
-  assert_int_equal(lane.gpu->driver->ops->copy_h2d_async(lane.gpu->driver, to->data, slot->data, 256, lane.stream),
-                   TDICT_CU_SUCCESS);
-  td_ok(tdict_lane_record_flight(&lane, slot, &t->plan.chunks[0], false, err));
+  td_ok(tdict_lane_submit(&lane, slot, &t->plan.chunks[0], &error_item, err));
   td_ok(tdict_lane_return_finished(&lane, err)); /* not yet */
   assert_int_equal(lane.count, 1);
   assert_false(tdict_transfer_has_failed(t));
