@@ -34,6 +34,7 @@ void tdict_chunk_parts_close(tdict_transfer *t) {
 }
 
 uint32_t tdict_chunk_parts_count(const tdict_transfer *t, const tdict_chunk *chunk) {
+  if (t->plan.items[chunk->first].way != TDICT_WAY_STAGE_IN) return 1;
   const uint32_t count = tdict_parts_of_bytes(chunk->end - chunk->begin);
   return count < t->how.num_parts ? count : t->how.num_parts;
 }
@@ -46,6 +47,20 @@ tdict_chunk tdict_chunk_part_at(const tdict_transfer *t, const tdict_chunk *chun
   if (part.end > chunk->end) part.end = chunk->end;
   if (n > 0) part.first = tdict_plan_item_at(&t->plan, chunk->first, part.begin);
   return part;
+}
+
+bool tdict_chunk_parts_claim(tdict_transfer *t, tdict_claim *out) {
+  uint32_t n, i, count;
+  do {
+    n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed);
+    i = n / t->how.num_parts;
+    if (i >= t->plan.num_chunks) return false;
+    out->chunk = &t->plan.chunks[i];
+    count = tdict_chunk_parts_count(t, out->chunk);
+  } while (n % t->how.num_parts >= count);
+  out->parts = count > 1 ? &t->chunk_parts[i] : NULL;
+  out->part = tdict_chunk_part_at(t, out->chunk, n % t->how.num_parts);
+  return true;
 }
 
 static tdict_slot *load_slot(tdict_chunk_parts *parts) {
@@ -74,9 +89,9 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, td
   return status;
 }
 
-tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, bool first, tdict_slot **out,
-                                    tdict_error *err) {
-  if (!first) {
+tdict_status tdict_chunk_parts_slot(tdict_lane *lane, const tdict_claim *claim, tdict_slot **out, tdict_error *err) {
+  tdict_chunk_parts *parts = claim->parts;
+  if (claim->part.begin > claim->chunk->begin) {
     *out = load_slot(parts);
     return *out ? TDICT_OK : wait_for_slot(lane, parts, out, err);
   }
@@ -88,14 +103,14 @@ tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, 
   return TDICT_OK;
 }
 
-bool tdict_chunk_parts_filled(tdict_chunk_parts *parts) {
+tdict_status tdict_chunk_parts_filled(tdict_lane *lane, const tdict_claim *claim, tdict_slot **slot, tdict_error *err) {
+  tdict_chunk_parts *parts = claim->parts;
   TDICT_ASSERT(atomic_load_explicit(&parts->num_unfilled, memory_order_relaxed) > 0);
-  return atomic_fetch_sub_explicit(&parts->num_unfilled, 1, memory_order_acq_rel) == 1;
-}
-
-tdict_status tdict_chunk_parts_take_over(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err) {
-  tdict_slot *slot = atomic_load_explicit(&parts->slot, memory_order_relaxed);
-  tdict_status status = tdict_lane_take_over(lane, slot, err);
+  if (atomic_fetch_sub_explicit(&parts->num_unfilled, 1, memory_order_acq_rel) > 1) {
+    *slot = NULL;
+    return TDICT_OK;
+  }
+  tdict_status status = tdict_lane_take_over(lane, *slot, err);
   if (status == TDICT_OK) atomic_store_explicit(&parts->slot, NULL, memory_order_relaxed);
   return status;
 }

@@ -10,50 +10,20 @@
 #include "transfer/run/lane.h"
 #include "transfer/run/pieces.h"
 
-/* A chunk, or a part of a chunk, that a thread has claimed. */
-typedef struct tdict_claim {
-  const tdict_chunk *chunk;
-  uint32_t part;
-} tdict_claim;
-
-static tdict_status gather_chunk(tdict_worker *worker, const tdict_chunk *chunk, char *to, uint32_t *error_item,
-                                 tdict_error *err) {
-  const tdict_transfer *t = worker->transfer;
+/* Fills the claimed part of a slot. *out is the slot if the whole chunk is in the slot and this thread must queue the
+ * copy, else NULL. */
+static tdict_status fill_slot(tdict_lane *lane, const tdict_claim *claim, tdict_slot **out, uint32_t *error_item,
+                              tdict_error *err) {
+  const tdict_transfer *t = lane->worker->transfer;
+  tdict_status status =
+      claim->parts ? tdict_chunk_parts_slot(lane, claim, out, err) : tdict_lane_take_slot(lane, out, err);
+  if (status != TDICT_OK || !*out) return status;
+  const tdict_chunk *part = &claim->part;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
-  tdict_status status = tdict_pieces_gather(&t->plan, chunk, to, t->how.stores, error_item, err);
-  worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
-  return status;
-}
-
-/* Fills a part of a slot. The thread that fills the last part queues the copy. */
-static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
-  tdict_transfer *t = lane->worker->transfer;
-  tdict_chunk_parts *parts = &t->chunk_parts[claim.chunk - t->plan.chunks];
-  tdict_slot *slot = NULL;
-  tdict_status status = tdict_chunk_parts_slot(lane, parts, claim.part == 0, &slot, err);
-  if (status != TDICT_OK || !slot) return status;
-  tdict_chunk part = tdict_chunk_part_at(t, claim.chunk, claim.part);
-  status = gather_chunk(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin), error_item, err);
-  /* If the part could not be filled, tdict_chunk_parts_close() returns the slot when the transfer ends. */
-  if (status != TDICT_OK || !tdict_chunk_parts_filled(parts)) return status;
-  status = tdict_chunk_parts_take_over(lane, parts, err);
-  if (status == TDICT_OK) status = tdict_lane_submit(lane, slot, claim.chunk, error_item, err);
-  if (status == TDICT_OK) tdict_transfer_chunk_read(t, claim.chunk);
-  return status;
-}
-
-/* Fills a slot and queues its copy, or fills a part of a slot. */
-static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
-  tdict_transfer *t = lane->worker->transfer;
-  const tdict_chunk *chunk = claim.chunk;
-  tdict_slot *slot = NULL;
-  if (t->chunk_parts && tdict_chunk_parts_count(t, chunk) > 1) return stage_part(lane, claim, error_item, err);
-  tdict_status status = tdict_lane_take_slot(lane, &slot, err);
-  if (status != TDICT_OK || !slot) return status;
-  status = gather_chunk(lane->worker, chunk, slot->data, error_item, err);
-  if (status == TDICT_OK) status = tdict_lane_submit(lane, slot, chunk, error_item, err);
-  if (status == TDICT_OK) tdict_transfer_chunk_read(t, chunk);
-  return status;
+  char *to = (*out)->data + (part->begin - claim->chunk->begin);
+  status = tdict_pieces_gather(&t->plan, part, to, t->how.stores, error_item, err);
+  lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, part->end - part->begin);
+  return claim->parts && status == TDICT_OK ? tdict_chunk_parts_filled(lane, claim, out, err) : status;
 }
 
 /* Touches the pages of a large new host result while the copy runs. Smaller results have few pages, which are mostly
@@ -62,16 +32,6 @@ static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *erro
 static void touch_new(const tdict_transfer *t, const tdict_chunk *chunk) {
   if (t->plan.line_bytes >= TOUCH_BYTES && t->targets[0].storage && !t->targets[0].storage->memory)
     tdict_pieces_touch(&t->plan, chunk);
-}
-
-/* Queues a copy from the device into a slot. The lane copies the slot to the host leaves after this copy has ended. */
-static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *error_item, tdict_error *err) {
-  tdict_slot *slot = NULL;
-  tdict_status status = tdict_lane_take_slot(lane, &slot, err);
-  if (status != TDICT_OK || !slot) return status;
-  status = tdict_lane_submit(lane, slot, chunk, error_item, err);
-  if (status == TDICT_OK) touch_new(lane->worker->transfer, chunk);
-  return status;
 }
 
 static tdict_status copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *chunk, uint32_t *error_item,
@@ -83,21 +43,21 @@ static tdict_status copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *
   return status;
 }
 
-static tdict_status run_claim(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
-  const tdict_chunk *chunk = claim.chunk;
-  const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
-  switch ((tdict_way)item->way) {
-  case TDICT_WAY_STAGE_IN:
-    return stage_in(lane, claim, error_item, err);
-  case TDICT_WAY_STAGE_OUT:
-    return stage_out(lane, chunk, error_item, err);
-  case TDICT_WAY_DIRECT:
-  case TDICT_WAY_PAGEABLE_IN:
-    return tdict_lane_submit(lane, NULL, chunk, error_item, err);
-  case TDICT_WAY_HOST:
-    return copy_chunk_on_host(lane->worker, chunk, error_item, err);
-  }
-  return TDICT_OK;
+static tdict_status run_claim(tdict_lane *lane, const tdict_claim *claim, uint32_t *error_item, tdict_error *err) {
+  tdict_transfer *t = lane->worker->transfer;
+  const tdict_chunk *chunk = claim->chunk;
+  const tdict_way way = (tdict_way)t->plan.items[chunk->first].way;
+  const bool in = way == TDICT_WAY_STAGE_IN, out = way == TDICT_WAY_STAGE_OUT;
+  tdict_slot *slot = NULL;
+  tdict_status status = TDICT_OK;
+  if (way == TDICT_WAY_HOST) return copy_chunk_on_host(lane->worker, chunk, error_item, err);
+  if (in) status = fill_slot(lane, claim, &slot, error_item, err);
+  if (out) status = tdict_lane_take_slot(lane, &slot, err);
+  if (status != TDICT_OK || ((in || out) && !slot)) return status;
+  status = tdict_lane_submit(lane, slot, chunk, error_item, err);
+  if (in && status == TDICT_OK) tdict_transfer_chunk_read(t, chunk);
+  if (out && status == TDICT_OK) touch_new(t, chunk);
+  return status;
 }
 
 /* Opens the lane on the GPU that the chunk needs. A lane on another GPU is closed first. */
@@ -113,18 +73,13 @@ static void wait_for_uses(const tdict_transfer *t) {
   for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->wait(t->uses[i], INT64_MAX);
 }
 
-/* Claims the next part of a chunk, or the next whole chunk. Returns false if no chunk is left. Parts are claimed in
- * order, so the first part of a chunk is claimed before any other part. */
+/* Claims the next chunk, or the next part of a chunk. Returns false if none is left. */
 static bool claim_next(tdict_transfer *t, tdict_claim *out) {
-  for (;;) {
-    uint32_t n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed), chunk = n / t->how.num_parts;
-    if (chunk >= t->plan.num_chunks) return false;
-    *out = (tdict_claim){&t->plan.chunks[chunk], n % t->how.num_parts};
-    if (out->part == 0) return true;
-    if (t->plan.items[out->chunk->first].way == TDICT_WAY_STAGE_IN &&
-        out->part < tdict_chunk_parts_count(t, out->chunk))
-      return true;
-  }
+  if (t->chunk_parts) return tdict_chunk_parts_claim(t, out);
+  const uint32_t n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed);
+  if (n >= t->plan.num_chunks) return false;
+  *out = (tdict_claim){&t->plan.chunks[n], NULL, t->plan.chunks[n]};
+  return true;
 }
 
 static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
@@ -137,7 +92,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     uint32_t error_item = claim.chunk->first;
     worker->worked = true;
     status = switch_gpu(lane, t->plan.items[error_item].gpu, err);
-    if (status == TDICT_OK) status = run_claim(lane, claim, &error_item, err);
+    if (status == TDICT_OK) status = run_claim(lane, &claim, &error_item, err);
     if (status == TDICT_OK && t->how.mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_wait_all(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, error_item, err);
   }

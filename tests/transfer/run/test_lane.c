@@ -224,6 +224,27 @@ SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
   close_world(&w);
 }
 
+/* A large copy without a slot has an event, which the device gets back. */
+GPU_CASE(lane_returns_its_events) {
+  world w = open_world();
+  tdict_tree *src = new_tree();
+  tdict_device_counts first, last;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
+  for (int i = 0; i < 50; i++) {
+    tdict_tree *there = NULL;
+    tdict_future *f = NULL;
+    td_ok(tdict_to_device_async(w.c, src, w.device, NULL, &f, err));
+    td_ok(tdict_future_wait(f, &there, err));
+    tdict_future_release(f);
+    check_tree(&w, src, there);
+    tdict_release(there);
+    td_ok(tdict_context_get_counts(w.c, w.device, i < 10 ? &first : &last, err));
+  }
+  assert_int_equal(last.num_events, first.num_events);
+  tdict_release(src);
+  close_world(&w);
+}
+
 /* Who looks whether its copies are done is told when the device cannot say, and the transfer has failed. */
 SIM_CASE(lane_reports_a_lost_device) {
   tdict_context_options options;
