@@ -60,11 +60,11 @@ void tdict_future_init(tdict_future *f, tdict_engine *engine, const tdict_future
   f->pool = engine->config.pool;
   f->error_leaf = UINT32_MAX;
   pthread_mutex_init(&f->error_lock, NULL);
-  tdict_latch_init(&f->ended, 1);
   f->mark = tdict_forkmark_retain(engine->config.mark);
   if (engine->config.log) f->log = tdict_log_retain(engine->config.log);
   f->streams = tdict_devices_streams(engine->config.devices);
   f->stats.struct_size = sizeof f->stats;
+  tdict_latch_init(&f->ended, 1);
 }
 
 void tdict_future_count_live(tdict_future *f) {
@@ -104,18 +104,21 @@ static void log_unreported_error(const tdict_future *f) {
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
 
-void tdict_future_drop(tdict_future *f) {
-  if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
-  /* In a forked child, events and streams belong to the parent process, so nothing is freed. */
-  if (tdict_forkmark_forked(f->mark)) return;
+static void free_future(tdict_future *f) {
   if (f->error.status) log_unreported_error(f);
   f->kind->free(f);
-  tdict_release(f->result);
+  if (f->result) tdict_release(f->result);
   tdict_latch_destroy(&f->ended);
   pthread_mutex_destroy(&f->error_lock);
   if (f->log) tdict_log_release(f->log);
   tdict_forkmark_release(f->mark);
   free(f);
+}
+
+/* In a forked child, events and streams belong to the parent process, so nothing is freed. */
+void tdict_future_drop(tdict_future *f) {
+  if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!tdict_forkmark_forked(f->mark)) free_future(f);
 }
 
 static void store_first_error(tdict_future *f, uint32_t leaf, const char *path, const tdict_error *error) {
@@ -154,7 +157,7 @@ void tdict_future_release(tdict_future *future) {
     tdict_release(future->result);
     future->result = NULL;
   }
-  tdict_future_drop(future);
+  if (atomic_fetch_sub_explicit(&future->refs, 1, memory_order_acq_rel) == 1) free_future(future);
 }
 
 /* Returns the error of an ended transfer, or a new reference to its result. An error that is written to *err is not

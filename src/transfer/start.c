@@ -524,7 +524,8 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   tdict_tracer *tracer = &s.engine->tracer;
   if (atomic_load_explicit(&tracer->on, memory_order_relaxed)) tdict_trace_join(&t->traced, tracer, t->future.pool);
   status = prepare_transfer(&s, t, context, err);
-  (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, tdict_plan_bytes(&t->plan));
+  const size_t traced_bytes = t->traced.recording ? tdict_plan_bytes(&t->plan) : 0;
+  (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, traced_bytes);
   if (status == TDICT_OK) status = begin_transfer(&s, t, err);
   if (status != TDICT_OK) {
     tdict_future_end_part(&t->future);
