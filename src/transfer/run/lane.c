@@ -50,7 +50,7 @@ static void add_flight(tdict_lane *lane, const tdict_flight *flight) {
 /* Copies that are queued together on the stream of a lane: the copies of a chunk, or of the batch. */
 typedef struct submission {
   const tdict_chunk *chunk; /* NULL: the batch */
-  tdict_slot *slot;         /* the slot of the chunk, or NULL */
+  tdict_slot *slot;         /* of the chunk; NULL: the copies of the chunk need no slot */
   tdict_cu_kind kind;
   size_t bytes;
   const tdict_cu_line *lines;   /* one line for each slot, or NULL if lines are not enough */
@@ -74,9 +74,9 @@ static tdict_status queue_pieces(tdict_lane *lane, submission *s, tdict_error *e
   return status;
 }
 
-/* Queues copies, the launches of kernels and the copies to other targets, and records the events. After a failure,
- * some of the copies may be in flight. The queue is not locked for copies without a slot, because a copy from
- * pageable memory can take long. */
+/* Queues copies, the launches of kernels and the copies to other targets, and then records the events. All copies of
+ * the engine are queued here. After a failure, some of the copies may be in flight. The queue is not locked for copies
+ * without slots, because a copy from pageable memory can take long. */
 static tdict_status queue_copy(tdict_lane *lane, submission *s, tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
@@ -383,8 +383,8 @@ static tdict_status prepare(tdict_lane *lane, submission *s, tdict_cu_event *eve
   return status;
 }
 
-/* The order of a submission: reserve the bytes, queue the copies and record the event, count the bytes. If queueing
- * fails, tdict_lane_close() ends the flight. */
+/* The order of a submission: count the bytes as queued, queue the copies and record the event, add the event to the
+ * counted bytes. If queueing fails, tdict_lane_close() ends the flight. */
 tdict_status tdict_lane_submit(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
