@@ -23,7 +23,11 @@ enum { TDICT_REPLICATE_MAX_PARTS = 32 };
 
 /* Starts the transfer of a whole tree to the device at `position`, as a part of the promise. Returns the errors of
  * tdict_to_device_async(). */
-tdict_status tdict_spread_one(tdict_spreading *s, const tdict_tree *src, size_t position, tdict_error *err);
+static inline tdict_status tdict_spread_one(tdict_spreading *s, const tdict_tree *src, size_t position,
+                                            tdict_error *err) {
+  tdict_start start = {.what = s->what, .src = src, .device = s->devices[position], .options = s->options};
+  return tdict_promise_start(s->promise, s->context, &start, position, err);
+}
 /* Starts the parts of a replication to all devices. Returns the errors of tdict_to_device_async(). */
 tdict_status tdict_replicate_start(tdict_spreading *s, tdict_error *err);
 

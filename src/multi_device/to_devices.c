@@ -9,11 +9,6 @@
 #include "ops/shape.h"
 #include "tdict/shape.h"
 
-tdict_status tdict_spread_one(tdict_spreading *s, const tdict_tree *src, size_t position, tdict_error *err) {
-  tdict_start start = {.what = s->what, .src = src, .device = s->devices[position], .options = s->options};
-  return tdict_promise_start(s->promise, s->context, &start, position, err);
-}
-
 /* Starts the transfers of consecutive parts of the tree. */
 static tdict_status split(tdict_spreading *s, const tdict_spread *spread, tdict_error *err) {
   int64_t sizes[TDICT_MAX_DEVICES];
