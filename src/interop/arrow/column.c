@@ -1,5 +1,5 @@
-/* Checks columns of an imported array, and reads their buffers. The buffers belong to the holder of the array. Thread
- * rule: as in import.h. */
+/* Checks columns of an imported array, and reads their buffers. The buffers belong to the holder of the array. The last
+ * tensor over the buffers releases the array. Thread rule: as in import.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +85,13 @@ const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i) {
   return c->array && i < c->array->n_buffers ? c->array->buffers[i] : NULL;
 }
 
+void tdict_arrow_holder_release(void *user) {
+  tdict_arrow_holder *holder = user;
+  if (atomic_fetch_sub_explicit(&holder->refs, 1, memory_order_acq_rel) != 1) return;
+  if (holder->array.release) holder->array.release(&holder->array);
+  free(holder);
+}
+
 /* Makes a tensor over `count` elements that the array holds. */
 static tdict_status wrap_elements(const tdict_arrow_importer *m, const void *elements, tdict_dtype dtype, int64_t count,
                                   tdict_tensor **out, tdict_error *err) {
@@ -95,7 +102,7 @@ static tdict_status wrap_elements(const tdict_arrow_importer *m, const void *ele
   desc.ndim = 1;
   desc.shape = &count;
   desc.flags = m->flags;
-  tdict_arrow_holder_retain(m->holder);
+  atomic_fetch_add_explicit(&m->holder->refs, 1, memory_order_relaxed);
   tdict_status status = tdict_tensor_from_data(&desc, tdict_arrow_holder_release, m->holder, out, err);
   if (status != TDICT_OK) tdict_arrow_holder_release(m->holder);
   return status;

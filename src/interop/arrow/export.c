@@ -6,8 +6,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "device/gpu.h"
-#include "memory/pinned_pool.h"
 #include "tree/cursor.h"
 #include "tree/text.h"
 #include "types/nontensor.h"
@@ -15,47 +13,13 @@
 
 enum { SHAPE_BYTES = 96 };
 
-void tdict_arrow_pack_bits(uint8_t *bits, const uint8_t *bools, int64_t count) {
+/* Packs `count` bools, one byte each, into bits. */
+static void pack_bits(uint8_t *bits, const uint8_t *bools, int64_t count) {
   for (int64_t i = 0; i < count; i += 8) {
     unsigned byte = 0;
     for (int64_t k = i; k < i + 8 && k < count; k++) byte |= (unsigned)(bools[k] != 0) << (k - i);
     bits[i / 8] = (uint8_t)byte;
   }
-}
-
-tdict_status tdict_arrow_make_bits(int64_t count, tdict_tensor **out, tdict_error *err) {
-  const int64_t bytes = count / 8 + (count % 8 != 0);
-  return tdict_tensor_zeros(TDICT_U8, 1, &bytes, NULL, out, err);
-}
-
-/* Returns true if the tensor is in the pinned pool of a context that has a cuda device. */
-static bool is_pinned_for_cuda(const tdict_tensor *t) {
-  const tdict_storage *s = t->storage;
-  if (!(s->flags & TDICT_STORAGE_PINNED) || !s->memory) return false;
-  const tdict_gpu *gpu = tdict_pinned_pool_pinner_self(s->memory);
-  return gpu && gpu->driver->device_type == TDICT_DEVICE_CUDA;
-}
-
-static void set_buffer(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer, tdict_tensor *tensor) {
-  e->is_pinned = e->is_pinned && is_pinned_for_cuda(tensor);
-  e->has_buffers = true;
-  tdict_arrow_node_set_buffer(node, buffer, tensor);
-}
-
-tdict_status tdict_arrow_export_place(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer,
-                                      tdict_tensor *host, tdict_error *err) {
-  tdict_tensor *placed = host;
-  if (e->found && e->device.type != TDICT_DEVICE_CPU) {
-    tdict_status status = TDICT_OK;
-    if (!e->memory)
-      status = tdict_fail(err, TDICT_EWRONGDEVICE,
-                          "%s: the leaf needs a copy, but the device memory belongs to the program", e->what);
-    if (status == TDICT_OK) status = tdict_tensor_clone(host, e->memory, &placed, err);
-    tdict_tensor_release(host);
-    if (status != TDICT_OK) return status;
-  }
-  set_buffer(e, node, buffer, placed);
-  return TDICT_OK;
 }
 
 /* Checks the device and the dtype of a tensor. Then waits for transfers that write the tensor, and checks that no bytes
@@ -90,7 +54,7 @@ static tdict_status set_numbers(tdict_arrow_exporter *e, const tdict_arrow_node 
     status = tdict_tensor_choose_memory(e->what, t, NULL, &memory, err);
     if (status == TDICT_OK) status = tdict_tensor_clone(t, memory, &tensor, err);
   }
-  if (status == TDICT_OK) set_buffer(e, node, 1, tensor);
+  if (status == TDICT_OK) tdict_arrow_export_buffer(e, node, 1, tensor);
   return status;
 }
 
@@ -101,7 +65,7 @@ static tdict_status set_bools(tdict_arrow_exporter *e, const tdict_arrow_node *n
   tdict_status status = tdict_tensor_clone(t, NULL, &bools, err);
   if (status != TDICT_OK) return status;
   status = tdict_arrow_make_bits(t->numel, &bits, err);
-  if (status == TDICT_OK) tdict_arrow_pack_bits(bits->data, bools->data, t->numel);
+  if (status == TDICT_OK) pack_bits(bits->data, bools->data, t->numel);
   tdict_tensor_release(bools);
   return status == TDICT_OK ? tdict_arrow_export_place(e, node, 1, bits, err) : status;
 }

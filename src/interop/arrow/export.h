@@ -29,13 +29,13 @@ tdict_status tdict_arrow_export_tree(tdict_arrow_exporter *e, const tdict_tree *
 /* Exports a column of values as `num_rows` rows. The caller releases the node, also after a failure. */
 tdict_status tdict_arrow_export_values(tdict_arrow_exporter *e, const void *values, const char *name,
                                        const tdict_arrow_node *node, tdict_error *err);
+/* Sets a buffer to the elements of a contiguous tensor. Takes over the caller's reference. */
+void tdict_arrow_export_buffer(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer, tdict_tensor *tensor);
 /* Moves a new tensor in host memory to the device of the export, and sets the buffer. Takes over the reference to
  * `host`, also on failure. Returns TDICT_EWRONGDEVICE if the device memory belongs to the program, and the errors of
  * tdict_tensor_clone(). */
 tdict_status tdict_arrow_export_place(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer,
                                       tdict_tensor *host, tdict_error *err);
-/* Packs `count` bools, one byte each, into bits. */
-void tdict_arrow_pack_bits(uint8_t *bits, const uint8_t *bools, int64_t count);
 /* Makes a host tensor for `count` bits, all 0. */
 tdict_status tdict_arrow_make_bits(int64_t count, tdict_tensor **out, tdict_error *err);
 

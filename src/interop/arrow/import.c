@@ -2,28 +2,11 @@
  * tdict/arrow.h for ownership and threads. */
 #include "interop/arrow/import.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/options.h"
-
-struct tdict_arrow_holder {
-  _Atomic(int64_t) refs;
-  struct ArrowArray array; /* `release` is NULL until the import has succeeded */
-};
-
-void tdict_arrow_holder_retain(tdict_arrow_holder *holder) {
-  atomic_fetch_add_explicit(&holder->refs, 1, memory_order_relaxed);
-}
-
-void tdict_arrow_holder_release(void *user) {
-  tdict_arrow_holder *holder = user;
-  if (atomic_fetch_sub_explicit(&holder->refs, 1, memory_order_acq_rel) != 1) return;
-  if (holder->array.release) holder->array.release(&holder->array);
-  free(holder);
-}
 
 tdict_status tdict_arrow_read_options(const char *what, const tdict_arrow_import_options *options,
                                       tdict_arrow_import_options *out, tdict_error *err) {

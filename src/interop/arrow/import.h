@@ -3,12 +3,17 @@
 #ifndef TDICT_INTEROP_ARROW_IMPORT_H
 #define TDICT_INTEROP_ARROW_IMPORT_H
 
+#include <stdatomic.h>
+
 #include "interop/arrow/type.h"
 #include "memory/memory.h"
 
 /* Holds the imported array. Each tensor over the array owns a reference to the holder. When the last reference is
  * dropped, the array is released. */
-typedef struct tdict_arrow_holder tdict_arrow_holder;
+typedef struct tdict_arrow_holder {
+  _Atomic(int64_t) refs;
+  struct ArrowArray array; /* `release` is NULL until the import has succeeded */
+} tdict_arrow_holder;
 
 typedef struct tdict_arrow_importer {
   const char *what;
@@ -36,6 +41,8 @@ typedef struct tdict_arrow_range {
   int64_t first, count;
 } tdict_arrow_range;
 
+/* Drops a reference to the holder. `user` is a holder. */
+void tdict_arrow_holder_release(void *user);
 /* Opens elements of an array. Checks the members of both structs, but not the members of the child structs. Returns
  * TDICT_EFORMAT if a struct is invalid or has too few elements, and the errors of tdict_arrow_type_read(). */
 tdict_status tdict_arrow_column_open(const tdict_arrow_importer *m, const struct ArrowSchema *schema,
@@ -88,8 +95,5 @@ tdict_status tdict_arrow_read_options(const char *what, const tdict_arrow_import
  * `array` is NULL, makes a tree without rows. */
 tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      struct ArrowArray *array, tdict_tree **out, tdict_error *err);
-/* Adds a reference to the holder, or drops a reference. `user` is a holder. */
-void tdict_arrow_holder_retain(tdict_arrow_holder *holder);
-void tdict_arrow_holder_release(void *user);
 
 #endif
