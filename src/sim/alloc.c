@@ -16,12 +16,6 @@ static bool is_pool(const tdict_sim_driver *d, const tdict_sim_pool *pool) {
   return pool->magic == TDICT_SIM_POOL_MAGIC && pool->driver == &d->base && !pool->destroyed;
 }
 
-tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address) {
-  for (int32_t i = 0; i < d->num_devices; i++)
-    if (tdict_sim_space_has(&d->devices[i].space, address)) return &d->devices[i];
-  return NULL;
-}
-
 tdict_cu tdict_sim_pool_create(tdict_driver *base, int ordinal, tdict_cu_pool *out) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *device = tdict_sim_device_at(d, ordinal);

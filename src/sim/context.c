@@ -136,6 +136,11 @@ tdict_cu tdict_sim_ctx_current(tdict_driver *base, tdict_cu_context *out) {
   return TDICT_CU_SUCCESS;
 }
 
+bool tdict_sim_are_linked(const tdict_sim_driver *d, int32_t one, int32_t other) {
+  if (d->options.peers == TDICT_SIM_PEERS_NONE || one == other) return false;
+  return d->options.peers == TDICT_SIM_PEERS_ALL || one / 2 == other / 2;
+}
+
 tdict_cu tdict_sim_ctx_allow_peer(tdict_driver *base, tdict_cu_context peer) {
   const tdict_sim_device *device = tdict_sim_current(tdict_sim_driver_of(base));
   if (!device || !peer) return TDICT_CU_INVALID_CONTEXT;

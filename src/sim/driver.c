@@ -108,11 +108,6 @@ static tdict_cu device_attribute(tdict_driver *base, int ordinal, int attribute,
   }
 }
 
-bool tdict_sim_are_linked(const tdict_sim_driver *d, int32_t one, int32_t other) {
-  if (d->options.peers == TDICT_SIM_PEERS_NONE || one == other) return false;
-  return d->options.peers == TDICT_SIM_PEERS_ALL || one / 2 == other / 2;
-}
-
 static tdict_cu device_can_reach(tdict_driver *base, int ordinal, int peer, int *can) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!tdict_sim_device_at(d, ordinal) || !tdict_sim_device_at(d, peer)) return TDICT_CU_INVALID_DEVICE;

@@ -1,58 +1,18 @@
 /* Implements the engines of the simulated driver. An engine's thread waits for the simulated duration of work, stops
- * while the driver is held, and copies the bytes. See queue.h for ownership and threads. */
+ * while the driver is held, and copies the bytes or runs the kernel. Each address that the kernel accesses must be in
+ * live memory and aligned. See queue.h for ownership and threads. */
 #include "sim/engine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/thread.h"
+#include "kernel/host.h"
+#include "sim/entries.h"
 
 void tdict_sim_engines_wake(tdict_sim_driver *d) {
   for (int32_t i = 0; i < d->num_devices; i++)
     for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) pthread_cond_signal(&d->devices[i].engines[k].wake);
-}
-
-/* Returns true if the engine can make progress without a later time: it does work, or it has work to begin. */
-static bool can_run(const tdict_sim_engine *engine) {
-  if (engine->current) return engine->may_finish || engine->current->finish_ns <= engine->device->driver->virtual_ns;
-  return engine->running && engine->head;
-}
-
-/* Sets the virtual clock, and wakes the engines whose work ends by then. */
-static void set_virtual_clock(tdict_sim_driver *d, int64_t ns) {
-  d->virtual_ns = ns;
-  for (int32_t i = 0; i < d->num_devices; i++) {
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
-      tdict_sim_engine *engine = &d->devices[i].engines[k];
-      if (engine->current && can_run(engine)) pthread_cond_signal(&engine->wake);
-    }
-  }
-}
-
-/* Returns true if the virtual clock may move: no engine can run, and the driver is not held. */
-static bool may_move_clock(const tdict_sim_driver *d) {
-  if (!d->options.virtual_time || d->held) return false;
-  for (int32_t i = 0; i < d->num_devices; i++)
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++)
-      if (can_run(&d->devices[i].engines[k])) return false;
-  return true;
-}
-
-void tdict_sim_clock_query(tdict_sim_driver *d) {
-  enum { QUERY_NS = 1000 };
-  if (may_move_clock(d)) set_virtual_clock(d, d->virtual_ns + QUERY_NS);
-}
-
-void tdict_sim_clock_advance(tdict_sim_driver *d) {
-  int64_t next_ns = INT64_MAX;
-  if (d->num_waiting == 0 || !may_move_clock(d)) return;
-  for (int32_t i = 0; i < d->num_devices; i++) {
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
-      const tdict_sim_op *op = d->devices[i].engines[k].current;
-      if (op && op->finish_ns < next_ns) next_ns = op->finish_ns;
-    }
-  }
-  if (next_ns != INT64_MAX) set_virtual_clock(d, next_ns);
 }
 
 /* Waits until the simulated time `finish_ns`, or until a step lets the work finish. */
@@ -110,6 +70,62 @@ static void move_bytes(const tdict_sim_op *op) {
     memmove(w->dst + row * w->dst_pitch, w->src + row * w->src_pitch, w->width);
 }
 
+/* Memory that a kernel has accessed: [start, start + bytes), whose bytes are at `host`. */
+typedef struct window {
+  uint64_t start;
+  size_t bytes;
+  char *host;
+} window;
+enum { NUM_WINDOWS = 4 };
+
+/* The state of a running launch. The windows spare the lock and the search for most accesses. */
+typedef struct running_launch {
+  tdict_sim_device *device;
+  window windows[NUM_WINDOWS];
+  unsigned next; /* the window that is replaced next */
+} running_launch;
+
+/* Finds the live memory that contains an address. Call with the driver's lock held. */
+static bool find_window(const tdict_sim_device *device, const void *address, window *out) {
+  tdict_sim_driver *d = device->driver;
+  const tdict_sim_device *owner = tdict_sim_device_of(d, address);
+  const tdict_sim_range *range = tdict_sim_ranges_find(owner ? &owner->space.live : &d->hosts, address);
+  if (!range || (owner && !tdict_sim_has_access(device, owner, range))) return false;
+  const void *start = (const void *)range->start;
+  *out =
+      (window){range->start, range->bytes, owner ? tdict_sim_space_bytes(&owner->space, start) : (void *)range->start};
+  return true;
+}
+
+static char *at_window(const window *w, uint64_t address, size_t bytes) {
+  const uint64_t offset = address - w->start; /* wraps to a large number if the address is lower */
+  return offset < w->bytes && bytes <= w->bytes - offset ? w->host + offset : NULL;
+}
+
+/* Implements tdict_kernel_access.at. */
+static void *access_memory(void *user, uint64_t address, size_t bytes) {
+  running_launch *l = user;
+  tdict_sim_driver *d = l->device->driver;
+  if (address % bytes != 0) return NULL; /* a GPU reports a misaligned address */
+  for (int i = 0; i < NUM_WINDOWS; i++) {
+    char *found = at_window(&l->windows[i], address, bytes);
+    if (found) return found;
+  }
+  window *w = &l->windows[l->next++ % NUM_WINDOWS];
+  tdict_sim_lock(d);
+  bool is_live = find_window(l->device, (const void *)(uintptr_t)address, w);
+  tdict_sim_unlock(d);
+  return is_live ? at_window(w, address, bytes) : NULL;
+}
+
+/* Runs the kernel of a launch. Returns false if the kernel accessed memory that is not allocated. Call without the
+ * driver's lock. */
+static bool run_launch(tdict_sim_device *device, const tdict_sim_op *op) {
+  running_launch l = {.device = device};
+  const tdict_kernel_access access = {access_memory, &l};
+  return tdict_kernel_run_host((tdict_kernel_op)op->work.kernel, op->buffer, op->work.blocks, &access);
+}
+
 /* Waits until the work may run, and does the work. If the work uses memory that was freed, sets the device's fault
  * instead. Call with the driver's lock held. The function unlocks while bytes are copied or a function runs. */
 static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
@@ -135,7 +151,7 @@ static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   d->num_copying++;
   tdict_sim_unlock(d);
   if (op->kind == TDICT_SIM_OP_LAUNCH)
-    is_valid = tdict_sim_run_launch(device, op);
+    is_valid = run_launch(device, op);
   else
     move_bytes(op);
   free(op->buffer);

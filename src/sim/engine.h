@@ -5,10 +5,6 @@
 
 #include "sim/queue.h"
 
-/* Runs the kernel of a launch. Returns false if the kernel accessed memory that is not allocated. Defined in launch.c.
- * Call without the driver's lock. */
-bool tdict_sim_run_launch(tdict_sim_device *device, const tdict_sim_op *op);
-
 /* Starts the missing threads of the device's engines. Returns OUT_OF_MEMORY if a thread cannot be created. */
 tdict_cu tdict_sim_engines_start(tdict_sim_device *device);
 /* Stops and joins the threads of all engines. All work must be done. Call without the driver's lock. */

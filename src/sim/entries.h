@@ -61,8 +61,6 @@ tdict_cu tdict_sim_host_free(tdict_driver *base, void *host, size_t bytes);
 tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, unsigned flags);
 tdict_cu tdict_sim_host_unregister(tdict_driver *base, void *host, size_t bytes);
 tdict_cu tdict_sim_pointer(tdict_driver *base, const void *address, tdict_cu_pointer *out);
-/* Returns the device whose address space contains the address, or NULL. */
-tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
 /* Unmaps host memory that is still allocated. Call when no thread uses the driver. */
 void tdict_sim_hosts_free(tdict_sim_driver *d);
 

@@ -1,11 +1,9 @@
 /* Implements the modules and launches of the simulated driver's table. A kernel is a function of kernel/host.h. A
- * launch is queued with a copy of its parameters. When the launch runs, each address that the kernel accesses must be
- * in live memory and aligned. The caller owns its modules. Thread rule: safe from any thread. */
+ * launch is queued with a copy of its parameters. The caller owns its modules. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernel/host.h"
-#include "sim/engine.h"
 #include "sim/entries.h"
 
 struct tdict_cu_function {
@@ -75,58 +73,4 @@ tdict_cu tdict_sim_launch_kernel(tdict_driver *base, const tdict_cu_launch *laun
   tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;
-}
-
-/* Memory that a kernel has accessed: [start, start + bytes), whose bytes are at `host`. */
-typedef struct window {
-  uint64_t start;
-  size_t bytes;
-  char *host;
-} window;
-enum { NUM_WINDOWS = 4 };
-
-/* The state of a running launch. The windows spare the lock and the search for most accesses. */
-typedef struct running_launch {
-  tdict_sim_device *device;
-  window windows[NUM_WINDOWS];
-  unsigned next; /* the window that is replaced next */
-} running_launch;
-
-/* Finds the live memory that contains an address. Call with the driver's lock held. */
-static bool find_window(const tdict_sim_device *device, const void *address, window *out) {
-  tdict_sim_driver *d = device->driver;
-  const tdict_sim_device *owner = tdict_sim_device_of(d, address);
-  const tdict_sim_range *range = tdict_sim_ranges_find(owner ? &owner->space.live : &d->hosts, address);
-  if (!range || (owner && !tdict_sim_has_access(device, owner, range))) return false;
-  const void *start = (const void *)range->start;
-  *out =
-      (window){range->start, range->bytes, owner ? tdict_sim_space_bytes(&owner->space, start) : (void *)range->start};
-  return true;
-}
-
-static char *at_window(const window *w, uint64_t address, size_t bytes) {
-  const uint64_t offset = address - w->start; /* wraps to a large number if the address is lower */
-  return offset < w->bytes && bytes <= w->bytes - offset ? w->host + offset : NULL;
-}
-
-/* Implements tdict_kernel_access.at. */
-static void *access_memory(void *user, uint64_t address, size_t bytes) {
-  running_launch *l = user;
-  tdict_sim_driver *d = l->device->driver;
-  if (address % bytes != 0) return NULL; /* a GPU reports a misaligned address */
-  for (int i = 0; i < NUM_WINDOWS; i++) {
-    char *found = at_window(&l->windows[i], address, bytes);
-    if (found) return found;
-  }
-  window *w = &l->windows[l->next++ % NUM_WINDOWS];
-  tdict_sim_lock(d);
-  bool is_live = find_window(l->device, (const void *)(uintptr_t)address, w);
-  tdict_sim_unlock(d);
-  return is_live ? at_window(w, address, bytes) : NULL;
-}
-
-bool tdict_sim_run_launch(tdict_sim_device *device, const tdict_sim_op *op) {
-  running_launch l = {.device = device};
-  const tdict_kernel_access access = {access_memory, &l};
-  return tdict_kernel_run_host((tdict_kernel_op)op->work.kernel, op->buffer, op->work.blocks, &access);
 }

@@ -1,9 +1,59 @@
-/* Implements the streams and operations of the simulated driver. See queue.h for ownership and threads. */
+/* Implements the streams, the operations and the virtual clock of the simulated driver. See queue.h for ownership and
+ * threads. */
 #include "sim/queue.h"
 
 #include <stdlib.h>
 
 #include "base/thread.h"
+
+tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address) {
+  for (int32_t i = 0; i < d->num_devices; i++)
+    if (tdict_sim_space_has(&d->devices[i].space, address)) return &d->devices[i];
+  return NULL;
+}
+
+/* Returns true if the engine can make progress without a later time: it does work, or it has work to begin. */
+static bool can_run(const tdict_sim_engine *engine) {
+  if (engine->current) return engine->may_finish || engine->current->finish_ns <= engine->device->driver->virtual_ns;
+  return engine->running && engine->head;
+}
+
+/* Sets the virtual clock, and wakes the engines whose work ends by then. */
+static void set_virtual_clock(tdict_sim_driver *d, int64_t ns) {
+  d->virtual_ns = ns;
+  for (int32_t i = 0; i < d->num_devices; i++) {
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
+      tdict_sim_engine *engine = &d->devices[i].engines[k];
+      if (engine->current && can_run(engine)) pthread_cond_signal(&engine->wake);
+    }
+  }
+}
+
+/* Returns true if the virtual clock may move: no engine can run, and the driver is not held. */
+static bool may_move_clock(const tdict_sim_driver *d) {
+  if (!d->options.virtual_time || d->held) return false;
+  for (int32_t i = 0; i < d->num_devices; i++)
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++)
+      if (can_run(&d->devices[i].engines[k])) return false;
+  return true;
+}
+
+void tdict_sim_clock_query(tdict_sim_driver *d) {
+  enum { QUERY_NS = 1000 };
+  if (may_move_clock(d)) set_virtual_clock(d, d->virtual_ns + QUERY_NS);
+}
+
+void tdict_sim_clock_advance(tdict_sim_driver *d) {
+  int64_t next_ns = INT64_MAX;
+  if (d->num_waiting == 0 || !may_move_clock(d)) return;
+  for (int32_t i = 0; i < d->num_devices; i++) {
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
+      const tdict_sim_op *op = d->devices[i].engines[k].current;
+      if (op && op->finish_ns < next_ns) next_ns = op->finish_ns;
+    }
+  }
+  if (next_ns != INT64_MAX) set_virtual_clock(d, next_ns);
+}
 
 void tdict_sim_wait_change(tdict_sim_driver *d) {
   d->num_waiting++;

@@ -162,6 +162,8 @@ struct tdict_sim_driver {
 static inline tdict_sim_driver *tdict_sim_driver_of(tdict_driver *d) { return (tdict_sim_driver *)d; }
 static inline void tdict_sim_lock(tdict_sim_driver *d) { pthread_mutex_lock(&d->lock); }
 static inline void tdict_sim_unlock(tdict_sim_driver *d) { pthread_mutex_unlock(&d->lock); }
+/* Returns the device whose address space contains the address, or NULL. Needs no lock. */
+tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
 /* Call all functions below with the lock held, except tdict_sim_op_new(). */
 
 /* Returns the time of the driver's clock in nanoseconds: of the virtual clock with `virtual_time`, else the real
@@ -171,7 +173,7 @@ static inline int64_t tdict_sim_now(const tdict_sim_driver *d) {
 }
 /* Moves the virtual clock, if the driver has one and is not held, and if no engine can run. tdict_sim_clock_advance()
  * sets the clock to the earliest time at which work ends, if a thread waits in the driver. tdict_sim_clock_query() adds
- * the time of a query that found work unfinished. Defined in engine.c. */
+ * the time of a query that found work unfinished. */
 void tdict_sim_clock_advance(tdict_sim_driver *d);
 void tdict_sim_clock_query(tdict_sim_driver *d);
 /* Waits until another thread calls tdict_sim_changed(). */
