@@ -234,6 +234,9 @@ static inline tdict_driver *tdict_driver_innermost(tdict_driver *d) {
   while (d->inner) d = d->inner;
   return d;
 }
+/* Returns true if the stream's handle belongs to `driver` and to the device `s.device`. Always returns true for cuda,
+ * because the CUDA driver checks handles itself. `driver` may be closed, because only its address is compared. */
+bool tdict_driver_owns_stream(const tdict_driver *driver, tdict_stream_owner owner, tdict_stream s);
 
 /* Opens libcuda.so.1. *out holds one reference. Returns TDICT_ENODEVICE if the library is missing, is older than CUDA
  * 12.0, lacks an entry, cannot be initialized, or reports no device. The message gives the reason. Returns TDICT_ENOMEM

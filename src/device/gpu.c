@@ -1,14 +1,18 @@
-/* Implements the scope of a GPU, its pools of streams and events, page-locking, and the release of a GPU. gpu_open.c
- * opens a GPU. gpu_memory.c implements the memory of a GPU. See gpu.h for ownership and threads. */
+/* Implements the scope of a GPU, its pools of streams, events and buffers for launches, its blocks of memory,
+ * page-locking, and the release of a GPU. gpu_open.c opens a GPU. gpu_memory.c implements the memory of a GPU. See
+ * gpu.h for ownership and threads. */
 #include "device/gpu.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "device/counted.h"
 #include "memory/pinned_pool.h"
 #include "sched/spin.h"
 #include "tdict/context.h"
+
+enum { MIN_TABLE_BYTES = 64 << 10 };
 
 /* Returns true for the codes after which the device counts as lost. After most of the codes below, every later call on
  * the context fails. NVIDIA's manual explains the codes under CUresult. */
@@ -99,11 +103,10 @@ void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count) {
 }
 
 /* The minimum size of a large block. For large blocks, the driver's pool takes much longer than cuMemAlloc(): 23 ms
- * instead of 0.5 ms for 8.6 GB on an H200. */
+ * instead of 0.5 ms for 8.6 GB on an H200. A block that exceeds the limit of the block cache is not large, because each
+ * cuMemFree() waits for the device. */
 #define LARGE_BYTES ((size_t)512 << 20)
-bool tdict_gpu_is_large(const tdict_gpu *gpu, size_t bytes) {
-  return bytes >= LARGE_BYTES && bytes <= gpu->cache_bytes;
-}
+static bool is_large(const tdict_gpu *gpu, size_t bytes) { return bytes >= LARGE_BYTES && bytes <= gpu->cache_bytes; }
 
 static void free_large(tdict_gpu *gpu, const tdict_kept_block *block) {
   tdict_gpu_scope scope;
@@ -115,11 +118,62 @@ static void free_large(tdict_gpu *gpu, const tdict_kept_block *block) {
 }
 
 void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
-  if (tdict_gpu_is_large(gpu, block->bytes))
+  if (is_large(gpu, block->bytes))
     free_large(gpu, block);
   else
     gpu->driver->ops->mem_free_async(gpu->driver, block->data, gpu->free_stream);
   if (block->event) tdict_gpu_give_event(gpu, block->event);
+}
+
+static tdict_cu try_allocate(tdict_gpu *gpu, size_t bytes, bool large, void **out) {
+  tdict_driver *d = gpu->driver;
+  return large ? d->ops->mem_alloc(d, out, bytes)
+               : d->ops->mem_alloc_async(d, out, bytes, gpu->pool, gpu->alloc_stream);
+}
+
+/* Allocates a large block, or a block of the pool. Any stream may use the block at once. */
+static tdict_status allocate(tdict_gpu *gpu, size_t bytes, bool large, void **out, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  void *data;
+  tdict_cu result = try_allocate(gpu, bytes, large, &data);
+  if (result == TDICT_CU_OUT_OF_MEMORY) { /* queued frees may still hold memory, so wait for these frees and retry */
+    tdict_gpu_free_kept(gpu, 0, 0);
+    d->ops->stream_synchronize(d, gpu->free_stream);
+    d->ops->pool_trim(d, gpu->pool, 0);
+    result = try_allocate(gpu, bytes, large, &data);
+  }
+  if (result == TDICT_CU_OUT_OF_MEMORY) {
+    char device[32];
+    pthread_mutex_lock(&gpu->lock);
+    size_t live = gpu->counts.live_bytes;
+    pthread_mutex_unlock(&gpu->lock);
+    return tdict_fail_native(err, TDICT_ENOMEM, result, "%s has no room for %zu bytes beside the %zu that are live",
+                             tdict_device_format(gpu->memory.device, device, sizeof device), bytes, live);
+  }
+  tdict_status status = tdict_gpu_check(gpu, result, large ? "cuMemAlloc" : "cuMemAllocFromPoolAsync", err);
+  if (status != TDICT_OK) return status;
+  if (large) {
+    pthread_mutex_lock(&gpu->lock);
+    gpu->large_bytes += bytes;
+    pthread_mutex_unlock(&gpu->lock);
+    *out = data;
+    return TDICT_OK;
+  }
+  /* Wait, so that any stream may use the block. The wait is short, because this stream only allocates. */
+  status = tdict_gpu_check(gpu, d->ops->stream_synchronize(d, gpu->alloc_stream), "cuStreamSynchronize", err);
+  if (status == TDICT_OK)
+    *out = data;
+  else
+    d->ops->mem_free_async(d, data, gpu->alloc_stream);
+  return status;
+}
+
+tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
+  return allocate(gpu, bytes, false, out, err);
+}
+
+tdict_status tdict_gpu_allocate_block(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
+  return allocate(gpu, bytes, is_large(gpu, bytes), out, err);
 }
 
 /* Destroys the resources that the gpu has created. Frees kept blocks first, because freeing a block queues work on
@@ -274,6 +328,84 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
   if (status == TDICT_OK && capturing != TDICT_CU_CAPTURE_STATUS_NONE)
     status = tdict_fail(err, TDICT_ECAPTURE, "%s: the stream is being captured into a graph", what);
   return status;
+}
+
+static void destroy_table(tdict_gpu *gpu, tdict_launch_table *t) {
+  if (t->event) tdict_gpu_give_event(gpu, t->event);
+  if (t->device) gpu->driver->ops->mem_free_async(gpu->driver, t->device, gpu->free_stream);
+  if (t->host) tdict_counted_host_free(gpu->driver, t->host, t->bytes);
+  memset(t, 0, sizeof *t);
+}
+
+static tdict_status create_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out, tdict_error *err) {
+  memset(out, 0, sizeof *out);
+  out->bytes = MIN_TABLE_BYTES;
+  while (out->bytes < bytes) out->bytes *= 2;
+  tdict_status status =
+      tdict_gpu_check(gpu, tdict_counted_host_alloc(gpu->driver, &out->host, out->bytes), "cuMemHostAlloc", err);
+  if (status == TDICT_OK) status = tdict_gpu_allocate(gpu, out->bytes, &out->device, err);
+  if (status != TDICT_OK) destroy_table(gpu, out);
+  return status;
+}
+
+static bool is_idle(tdict_gpu *gpu, const tdict_launch_table *t) {
+  return !t->event || tdict_gpu_query_event(gpu, t->event) == TDICT_CU_SUCCESS;
+}
+
+/* Removes a kept buffer of at least `bytes` bytes that no launch uses. Returns false if no kept buffer is suitable. */
+static bool take_kept_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out) {
+  tdict_kernel_state *k = &gpu->kernels;
+  int found = -1;
+  pthread_mutex_lock(&k->lock);
+  for (int i = 0; i < k->num_tables; i++) {
+    const tdict_launch_table *t = &k->tables[i];
+    if (t->bytes >= bytes && (found < 0 || t->bytes < k->tables[found].bytes) && is_idle(gpu, t)) found = i;
+  }
+  if (found >= 0) {
+    *out = k->tables[found];
+    k->tables[found] = k->tables[--k->num_tables];
+  }
+  pthread_mutex_unlock(&k->lock);
+  return found >= 0;
+}
+
+tdict_status tdict_gpu_take_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out, tdict_error *err) {
+  if (!take_kept_table(gpu, bytes, out)) return create_table(gpu, bytes, out, err);
+  if (out->event) tdict_gpu_give_event(gpu, out->event);
+  out->event = NULL;
+  return TDICT_OK;
+}
+
+void tdict_gpu_give_table(tdict_gpu *gpu, tdict_launch_table *t) {
+  tdict_kernel_state *k = &gpu->kernels;
+  pthread_mutex_lock(&k->lock);
+  const bool fits = k->num_tables < TDICT_KEPT_TABLES;
+  if (fits) k->tables[k->num_tables++] = *t;
+  pthread_mutex_unlock(&k->lock);
+  if (fits) return;
+  if (t->event) (void)!tdict_gpu_sync_event(gpu, t->event, NULL);
+  destroy_table(gpu, t);
+}
+
+void tdict_gpu_free_tables(tdict_gpu *gpu, bool all) {
+  tdict_kernel_state *k = &gpu->kernels;
+  pthread_mutex_lock(&k->lock);
+  for (int i = k->num_tables; i-- > 0;) {
+    tdict_launch_table *t = &k->tables[i];
+    if (all && t->event) (void)!tdict_gpu_sync_event(gpu, t->event, NULL);
+    if (!all && !is_idle(gpu, t)) continue;
+    destroy_table(gpu, t);
+    k->tables[i] = k->tables[--k->num_tables];
+  }
+  if (all && k->module) gpu->driver->ops->module_unload(gpu->driver, k->module);
+  if (all) k->module = NULL;
+  pthread_mutex_unlock(&k->lock);
+}
+
+bool tdict_stream_is_of(tdict_stream s, const tdict_gpu *gpu) {
+  const tdict_driver *driver = tdict_driver_innermost(gpu->driver);
+  return tdict_device_equal(s.device, gpu->memory.device) &&
+         tdict_driver_owns_stream(driver, driver->ops->stream_owner, s);
 }
 
 bool tdict_gpu_begin_queue(tdict_gpu *gpu) { return tdict_spin_try(&gpu->queue_lock); }

@@ -9,10 +9,30 @@
 #include "base/forkmark.h"
 #include "device/block_cache.h"
 #include "device/driver.h"
-#include "device/kernel_state.h"
+#include "kernel/work.h"
 #include "memory/memory.h"
 #include "memory/pinned_pages.h"
 #include "memory/storage.h"
+
+enum { TDICT_KEPT_TABLES = 8 };
+/* A buffer for the table and the results of a launch. The host writes the table to the pinned half, and a copy on the
+ * stream of the launch fills the device half. The kernel writes the results to the pinned half. */
+typedef struct tdict_launch_table {
+  void *host, *device;
+  size_t bytes;         /* of each half */
+  tdict_cu_event event; /* recorded after the last use; NULL: the buffer is idle */
+} tdict_launch_table;
+
+/* The module with the library's kernels, and buffers for results and for tables that do not fit the parameters of a
+ * launch. */
+typedef struct tdict_kernel_state {
+  pthread_mutex_t lock;   /* guards all fields */
+  tdict_cu_module module; /* NULL: not loaded yet */
+  bool logged_failure;    /* a message about kernels that cannot be loaded was logged */
+  tdict_cu_function functions[TDICT_KERNEL_NUM_OPS];
+  int num_tables;
+  tdict_launch_table tables[TDICT_KEPT_TABLES];
+} tdict_kernel_state;
 
 /* Bytes of the pinned buffer through which single tensors are copied to the host. */
 #define TDICT_GPU_BOUNCE_BYTES ((size_t)1 << 20)
@@ -43,7 +63,7 @@ struct tdict_gpu {
   int num_events, cap_events;
   tdict_memory_counts counts;
   size_t peak_live_bytes;
-  size_t large_bytes;          /* bytes of large blocks, live and kept, see tdict_gpu_is_large() */
+  size_t large_bytes;          /* bytes of large blocks, live and kept, see tdict_gpu_allocate_block() */
   pthread_mutex_t queue_lock;  /* limits how many threads queue copies, see tdict_gpu_begin_queue() */
   pthread_mutex_t bounce_lock; /* guards: `bounce` and the bytes of the buffer. Held until all copies through the buffer
                                 * are done */
@@ -96,6 +116,14 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream); /* the stream must have no pending work */
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err);
 void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event);
+/* Buffers for launches are pooled, too. tdict_gpu_take_table() takes an idle buffer whose halves have at least `bytes`
+ * bytes. If there is none, creates a buffer. Call inside a scope. Returns the errors of tdict_gpu_check(). */
+tdict_status tdict_gpu_take_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out, tdict_error *err);
+/* Keeps a buffer for later launches. If the list is full, frees the buffer after its last use. Call inside a scope. */
+void tdict_gpu_give_table(tdict_gpu *gpu, tdict_launch_table *t);
+/* Frees the idle buffers for tables of launches. If `all` is true, first waits for the buffers that are in use, and
+ * unloads the module. No other thread may then use the gpu. Call inside a scope. */
+void tdict_gpu_free_tables(tdict_gpu *gpu, bool all);
 /* Makes later work on `stream` wait for all work that is queued on `after` now. Call inside a scope. Returns the errors
  * of tdict_gpu_check(). */
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
@@ -115,6 +143,8 @@ tdict_cu tdict_gpu_query_event(tdict_gpu *gpu, tdict_cu_event event);
 /* Writes the milliseconds between two timing events. Both events must be done. */
 tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_event to, float *ms, tdict_error *err);
 
+/* Returns true if the stream belongs to this gpu. */
+bool tdict_stream_is_of(tdict_stream stream, const tdict_gpu *gpu);
 /* Returns TDICT_ECAPTURE if the stream is being captured into a graph. `what` begins the message. Call inside a scope.
  * Other errors: the errors of tdict_gpu_check(). */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
@@ -152,20 +182,15 @@ tdict_status tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err);
  * caller may reset the work after the call. After an error, a part of the work may be queued. Returns the errors of the
  * operation `run`. Defined in run.c. Call inside a scope. */
 tdict_status tdict_gpu_queue_work(tdict_gpu *gpu, tdict_kernel_work *work, tdict_cu_stream stream, tdict_error *err);
-/* Frees the idle buffers for tables of launches. If `all` is true, first waits for the buffers that are in use, and
- * unloads the module. No other thread may then use the gpu. Defined in run.c. Call inside a scope. */
-void tdict_gpu_free_tables(tdict_gpu *gpu, bool all);
-/* Allocates device memory that the gpu's counts do not include. Any stream may use the memory at once. Defined in
- * gpu_memory.c. Call inside a scope. Returns TDICT_ENOMEM or another error of tdict_gpu_check(). */
+/* Allocates device memory that the gpu's counts do not include. Any stream may use the memory at once. Call inside
+ * a scope. Returns TDICT_ENOMEM or another error of tdict_gpu_check(). */
 tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err);
 /* Returns true if all of [address, address + bytes) is pinned memory, which the gpu's copy engines can access. The
  * range may span several registrations if tdict_gpu_queue_rect() can split copies at their boundaries. `storage`
  * contains the range. Returns false if neither the library nor the program has flagged the storage as pinned. */
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
-/* Returns true if a block of this size is large: the gpu allocates large blocks with cuMemAlloc(), and all other blocks
- * from the pool. A block that exceeds the limit of the block cache is not large, because each cuMemFree() waits for the
- * device. */
-bool tdict_gpu_is_large(const tdict_gpu *gpu, size_t bytes);
+/* Allocates a block as tdict_gpu_allocate() does, but a large block with cuMemAlloc() and not from the pool. */
+tdict_status tdict_gpu_allocate_block(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err);
 /* Queues the free of a block on free_stream. If the block is large, frees the block with cuMemFree() instead, which
  * waits for the device. If the block has an event, returns the event to the gpu's pool of idle events. */
 void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block);

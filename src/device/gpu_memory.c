@@ -26,53 +26,6 @@ static size_t get_held_bytes(tdict_gpu *gpu) {
   return (result == TDICT_CU_SUCCESS ? (size_t)held : 0) + large;
 }
 
-static tdict_cu try_allocate(tdict_gpu *gpu, size_t bytes, bool large, void **out) {
-  tdict_driver *d = gpu->driver;
-  return large ? d->ops->mem_alloc(d, out, bytes)
-               : d->ops->mem_alloc_async(d, out, bytes, gpu->pool, gpu->alloc_stream);
-}
-
-/* Allocates a large block, or a block of the pool. Any stream may use the block at once. */
-static tdict_status allocate(tdict_gpu *gpu, size_t bytes, bool large, void **out, tdict_error *err) {
-  tdict_driver *d = gpu->driver;
-  void *data;
-  tdict_cu result = try_allocate(gpu, bytes, large, &data);
-  if (result == TDICT_CU_OUT_OF_MEMORY) { /* queued frees may still hold memory, so wait for these frees and retry */
-    tdict_gpu_free_kept(gpu, 0, 0);
-    d->ops->stream_synchronize(d, gpu->free_stream);
-    d->ops->pool_trim(d, gpu->pool, 0);
-    result = try_allocate(gpu, bytes, large, &data);
-  }
-  if (result == TDICT_CU_OUT_OF_MEMORY) {
-    char device[32];
-    pthread_mutex_lock(&gpu->lock);
-    size_t live = gpu->counts.live_bytes;
-    pthread_mutex_unlock(&gpu->lock);
-    return tdict_fail_native(err, TDICT_ENOMEM, result, "%s has no room for %zu bytes beside the %zu that are live",
-                             tdict_device_format(gpu->memory.device, device, sizeof device), bytes, live);
-  }
-  tdict_status status = tdict_gpu_check(gpu, result, large ? "cuMemAlloc" : "cuMemAllocFromPoolAsync", err);
-  if (status != TDICT_OK) return status;
-  if (large) {
-    pthread_mutex_lock(&gpu->lock);
-    gpu->large_bytes += bytes;
-    pthread_mutex_unlock(&gpu->lock);
-    *out = data;
-    return TDICT_OK;
-  }
-  /* Wait, so that any stream may use the block. The wait is short, because this stream only allocates. */
-  status = tdict_gpu_check(gpu, d->ops->stream_synchronize(d, gpu->alloc_stream), "cuStreamSynchronize", err);
-  if (status == TDICT_OK)
-    *out = data;
-  else
-    d->ops->mem_free_async(d, data, gpu->alloc_stream);
-  return status;
-}
-
-tdict_status tdict_gpu_allocate(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
-  return allocate(gpu, bytes, false, out, err);
-}
-
 /* Adds an allocation to the counts. `held` is the number of bytes that the gpu holds after the allocation. If the block
  * came from the block cache, `held` is 0. */
 static void count_device_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
@@ -100,7 +53,7 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   if (kept && block.event) tdict_gpu_give_event(gpu, block.event);
   size_t held_before = kept ? 0 : get_held_bytes(gpu), held = 0;
   if (!kept) {
-    status = allocate(gpu, bytes, tdict_gpu_is_large(gpu, bytes), &block.data, err);
+    status = tdict_gpu_allocate_block(gpu, bytes, &block.data, err);
     held = get_held_bytes(gpu);
   }
   tdict_gpu_leave(gpu, &scope);

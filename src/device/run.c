@@ -1,17 +1,14 @@
 /* Runs works on a gpu. The first run loads the module with the kernels. A run passes the table of the work as
- * parameters or in a buffer, launches the kernel and reads the results. This file also unloads the module and frees the
- * buffers. The gpu owns the module and the buffers. Thread rule: safe from any thread. */
+ * parameters or in a buffer, launches the kernel and reads the results. The gpu owns the module and the buffers, and
+ * frees them. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "device/counted.h"
 #include "device/gpu.h"
-#include "device/stream.h"
 #include "device/use.h"
 #include "kernel/image.h"
-
-enum { MIN_TABLE_BYTES = 64 << 10 };
+#include "tdict/context.h"
 
 /* Returns true for codes by which a driver refuses the kernels: its compiler is missing, disabled or too old. */
 static bool means_no_compiler(tdict_cu result) {
@@ -82,79 +79,6 @@ static tdict_status find_function(tdict_gpu *gpu, tdict_kernel_op op, tdict_cu_f
   return status;
 }
 
-static void destroy_table(tdict_gpu *gpu, tdict_launch_table *t) {
-  if (t->event) tdict_gpu_give_event(gpu, t->event);
-  if (t->device) gpu->driver->ops->mem_free_async(gpu->driver, t->device, gpu->free_stream);
-  if (t->host) tdict_counted_host_free(gpu->driver, t->host, t->bytes);
-  memset(t, 0, sizeof *t);
-}
-
-static tdict_status create_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out, tdict_error *err) {
-  memset(out, 0, sizeof *out);
-  out->bytes = MIN_TABLE_BYTES;
-  while (out->bytes < bytes) out->bytes *= 2;
-  tdict_status status =
-      tdict_gpu_check(gpu, tdict_counted_host_alloc(gpu->driver, &out->host, out->bytes), "cuMemHostAlloc", err);
-  if (status == TDICT_OK) status = tdict_gpu_allocate(gpu, out->bytes, &out->device, err);
-  if (status != TDICT_OK) destroy_table(gpu, out);
-  return status;
-}
-
-static bool is_idle(tdict_gpu *gpu, const tdict_launch_table *t) {
-  return !t->event || tdict_gpu_query_event(gpu, t->event) == TDICT_CU_SUCCESS;
-}
-
-/* Removes a kept buffer of at least `bytes` bytes that no launch uses. Returns false if no kept buffer is suitable. */
-static bool take_kept_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out) {
-  tdict_kernel_state *k = &gpu->kernels;
-  int found = -1;
-  pthread_mutex_lock(&k->lock);
-  for (int i = 0; i < k->num_tables; i++) {
-    const tdict_launch_table *t = &k->tables[i];
-    if (t->bytes >= bytes && (found < 0 || t->bytes < k->tables[found].bytes) && is_idle(gpu, t)) found = i;
-  }
-  if (found >= 0) {
-    *out = k->tables[found];
-    k->tables[found] = k->tables[--k->num_tables];
-  }
-  pthread_mutex_unlock(&k->lock);
-  return found >= 0;
-}
-
-static tdict_status take_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out, tdict_error *err) {
-  if (!take_kept_table(gpu, bytes, out)) return create_table(gpu, bytes, out, err);
-  if (out->event) tdict_gpu_give_event(gpu, out->event);
-  out->event = NULL;
-  return TDICT_OK;
-}
-
-/* Keeps a buffer for later launches. If the list is full, frees the buffer after its last use. */
-static void give_table(tdict_gpu *gpu, tdict_launch_table *t) {
-  tdict_kernel_state *k = &gpu->kernels;
-  pthread_mutex_lock(&k->lock);
-  const bool fits = k->num_tables < TDICT_KEPT_TABLES;
-  if (fits) k->tables[k->num_tables++] = *t;
-  pthread_mutex_unlock(&k->lock);
-  if (fits) return;
-  if (t->event) (void)!tdict_gpu_sync_event(gpu, t->event, NULL);
-  destroy_table(gpu, t);
-}
-
-void tdict_gpu_free_tables(tdict_gpu *gpu, bool all) {
-  tdict_kernel_state *k = &gpu->kernels;
-  pthread_mutex_lock(&k->lock);
-  for (int i = k->num_tables; i-- > 0;) {
-    tdict_launch_table *t = &k->tables[i];
-    if (all && t->event) (void)!tdict_gpu_sync_event(gpu, t->event, NULL);
-    if (!all && !is_idle(gpu, t)) continue;
-    destroy_table(gpu, t);
-    k->tables[i] = k->tables[--k->num_tables];
-  }
-  if (all && k->module) gpu->driver->ops->module_unload(gpu->driver, k->module);
-  if (all) k->module = NULL;
-  pthread_mutex_unlock(&k->lock);
-}
-
 /* A work that is being launched. */
 typedef struct launch {
   tdict_gpu *gpu;
@@ -179,7 +103,7 @@ static tdict_status prepare_table(launch *l, tdict_error *err) {
   const size_t bytes = l->table_bytes + results_bytes(l);
   if (fits) tdict_kernel_write_table(l->work, l->params.words);
   if (bytes == 0) return TDICT_OK;
-  tdict_status status = take_table(l->gpu, bytes, &l->table, err);
+  tdict_status status = tdict_gpu_take_table(l->gpu, bytes, &l->table, err);
   if (status != TDICT_OK) {
     l->table.bytes = 0;
     return status;
@@ -233,7 +157,7 @@ static void end_table(launch *l, bool is_done) {
     }
   }
   if (!recorded) (void)!tdict_gpu_sync_stream(l->gpu, l->stream, NULL);
-  give_table(l->gpu, t);
+  tdict_gpu_give_table(l->gpu, t);
 }
 
 /* Queues the launch on a stream of the caller, and gives the buffer back. If the work has results, waits for the

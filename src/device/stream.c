@@ -7,16 +7,6 @@
 #include "base/error.h"
 #include "device/counted.h"
 
-enum { LAST_SPECIAL_HANDLE = 2 }; /* CU_STREAM_PER_THREAD. Handles up to this value are valid on every device. */
-
-/* Returns true if the stream's handle belongs to `driver` and to the device `s.device`. Always returns true for cuda,
- * because the CUDA driver checks handles itself. `driver` may be closed, because only its address is compared. */
-static bool handle_is_of_device(const tdict_driver *driver, tdict_stream_owner owner, tdict_stream s) {
-  if (s.device.type != TDICT_DEVICE_SIM || !owner || (uintptr_t)s.handle <= LAST_SPECIAL_HANDLE) return true;
-  int32_t ordinal;
-  return owner(s.handle, &ordinal) == driver && ordinal == s.device.index;
-}
-
 /* Writes which devices have the streams of a context, such as "cuda:0 to cuda:3". */
 static char *format_range(const tdict_stream_range *range, char *buffer, size_t bytes) {
   const char *kinds[] = {"cuda", "sim"};
@@ -42,16 +32,11 @@ tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s,
   if (s.device.index < 0 || s.device.index >= count)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted a stream of %s", what, name,
                       format_range(range, wanted, sizeof wanted));
-  if (!handle_is_of_device(range->sim, range->sim_owner, s))
+  if (!tdict_driver_owns_stream(range->sim, range->sim_owner, s))
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "%s: the stream's handle is of no %s of this context: simulated devices belong to one context",
                       what, name);
   return TDICT_OK;
-}
-
-bool tdict_stream_is_of(tdict_stream s, const tdict_gpu *gpu) {
-  const tdict_driver *driver = tdict_driver_innermost(gpu->driver);
-  return tdict_device_equal(s.device, gpu->memory.device) && handle_is_of_device(driver, driver->ops->stream_owner, s);
 }
 
 tdict_status tdict_stream_open(tdict_devices *devices, tdict_stream s, const char *what, tdict_gpu **out,

@@ -9,8 +9,6 @@
  * context. `what` begins the message. */
 tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream stream, const char *what,
                                 tdict_error *err);
-/* Returns true if the stream belongs to this gpu. */
-bool tdict_stream_is_of(tdict_stream stream, const tdict_gpu *gpu);
 /* Checks that work may be queued on the stream, and writes the stream's gpu to *out. The caller borrows the gpu.
  * Returns the error of tdict_stream_check(), or TDICT_ECAPTURE if the stream is being captured. Returns TDICT_ENODEVICE
  * or TDICT_EDEVICE if the device cannot be opened. Other errors: TDICT_EFORKED, TDICT_ELOST, TDICT_ENOMEM. */
