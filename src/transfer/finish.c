@@ -52,7 +52,7 @@ static size_t wire_bytes(const tdict_transfer *t) {
   const tdict_plan *p = &t->plan;
   size_t bytes = tdict_plan_bytes(p) - p->way_bytes[TDICT_WAY_HOST];
   for (int i = 0; i < t->how.num_workers; i++) bytes += t->workers[i].packed_bytes;
-  for (uint32_t i = 0; i < p->num_items && p->casts; i++) {
+  for (uint32_t i = 0; i < p->num_items && p->wire; i++) {
     const tdict_item_cast *c = tdict_plan_cast(p, i);
     if (c && c->is_packed)
       bytes -= p->items[i].bytes;

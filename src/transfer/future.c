@@ -15,36 +15,36 @@ enum { HELP_EVERY_NS = 200000 };
 
 /* A forked child has no other threads. A thread of the parent may have held the latch's lock when the child was forked.
  * The child therefore reads the count without locking. */
-bool tdict_future_is_open(const tdict_future *t, tdict_latch *latch) {
-  return tdict_forkmark_forked(t->mark) ? latch->count == 0 : tdict_latch_is_zero(latch);
+bool tdict_future_is_open(const tdict_future *f, tdict_latch *latch) {
+  return tdict_forkmark_forked(f->mark) ? latch->count == 0 : tdict_latch_is_zero(latch);
 }
 
 /* Like tdict_future_wait_latch(), but pthread_cancel() ends the wait. The calling thread must hold nothing that another
  * thread waits for. */
-static bool wait_cancellable(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
-  if (tdict_forkmark_forked(t->mark)) return latch->count == 0;
+static bool wait_cancellable(tdict_future *f, tdict_latch *latch, int64_t deadline_ns) {
+  if (tdict_forkmark_forked(f->mark)) return latch->count == 0;
   if (tdict_latch_is_zero(latch)) return true;
-  if (!tdict_pool_is_worker(t->pool)) return tdict_latch_wait_cancellable(latch, deadline_ns);
+  if (!tdict_pool_is_worker(f->pool)) return tdict_latch_wait_cancellable(latch, deadline_ns);
   for (;;) {
     int64_t now = tdict_now_ns();
     if (now >= deadline_ns) return tdict_latch_is_zero(latch);
-    if (tdict_pool_help(t->pool, t)) continue;
+    if (tdict_pool_help(f->pool, f)) continue;
     if (tdict_latch_wait(latch, deadline_ns - now < HELP_EVERY_NS ? deadline_ns : now + HELP_EVERY_NS)) return true;
   }
 }
 
-bool tdict_future_wait_latch(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
+bool tdict_future_wait_latch(tdict_future *f, tdict_latch *latch, int64_t deadline_ns) {
   TDICT_UNCANCELLED;
-  return wait_cancellable(t, latch, deadline_ns);
+  return wait_cancellable(f, latch, deadline_ns);
 }
 
 bool tdict_future_fence_poll(tdict_fence *fence) {
-  tdict_future *t = (tdict_future *)fence;
-  return tdict_future_is_open(t, &t->ended);
+  tdict_future *f = (tdict_future *)fence;
+  return tdict_future_is_open(f, &f->ended);
 }
 bool tdict_future_fence_wait(tdict_fence *fence, int64_t deadline_ns) {
-  tdict_future *t = (tdict_future *)fence;
-  return tdict_future_wait_latch(t, &t->ended, deadline_ns);
+  tdict_future *f = (tdict_future *)fence;
+  return tdict_future_wait_latch(f, &f->ended, deadline_ns);
 }
 void tdict_future_fence_retain(tdict_fence *fence) {
   atomic_fetch_add_explicit(&((tdict_future *)fence)->refs, 1, memory_order_relaxed);
@@ -142,10 +142,10 @@ void tdict_future_fail(tdict_future *f, const char *path, const tdict_error *err
 
 tdict_future *tdict_future_retain(const tdict_future *future) {
   if (!future) return NULL;
-  tdict_future *t = (tdict_future *)(uintptr_t)future;
-  atomic_fetch_add_explicit(&t->handles, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
-  return t;
+  tdict_future *f = (tdict_future *)(uintptr_t)future;
+  atomic_fetch_add_explicit(&f->handles, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+  return f;
 }
 
 /* Drops the result with the last handle, if the transfer has ended. The last reference may be dropped later, because
@@ -241,10 +241,10 @@ void tdict_future_cancel(tdict_future *future) {
 }
 
 tdict_future_phase tdict_future_state(const tdict_future *future) {
-  tdict_future *t = (tdict_future *)(uintptr_t)future;
-  if (!tdict_future_is_open(t, &t->ended)) return TDICT_FUTURE_PENDING;
-  return t->error.status == TDICT_ECANCELLED ? TDICT_FUTURE_CANCELLED
-         : t->error.status                   ? TDICT_FUTURE_FAILED
+  tdict_future *f = (tdict_future *)(uintptr_t)future;
+  if (!tdict_future_is_open(f, &f->ended)) return TDICT_FUTURE_PENDING;
+  return f->error.status == TDICT_ECANCELLED ? TDICT_FUTURE_CANCELLED
+         : f->error.status                   ? TDICT_FUTURE_FAILED
                                              : TDICT_FUTURE_DONE;
 }
 

@@ -185,9 +185,9 @@ static size_t bytes_in_slot(const tdict_plan *p, const tdict_chunk *chunk) {
     const size_t end = item->offset + item->bytes < chunk->end ? item->offset + item->bytes : chunk->end;
     const size_t begin = item->offset > chunk->begin ? item->offset : chunk->begin;
     if (begin >= end) continue;
-    const bool is_cast = p->casts[i].rule > 0;
-    const size_t to = is_cast ? tdict_dtype_bytes(p->casts[i].cast.to) : 1;
-    const size_t wire = is_cast ? tdict_dtype_bytes(p->casts[i].wire) : 1;
+    const bool is_cast = p->wire->casts[i].rule > 0;
+    const size_t to = is_cast ? tdict_dtype_bytes(p->wire->casts[i].cast.to) : 1;
+    const size_t wire = is_cast ? tdict_dtype_bytes(p->wire->casts[i].wire) : 1;
     assert_int_equal((end - begin) % to, 0);
     sum += ((end - begin) / to * wire + 255) / 256 * 256;
   }
@@ -235,7 +235,7 @@ SIM_CASE(conversions_cut_chunks_by_slots) {
       sum += bytes;
     }
     assert_int_equal(at, p.line_bytes);
-    assert_true(sum >= p.slot_bytes && sum <= p.slot_bytes + (size_t)256 * p.num_chunks);
+    assert_true(sum >= p.wire->slot_bytes && sum <= p.wire->slot_bytes + (size_t)256 * p.num_chunks);
     tdict_plan_reset(&p);
     tdict_release(src);
   }

@@ -32,7 +32,8 @@ static size_t thread_bytes(const tdict_choice_request *r) {
   const size_t *by = r->plan->way_bytes;
   const bool packs = r->mode == TDICT_MODE_NON_BLOCKING_PIN && by[TDICT_WAY_DIRECT];
   const size_t packed = packs ? packed_bytes(r->plan) : 0;
-  const size_t staged = r->plan->casts ? r->plan->slot_bytes : by[TDICT_WAY_STAGE_IN] + by[TDICT_WAY_STAGE_OUT];
+  const tdict_wire *wire = r->plan->wire;
+  const size_t staged = wire ? wire->slot_bytes : by[TDICT_WAY_STAGE_IN] + by[TDICT_WAY_STAGE_OUT];
   return staged + by[TDICT_WAY_HOST] + packed;
 }
 
@@ -82,7 +83,8 @@ static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction
   /* Memory bandwidth limits copies within the host. One more thread gains little, so one processor is left for the
    * program. */
   bool spares_cpu = direction == TDICT_TUNING_HOST;
-  const int least = bytes <= SPIN_MAX_BYTES ? 0 : r->reads_files ? FILE_WORKERS : r->plan->packs ? PACK_WORKERS : 0;
+  const bool packs = r->plan->wire && r->plan->wire->packs;
+  const int least = bytes <= SPIN_MAX_BYTES ? 0 : r->reads_files ? FILE_WORKERS : packs ? PACK_WORKERS : 0;
   int chosen = c->row.workers < least ? least : c->row.workers;
   chosen = at_most(chosen, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
   c->num_workers = single_threaded || r->num_threads == 0 ? 1 : r->num_threads > 0 ? r->num_threads : chosen;
@@ -128,7 +130,7 @@ tdict_how tdict_choose(const tdict_choice_request *r) {
   fit_chunks(r, direction, bytes, &c);
   /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the
    * first slot. In a larger transfer each thread fills its own slots, which takes less time in total. */
-  if (c.num_workers > 1 && direction == TDICT_TUNING_IN && is_small && !r->plan->uses_kernels)
+  if (c.num_workers > 1 && direction == TDICT_TUNING_IN && is_small && !(r->plan->wire && r->plan->wire->uses_kernels))
     c.num_parts = tdict_parts_of_bytes(c.row.chunk_bytes);
   c.wakes_in_chain = !r->caller_waits && !is_small;
   return c;

@@ -141,7 +141,7 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
-  if (r->dst || r->host_only || r->keep || c->make.wire || r->device.type == TDICT_DEVICE_CPU) return;
+  if (r->dst || r->host_only || r->keep || c->plan->wire || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
   if (tdict_item_find_gpu(&c->make, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   if (c->uniform.to && c->uniform.to->reads_pageable && r->may_read_pageable) c->uniform.to = NULL; /* ways differ */
@@ -373,7 +373,7 @@ static tdict_status keep_whole_objects(collector *c, const tdict_tree *src, tdic
  * tdict_pin_memory(), only consolidated trees are copied as one block, because errors then name a leaf. */
 static tdict_status find_block(const collector *c, const tdict_tree *src, tdict_consolidated **out, tdict_error *err) {
   const tdict_plan_request *r = c->request;
-  const bool by_leaf = r->keep || c->make.wire || (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
+  const bool by_leaf = r->keep || c->plan->wire || (!src->consolidated && (r->dst || r->copies || r->host_only)) ||
                        (r->dst && !tdict_destination_matches(r->dst, src));
   *out = NULL;
   return by_leaf ? TDICT_OK : tdict_block_find(src, out, err);
@@ -438,7 +438,6 @@ static bool has_leaves_left(const tdict_cursor *cursor) {
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err) {
   collector c = {.plan = plan, .request = request};
-  tdict_item_maker_init(&c.make, plan, request);
   c.watch_depth = request->keep ? SIZE_MAX : 0;
   memset(plan, 0, sizeof *plan);
   if (request->spare) {
@@ -447,12 +446,13 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     memset(request->spare, 0, sizeof *request->spare);
   }
   plan->borrows = request->borrows;
+  tdict_status status = tdict_item_maker_init(&c.make, plan, request, err);
   if (request->conversions) c.same.plan = plan, c.same.wanted = &c.make.cast;
   /* Check the root, then visit all leaves. */
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
   cursor.frames[0].mark = (size_t)(uintptr_t)request->dst;
-  tdict_status status = request->dst ? tdict_destination_check_keys(&cursor, src, request->dst, err) : TDICT_OK;
+  if (request->dst && status == TDICT_OK) status = tdict_destination_check_keys(&cursor, src, request->dst, err);
   bool done = false;
   if (status == TDICT_OK && src->locked) status = collect_whole(&c, src, &done, err);
   if (status == TDICT_OK && !done && !reserve_node(&c, src)) status = fail_plan_memory(err);

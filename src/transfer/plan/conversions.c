@@ -130,8 +130,8 @@ tdict_status tdict_conversions_find(tdict_conversions *conversions, const tdict_
 /* Loads the kernels of the GPU. Does nothing if the previous call for this plan loaded the kernels of the same GPU.
  * Returns the errors of tdict_gpu_load_kernels(). */
 static tdict_status load_kernels(tdict_plan *plan, tdict_gpu *gpu, tdict_error *err) {
-  tdict_status status = plan->runner == gpu ? TDICT_OK : tdict_gpu_load_kernels(gpu, err);
-  if (status == TDICT_OK) plan->runner = gpu;
+  tdict_status status = plan->wire->runner == gpu ? TDICT_OK : tdict_gpu_load_kernels(gpu, err);
+  if (status == TDICT_OK) plan->wire->runner = gpu;
   return status;
 }
 
@@ -222,7 +222,7 @@ static bool is_read_by_kernel(const tdict_plan *plan, const tdict_item_cast *c, 
   const size_t from_bytes = tdict_dtype_bytes(c->cast.from), count = item->bytes / tdict_dtype_bytes(c->cast.to);
   return c->rule && item->way == TDICT_WAY_STAGE_IN && c->by_device && !c->by_host && item->src_plain &&
          (uintptr_t)item->src_data % from_bytes == 0 &&
-         count <= (TDICT_READ_PINNED_BYTES - plan->pinned_wire_bytes) / from_bytes;
+         count <= (TDICT_READ_PINNED_BYTES - plan->wire->pinned_bytes) / from_bytes;
 }
 
 tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cast, tdict_item *item, bool narrow,
@@ -233,22 +233,23 @@ tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cas
   c.is_packed = false;
   if (narrow && !cast->rule && item->way == TDICT_WAY_STAGE_IN && tdict_item_can_pack(plan, item))
     c = make_packed(item->src->dtype);
-  if (plan->num_items >= plan->cap_casts) {
-    const size_t cap = plan->cap_casts ? 2 * (size_t)plan->cap_casts : 64;
-    tdict_item_cast *grown = cap <= UINT32_MAX ? realloc(plan->casts, cap * sizeof *grown) : NULL;
+  tdict_wire *wire = plan->wire;
+  if (plan->num_items >= wire->cap_casts) {
+    const size_t cap = wire->cap_casts ? 2 * (size_t)wire->cap_casts : 64;
+    tdict_item_cast *grown = cap <= UINT32_MAX ? realloc(wire->casts, cap * sizeof *grown) : NULL;
     if (!grown) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %zu conversions", cap);
-    plan->casts = grown;
-    plan->cap_casts = (uint32_t)cap;
+    wire->casts = grown;
+    wire->cap_casts = (uint32_t)cap;
   }
-  plan->casts[plan->num_items] = c;
-  plan->packs |= c.is_packed;
+  wire->casts[plan->num_items] = c;
+  wire->packs |= c.is_packed;
   const bool converts = c.rule || c.is_packed;
   if (pinned && is_read_by_kernel(plan, &c, item)) {
     item->way = TDICT_WAY_DIRECT;
-    plan->pinned_wire_bytes += item->bytes / tdict_dtype_bytes(c.cast.to) * tdict_dtype_bytes(c.cast.from);
+    wire->pinned_bytes += item->bytes / tdict_dtype_bytes(c.cast.to) * tdict_dtype_bytes(c.cast.from);
   }
   if (item->way != TDICT_WAY_STAGE_IN && item->way != TDICT_WAY_STAGE_OUT) return TDICT_OK;
-  plan->slot_bytes += tdict_plan_slot_bytes(converts ? &c : NULL, item->bytes);
-  plan->uses_kernels |= converts && c.by_device;
+  wire->slot_bytes += tdict_plan_slot_bytes(converts ? &c : NULL, item->bytes);
+  wire->uses_kernels |= converts && c.by_device;
   return TDICT_OK;
 }

@@ -2,16 +2,18 @@
  * ownership and threads. */
 #include "transfer/plan/item.h"
 
+#include <stdlib.h>
+
 #include "base/checked.h"
 #include "base/error.h"
 #include "transfer/plan/collect_uniform.h"
 
-void tdict_item_maker_init(tdict_item_maker *m, tdict_plan *plan, const tdict_plan_request *request) {
-  *m = (tdict_item_maker){.plan = plan,
-                          .request = request,
-                          .wire = request->conversions || request->narrow,
-                          .found_device = request->device,
-                          .found_gpu = request->gpu};
+tdict_status tdict_item_maker_init(tdict_item_maker *m, tdict_plan *plan, const tdict_plan_request *request,
+                                   tdict_error *err) {
+  *m = (tdict_item_maker){.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
+  if (!request->conversions && !request->narrow) return TDICT_OK;
+  plan->wire = calloc(1, sizeof *plan->wire);
+  return plan->wire ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its conversions");
 }
 
 /* Returns true if the GPU can access the tensor's memory directly. The flags of the storage are not sufficient: the
@@ -143,7 +145,7 @@ tdict_status tdict_item_append(tdict_item_maker *m, tdict_item *item, tdict_erro
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
   if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its plan");
-  const bool wire = m->wire, converts = wire && m->cast.rule;
+  const bool wire = p->wire != NULL, converts = wire && m->cast.rule;
   const bool pinned = converts && item->way == TDICT_WAY_STAGE_IN && is_pinned(m, item->gpu, item->src);
   tdict_status status = wire ? tdict_plan_append_cast(p, &m->cast, item, m->request->narrow, pinned, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
@@ -169,7 +171,7 @@ tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request
     *plan = *request->spare;
     *request->spare = (tdict_plan){0};
   }
-  tdict_item_maker_init(&m, plan, request);
+  status = tdict_item_maker_init(&m, plan, request, err);
   for (size_t i = 0; i < num_pairs && status == TDICT_OK; i++) {
     tdict_tensor *src = pairs[i].src;
     tdict_item item = {.src = src, .src_data = src->data, .dst_data = pairs[i].dst, .leaf = pairs[i].leaf};

@@ -9,7 +9,6 @@
 typedef struct tdict_item_maker {
   tdict_plan *plan;
   const tdict_plan_request *request;
-  bool wire;                 /* true: the request has wire options: conversions or `narrow` */
   tdict_item_cast cast;      /* the conversion of the current item */
   const tdict_storage *last; /* the storage whose pinning was checked last. last_gpu and last_pinned are the GPU and the
                               * result of this check */
@@ -22,7 +21,9 @@ typedef struct tdict_item_maker {
   int64_t slab_count;
 } tdict_item_maker;
 
-void tdict_item_maker_init(tdict_item_maker *maker, tdict_plan *plan, const tdict_plan_request *request);
+/* Returns TDICT_ENOMEM if host memory is exhausted. */
+tdict_status tdict_item_maker_init(tdict_item_maker *maker, tdict_plan *plan, const tdict_plan_request *request,
+                                   tdict_error *err);
 /* Finds the GPU of a device. Returns TDICT_EWRONGDEVICE if the device is absent, and the errors of
  * tdict_devices_gpu(). */
 tdict_status tdict_item_find_gpu(tdict_item_maker *maker, tdict_device device, tdict_gpu **out, tdict_error *err);

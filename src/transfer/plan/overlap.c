@@ -71,9 +71,9 @@ static bool have_same_source(const tdict_item *a, const tdict_item *b) {
 
 /* Returns true if both items are copied unchanged, or the same view is converted in the same way. */
 static bool converts_alike(const tdict_plan *plan, const tdict_item *a, const tdict_item *b) {
-  if (!plan->casts) return true;
-  const uint32_t rule = plan->casts[a - plan->items].rule;
-  return rule == plan->casts[b - plan->items].rule && (rule == 0 || is_same_view(a->dst, b->dst));
+  if (!plan->wire) return true;
+  const uint32_t rule = plan->wire->casts[a - plan->items].rule;
+  return rule == plan->wire->casts[b - plan->items].rule && (rule == 0 || is_same_view(a->dst, b->dst));
 }
 
 /* Returns TDICT_EINVAL if the destinations of two spans share bytes and their sources differ. */

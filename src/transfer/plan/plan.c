@@ -58,7 +58,8 @@ void tdict_plan_clear(tdict_plan *plan) {
     tdict_release(plan->objects[i].moved);
   }
   free(plan->objects);
-  free(plan->casts);
+  if (plan->wire) free(plan->wire->casts);
+  free(plan->wire);
   if (plan->whole) tdict_consolidated_release(plan->whole);
   tdict_plan kept = {.items = plan->items,
                      .nodes = plan->nodes,
@@ -192,7 +193,7 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
                                tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
-  const bool uniform = tdict_plan_is_uniform(plan), in_slots = plan->casts && uses_slot(&plan->items[first]);
+  const bool uniform = tdict_plan_is_uniform(plan), in_slots = plan->wire && uses_slot(&plan->items[first]);
   for (size_t at = whole.begin, end; at < whole.end && status == TDICT_OK; at = end) {
     if (uniform)
       first = tdict_plan_item_at(plan, first, at);
@@ -244,7 +245,7 @@ static uint32_t batch_end(const tdict_plan *plan, const tdict_cut *cut, uint32_t
  * TDICT_PACK_MIN_BYTES, so all heads need at most 1/16 of the chunk plus 2 KiB. */
 static size_t shrink_chunk(const tdict_plan *plan, size_t chunk_bytes) {
   enum { HEADS = 2048 };
-  if (!plan->packs) return chunk_bytes;
+  if (!plan->wire || !plan->wire->packs) return chunk_bytes;
   size_t most = chunk_bytes >= 2 * HEADS ? (chunk_bytes - HEADS) / 17 * 16 : chunk_bytes / 2;
   most = most / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return most ? most : TDICT_LEAF_ALIGNMENT;

@@ -104,20 +104,25 @@ typedef struct tdict_object_step {
 /* Value of item_of_leaf for a leaf that is shared and not copied. */
 #define TDICT_SHARED UINT32_MAX
 
-typedef struct tdict_plan {
-  tdict_item *items;
-  /* one for each item: the mark on the item's source. If `storage` is NULL, the previous item has the same storage */
-  tdict_fence_node *nodes;
-  uint32_t num_items, cap_items;
-  tdict_item_cast *casts; /* one for each item; NULL: no conversions were given, and `narrow` is not set */
+/* What the wire options, `conversions` and `narrow`, add to a plan. */
+typedef struct tdict_wire {
+  tdict_item_cast *casts; /* one for each item */
   uint32_t cap_casts;
-  size_t slot_bytes; /* if `casts` is not NULL: bytes that the items copied through slots need in slots, with padding */
-  size_t pinned_wire_bytes; /* bytes that kernels read from pinned sources, see TDICT_READ_PINNED_BYTES */
+  size_t slot_bytes;   /* bytes that the items copied through slots need in slots, with padding */
+  size_t pinned_bytes; /* bytes that kernels read from pinned sources, see TDICT_READ_PINNED_BYTES */
   /* true: kernels convert or restore some items. Pieces then do not have the offsets of the line in slots, and one
    * thread fills a slot */
   bool uses_kernels;
   bool packs;        /* true: some items are packed, so chunks are smaller than slots */
   tdict_gpu *runner; /* borrowed; the last GPU whose kernels were loaded for this plan, or NULL */
+} tdict_wire;
+
+typedef struct tdict_plan {
+  tdict_item *items;
+  /* one for each item: the mark on the item's source. If `storage` is NULL, the previous item has the same storage */
+  tdict_fence_node *nodes;
+  uint32_t num_items, cap_items;
+  tdict_wire *wire; /* owned; NULL: the request has no wire options */
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;
@@ -155,7 +160,7 @@ static inline size_t tdict_plan_bytes(const tdict_plan *plan) {
 }
 /* Returns the conversion of an item, or NULL if the item is neither converted nor packed. */
 static inline const tdict_item_cast *tdict_plan_cast(const tdict_plan *plan, uint32_t item) {
-  const tdict_item_cast *c = plan->casts ? &plan->casts[item] : NULL;
+  const tdict_item_cast *c = plan->wire ? &plan->wire->casts[item] : NULL;
   return c && (c->rule || c->is_packed) ? c : NULL;
 }
 /* Returns the bytes that the elements of a range of an item need in a slot, with padding. `bytes` is the length of the

@@ -46,8 +46,8 @@ static bool are_same_bytes(const tdict_tensor *a, const tdict_tensor *b) {
 
 /* Returns true if entry `i` and the leaf `t` are both copied unchanged, or are converted alike. */
 static bool have_same_cast(const tdict_same_bytes *same, size_t i, const tdict_tensor *t) {
-  if (!same->plan || !same->plan->casts) return true;
-  const uint32_t rule = same->plan->casts[same->table[i] - 1].rule;
+  if (!same->plan || !same->plan->wire) return true;
+  const uint32_t rule = same->plan->wire->casts[same->table[i] - 1].rule;
   return rule == same->wanted->rule && (rule == 0 || same->tensors[i]->dtype == t->dtype);
 }
 

@@ -332,7 +332,7 @@ static tdict_status find_scratch(const tdict_lane *lane, tdict_slot *slot, const
                                  tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
   size_t bytes = 0;
-  bool reads_slot = !plan->packs && tdict_ring_is_pinned(lane->ring);
+  bool reads_slot = !plan->wire->packs && tdict_ring_is_pinned(lane->ring);
   for (uint32_t i = chunk->first; i < plan->num_items && plan->items[i].offset < chunk->end && reads_slot; i++) {
     const tdict_item *item = &plan->items[i];
     const size_t begin = item->offset < chunk->begin ? chunk->begin : item->offset,
@@ -375,7 +375,7 @@ static tdict_status prepare(tdict_lane *lane, submission *s, tdict_cu_event *eve
   const tdict_transfer *t = lane->worker->transfer;
   tdict_status status = begin_stream(lane, err);
   while (!s->slot && lane->count >= TDICT_DIRECT_IN_FLIGHT && status == TDICT_OK) status = wait_oldest(lane, err);
-  if (s->slot && t->plan.uses_kernels && status == TDICT_OK)
+  if (s->slot && t->plan.wire && t->plan.wire->uses_kernels && status == TDICT_OK)
     status = find_scratch(lane, s->slot, s->chunk, &s->scratch, err);
   *out = true;
   if (t->queue_limit && status == TDICT_OK) status = reserve(lane, s->bytes, out, err);

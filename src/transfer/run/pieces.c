@@ -55,7 +55,7 @@ static void set_casts(const tdict_plan *plan, walk *w, piece *p) {
     p->wire_begin = p->begin / to * wire;
     p->wire_end = p->end / to * wire;
   }
-  if (p->item->way != TDICT_WAY_STAGE_OUT && (p->item->way != TDICT_WAY_STAGE_IN || !plan->uses_kernels)) return;
+  if (p->item->way != TDICT_WAY_STAGE_OUT && (p->item->way != TDICT_WAY_STAGE_IN || !plan->wire->uses_kernels)) return;
   p->at = next_place(w->filled);
   if (c && c->is_packed && w->slot) p->wire_end = p->wire_begin + tdict_pack_size(w->slot + p->at);
   w->filled = p->at + p->wire_end - p->wire_begin;
@@ -70,7 +70,7 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, walk *w
     size_t end = chunk->end - item->offset < item->bytes ? chunk->end - item->offset : item->bytes;
     if (begin >= end) continue;
     *out = (piece){item, w->number, begin, end, item->offset + begin - chunk->begin, begin, end, NULL, NULL};
-    if (plan->casts) set_casts(plan, w, out);
+    if (plan->wire) set_casts(plan, w, out);
     ++w->number;
     return true;
   }
@@ -145,13 +145,14 @@ tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chun
                                  uint32_t *error_item, tdict_error *err) {
   walk w = {chunk->first, 0, NULL};
   /* if slots can have elements of other sizes than the line, all pieces with their padding fit into the slot */
-  const size_t room = plan->uses_kernels ? SIZE_MAX : chunk->end - chunk->begin;
+  const bool uses_kernels = plan->wire && plan->wire->uses_kernels;
+  const size_t room = uses_kernels ? SIZE_MAX : chunk->end - chunk->begin;
   size_t filled = 0;
   tdict_status status = TDICT_OK;
   piece p, following;
   for (bool more = next_piece(plan, chunk, &w, &p); more; p = following) {
     more = next_piece(plan, chunk, &w, &following);
-    if (plan->uses_kernels) p.at = next_place(filled);
+    if (uses_kernels) p.at = next_place(filled);
     if (p.at > filled) memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.wire_end - p.wire_begin);
     if (p.host) {
@@ -170,7 +171,7 @@ tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chun
     *error_item = (uint32_t)(p.item - plan->items);
     break;
   }
-  if (!plan->uses_kernels) memset(slot + filled, 0, room - filled);
+  if (!uses_kernels) memset(slot + filled, 0, room - filled);
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
   return status;
 }
@@ -322,12 +323,12 @@ static tdict_status queue_launch(const tdict_plan *plan, const tdict_chunk *chun
 static tdict_status queue_launches(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                    tdict_error *err) {
   tdict_status status = queue_launch(plan, chunk, TDICT_KERNEL_CONVERT, q, err);
-  return status == TDICT_OK && plan->packs ? queue_launch(plan, chunk, TDICT_KERNEL_UNPACK, q, err) : status;
+  return status == TDICT_OK && plan->wire->packs ? queue_launch(plan, chunk, TDICT_KERNEL_UNPACK, q, err) : status;
 }
 
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out) {
   const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D,
-             arena = in && !plan->writes_existing && !plan->uses_kernels;
+             arena = in && !plan->writes_existing && !(plan->wire && plan->wire->uses_kernels);
   walk w = {chunk->first, 0, slot};
   stretch run = {0};
   for (piece p; next_piece(plan, chunk, &w, &p);) {
@@ -382,7 +383,7 @@ static tdict_status queue_copies(const tdict_plan *plan, const tdict_chunk *chun
 
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                  tdict_error *err) {
-  if (!plan->uses_kernels) return queue_copies(plan, chunk, q, err);
+  if (!plan->wire || !plan->wire->uses_kernels) return queue_copies(plan, chunk, q, err);
   const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D;
   tdict_status status = in ? queue_copies(plan, chunk, q, err) : queue_launches(plan, chunk, q, err);
   if (status != TDICT_OK) return status;

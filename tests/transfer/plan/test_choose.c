@@ -9,7 +9,8 @@
 typedef enum source_kind { MEMORY, FILES, PACKED } source_kind;
 /* A plan of so many bytes that is never carried out. */
 static tdict_how choose_for(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits, source_kind kind) {
-  tdict_plan plan = {.line_bytes = bytes, .packs = kind == PACKED};
+  tdict_wire wire = {.slot_bytes = bytes, .packs = true};
+  tdict_plan plan = {.line_bytes = bytes, .wire = kind == PACKED ? &wire : NULL};
   plan.way_bytes[by] = bytes;
   const tdict_engine *e = tdict_context_engine(w->c);
   tdict_choice_request r = {
