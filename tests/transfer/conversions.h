@@ -6,12 +6,6 @@
 #include "tensor/naive_convert.h"
 #include "trees.h"
 
-#define td_fails_at(wanted, text, where, call)      \
-  do {                                              \
-    td_fails(wanted, text, call);                   \
-    assert_string_equal(td_last_error.path, where); \
-  } while (0)
-
 static inline tdict_conversion to_dtype(const char *pattern, tdict_dtype dtype) {
   tdict_conversion c = tdict_conversion_default();
   c.pattern = pattern;

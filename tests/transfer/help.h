@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "basics.h"
 #include "support/raw.h"
 #include "support/rest.h"
 #include "support/sanitized.h"
@@ -33,11 +34,14 @@ static inline world world_over(tdict_context *c) {
   w.host = raw_open(c, tdict_cpu());
   return w;
 }
-static inline world open_world(void) {
+/* With so many threads, or -1: as many as the library chooses. */
+static inline world open_sized(size_t staging_bytes, int32_t num_threads) {
   tdict_context_options o = tdict_context_options_default();
-  o.staging_bytes = STAGING;
+  o.staging_bytes = staging_bytes;
+  o.num_threads = num_threads;
   return world_over(td_context(&o));
 }
+static inline world open_world(void) { return open_sized(STAGING, -1); }
 static inline void close_world(world *w) {
   raw_close(w->raw);
   raw_close(w->host);
@@ -135,6 +139,11 @@ static inline void check_tree(const world *w, const tdict_tree *want, const tdic
   free_list(&a);
   free_list(&b);
 }
+/* The same of a tree that the test has got and does not need any more. */
+static inline void check_and_release(const world *w, const tdict_tree *want, tdict_tree *got) {
+  check_tree(w, want, got);
+  tdict_release(got);
+}
 static inline void check_device(const tdict_tree *td, tdict_device device) {
   leaf_list l = list_entries(td);
   for (size_t i = 0; i < l.count; i++)
@@ -151,6 +160,13 @@ static inline void spoil_tree(const world *w, const tdict_tree *td) {
     filled = l.tensors[i]->storage;
   }
   free_list(&l);
+}
+
+/* Checks a tree, leaves its memory filled with poison, and releases it. */
+static inline void check_and_spoil(const world *w, const tdict_tree *want, tdict_tree *got) {
+  check_tree(w, want, got);
+  spoil_tree(w, got);
+  tdict_release(got);
 }
 
 /* A stream of the simulated device that comes to nothing until it is let go; destroyed then, by the test. */
@@ -207,35 +223,50 @@ static inline way way_at(int i) {
   v.o.mode = TDICT_MODE_AUTO + i / 10;
   return v;
 }
-static inline tdict_tree *move_tree(const world *w, const tdict_tree *src, tdict_device device, const way *v) {
+/* The result of a future that is released; its transfer must have gone well. */
+static inline tdict_tree *result_of(tdict_future *f) {
   tdict_tree *out = NULL;
-  if (!v->async) {
-    td_ok(tdict_to_device(w->c, src, device, &v->o, &out, err));
-    return out;
-  }
-  tdict_future *f = NULL;
-  td_ok(tdict_to_device_async(w->c, src, device, &v->o, &f, err));
   td_ok(tdict_future_wait(f, &out, err));
   tdict_future_release(f);
   return out;
+}
+static inline void check_result(const world *w, const tdict_tree *want, tdict_future *f) {
+  check_and_release(w, want, result_of(f));
+}
+static inline tdict_future *start_move(const world *w, const tdict_tree *src, tdict_device device,
+                                       const tdict_transfer_options *o) {
+  tdict_future *f = NULL;
+  td_ok(tdict_to_device_async(w->c, src, device, o, &f, err));
+  return f;
+}
+static inline tdict_future *start_copy(const world *w, const tdict_tree *src, tdict_tree *dst,
+                                       const tdict_transfer_options *o) {
+  tdict_future *f = NULL;
+  td_ok(tdict_transfer_into_async(w->c, dst, src, o, &f, err));
+  return f;
+}
+static inline tdict_tree *move_with(const world *w, const tdict_tree *src, tdict_device device,
+                                    const tdict_transfer_options *o) {
+  tdict_tree *out = NULL;
+  td_ok(tdict_to_device(w->c, src, device, o, &out, err));
+  return out;
+}
+static inline tdict_tree *move_tree(const world *w, const tdict_tree *src, tdict_device device, const way *v) {
+  return v->async ? result_of(start_move(w, src, device, &v->o)) : move_with(w, src, device, &v->o);
 }
 static inline void copy_tree(const world *w, const tdict_tree *src, tdict_tree *dst, const way *v) {
   if (!v->async) {
     td_ok(tdict_transfer_into(w->c, dst, src, &v->o, err));
     return;
   }
-  tdict_future *f = NULL;
-  tdict_tree *out = NULL;
-  td_ok(tdict_transfer_into_async(w->c, dst, src, &v->o, &f, err));
-  td_ok(tdict_future_wait(f, &out, err));
+  tdict_tree *out = result_of(start_copy(w, src, dst, &v->o));
   assert_ptr_equal(out, dst);
   tdict_release(out);
-  tdict_future_release(f);
 }
 /* The plain call. */
 static inline tdict_tree *to_device(const world *w, const tdict_tree *src, tdict_device device) {
-  const way v = way_at(0);
-  return move_tree(w, src, device, &(way){.o = v.o});
+  const tdict_transfer_options o = threads(0);
+  return move_with(w, src, device, &o);
 }
 
 #endif

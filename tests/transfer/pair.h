@@ -134,6 +134,14 @@ static inline pair *put_pair(tdict_tree *td, const char *path, const tdict_type 
   td_ok(tdict_set_object(td, path, type, made, err));
   return made;
 }
+/* Puts a new pair whose hooks call a function of the test first. */
+static inline pair *put_pair_with(tdict_tree *td, const char *path, probe *p, int number,
+                                  tdict_status (*also)(const pair *, const tdict_hook *, tdict_error *), void *user) {
+  pair *made = put_pair(td, path, &pair_hooked, p, number);
+  made->also = also;
+  made->user = user;
+  return made;
+}
 static inline pair *pair_at(const tdict_tree *td, const char *path, const tdict_type *type) {
   void *self = NULL;
   td_ok(tdict_get_object(td, path, type, &self, err));
@@ -143,6 +151,11 @@ static inline pair *pair_at(const tdict_tree *td, const char *path, const tdict_
 static inline void check_gone(probe *p) {
   for (int i = 0; i < PROMISE_LONG_MS * 10 && atomic_load(&p->live); i++) usleep(100);
   assert_int_equal(atomic_load(&p->live), 0);
+}
+/* Closes the place. Every pair has been released by then. */
+static inline void close_pairs(place *w, probe *p) {
+  place_close(w);
+  check_gone(p);
 }
 /* The pair of that number, whole, with its tensors on a device. */
 static inline void check_pair(const place *w, const pair *x, int number, tdict_device device) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "basics.h"
 #include "device/devices.h"
 #include "sim/driver.h"
 #include "support/raw.h"
@@ -81,21 +82,6 @@ static const struct numbered {
                             {"n.m.c", TDICT_I16, {13, 1}},
                             {"d", TDICT_F64, {9, 700}}};
 
-static inline tdict_tree *new_tree(void) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_create(0, NULL, &td, err));
-  return td;
-}
-/* Puts what was just made and gives it away. */
-static inline void give(tdict_tree *td, const char *path, tdict_tensor *t) {
-  td_ok(tdict_set(td, path, t, err));
-  tdict_tensor_release(t);
-}
-static inline tdict_tensor *leaf_of(const tdict_tree *td, const char *path) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(td, path, &t, err));
-  return t;
-}
 static inline tdict_tensor *new_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, tdict_memory *memory) {
   tdict_tensor *t = NULL;
   td_ok(tdict_tensor_empty(dtype, ndim, shape, memory, &t, err));
@@ -171,6 +157,10 @@ static inline void check_tree_number(const place *p, const tdict_tree *td, uint6
     if (!has_number(p, leaf_of(td, numbered[i].path), number_of_leaf(number, i)))
       fail_msg("leaf '%s' does not hold the bytes of number %llu", numbered[i].path, (unsigned long long)number);
 }
+static inline void check_number_and_release(const place *p, tdict_tree *td, uint64_t number) {
+  check_tree_number(p, td, number);
+  tdict_release(td);
+}
 /* The storage of the first leaf, where an arena begins. */
 static inline void *arena_of(const tdict_tree *td) { return leaf_of(td, numbered[0].path)->storage->data; }
 /* Leaves memory for an arena of such a tree filled with poison, for the next allocation to take. */
@@ -189,11 +179,6 @@ static inline void poison_arena(const place *p, tdict_memory *memory) {
 }
 
 /* Transfers. */
-static inline tdict_transfer_options threads(int32_t num_threads) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = num_threads;
-  return o;
-}
 static inline tdict_tree *moved(const place *p, const tdict_tree *src, tdict_device device) {
   tdict_tree *out = NULL;
   td_ok(tdict_to_device(p->c, src, device, NULL, &out, err));

@@ -44,8 +44,7 @@ SIM_CASE(check_sources_finds_change) {
     tdict_future *f = move_async(&w, src, w.device, &o);
     spoil_bit(t->data, at); /* one bit, through a pointer from before */
     resume(&w);
-    td_fails(TDICT_ECHANGED, "changed", tdict_future_wait(f, &out, err));
-    assert_string_equal(td_last_error.path, path);
+    td_fails_at(TDICT_ECHANGED, "changed", path, tdict_future_wait(f, &out, err));
     assert_null(out);
     tdict_future_release(f);
     tdict_release(src);

@@ -129,8 +129,7 @@ GPU_CASE(consolidated_tree_moves_by_leaf_after_unlock) {
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_true(num_copies() - before > 1);
   assert_false(tdict_is_consolidated(out) || tdict_is_locked(out));
-  check_tree(&w, plain, out);
-  tdict_release(out);
+  check_and_release(&w, plain, out);
   tdict_release(src);
   tdict_release(plain);
   close_world(&w);
@@ -191,8 +190,7 @@ GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
   assert_true(s.num_chunks > 1);
   assert_true(s.peak_staging_bytes > 0 && s.peak_staging_bytes <= STAGING);
   check_layout(src, out);
-  check_tree(&w, plain, out);
-  tdict_release(out);
+  check_and_release(&w, plain, out);
   tdict_release(src);
   tdict_release(plain);
   close_world(&w);
@@ -209,8 +207,7 @@ GPU_CASE(consolidated_large_tree_moves_in_pieces) {
   tdict_tree *out = to_device(&w, src, w.device);
   assert_int_equal(num_copies() - before, 2);
   check_layout(src, out);
-  check_tree(&w, src, out);
-  tdict_release(out);
+  check_and_release(&w, src, out);
   tdict_release(src);
   close_world(&w);
 }
@@ -270,8 +267,7 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
     td_ok(tdict_clone_deep(src, NULL, &into, err));
     td_ok(tdict_zero(into, err));
     td_ok(tdict_transfer_into(w.c, into, out, NULL, err));
-    check_tree(&w, src, into);
-    tdict_release(into);
+    check_and_release(&w, src, into);
     tdict_release(home);
     tdict_release(out);
   }
@@ -390,11 +386,10 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
 SIM_CASE(consolidated_source_may_change_after_the_call) {
   world w = open_world();
   tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL;
-  tdict_future *f = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
   tdict_storage *storage = leaf_of(src, "group0.leaf0")->storage;
   td_ok(tdict_sim_hold(w.c, err));
-  td_ok(tdict_to_device_async(w.c, src, w.device, NULL, &f, err));
+  tdict_future *f = start_move(&w, src, w.device, NULL);
   assert_false(tdict_storage_is_idle(storage)); /* accessors wait */
   td_ok(tdict_unlock(src, err));
   td_ok(tdict_delete(src, "group0", err));
@@ -415,14 +410,12 @@ SIM_CASE(consolidated_copies_that_fail) {
   world w = open_wrapped(NULL);
   tdict_tree *src = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, src, w.device), *out = NULL;
   fail_call(CALL_COPY, 1);
-  td_fails(TDICT_EDEVICE, "cuMemcpyHtoD", tdict_transfer_into(w.c, dst, src, NULL, err));
-  assert_string_equal(td_last_error.path, "");
+  td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", tdict_transfer_into(w.c, dst, src, NULL, err));
   leaf_list l = list_entries(dst);
   for (size_t i = 0; i < l.count; i++)
     if (l.tensors[i]) assert_null(tdict_tensor_const_data(l.tensors[i]));
   free_list(&l);
-  td_fails(TDICT_EINVAL, "lost", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-  assert_string_equal(td_last_error.path, "group0.leaf0");
+  td_fails_at(TDICT_EINVAL, "lost", "group0.leaf0", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
   /* Another tree writes all leaves but one, then the last one. The padding stays lost and does not matter. */
   tdict_tree *parts = NULL;
   td_ok(tdict_clone(src, &parts, err));
@@ -430,8 +423,7 @@ SIM_CASE(consolidated_copies_that_fail) {
                                        "group5", "group6", "group7", "group8", "group9"};
   for (int g = 0; g < 10; g++) {
     if (g == 9) {
-      td_fails(TDICT_EINVAL, "lost", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-      assert_string_equal(td_last_error.path, "group9.leaf900");
+      td_fails_at(TDICT_EINVAL, "lost", "group9.leaf900", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
     }
     tdict_tree *from = NULL, *to = NULL;
     td_ok(tdict_get_tree(parts, groups[g], &from, err));
@@ -442,16 +434,14 @@ SIM_CASE(consolidated_copies_that_fail) {
   td_ok(tdict_consolidated_bytes(dst, &bytes, err));
   assert_null(tdict_tensor_const_data(bytes));
   td_ok(tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-  check_tree(&w, src, out);
-  tdict_release(out);
+  check_and_release(&w, src, out);
   td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_non_null(tdict_tensor_const_data(bytes)); /* written as a whole */
   tdict_tensor_release(bytes);
   tdict_release(parts);
   /* A new result: nothing is returned. */
   fail_call(CALL_COPY, 1);
-  td_fails(TDICT_EDEVICE, "cuMemcpyHtoD", tdict_to_device(w.c, src, w.device, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "");
+  td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", tdict_to_device(w.c, src, w.device, NULL, &out, err));
   tdict_release(dst);
   tdict_release(src);
   close_world(&w);
@@ -471,8 +461,7 @@ SIM_CASE(consolidated_source_is_lost_meanwhile) {
   tdict_future_cancel(a);
   td_ok(tdict_sim_resume(w.c, err));
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait(a, NULL, err));
-  td_fails(TDICT_EINVAL, "lost", tdict_future_wait(b, NULL, err));
-  assert_string_equal(td_last_error.path, "group4.leaf400");
+  td_fails_at(TDICT_EINVAL, "lost", "group4.leaf400", tdict_future_wait(b, NULL, err));
   tdict_future_release(a);
   tdict_future_release(b);
   tdict_release(dst);
@@ -491,14 +480,12 @@ SIM_CASE(consolidated_sources_are_checked_by_leaf) {
   tdict_tensor *t = leaf_of(src, "group7.leaf723");
   void *data = tdict_tensor_data(t);
   for (int k = 0; k < 3; k++) { /* unchanged, the last byte of a leaf, the padding after it */
-    tdict_future *f = NULL;
     td_ok(tdict_sim_hold(w.c, err));
-    td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+    tdict_future *f = start_move(&w, src, w.device, &o);
     if (k) spoil_bit(data, tdict_tensor_bytes(t) - (k == 1));
     td_ok(tdict_sim_resume(w.c, err));
     if (k == 1) {
-      td_fails(TDICT_ECHANGED, "changed", tdict_future_wait(f, &out, err));
-      assert_string_equal(td_last_error.path, "group7.leaf723");
+      td_fails_at(TDICT_ECHANGED, "changed", "group7.leaf723", tdict_future_wait(f, &out, err));
     } else {
       td_ok(tdict_future_wait(f, &out, err));
       tdict_release(out);
@@ -512,8 +499,7 @@ SIM_CASE(consolidated_sources_are_checked_by_leaf) {
 SIM_CASE(consolidated_transfers_survive_enomem) {
   world w = open_world();
   tdict_tree *td = batch_tree(NULL), *src = consolidated(td, w.pinned), *dst = to_device(&w, src, w.device);
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 0;
+  tdict_transfer_options o = threads(0);
   for (int into = 0; into < 2; into++) {
     for (int64_t n = 0;; n++) {
       tdict_error err = {0};

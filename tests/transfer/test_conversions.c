@@ -111,12 +111,11 @@ DEVICE_CASE(conversions_report_elements_out_of_range) {
   const char *text = "element [23, 7] is 65536, wanted 0 to 65535 (uint16)";
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
-    tdict_future *f = NULL;
     v.o.conversions = &c;
     v.o.num_conversions = 1;
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_to_device(w.c, src, w.device, &v.o, &out, err));
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_to_device(w.c, there, tdict_cpu(), &v.o, &out, err));
-    td_ok(tdict_to_device_async(w.c, src, w.device, &v.o, &f, err));
+    tdict_future *f = start_move(&w, src, w.device, &v.o);
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_future_wait(f, &out, err));
     tdict_future_release(f);
   }

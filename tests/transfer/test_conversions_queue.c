@@ -38,12 +38,11 @@ tdict_status __wrap_tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, co
 
 /* Moves the tree to the device with one thread, and counts what is queued. */
 static tdict_tree *move_counted(const world *w, const tdict_tree *src, tdict_transfer_options *o) {
-  tdict_tree *out = NULL;
   num_launches = num_copies = 0;
   num_entries = 0;
   o->num_threads = 1;
   poison(w, w->memory, 4 << 20);
-  td_ok(tdict_to_device(w->c, src, w->device, o, &out, err));
+  tdict_tree *out = move_with(w, src, w->device, o);
   return out;
 }
 
@@ -68,9 +67,7 @@ static const pair_of tokens = {"tokens", TDICT_U16, TDICT_I64, 1, 0}, targets = 
 /* One batch of tokens: no copy and one launch, from pinned memory and from slots. */
 GPU_CASE(conversions_of_a_batch_need_one_launch) {
   enum { COUNT = 64 * 1024 };
-  tdict_context_options co = tdict_context_options_default();
-  co.staging_bytes = 16 << 20;
-  world w = world_over(td_context(&co));
+  world w = open_sized(16 << 20, -1);
   const tdict_conversion c = to_dtype("**", TDICT_I64);
   tdict_transfer_stats s = tdict_transfer_stats_default();
   for (int pinned = 0; pinned < 2; pinned++) {
@@ -156,9 +153,7 @@ GPU_CASE(conversions_of_odd_pinned_addresses) {
 
 /* The chunks of a large leaf are as large as the slots allow, measured in the narrow elements of the wire. */
 GPU_CASE(conversions_fill_large_slots) {
-  tdict_context_options co = tdict_context_options_default();
-  co.staging_bytes = 16 << 20; /* 32 slots */
-  world w = world_over(td_context(&co));
+  world w = open_sized(16 << 20, -1); /* 32 slots */
   tdict_tree *src = new_tree();
   give(src, "a", random_tensor(TDICT_U8, SHAPE(1 << 20), NULL));
   const tdict_conversion c = scaled("a", TDICT_F32, 0.5, 1);
@@ -246,9 +241,7 @@ SIM_CASE(conversions_cut_chunks_by_slots) {
 /* With a limit of queued bytes, chunks are cut inside of leaves that kernels read. */
 GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   static const pair_of half = {"half", TDICT_U16, TDICT_I32, 1, 0};
-  tdict_context_options co = tdict_context_options_default();
-  co.staging_bytes = 16 << 20;
-  world w = world_over(td_context(&co));
+  world w = open_sized(16 << 20, -1);
   tdict_tree *src = new_tree();
   give_fitting(src, &tokens, 60001, w.pinned);
   give_fitting(src, &half, 70003, NULL);

@@ -147,9 +147,7 @@ GPU_CASE(conversions_mix_in_large_slots) {
   static const tdict_dtype from[] = {TDICT_U8, TDICT_F32, TDICT_I16, TDICT_F64};
   static const pair_of wide = {"wide", TDICT_U8, TDICT_F32, 0.5, 1}, narrow = {"narrow", TDICT_F64, TDICT_BF16, 1, 0};
   enum { COUNT = 300 };
-  tdict_context_options co = tdict_context_options_default();
-  co.staging_bytes = 16 << 20;
-  world w = world_over(td_context(&co));
+  world w = open_sized(16 << 20, -1);
   tdict_tree *src = new_tree();
   char path[64];
   for (int i = 0; i < COUNT; i++) {

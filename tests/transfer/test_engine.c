@@ -29,26 +29,16 @@ static tdict_tree *plain_copy(const world *w, const tdict_tree *td) {
   give(copy, "x", clone);
   return copy;
 }
-static tdict_future *start_copy(const world *w, const tdict_tree *src, tdict_tree *dst) {
-  tdict_future *f = NULL;
-  td_ok(tdict_transfer_into_async(w->c, dst, src, NULL, &f, err));
-  return f;
-}
 static void end(tdict_future *f) {
   td_ok(tdict_future_wait(f, NULL, err));
   tdict_future_release(f);
 }
-static void release_all(tdict_tree **trees, size_t count) {
-  for (size_t i = 0; i < count; i++) tdict_release(trees[i]);
-}
-#define RELEASE(...) \
-  release_all((tdict_tree *[]){__VA_ARGS__}, sizeof((tdict_tree *[]){__VA_ARGS__}) / sizeof(tdict_tree *))
 
 /* a -> x, then x -> b: b has what a had. */
 static void read_after_write(const world *w, tdict_tree *a, tdict_tree *x, tdict_tree *b) {
   tdict_tree *want = plain_copy(w, a);
   td_ok(tdict_sim_hold(w->c, err));
-  tdict_future *first = start_copy(w, a, x), *second = start_copy(w, x, b);
+  tdict_future *first = start_copy(w, a, x, NULL), *second = start_copy(w, x, b, NULL);
   expect_pending(1);
   assert_int_equal(tdict_future_state(second), TDICT_FUTURE_PENDING);
   td_ok(tdict_sim_step(w->c, 1, err));
@@ -74,7 +64,7 @@ SIM_CASE(engine_read_after_write) {
 static void write_after_read(const world *w, tdict_tree *x, tdict_tree *a, tdict_tree *b) {
   tdict_tree *want = plain_copy(w, x), *want_x = plain_copy(w, b);
   td_ok(tdict_sim_hold(w->c, err));
-  tdict_future *first = start_copy(w, x, a), *second = start_copy(w, b, x);
+  tdict_future *first = start_copy(w, x, a, NULL), *second = start_copy(w, b, x, NULL);
   expect_pending(1);
   td_ok(tdict_sim_step(w->c, 1, err));
   td_ok(tdict_future_wait(first, NULL, err));
@@ -98,7 +88,7 @@ SIM_CASE(engine_write_after_read) {
 static void write_after_write(const world *w, tdict_tree *a, tdict_tree *b, tdict_tree *x) {
   tdict_tree *want = plain_copy(w, b);
   td_ok(tdict_sim_hold(w->c, err));
-  tdict_future *first = start_copy(w, a, x), *second = start_copy(w, b, x);
+  tdict_future *first = start_copy(w, a, x, NULL), *second = start_copy(w, b, x, NULL);
   expect_pending(1);
   td_ok(tdict_sim_step(w->c, 1, err));
   td_ok(tdict_future_wait(first, NULL, err));
@@ -120,10 +110,9 @@ SIM_CASE(engine_write_after_write) {
 SIM_CASE(engine_readers_do_not_wait_for_each_other) {
   world w = open_wrapped(NULL);
   tdict_tree *x = one_leaf(w.pinned), *a = one_there(&w), *b = one_there(&w), *out = NULL;
-  tdict_future *third = NULL;
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *first = start_copy(&w, x, a), *second = start_copy(&w, x, b);
-  td_ok(tdict_to_device_async(w.c, x, w.device, NULL, &third, err));
+  tdict_future *first = start_copy(&w, x, a, NULL), *second = start_copy(&w, x, b, NULL);
+  tdict_future *third = start_move(&w, x, w.device, NULL);
   expect_pending(3);
   td_ok(tdict_sim_resume(w.c, err));
   end(first);
@@ -144,24 +133,23 @@ SIM_CASE(engine_chains_and_fans) {
   for (int i = 0; i < 9; i++) trees[i] = i % 2 ? one_there(&w) : one_leaf(i % 4 ? NULL : w.pinned);
   want = plain_copy(&w, trees[0]);
   td_ok(tdict_sim_hold(w.c, err));
-  for (int i = 0; i < 8; i++) tdict_future_release(start_copy(&w, trees[i], trees[i + 1]));
+  for (int i = 0; i < 8; i++) tdict_future_release(start_copy(&w, trees[i], trees[i + 1], NULL));
   expect_pending(1);
   td_ok(tdict_sim_resume(w.c, err));
   assert_memory_equal(tdict_const_data(trees[8], "x"), tdict_const_data(want, "x"), BYTES); /* waits for all */
   check_tree(&w, want, trees[8]);
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future_release(start_copy(&w, trees[0], trees[1]));
+  tdict_future_release(start_copy(&w, trees[0], trees[1], NULL));
   for (int k = 0; k < 20; k++)
-    for (int i = 2; i < 9; i++) tdict_future_release(start_copy(&w, trees[1], trees[i]));
+    for (int i = 2; i < 9; i++) tdict_future_release(start_copy(&w, trees[1], trees[i], NULL));
   expect_pending(1);
   td_ok(tdict_sim_resume(w.c, err));
   for (int i = 2; i < 9; i++) {
     tdict_tree *back = to_device(&w, trees[i], tdict_cpu()); /* the last of each row */
     if (!tdict_tensor_const_data(leaf_of(back, "x"))) fail();
-    check_tree(&w, want, back);
-    tdict_release(back);
+    check_and_release(&w, want, back);
   }
-  release_all(trees, 9);
+  release_many(trees, 9);
   tdict_release(want);
   close_world(&w);
 }
@@ -197,7 +185,7 @@ SIM_CASE(transfer_holds_back_host_pointers) {
   asker reader, writer;
   tdict_tree *x = one_leaf(w.pinned), *there = one_there(&w);
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start_copy(&w, x, there);
+  tdict_future *f = start_copy(&w, x, there, NULL);
   start_asking(&writer, leaf_of(x, "x"), true);
   start_asking(&reader, leaf_of(x, "x"), false);
   assert_int_equal(atomic_load(&writer.stage), 1);
@@ -209,7 +197,7 @@ SIM_CASE(transfer_holds_back_host_pointers) {
   pthread_join(reader.thread, NULL);
   end(f);
   td_ok(tdict_sim_hold(w.c, err));
-  f = start_copy(&w, there, x);
+  f = start_copy(&w, there, x, NULL);
   start_asking(&writer, leaf_of(x, "x"), true);
   start_asking(&reader, leaf_of(x, "x"), false);
   assert_int_equal(atomic_load(&writer.stage), 1);
@@ -301,10 +289,9 @@ SIM_CASE(transfer_after_a_stream) {
   /* host memory to new device memory waits when it is told to */
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   tdict_tree *host = one_leaf(NULL), *busy = one_there(&w);
-  tdict_future *f = NULL;
   o.after = &s;
   launch_kernel(&k, s, busy, 0x44);
-  td_ok(tdict_to_device_async(w.c, host, w.device, &o, &f, err));
+  tdict_future *f = start_move(&w, host, w.device, &o);
   td_rest();
   td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 1000000, NULL, err));
   atomic_store(&k.go, true);

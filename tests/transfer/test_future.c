@@ -5,8 +5,7 @@
 #include "wrap.h"
 
 static tdict_future *start(const world *w, const tdict_tree *src, const tdict_transfer_options *o) {
-  tdict_future *f = NULL;
-  td_ok(tdict_to_device_async(w->c, src, w->device, o, &f, err));
+  tdict_future *f = start_move(w, src, w->device, o);
   return f;
 }
 
@@ -23,8 +22,7 @@ SIM_CASE(future_wait_for_times_out) {
   assert_ptr_equal(out, mark);
   td_ok(tdict_sim_resume(w.c, err));
   td_ok(tdict_future_wait_for(f, INT64_MAX, &out, err)); /* no overflow */
-  check_tree(&w, src, out);
-  tdict_release(out);
+  check_and_release(&w, src, out);
   td_ok(tdict_future_wait_for(f, 0, &out, err)); /* it has ended */
   td_ok(tdict_future_wait_for(f, 0, NULL, err));
   tdict_future_release(f);
@@ -72,12 +70,10 @@ GPU_CASE(future_reports_failure) {
   give(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(SLOT), NULL)); /* so does this one */
   there = to_device(&w, src, w.device);
   fail_call(CALL_COPY, 2);
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 1;
+  tdict_transfer_options o = threads(1);
   tdict_future *f = start(&w, src, &o);
   for (int i = 0; i < 3; i++) {
-    td_fails(TDICT_EDEVICE, "999", tdict_future_wait(f, &out, err));
-    assert_string_equal(td_last_error.path, "a.b\\.c.at_fault");
+    td_fails_at(TDICT_EDEVICE, "999", "a.b\\.c.at_fault", tdict_future_wait(f, &out, err));
     assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
     td_fails(TDICT_EDEVICE, "", tdict_future_wait_for(f, 0, &out, err));
   }
@@ -88,8 +84,7 @@ GPU_CASE(future_reports_failure) {
   fail_call(CALL_COPY, 2);
   td_ok(tdict_transfer_into_async(w.c, there, src, &o, &f, err));
   td_ok(tdict_delete(src, "a", err));
-  td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, &out, err));
-  assert_string_equal(td_last_error.path, "a.b\\.c.at_fault");
+  td_fails_at(TDICT_EDEVICE, "", "a.b\\.c.at_fault", tdict_future_wait(f, &out, err));
   tdict_future_release(f);
   tdict_release(there);
   tdict_release(src);
@@ -199,21 +194,16 @@ GPU_CASE(future_released_early) {
   spoil_tree(&w, dst);
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
-    tdict_future *f = NULL;
     tdict_future_release(start(&w, src, &v.o)); /* nobody will ever have the result */
-    td_ok(tdict_transfer_into_async(w.c, dst, src, &v.o, &f, err));
+    tdict_future *f = start_copy(&w, src, dst, &v.o);
     tdict_future_release(f); /* it goes on to its end without the future */
     tdict_tree *back = to_device(&w, dst, tdict_cpu());
-    check_tree(&w, src, back);
-    tdict_release(back);
+    check_and_release(&w, src, back);
     f = start(&w, src, &v.o);
     assert_ptr_equal(tdict_future_retain(f), f);
     tdict_future_release(f);
-    td_ok(tdict_future_wait(f, &out, err));
-    tdict_future_release(f);
-    check_tree(&w, src, out);
-    spoil_tree(&w, out);
-    tdict_release(out);
+    out = result_of(f);
+    check_and_spoil(&w, src, out);
     spoil_tree(&w, dst);
   }
   tdict_future_release(NULL);
@@ -237,23 +227,16 @@ SIM_CASE(transfer_keeps_source_alive) {
       tdict_release(src); /* the last of it; its memory is used again at once */
       tdict_tree *other = batch_tree(pinned ? w.pinned : NULL);
       td_ok(tdict_sim_resume(w.c, err));
-      td_ok(tdict_future_wait(f, &out, err));
-      tdict_future_release(f);
-      check_tree(&w, want, out);
-      spoil_tree(&w, out);
-      tdict_release(out);
+      out = result_of(f);
+      check_and_spoil(&w, want, out);
       /* the other way: the device tree goes while it is read */
       v.o.pinned_result = pinned;
-      tdict_tree *back = NULL;
       tdict_tree *twin = to_device(&w, want, tdict_cpu());
       td_ok(tdict_sim_hold(w.c, err));
       td_ok(tdict_to_device_async(w.c, want, tdict_cpu(), &v.o, &f, err));
       tdict_release(want);
       td_ok(tdict_sim_resume(w.c, err));
-      td_ok(tdict_future_wait(f, &back, err));
-      check_tree(&w, twin, back);
-      tdict_future_release(f);
-      tdict_release(back);
+      check_result(&w, twin, f);
       tdict_release(twin);
       tdict_release(other);
     }
@@ -274,8 +257,7 @@ GPU_CASE(leaves_of_clones_are_sent_once) {
     snprintf(name, sizeof name, "leaf %d", i);
     td_ok(tdict_tensor_zeros(TDICT_I32, 1, shape, NULL, &t, err));
     ((int32_t *)tdict_tensor_data(t))[i] = i + 1;
-    td_ok(tdict_set(part, name, t, err));
-    tdict_tensor_release(t);
+    give(part, name, t);
   }
   td_ok(tdict_clone(part, &clone, err));
   td_ok(tdict_set_tree(src, "a", part, err));

@@ -112,8 +112,7 @@ GPU_CASE(hook_pin_and_move) {
   }
   check_wrong(&p);
   tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 static tdict_status pin_without_room(const pair *self, const tdict_hook *hook, tdict_error *err) {
@@ -133,8 +132,7 @@ GPU_CASE(hook_pin_keeps_to_the_limit) {
   pair *x;
   tdict_tree *src = tree_of_pair(&p, &x), *out = NULL;
   x->also = pin_without_room;
-  td_fails(TDICT_ENOMEM, "pinned", tdict_pin_memory(w.c, src, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "x.pair");
+  td_fails_at(TDICT_ENOMEM, "pinned", "x.pair", tdict_pin_memory(w.c, src, NULL, &out, err));
   assert_null(out);
   check_wrong(&p);
   tdict_release(src);
@@ -184,8 +182,7 @@ SIM_CASE(hook_stream_is_waited_for) {
   tdict_release(out);
   check_wrong(&p);
   free(s.k.seen);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* A hook after which the next call that makes the device current fails. */
@@ -265,8 +262,7 @@ GPU_CASE(hook_moves_by_its_own_stream) {
     check_pair(&w, pair_at(out, "p", &pair_itself), i, w.device);
     tdict_release(out);
   }
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 typedef struct cancelling {
@@ -288,9 +284,7 @@ GPU_CASE(hook_sees_cancel) {
   cancelling c = {0};
   tdict_tree *src = new_tree();
   for (int i = 0; i < 2; i++) {
-    pair *x = put_pair(src, i ? "second" : "first", &pair_hooked, &p, i);
-    x->also = look_for_cancel;
-    x->user = &c;
+    put_pair_with(src, i ? "second" : "first", &p, i, look_for_cancel, &c);
   }
   tdict_future *f = move_async(&w, src, w.device, NULL);
   gate_await(&c.gate, 1);
@@ -303,8 +297,7 @@ GPU_CASE(hook_sees_cancel) {
   tdict_future_release(f);
   tdict_release(src);
   check_wrong(&p);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* A hook that fails is seen by the others. Their own failures come later and do not replace the first error. */
@@ -326,18 +319,14 @@ GPU_CASE(hook_sees_failure) {
   cancelling c = {0};
   tdict_tree *src = new_tree();
   for (int i = 0; i < 2; i++) {
-    pair *x = put_pair(src, i ? "waits" : "fails", &pair_hooked, &p, i);
-    x->also = fail_when_told;
-    x->user = &c;
+    put_pair_with(src, i ? "waits" : "fails", &p, i, fail_when_told, &c);
   }
   tdict_future *f = move_async(&w, src, w.device, NULL);
-  td_fails(TDICT_EIO, "", tdict_future_wait(f, NULL, err));
-  assert_string_equal(td_last_error.path, "fails");
+  td_fails_at(TDICT_EIO, "", "fails", tdict_future_wait(f, NULL, err));
   assert_true(atomic_load(&c.saw));
   tdict_future_release(f);
   tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* Nested work of every kind: a tree of tensors and a pair one level deeper, `user` levels in all. */
@@ -413,9 +402,7 @@ GPU_CASE(hook_nested_transfers) {
     for (int i = 0; i < 3; i++) {
       char path[16];
       snprintf(path, sizeof path, "p%d", i);
-      pair *x = put_pair(src, path, &pair_hooked, &p, i);
-      x->also = nested;
-      x->user = &top;
+      put_pair_with(src, path, &p, i, nested, &top);
     }
     tdict_transfer_options o = threads(num_threads);
     tdict_tree *out = finish(move_async(&w, src, w.device, &o));
@@ -428,8 +415,7 @@ GPU_CASE(hook_nested_transfers) {
     tdict_release(out);
     tdict_release(src);
     check_wrong(&p);
-    place_close(&w);
-    check_gone(&p);
+    close_pairs(&w, &p);
   }
 }
 
@@ -464,8 +450,7 @@ GPU_CASE(hook_waits_for_another_with_hooks) {
     tdict_release(out);
     tdict_release(first);
     tdict_release(second);
-    place_close(&w);
-    check_gone(&p);
+    close_pairs(&w, &p);
   }
 }
 

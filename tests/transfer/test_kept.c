@@ -57,10 +57,9 @@ GPU_CASE(kept_entries_stay_where_they_are) {
   }
   tdict_transfer_options o = keeping();
   tdict_transfer_stats s = tdict_transfer_stats_default();
-  tdict_tree *out = NULL;
   o.stats = &s;
   tdict_lock(src);
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+  tdict_tree *out = move_with(&w, src, w.device, &o);
   assert_int_equal(s.num_leaves, 9);
   assert_int_equal(s.num_shared_leaves, 6);
   assert_int_equal(s.total_bytes, 4 * (100 + 101 + 102));
@@ -85,10 +84,9 @@ GPU_CASE(kept_entries_all_or_none) {
   check_device(out, w.device);
   check_tree(&w, src, out);
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, w.device));
-  tdict_tree *again = NULL;
   o.keep = all;
   o.num_keep = 1;
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &again, err)); /* nothing moves: the source itself */
+  tdict_tree *again = move_with(&w, src, w.device, &o); /* nothing moves: the source itself */
   assert_ptr_equal(again, src);
   tdict_release(again);
   o.keep = obs;
@@ -159,12 +157,10 @@ DEVICE_CASE(kept_entries_are_not_written) {
   }
   tdict_transfer_options o = keeping();
   o.num_keep = 1; /* the texts are compared again */
-  td_fails(TDICT_EDTYPE, "the source is", tdict_transfer_into(w.c, dst, src, &o, err));
-  assert_string_equal(td_last_error.path, "text");
+  td_fails_at(TDICT_EDTYPE, "the source is", "text", tdict_transfer_into(w.c, dst, src, &o, err));
   o.num_keep = 3;
   td_ok(tdict_rename(dst, "text", "texts", false, err));
-  td_fails(TDICT_ENOTFOUND, "no such key", tdict_transfer_into(w.c, dst, src, &o, err));
-  assert_string_equal(td_last_error.path, "text");
+  td_fails_at(TDICT_ENOTFOUND, "no such key", "text", tdict_transfer_into(w.c, dst, src, &o, err));
   tdict_release(dst);
   tdict_release(like);
   tdict_release(src);

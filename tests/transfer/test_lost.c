@@ -26,9 +26,7 @@ static void cancel_while_hooks_run(void) {
   for (int i = 0; i < 3; i++) {
     char path[16];
     snprintf(path, sizeof path, "p%d", i);
-    pair *x = put_pair(src, path, &pair_hooked, &p, i);
-    x->also = at_gate;
-    x->user = &g;
+    put_pair_with(src, path, &p, i, at_gate, &g);
   }
   tdict_future *f = move_async(&w, src, w.device, NULL);
   gate_await(&g, 1);
@@ -38,11 +36,9 @@ static void cancel_while_hooks_run(void) {
   assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.moves), 1);
   tdict_future_release(f);
   tdict_tree *out = moved(&w, src, w.device);
-  check_tree_number(&w, out, 1);
-  tdict_release(out);
+  check_number_and_release(&w, out, 1);
   tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* Behind another transfer, and before one that waits for it. */
@@ -223,8 +219,7 @@ static void lose_a_result(tdict_device to, bool pinned) {
   end_failing(&w);
   tdict_future_release(f);
   tdict_release(out);
-  check_tree_number(&w, src, 10);
-  tdict_release(src);
+  check_number_and_release(&w, src, 10);
   tdict_stream_destroy(w.c, s);
   place_close(&w);
 }
@@ -349,10 +344,8 @@ GPU_CASE(cancel_after_the_last_copy_changes_nothing) {
   v.shape = shape;
   td_fill_random(l.bytes, sizeof l.bytes, 77);
   td_ok(tdict_tensor_from_data(&v, release_late, &l, &t, err));
-  td_ok(tdict_set(src, "a", t, err));
-  tdict_tensor_release(t);
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 1;
+  give(src, "a", t);
+  tdict_transfer_options o = threads(1);
   const bool sim = w.device.type == TDICT_DEVICE_SIM;
   l.program = pthread_self();
   if (sim) hold(&w); /* so that the transfer is the last to let go of the source */
@@ -451,8 +444,7 @@ GPU_CASE(unreported_errors_are_logged) {
   assert_int_equal(errors_of(&h), 2);
   tdict_release(good);
   tdict_release(bad);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
   pthread_mutex_destroy(&h.lock);
 }
 
@@ -471,9 +463,7 @@ GPU_CASE(unreported_errors_are_logged_until_destroy) {
   probe p = {0};
   gate g = {0};
   tdict_tree *bad = new_tree();
-  pair *x = put_pair(bad, "n.pair", &pair_hooked, &p, 1);
-  x->also = answer_eio;
-  x->user = &g;
+  put_pair_with(bad, "n.pair", &p, 1, answer_eio, &g);
   tdict_future *f = move_async(&w, bad, w.device, NULL);
   gate_await(&g, 1);
   tdict_future_release(f);
@@ -539,8 +529,7 @@ static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *
   assert_int_equal(atomic_load(&copies_after), 0); /* nothing was tried again */
   tdict_tree *copy = numbered_tree(w, NULL, 0);
   td_ok(tdict_transfer_into(w->c, copy, on_host, NULL, err)); /* from host to host */
-  check_tree_number(w, copy, 21);
-  tdict_release(copy);
+  check_number_and_release(w, copy, 21);
 }
 
 /* The n-th copy of a transfer meets the loss; true when there was one. */
@@ -577,8 +566,7 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
     if (w.device.type == TDICT_DEVICE_SIM) { /* the other device is as good as ever */
       td_ok(tdict_to_device(w.c, host, tdict_sim(1), &t, &out, err));
       tdict_tree *back = moved(&w, out, tdict_cpu());
-      check_tree_number(&w, back, 21);
-      tdict_release(back);
+      check_number_and_release(&w, back, 21);
     }
   }
   tdict_release(out);

@@ -118,8 +118,7 @@ GPU_CASE(lost_source_beside_an_object) {
   assert_null(out);
   tdict_release(good);
   tdict_release(bad);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 GPU_CASE(lost_source_of_a_tensor_copy) {

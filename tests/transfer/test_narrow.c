@@ -49,8 +49,7 @@ GPU_CASE(narrow_fills_large_slots) {
     v.o.narrow = 1;
     poison(&w, w.memory, line_bytes(src));
     tdict_tree *out = move_tree(&w, src, w.device, &v);
-    check_tree(&w, src, out);
-    tdict_release(out);
+    check_and_release(&w, src, out);
     tdict_release(src);
   }
   close_world(&w);
@@ -59,9 +58,7 @@ GPU_CASE(narrow_fills_large_slots) {
 /* All slots are full of heads, with slots of any size. */
 GPU_CASE(narrow_heads_fit_into_slots) {
   for (size_t slot = 4096; slot <= 65536; slot += slot < 16384 ? 4096 : 16384) {
-    tdict_context_options co = tdict_context_options_default();
-    co.staging_bytes = 32 * slot;
-    world w = world_over(td_context(&co));
+    world w = open_sized(32 * slot, -1);
     tdict_tree *src = new_tree();
     char path[32];
     for (int k = 0; k < 64; k++) {
@@ -72,8 +69,7 @@ GPU_CASE(narrow_heads_fit_into_slots) {
       way v = way_at(i);
       v.o.narrow = 1;
       tdict_tree *out = move_tree(&w, src, w.device, &v);
-      check_tree(&w, src, out);
-      tdict_release(out);
+      check_and_release(&w, src, out);
     }
     tdict_release(src);
     close_world(&w);
@@ -117,12 +113,11 @@ GPU_CASE(narrow_saves_most_bytes_of_tokens) {
   give(src, "times", pv_tensor(TDICT_U64, SHAPE(1 << 18), PV_WORD, NULL));
   give(src, "mask", pv_tensor(TDICT_BOOL, SHAPE(1 << 20), PV_BYTE, NULL));
   for (int i = 0; i < 6; i++) {
-    tdict_tree *out = NULL;
     tdict_transfer_stats s = tdict_transfer_stats_default();
     tdict_transfer_options o = narrow_options(&s);
     o.mode = i < 3 ? TDICT_MODE_NON_BLOCKING_PIN : i == 3 ? TDICT_MODE_BLOCKING : TDICT_MODE_NON_BLOCKING;
     o.num_threads = i == 0 ? 0 : i == 1 ? 3 : -1;
-    td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+    tdict_tree *out = move_with(&w, src, w.device, &o);
     check_tree(&w, src, out);
     const size_t least = (1 << 20) + (1 << 20) + (1 << 17);
     assert_true(s.wire_bytes >= least && s.wire_bytes < least + least / 50);

@@ -99,8 +99,7 @@ GPU_CASE(narrow_of_unloaded_leaves) {
     v.o.narrow = 1;
     tdict_tree *twin = disk_twin(&d, src, 60, next_seed());
     out = move_tree(&w, twin, w.device, &v);
-    check_tree(&w, src, out);
-    tdict_release(out);
+    check_and_release(&w, src, out);
     out = NULL;
     d.fail_at = d.begun + 3 + i;
     d.fault = DISK_ERROR;
@@ -140,9 +139,8 @@ DEVICE_CASE(narrow_survives_enomem) {
   give(src, "plain", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
   give(src, "strided", permuted(pv_tensor(TDICT_I32, SHAPE(100, 90), PV_BYTE, NULL), (const int[]){1, 0}));
   give(src, "floats", random_tensor(TDICT_F32, SHAPE(100), NULL));
-  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_transfer_options o = threads(0);
   o.narrow = 1;
-  o.num_threads = 0;
   td_ok(move_and_drop(&w, src, &o, err)); /* makes the ring */
   TD_WITHOUT_MEMORY(move_and_drop(&w, src, &o, err));
   tdict_release(src);
@@ -157,11 +155,10 @@ SIM_CASE(narrow_can_be_cancelled) {
     held_stream h;
     hold_stream(&w, &h);
     tdict_transfer_options o = behind(&h);
-    tdict_future *f = NULL;
     o.narrow = 1;
     o.num_threads = i + 1;
     spoil_tree(&w, dst);
-    td_ok(tdict_transfer_into_async(w.c, dst, src, &o, &f, err));
+    tdict_future *f = start_copy(&w, src, dst, &o);
     td_rest();
     tdict_future_cancel(f);
     atomic_store(&h.open, true);

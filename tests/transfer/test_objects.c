@@ -75,8 +75,7 @@ GPU_CASE(objects_keep_their_type) {
     tdict_release(src);
     tdict_release(out);
     tdict_release(back);
-    place_close(&w);
-    check_gone(&p);
+    close_pairs(&w, &p);
   }
 }
 
@@ -106,8 +105,7 @@ GPU_CASE(objects_are_pinned_by_hook_or_flatten) {
   assert_int_equal(stats.num_objects_kept, 0);
   tdict_release(out);
   tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* Each hook waits until all run. */
@@ -133,9 +131,7 @@ static void run_meeting(int way) {
   for (int i = 0; i < COUNT; i++) {
     char path[16];
     snprintf(path, sizeof path, "p%d", i);
-    pair *x = put_pair(src, path, &pair_hooked, &p, i);
-    x->also = meet;
-    x->user = &m;
+    put_pair_with(src, path, &p, i, meet, &m);
   }
   tdict_transfer_options o = threads(way % 2 ? COUNT : -1);
   if (way < 2)
@@ -147,8 +143,7 @@ static void run_meeting(int way) {
   assert_int_equal(atomic_load(&p.most_inside), COUNT);
   tdict_release(out);
   tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 GPU_CASE(objects_hooks_run_in_parallel) {
   for (int way = 0; way < 5; way++) run_meeting(way);
@@ -188,8 +183,7 @@ GPU_CASE(objects_flatten_moves_in_one_plan) {
   assert_int_equal(atomic_load(&p.unflattens), 2);
   tdict_release(out);
   tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* What is there already is neither flattened anew nor copied: the object itself. */
@@ -215,8 +209,7 @@ GPU_CASE(objects_already_in_place_are_shared) {
   tdict_release(again);
   tdict_release(out);
   tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* An object that cannot be moved fails the call before anything has begun, and keep_objects lets it pass. */
@@ -232,14 +225,12 @@ GPU_CASE(objects_without_hooks_are_kept_if_asked) {
     tdict_transfer_options o = threads(-1);
     o.mode = way / 2;
     tdict_future *f = NULL;
-    td_fails(TDICT_ENOTSUP, "type pair has no hook to_device or flatten",
-             tdict_to_device(w.c, src, w.device, &o, &out, err));
-    assert_string_equal(td_last_error.path, "n.m.x");
+    td_fails_at(TDICT_ENOTSUP, "type pair has no hook to_device or flatten", "n.m.x",
+                tdict_to_device(w.c, src, w.device, &o, &out, err));
     assert_non_null(strstr(td_last_error.message, "keep_objects"));
     td_fails(TDICT_ENOTSUP, "type pair has no hook to_device or flatten",
              tdict_to_device_async(w.c, src, w.device, &o, &f, err));
-    td_fails(TDICT_ENOTSUP, "cpu", tdict_to_device(w.c, src, tdict_cpu(), &o, &out, err));
-    assert_string_equal(td_last_error.path, "n.m.x");
+    td_fails_at(TDICT_ENOTSUP, "cpu", "n.m.x", tdict_to_device(w.c, src, tdict_cpu(), &o, &out, err));
     assert_null(out);
     assert_null(f);
     assert_int_equal(atomic_load(&p.moves) + atomic_load(&p.pins), 0);
@@ -258,8 +249,7 @@ GPU_CASE(objects_without_hooks_are_kept_if_asked) {
     assert_int_equal(tdict_tensor_is_pinned(kept->inp), is_pinned);
     tdict_release(src);
     check_pair(&w, kept, 1, tdict_cpu()); /* the box lives on */
-    check_tree_number(&w, out, 6);
-    tdict_release(out);
+    check_number_and_release(&w, out, 6);
     check_gone(&p);
   }
   place_close(&w);
@@ -371,8 +361,7 @@ GPU_CASE(objects_flatten_refuses_objects) {
   assert_non_null(strstr(td_last_error.path, "outer"));
   assert_null(out);
   tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* Objects without flatten are refused before anything is written, and keep_objects leaves those of the destination. */
@@ -380,8 +369,7 @@ static void refuse_bare_pairs(const place *w, tdict_tree *dst, tdict_tree *src, 
   pair *there = pair_at(dst, "n.pair", &pair_flat);
   put_pair(src, "bare", &pair_bare, p, 3);
   put_pair(dst, "bare", &pair_bare, p, 4);
-  td_fails(TDICT_ENOTSUP, "type pair has no hook flatten", tdict_transfer_into(w->c, dst, src, NULL, err));
-  assert_string_equal(td_last_error.path, "bare");
+  td_fails_at(TDICT_ENOTSUP, "type pair has no hook flatten", "bare", tdict_transfer_into(w->c, dst, src, NULL, err));
   check_pair(w, there, 2, w->device);
   /* with keep_objects, the object of the destination stays as it is */
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -422,30 +410,25 @@ GPU_CASE(objects_transfer_into) {
   refuse_bare_pairs(&w, dst, src, &p);
   td_ok(tdict_transfer_into(w.c, dst, like, NULL, err));
   put_pair(src, "x", &pair_flat, &p, 5);
-  td_fails(TDICT_ENOTFOUND, "", tdict_transfer_into(w.c, dst, src, NULL, err));
-  assert_string_equal(td_last_error.path, "x");
+  td_fails_at(TDICT_ENOTFOUND, "", "x", tdict_transfer_into(w.c, dst, src, NULL, err));
   put_pair(dst, "x", &pair_all, &p, 6);
-  td_fails(TDICT_ETYPE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
-  assert_string_equal(td_last_error.path, "x");
+  td_fails_at(TDICT_ETYPE, "", "x", tdict_transfer_into(w.c, dst, src, NULL, err));
   td_ok(tdict_set_device(dst, NULL, err));
   give(dst, "x", new_bytes(5, NULL));
   td_fails(TDICT_ETYPE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   give(src, "x", new_bytes(5, NULL));
   put_pair(dst, "x", &pair_flat, &p, 6);
-  td_fails(TDICT_ETYPE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
-  assert_string_equal(td_last_error.path, "x");
+  td_fails_at(TDICT_ETYPE, "", "x", tdict_transfer_into(w.c, dst, src, NULL, err));
   pair *wide = put_pair(src, "x", &pair_flat, &p, 7);
   tdict_tensor_release(wide->tgt);
   wide->tgt = new_bytes(3, NULL);
-  td_fails(TDICT_EDTYPE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
-  assert_string_equal(td_last_error.path, "x.deep.tgt");
+  td_fails_at(TDICT_EDTYPE, "", "x.deep.tgt", tdict_transfer_into(w.c, dst, src, NULL, err));
   check_tree_number(&w, dst, 11);
   check_pair(&w, there, 2, w.device);
   tdict_release(src);
   tdict_release(like);
   tdict_release(dst);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 GPU_CASE(objects_is_pinned) {
@@ -468,8 +451,7 @@ GPU_CASE(objects_is_pinned) {
   give(td, "t", new_bytes(8, NULL));
   assert_false(tdict_is_pinned(td));
   tdict_release(td);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* The hook that keeps the object itself. */
@@ -498,8 +480,7 @@ GPU_CASE(object_that_a_hook_keeps_is_retained) {
   assert_int_equal(atomic_load(&p.live), 1);
   check_pair(&w, pair_at(out, "x", &keeps), 1, tdict_cpu());
   tdict_release(out);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 GPU_CASE(pin_object) {
@@ -548,8 +529,7 @@ GPU_CASE(pin_object) {
   assert_ptr_equal(out, &p);
   check_pair(&w, x, 1, tdict_cpu());
   pair_release(x);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* Objects that the option keep names: no hook runs, also not for objects below a kept tree. */
@@ -592,9 +572,7 @@ GPU_CASE(objects_are_kept_by_patterns) {
   check_pair(&w, pair_at(out, "n.flat", &pair_flat), 2, w.device);
   assert_ptr_equal(pair_at(out, "last", &pair_flat), pair_at(src, "last", &pair_flat));
   assert_ptr_equal(pair_at(out, "meta.deep.flat", &pair_flat), pair_at(src, "meta.deep.flat", &pair_flat));
-  check_tree_number(&w, out, 2);
-  tdict_release(out);
+  check_number_and_release(&w, out, 2);
   tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }

@@ -9,8 +9,7 @@ static void refuse(const world *w, const tdict_transfer_options *o, tdict_status
   tdict_tree *src = batch_tree(NULL), *dst = to_device(w, src, w->device), *const mark = src, *out = mark;
   tdict_future *f = (tdict_future *)mark;
   if (w->gpu) spoil_tree(w, dst);
-  td_fails(wanted, text, tdict_to_device(w->c, src, w->device, o, &out, err));
-  assert_string_equal(td_last_error.path, "");
+  td_fails_at(wanted, text, "", tdict_to_device(w->c, src, w->device, o, &out, err));
   td_fails(wanted, text, tdict_to_device_async(w->c, src, w->device, o, &f, err));
   td_fails(wanted, text, tdict_transfer_into(w->c, dst, src, o, err));
   td_fails(wanted, text, tdict_transfer_into_async(w->c, dst, src, o, &f, err));
@@ -133,8 +132,7 @@ DEVICE_CASE(transfer_option_sizes) {
   pin.o.struct_size = sizeof pin;
   tdict_tree *src = batch_tree(NULL), *out = NULL;
   td_ok(tdict_to_device(w.c, src, w.device, &longer.o, &out, err));
-  check_tree(&w, src, out);
-  tdict_release(out);
+  check_and_release(&w, src, out);
   longer.more[20] = 1; /* something that this library does not know */
   refuse(&w, &longer.o, TDICT_ENOTSUP, "struct_size");
   pin.more[0] = 1;
@@ -150,8 +148,7 @@ DEVICE_CASE(transfer_option_sizes) {
     memcpy(&old, &known, sizes[i]);
     old.struct_size = sizes[i];
     td_ok(tdict_to_device(w.c, src, w.device, &old, &out, err));
-    check_tree(&w, src, out);
-    tdict_release(out);
+    check_and_release(&w, src, out);
   }
   const size_t bad[] = {0, 1, sizeof(size_t) - 1};
   for (size_t i = 0; i < 3; i++) {
@@ -182,8 +179,7 @@ SIM_CASE(transfer_refuses_capturing_stream) {
   wrap.ops.stream_capture_status = wrap.real->stream_capture_status;
   tdict_tree *src = batch_tree(NULL), *out = NULL;
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
-  check_tree(&w, src, out);
-  tdict_release(out);
+  check_and_release(&w, src, out);
   const tdict_stream absent = {tdict_sim(3), NULL};
   o.after = &absent;
   refuse(&w, &o, TDICT_EWRONGDEVICE, "sim:3");
@@ -209,11 +205,10 @@ SIM_CASE(transfer_async_returns_early) {
     const tdict_tree *trees[] = {src, small, pinned};
     for (int k = 0; k < 3; k++) {
       if (v.o.num_threads == 0 && (k == 0 || v.o.mode == TDICT_MODE_BLOCKING)) continue; /* more than can be queued */
-      tdict_future *f = NULL;
       tdict_tree *out = NULL;
       poison(&w, w.memory, line_bytes(trees[k]));
       td_ok(tdict_sim_hold(w.c, err));
-      td_ok(tdict_to_device_async(w.c, trees[k], w.device, &v.o, &f, err));
+      tdict_future *f = start_move(&w, trees[k], w.device, &v.o);
       assert_false(tdict_future_is_ready(f));
       if (v.o.num_threads == 0) expect_pending(k == 1 && v.o.mode == TDICT_MODE_NON_BLOCKING ? 1 : 4);
       td_ok(tdict_sim_resume(w.c, err));

@@ -82,8 +82,7 @@ GPU_CASE(transfers_are_ordered) {
   assert_true(num_snapshots > 10 && num_copies > 100);
   for (int i = 0; i < num_snapshots; i++) {
     tdict_tree *seen = finish(snapshots[i]);
-    check_tree_number(&w, seen, wanted[i]);
-    tdict_release(seen);
+    check_number_and_release(&w, seen, wanted[i]);
   }
   for (int i = 0; i < num_copies; i++) finish_copy(f[i]);
   for (int i = 0; i < TREES; i++) check_tree_number(&w, trees[i], model[i]);
@@ -208,16 +207,14 @@ SIM_CASE(transfer_follows_the_legacy_stream) {
   tdict_tree *src = numbered_tree(&w, NULL, 40), *d = there(&w, 41);
   block(&w, &b, true);
   tdict_tree *out = finish(move_async(&w, src, w.device, NULL));
-  check_tree_number(&w, out, 40);
-  tdict_release(out);
+  check_number_and_release(&w, out, 40);
   tdict_future *reads = move_async(&w, d, tdict_cpu(), NULL);
   check_pending(reads);
   tdict_stream idle = new_stream(&w);
   tdict_transfer_options o = threads(-1);
   o.after = &idle; /* instead of the legacy stream */
   out = finish(move_async(&w, d, tdict_cpu(), &o));
-  check_tree_number(&w, out, 41);
-  tdict_release(out);
+  check_number_and_release(&w, out, 41);
   tdict_future *writes = copy_async(&w, src, d, NULL);
   check_pending(writes);
   check_tree_number(&w, d, 41);
@@ -357,8 +354,7 @@ SIM_CASE(wait_source) {
     td_ok(tdict_future_wait_source(f, err));
     number_tree(&w, src, 0); /* raw writes */
     tdict_tree *out = finish(f);
-    check_tree_number(&w, out, 90);
-    tdict_release(out);
+    check_number_and_release(&w, out, 90);
     tdict_release(src);
     place_close(&w);
   }
@@ -462,8 +458,7 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
       tdict_release(back);
       tdict_release(to);
       back = moved(&w, d, tdict_cpu());
-      check_tree_number(&w, back, 98);
-      tdict_release(back);
+      check_number_and_release(&w, back, 98);
     }
     td_ok(tdict_gpu_enter(w.gpu, &scope, err));
     assert_int_equal(end(s.handle, &graph), 0);

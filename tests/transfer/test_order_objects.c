@@ -36,8 +36,7 @@ GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   tdict_release(src);
   tdict_release(dev);
   tdict_release(dst);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* Read after write: the hooks are done long before the bytes have come, and the copies wait for them. */
@@ -58,7 +57,6 @@ SIM_CASE(transfer_with_hooks_reads_after_a_write) {
     tdict_release(src);
     tdict_release(dev);
     tdict_release(dst);
-    place_close(&w);
-    check_gone(&p);
+    close_pairs(&w, &p);
   }
 }

@@ -20,8 +20,7 @@ static tdict_context *open_reader(bool reads, tdict_device *device) {
 static tdict_tree *tree_of(tdict_tensor *t) {
   tdict_tree *tree = NULL;
   td_ok(tdict_create(0, NULL, &tree, err));
-  td_ok(tdict_set(tree, "x", t, err));
-  tdict_tensor_release(t);
+  give(tree, "x", t);
   return tree;
 }
 

@@ -66,8 +66,7 @@ GPU_CASE(pin_memory_refuses_device_leaf) {
   tdict_tree *mixed = new_tree();
   give(mixed, "host", random_tensor(TDICT_U8, SHAPE(10), NULL));
   td_ok(tdict_set(mixed, "a.b", leaf_of(there, "a.b"), err));
-  td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_pin_memory(w.c, mixed, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "a.b");
+  td_fails_at(TDICT_EWRONGDEVICE, "cpu", "a.b", tdict_pin_memory(w.c, mixed, NULL, &out, err));
   assert_ptr_equal(out, src);
   tdict_release(mixed);
   tdict_release(there);
@@ -166,9 +165,7 @@ GPU_CASE(pin_memory_keeps_to_the_limit) {
   tdict_release(first);
   for (int i = 0; i < 10; i++) {
     td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
-    check_tree(&w, src, out);
-    spoil_tree(&w, out);
-    tdict_release(out);
+    check_and_spoil(&w, src, out);
   }
   tdict_release(src);
   close_world(&w);
@@ -236,8 +233,7 @@ GPU_CASE(pin_memory_tries_one_way_after_the_other) {
       check_tree(&w, src, out);
       tdict_driver_fault_arm(driver, NULL);
       tdict_tree *there = to_device(&w, out, w.device); /* copies are cut at the borders of small pieces, too */
-      check_tree(&w, src, there);
-      tdict_release(there);
+      check_and_release(&w, src, there);
       tdict_release(out);
     }
     tdict_release(src);

@@ -213,8 +213,7 @@ GPU_CASE(pinned_pieces_end_at_their_borders) {
     td_ok(tdict_to_device(w.c, tree, w.device, NULL, &there, err));
     check_tree(&w, sources, there);
     back = bring_back(&w, tree);
-    check_tree(&w, sources, back);
-    tdict_release(back);
+    check_and_release(&w, sources, back);
     tdict_release(there);
     tdict_release(tree);
     tdict_release(sources);

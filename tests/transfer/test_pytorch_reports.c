@@ -58,8 +58,7 @@ GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
   assert_int_equal(atomic_load(&p.pins), 2);
   tdict_release(pinned);
   tdict_release(td);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* "DataLoader w/ memory pinning doesn't allow returning custom dict objects from custom data collator": the class has
@@ -79,8 +78,7 @@ GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
   tdict_release(there);
   tdict_release(pinned);
   tdict_release(td);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* "pin_memory *still* destroys custom containers": containers that carry metadata beside their tensors (names, sizes)
@@ -109,8 +107,7 @@ GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
   tdict_release(there);
   tdict_release(pinned);
   tdict_release(td);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }
 
 /* "DataLoader: `pin_memory` should respect object attributes before object collection type": the class is a mapping and

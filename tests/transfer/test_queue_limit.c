@@ -134,14 +134,12 @@ static int queued_after(int done, int num_queued, bool pinned) {
 static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
   for (int k = 0; k < 4; k++) {
     const int num_chunks = 2 * num_queued + 5;
-    tdict_tree *td = new_tree(), *out = NULL;
+    tdict_tree *td = new_tree();
     give(td, "x", random_tensor(TDICT_U8, SHAPE(num_chunks * (int64_t)limit / num_queued), k % 2 ? w->pinned : NULL));
-    tdict_transfer_options o = tdict_transfer_options_default();
-    tdict_future *f = NULL;
-    o.num_threads = k / 2 ? 3 : 1;
+    tdict_transfer_options o = threads(k / 2 ? 3 : 1);
     o.max_queued_bytes = limit;
     td_ok(tdict_sim_hold(w->c, err));
-    td_ok(tdict_to_device_async(w->c, td, w->device, &o, &f, err));
+    tdict_future *f = start_move(w, td, w->device, &o);
     for (int i = 0; i <= num_chunks - num_queued; i++) {
       const int queued = queued_after(i, num_queued, k % 2);
       expect_pending(queued);
@@ -149,10 +147,7 @@ static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
       td_ok(tdict_sim_step(w->c, 1, err));
     }
     td_ok(tdict_sim_resume(w->c, err));
-    td_ok(tdict_future_wait(f, &out, err));
-    check_tree(w, td, out);
-    tdict_release(out);
-    tdict_future_release(f);
+    check_result(w, td, f);
     tdict_release(td);
   }
 }
@@ -177,16 +172,15 @@ SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
 SIM_CASE(queue_limit_lets_copies_be_queued_together) {
   enum { SLOT_BYTES = BIG_SLOTS / 32, MOST = 8, CHUNKS = 21 };
   world w = open_counted(BIG_SLOTS, false);
-  tdict_tree *td = new_tree(), *out = NULL;
+  tdict_tree *td = new_tree();
   give(td, "x", random_tensor(TDICT_U8, SHAPE(CHUNKS * SLOT_BYTES), NULL));
   for (int threads = 1; threads <= 3; threads += 2) {
     tdict_transfer_options o = tdict_transfer_options_default();
-    tdict_future *f = NULL;
     o.num_threads = threads;
     o.max_queued_bytes = MOST * SLOT_BYTES;
     td_ok(tdict_sim_hold(w.c, err));
     const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]);
-    td_ok(tdict_to_device_async(w.c, td, w.device, &o, &f, err));
+    tdict_future *f = start_move(&w, td, w.device, &o);
     expect_pending(5);
     assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 2);
     td_ok(tdict_sim_step(w.c, 1, err));
@@ -194,10 +188,7 @@ SIM_CASE(queue_limit_lets_copies_be_queued_together) {
     assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 3);
     assert_true(count_queued() <= MOST * SLOT_BYTES);
     td_ok(tdict_sim_resume(w.c, err));
-    td_ok(tdict_future_wait(f, &out, err));
-    check_tree(&w, td, out);
-    tdict_release(out);
-    tdict_future_release(f);
+    check_result(&w, td, f);
   }
   tdict_release(td);
   close_world(&w);
@@ -209,12 +200,10 @@ SIM_CASE(queue_limit_ends_with_a_cancel) {
   for (int k = 0; k < 4; k++) {
     tdict_tree *td = new_tree();
     give(td, "x", random_tensor(TDICT_U8, SHAPE(9 * LIMIT), k % 2 ? w.pinned : NULL));
-    tdict_transfer_options o = tdict_transfer_options_default();
-    tdict_future *f = NULL;
-    o.num_threads = k / 2 ? 3 : 1;
+    tdict_transfer_options o = threads(k / 2 ? 3 : 1);
     o.max_queued_bytes = LIMIT;
     td_ok(tdict_sim_hold(w.c, err));
-    td_ok(tdict_to_device_async(w.c, td, w.device, &o, &f, err));
+    tdict_future *f = start_move(&w, td, w.device, &o);
     expect_pending(2);
     const int64_t copies = num_copies();
     tdict_future_cancel(f);
@@ -268,8 +257,7 @@ SIM_CASE(queue_limit_is_checked) {
   for (int i = 0; i < 3; i++) {
     o.max_queued_bytes = right[i];
     td_ok(tdict_to_device(w.c, td, w.device, &o, &out, err));
-    check_tree(&w, td, out);
-    tdict_release(out);
+    check_and_release(&w, td, out);
   }
   tdict_release(td);
   close_world(&w);

@@ -176,8 +176,7 @@ SIM_CASE(ragged_is_indexed_while_it_moves) {
   held_stream h;
   hold_stream(&w, &h);
   tdict_transfer_options o = behind(&h);
-  tdict_future *f = NULL;
-  td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+  tdict_future *f = start_move(&w, src, w.device, &o);
   atomic_store(&h.open, true);
   td_ok(tdict_future_wait(f, &there, err));
   td_ok(tdict_index_get(there, TDICT_INDEX(TDICT_AT(3)), &row, err));

@@ -197,8 +197,7 @@ SIM_CASE(record_stream_holds_memory_of_the_program) {
   view.shape = (const int64_t[]){4};
   view.data = bytes;
   td_ok(tdict_tensor_from_data(&view, count_release, &num_released, &own, err));
-  td_ok(tdict_set(both, "own", own, err));
-  tdict_tensor_release(own);
+  give(both, "own", own);
   td_ok(tdict_set_tree(both, "dev", dev, err));
   reader r;
   read_later(&w, &r, dev);

@@ -148,9 +148,7 @@ DEVICE_CASE(sinks_receive_trees) {
 }
 /* Slots of several leaves, and batches of slots. */
 DEVICE_CASE(sinks_receive_trees_through_large_slots) {
-  tdict_context_options o = tdict_context_options_default();
-  o.staging_bytes = 16 << 20;
-  world w = world_over(td_context(&o));
+  world w = open_sized(16 << 20, -1);
   send_all(&w);
   close_world(&w);
 }
@@ -188,8 +186,7 @@ CASE(sink_gets_large_pieces) {
   tdict_tree *tree = new_tree();
   give(tree, "x", permuted(random_tensor(TDICT_U8, SHAPE(3000, 4000), NULL), (const int[]){1, 0}));
   twin *t = twin_create(tree);
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 4;
+  tdict_transfer_options o = threads(4);
   td_ok(tdict_transfer_into(w.c, t->tree, tree, &o, err));
   assert_true(t->b.num_writes >= 12 && t->b.num_writes <= 100);
   assert_true(t->b.most_bytes <= 1 << 20);
@@ -246,7 +243,7 @@ DEVICE_CASE(sinks_without_memory) {
   world w = open_world();
   tdict_tree *tree = three_leaves(), *there = to_device(&w, tree, w.device);
   twin *t = twin_create(tree);
-  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_transfer_options o = threads(0);
   tdict_storage *made = NULL;
   td_fail_alloc(0, false);
   td_fails(TDICT_ENOMEM, "memory",
@@ -255,7 +252,6 @@ DEVICE_CASE(sinks_without_memory) {
   td_fails(TDICT_EOVERFLOW, "63 bits",
            tdict_storage_create_sink(&(tdict_storage_writer){bin_write, NULL, NULL}, SIZE_MAX, &made, err));
   assert_null(made);
-  o.num_threads = 0;
   td_ok(tdict_transfer_into(w.c, t->tree, there, &o, err));
   for (int64_t n = 0;; n++) {
     tdict_error err;

@@ -92,8 +92,7 @@ SIM_CASE(staging_slots_in_flight_are_not_reused) {
   world w = open_wrapped(NULL);
   tdict_tree *src[4], *out[4] = {NULL};
   tdict_future *f[4] = {NULL};
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 0;
+  tdict_transfer_options o = threads(0);
   for (int i = 0; i < 4; i++) {
     src[i] = new_tree();
     give(src[i], "x", random_tensor(TDICT_U8, SHAPE(STAGING / 4), NULL)); /* a quarter of the ring each */
@@ -130,8 +129,7 @@ GPU_CASE(staging_without_pinned_memory) {
   assert_int_equal(atomic_load(&wrap.peak_pinned), 0);
   check_tree(&w, src, there);
   tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
-  check_tree(&w, src, back);
-  tdict_release(back);
+  check_and_release(&w, src, back);
   tdict_conversion c = tdict_conversion_default();
   c.pattern = "**";
   c.dtype = TDICT_F64;
@@ -219,8 +217,7 @@ GPU_CASE(context_counts_are_stable) {
   }
   assert_int_equal(first.memory.live_bytes, (line_bytes(src) + 255) / 256 * 256); /* `kept` alone */
   assert_int_equal(first.pinned.live_bytes, 0);
-  check_tree(&w, src, kept);
-  tdict_release(kept);
+  check_and_release(&w, src, kept);
   tdict_release(src);
   usage last = measure(&w);
   assert_int_equal(last.device.device_bytes, 0);

@@ -10,9 +10,7 @@ static void move_in(const world *w, tree_kind kind) {
     const way v = way_at(i);
     tdict_tree *there = move_tree(w, src, w->device, &v);
     check_device(there, w->device);
-    check_tree(w, src, there);
-    spoil_tree(w, there);
-    tdict_release(there);
+    check_and_spoil(w, src, there);
   }
   tdict_release(src);
 }
@@ -84,9 +82,7 @@ GPU_CASE(transfer_strided_device_leaves) {
     v.o.pinned_result = i % 3 == 0;
     poison(&w, v.o.pinned_result ? w.pinned : NULL, line_bytes(want));
     tdict_tree *back = move_tree(&w, views, tdict_cpu(), &v);
-    check_tree(&w, want, back);
-    spoil_tree(&w, back);
-    tdict_release(back);
+    check_and_spoil(&w, want, back);
   }
   free_list(&a);
   free_list(&b);
@@ -261,8 +257,7 @@ GPU_CASE(transfer_result_outlives_context) {
   way v = way_at(0);
   v.o.pinned_result = true;
   tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
-  tdict_future *f = NULL;
-  td_ok(tdict_to_device_async(w.c, src, w.device, NULL, &f, err));
+  tdict_future *f = start_move(&w, src, w.device, NULL);
   raw_close(w.raw);
   tdict_context_destroy(w.c); /* waits for the transfer */
   assert_true(tdict_future_is_ready(f));
@@ -313,13 +308,11 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &foreign, err));
   give(src, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));
   give(src, "a.there", foreign);
-  td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_to_device(w.c, src, w.device, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "a.there");
+  td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_to_device(w.c, src, w.device, NULL, &out, err));
   tdict_tree *dst = new_tree();
   give(dst, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));
   give(dst, "a.there", random_tensor(TDICT_F32, SHAPE(8), NULL));
-  td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_transfer_into(w.c, dst, src, NULL, err));
-  assert_string_equal(td_last_error.path, "a.there");
+  td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_transfer_into(w.c, dst, src, NULL, err));
   /* memory of another place than the one moved to */
   tdict_transfer_options o = tdict_transfer_options_default();
   o.memory = w.gpu ? w.memory : tdict_device_memory(w.c, tdict_sim(0));

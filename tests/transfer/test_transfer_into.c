@@ -181,8 +181,7 @@ DEVICE_CASE(transfer_into_keeps_addresses) {
 DEVICE_CASE(transfer_into_async) {
   world w = open_world();
   tdict_tree *src = batch_tree(NULL), *dst = like_tree(&w, src, w.memory, true), *out = NULL;
-  tdict_future *f = NULL;
-  td_ok(tdict_transfer_into_async(w.c, dst, src, NULL, &f, err));
+  tdict_future *f = start_copy(&w, src, dst, NULL);
   td_ok(tdict_future_wait(f, &out, err));
   assert_ptr_equal(out, dst);
   check_written(&w, src, dst);
@@ -192,10 +191,7 @@ DEVICE_CASE(transfer_into_async) {
   tdict_tree *late = like_tree(&w, src, w.memory, false);
   td_ok(tdict_transfer_into_async(w.c, late, src, NULL, &f, err));
   tdict_release(late);
-  td_ok(tdict_future_wait(f, &out, err));
-  check_tree(&w, src, out);
-  tdict_future_release(f);
-  tdict_release(out);
+  check_result(&w, src, f);
   tdict_release(dst);
   tdict_release(src);
   close_world(&w);

@@ -59,14 +59,12 @@ SIM_CASE(consolidate_refuses_two_devices) {
   tdict_tree *src = NULL, *batch = batch_tree(NULL), *other = NULL;
   td_ok(tdict_consolidate(batch, NULL, &src, err));
   tdict_tree *one = to_device(w, src, tdict_sim(1));
-  td_fails(TDICT_EWRONGDEVICE, "wanted one device", tdict_consolidate(one, w->memory, &other, err));
-  assert_string_equal(td_last_error.path, "obs.pixels");
+  td_fails_at(TDICT_EWRONGDEVICE, "wanted one device", "obs.pixels", tdict_consolidate(one, w->memory, &other, err));
   assert_null(other);
   tdict_tree *zero = to_device(w, one, tdict_sim(0));
   assert_true(tdict_is_consolidated(one) && tdict_is_consolidated(zero));
   check_device(zero, tdict_sim(0));
-  check_tree(w, batch, zero);
-  tdict_release(zero);
+  check_and_release(w, batch, zero);
   tdict_release(one);
   tdict_release(src);
   tdict_release(batch);
@@ -155,11 +153,10 @@ SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
   td_ok(tdict_tensor_permute(plain, 2, (int[]){1, 0}, &turned[1], err));
   for (int strided = 0; strided < 2; strided++) {
     tdict_tree *want = new_tree(), *from = new_tree(), *there = NULL;
-    tdict_future *f = NULL;
     give(want, "x", strided ? turned[0] : tdict_tensor_retain(at_home));
     give(from, "x", strided ? turned[1] : tdict_tensor_retain(plain));
     for (int i = 0; i < threads; i++) pool_gate_close(pool, &wait_events[strided][i]);
-    td_ok(tdict_to_device_async(w->c, from, tdict_sim(1), NULL, &f, err));
+    tdict_future *f = start_move(w, from, tdict_sim(1), NULL);
     assert_int_equal(tdict_latch_is_zero(&((tdict_transfer *)f)->queued), !strided);
     for (int i = 0; i < threads; i++) pool_gate_open(&wait_events[strided][i]);
     td_ok(tdict_future_wait(f, &there, err));

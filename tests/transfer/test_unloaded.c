@@ -141,8 +141,7 @@ DEVICE_CASE(unloaded_consolidated_tree) {
   tdict_transfer_options o = tdict_transfer_options_default();
   o.check_sources = true;
   td_ok(tdict_to_device(w.c, twin, w.device, &o, &out, err));
-  check_tree(&w, tree, out);
-  tdict_release(out);
+  check_and_release(&w, tree, out);
   tdict_release(twin);
   disk_reset(&d);
   tdict_release(tree);
@@ -176,8 +175,7 @@ static void fail_each_read(const world *w, const way *v, disk_fault fault) {
     disk_fail(&d, n, fault);
     if (n > reads) {
       out = move_tree(w, twin, w->device, v);
-      check_tree(w, tree, out);
-      tdict_release(out);
+      check_and_release(w, tree, out);
       break;
     }
     if (n % 2) {
@@ -225,8 +223,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
   for (int32_t n = -1; n < 3; n++) {
     disk d;
     tdict_transfer_stats stats = tdict_transfer_stats_default();
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.num_threads = n;
+    tdict_transfer_options o = threads(n);
     o.stats = &stats;
     disk_init(&d);
     tdict_tree *twin = disk_twin(&d, tree, 100, 1);
@@ -262,8 +259,7 @@ DEVICE_CASE(unloaded_sources_are_not_hashed) {
   disk d;
   disk_init(&d);
   tdict_tree *twin = disk_twin(&d, tree, 100, 1);
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 1;
+  tdict_transfer_options o = threads(1);
   td_ok(tdict_to_device(w.c, twin, w.device, &o, &out, err));
   tdict_release(out);
   const int64_t reads = d.begun;
@@ -293,11 +289,9 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
     disk d;
     disk_init(&d);
     tdict_tree *twin = disk_twin(&d, tree, 100, 1);
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.num_threads = 2;
-    tdict_future *f = NULL;
+    tdict_transfer_options o = threads(2);
     disk_permit(&d, 0);
-    td_ok(tdict_to_device_async(w.c, twin, to_host ? tdict_cpu() : w.device, &o, &f, err));
+    tdict_future *f = start_move(&w, twin, to_host ? tdict_cpu() : w.device, &o);
     tdict_release(twin);
     disk_await(&d, 2);
     pthread_t waiter;
@@ -322,8 +316,7 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
     assert_int_equal(d.begun, d.ended); /* the source is free: every read has ended */
     td_ok(tdict_future_wait(f, &out, err));
     assert_int_equal(d.released, 1);
-    check_tree(&w, tree, out);
-    tdict_release(out);
+    check_and_release(&w, tree, out);
     tdict_future_release(f);
     disk_reset(&d);
   }
@@ -334,12 +327,11 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
 /* Readers do not wait for each other. */
 DEVICE_CASE(unloaded_source_of_two_transfers) {
   world w = open_world();
-  tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
+  tdict_tree *tree = make_tree(&w, TREE_LARGE);
   disk d;
   disk_init(&d);
   tdict_tree *twin = disk_twin(&d, tree, 100, 1);
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 1;
+  tdict_transfer_options o = threads(1);
   tdict_future *f[2];
   disk_permit(&d, 0);
   for (int i = 0; i < 2; i++) td_ok(tdict_to_device_async(w.c, twin, w.device, &o, &f[i], err));
@@ -347,10 +339,7 @@ DEVICE_CASE(unloaded_source_of_two_transfers) {
   assert_int_equal(d.inside, 2);
   disk_permit(&d, -1);
   for (int i = 0; i < 2; i++) {
-    td_ok(tdict_future_wait(f[i], &out, err));
-    check_tree(&w, tree, out);
-    tdict_release(out);
-    tdict_future_release(f[i]);
+    check_result(&w, tree, f[i]);
   }
   tdict_release(twin);
   disk_reset(&d);
@@ -366,11 +355,9 @@ DEVICE_CASE(unloaded_transfer_is_cancelled) {
     disk d;
     disk_init(&d);
     tdict_tree *twin = disk_twin(&d, tree, 100, 1);
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.num_threads = n;
-    tdict_future *f = NULL;
+    tdict_transfer_options o = threads(n);
     disk_permit(&d, 0);
-    td_ok(tdict_to_device_async(w.c, twin, w.device, &o, &f, err));
+    tdict_future *f = start_move(&w, twin, w.device, &o);
     tdict_release(twin);
     disk_await(&d, n);
     tdict_future_cancel(f);
@@ -413,8 +400,7 @@ DEVICE_CASE(unloaded_without_memory) {
   assert_null(t);
   tdict_storage_release(s);
   tdict_tree *twin = disk_twin(&d, tree, 100, 1), *out = NULL;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 0;
+  tdict_transfer_options o = threads(0);
   tdict_release(to_device(&w, twin, w.device)); /* rings, streams and events exist now */
   for (int64_t n = 0;; n++) {
     tdict_error err;
@@ -426,16 +412,14 @@ DEVICE_CASE(unloaded_without_memory) {
       break;
     }
     if (status == TDICT_OK) { /* some allocations only make it faster */
-      check_tree(&w, tree, out);
-      tdict_release(out);
+      check_and_release(&w, tree, out);
       out = NULL;
       continue;
     }
     assert_int_equal(status, TDICT_ENOMEM);
     assert_null(out);
   }
-  check_tree(&w, tree, out);
-  tdict_release(out);
+  check_and_release(&w, tree, out);
   tdict_release(twin);
   disk_reset(&d);
   tdict_release(tree);

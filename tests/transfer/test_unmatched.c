@@ -131,6 +131,5 @@ GPU_CASE(patterns_without_a_match_are_refused) {
     for (int way = 0; way < NUM_WAYS; way++)
       if (way != PIN || count(cases[i].convert) == 0) run_case(&w, src, &cases[i], way);
   tdict_release(src);
-  place_close(&w);
-  check_gone(&p);
+  close_pairs(&w, &p);
 }

@@ -30,24 +30,9 @@ static inline tdict_tensor *random_tensor(tdict_dtype dtype, int ndim, const int
   if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), next_seed());
   return t;
 }
-/* Puts what was just made and gives it away. */
-static inline void give(tdict_tree *td, const char *path, tdict_tensor *t) {
-  td_ok(tdict_set(td, path, t, err));
-  tdict_tensor_release(t);
-}
 static inline void give_tree(tdict_tree *td, const char *path, tdict_tree *child) {
   td_ok(tdict_set_tree(td, path, child, err));
   tdict_release(child);
-}
-static inline tdict_tree *new_tree(void) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_create(0, NULL, &td, err));
-  return td;
-}
-static inline tdict_tensor *leaf_of(const tdict_tree *td, const char *path) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(td, path, &t, err));
-  return t;
 }
 /* A view in place of a tensor. */
 static inline tdict_tensor *sliced(tdict_tensor *t, tdict_tensor_range range) {

@@ -49,9 +49,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
 
 /* Copies on the host leave a processor to the program where there are more than three. */
 GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
-  tdict_context_options o = tdict_context_options_default();
-  o.num_threads = 16;
-  world w = world_over(td_context(&o));
+  world w = open_sized(64 << 20, 16);
   const tdict_cpus set = td_cpus(0, 7);
   (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
   for (int waits = 0; waits < 2; waits++) {
@@ -72,9 +70,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
 
 /* Reading files takes more threads than copying, up to the number of processors. */
 GPU_CASE(choose_more_threads_for_files) {
-  tdict_context_options o = tdict_context_options_default();
-  o.num_threads = 20;
-  world w = world_over(td_context(&o));
+  world w = open_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
   for (int cpus = 6; cpus <= 20; cpus += 7) { /* the pool need not run on so many processors */
     const tdict_cpus set = td_cpus(0, cpus - 1);
@@ -106,17 +102,13 @@ GPU_CASE(choose_caller_moves_small_trees) {
 
 /* By as many threads as the library chooses. */
 static tdict_tree *move_as_chosen(const world *w, tdict_tree *src) {
-  tdict_tree *there = NULL;
-  td_ok(tdict_to_device(w->c, src, w->device, NULL, &there, err));
+  tdict_tree *there = move_with(w, src, w->device, NULL);
   return there;
 }
 
 /* The waiting caller does what no thread of the pool has begun. */
 GPU_CASE(choose_caller_needs_no_free_thread) {
-  tdict_context_options o = tdict_context_options_default();
-  o.num_threads = 3;
-  o.staging_bytes = STAGING;
-  world w = world_over(td_context(&o));
+  world w = open_sized(STAGING, 3);
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   tdict_tree *src = new_tree();
   give(src, "x", random_tensor(TDICT_U8, SHAPE(9 << 20), NULL));
@@ -124,9 +116,7 @@ GPU_CASE(choose_caller_needs_no_free_thread) {
   for (int i = 0; i < 3; i++) pool_gate_close(pool, &wait_events[i]);
   for (int i = 0; i < 3; i++) {
     tdict_tree *there = move_as_chosen(&w, src);
-    check_tree(&w, src, there);
-    spoil_tree(&w, there);
-    tdict_release(there);
+    check_and_spoil(&w, src, there);
   }
   for (int i = 0; i < 3; i++) pool_gate_open(&wait_events[i]);
   tdict_release(src);
@@ -157,9 +147,7 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
       give(src, "y", random_tensor(TDICT_U8, SHAPE(77), NULL));
       poison(&w, w.memory, line_bytes(src));
       tdict_tree *there = move_as_chosen(&w, src);
-      check_tree(&w, src, there);
-      spoil_tree(&w, there);
-      tdict_release(there);
+      check_and_spoil(&w, src, there);
       tdict_release(src);
     }
   close_world(&w);
@@ -168,10 +156,7 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
 /* Every thread of the pool is held: who asks for a few pinned leaves queues their copies, and who waits sees them
  * end. */
 GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
-  tdict_context_options o = tdict_context_options_default();
-  o.num_threads = 2;
-  o.staging_bytes = STAGING;
-  world w = world_over(td_context(&o));
+  world w = open_sized(STAGING, 2);
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   tdict_tree *src = new_tree(), *there = NULL;
   give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
@@ -179,14 +164,11 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   pool_gate wait_events[2];
   for (int i = 0; i < 2; i++) pool_gate_close(pool, &wait_events[i]);
   for (int i = 0; i < 3; i++) {
-    tdict_future *future = NULL;
     poison(&w, w.memory, line_bytes(src));
-    td_ok(tdict_to_device_async(w.c, src, w.device, NULL, &future, err));
+    tdict_future *future = start_move(&w, src, w.device, NULL);
     assert_true(tdict_latch_is_zero(&((tdict_transfer *)future)->queued));
     td_ok(tdict_future_wait(future, &there, err));
-    check_tree(&w, src, there);
-    spoil_tree(&w, there);
-    tdict_release(there);
+    check_and_spoil(&w, src, there);
     tdict_future_release(future);
   }
   for (int i = 0; i < 2; i++) pool_gate_open(&wait_events[i]);
@@ -236,8 +218,7 @@ SIM_CASE(choose_calls_do_not_wait_for_copies) {
   held_stream held;
   hold_stream(&w, &held);
   const tdict_transfer_options after = behind(&held);
-  tdict_future *future = NULL;
-  td_ok(tdict_to_device_async(w.c, src, w.device, &after, &future, err));
+  tdict_future *future = start_move(&w, src, w.device, &after);
   assert_false(tdict_future_is_ready(future));
   atomic_store(&held.open, true);
   td_ok(tdict_future_wait(future, &there, err));
@@ -256,12 +237,11 @@ static void *wait_beside(void *future) {
 
 /* What the call left is done once, whoever asks and however: by the pool when nobody waits. */
 static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream s) {
-  tdict_future *f = NULL;
   tdict_tree *there = NULL;
   pthread_t beside;
   tdict_error why = {0};
   poison(w, w->memory, line_bytes(src));
-  td_ok(tdict_to_device_async(w->c, (tdict_tree *)(uintptr_t)src, w->device, NULL, &f, err));
+  tdict_future *f = start_move(w, (tdict_tree *)(uintptr_t)src, w->device, NULL);
   if (how == 0)
     while (!tdict_future_is_ready(f)) usleep(50);
   if (how == 1) td_ok(tdict_future_wait_for(f, INT64_MAX, NULL, err));
@@ -272,8 +252,7 @@ static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream 
   tdict_status status = how == 6 ? TDICT_OK : tdict_future_wait(f, &there, &why);
   if (how == 4) assert_int_equal(pthread_join(beside, NULL), 0);
   if (status != TDICT_OK) assert_true(how == 5 && status == TDICT_ECANCELLED);
-  if (there) check_tree(w, src, there);
-  tdict_release(there);
+  if (there) check_and_release(w, src, there);
   tdict_future_release(f);
 }
 

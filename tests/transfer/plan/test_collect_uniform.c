@@ -108,15 +108,10 @@ GPU_CASE(many_leaves_arrive) {
     tdict_transfer_options o = tdict_transfer_options_default();
     o.num_threads = threads[k % 3];
     td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
-    check_tree(&w, src, out);
-    tdict_release(out);
+    check_and_release(&w, src, out);
     check_let_go(src);
-    tdict_future *f = NULL;
-    td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
-    td_ok(tdict_future_wait(f, &out, err));
-    tdict_future_release(f);
-    check_tree(&w, src, out);
-    tdict_release(out);
+    tdict_future *f = start_move(&w, src, w.device, &o);
+    check_result(&w, src, f);
     check_let_go(src);
     tdict_release(src);
   }
@@ -133,8 +128,7 @@ GPU_CASE(many_marks_with_a_transfer_of_another_context) {
   td_ok(tdict_to_device(w.c, src, w.device, NULL, &out, err));
   assert_true(stranger.ended); /* it wrote what was to be read */
   end_use(&stranger);
-  check_tree(&w, src, out);
-  tdict_release(out);
+  check_and_release(&w, src, out);
   check_let_go(src);
   tdict_release(src);
   close_world(&w);
@@ -144,11 +138,9 @@ GPU_CASE(many_marks_with_a_transfer_of_another_context) {
 SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
   world w = open_world();
   tdict_tree *src = tiny_tree(NULL), *out = NULL;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 1;
+  tdict_transfer_options o = threads(1);
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = NULL;
-  td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+  tdict_future *f = start_move(&w, src, w.device, &o);
   leaf_list l = list_entries(src);
   for (size_t i = 0; i < l.count; i++) {
     if (!l.tensors[i]) continue;
@@ -158,8 +150,7 @@ SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
   free_list(&l);
   assert_false(tdict_future_is_ready(f));
   td_ok(tdict_sim_resume(w.c, err));
-  td_ok(tdict_future_wait(f, &out, err));
-  tdict_future_release(f);
+  out = result_of(f);
   check_tree(&w, src, out);
   check_let_go(src);
   tdict_release(out);
@@ -226,11 +217,8 @@ GPU_CASE(many_small_pinned_leaves_are_uniform) {
   assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], 65536);
   tdict_plan_reset(&p);
   poison(&w, w.memory, line_bytes(src));
-  tdict_tree *there = NULL;
-  td_ok(tdict_to_device(w.c, src, w.device, NULL, &there, err));
-  check_tree(&w, src, there);
-  spoil_tree(&w, there);
-  tdict_release(there);
+  tdict_tree *there = move_with(&w, src, w.device, NULL);
+  check_and_spoil(&w, src, there);
   tdict_release(src);
   tdict_release(alone);
   close_world(&w);

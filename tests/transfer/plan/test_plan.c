@@ -239,8 +239,7 @@ GPU_CASE(plan_memory_serves_every_schema) {
     poison(&w, w.memory, line_bytes(src));
     tdict_tree *got = move_tree(&w, src, w.device, &v);
     check_device(got, w.device);
-    check_tree(&w, src, got);
-    tdict_release(got);
+    check_and_release(&w, src, got);
     tdict_release(src);
     if (step < 2) continue;
     tdict_plan spare;

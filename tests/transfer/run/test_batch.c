@@ -105,24 +105,19 @@ SIM_CASE(batch_is_empty_when_all_is_queued) {
   world w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
     for (int out = 0; out < 2; out++) {
-      tdict_tree *src = new_tree(), *there = NULL;
+      tdict_tree *src = new_tree();
       give(src, "x", random_tensor(TDICT_U8, SHAPE(chunks * SLOT), NULL));
       tdict_tree *from = out ? to_device(&w, src, w.device) : tdict_retain(src);
-      tdict_transfer_options o = tdict_transfer_options_default();
-      tdict_future *f = NULL;
-      o.num_threads = 1;
+      tdict_transfer_options o = threads(1);
       td_ok(tdict_sim_hold(w.c, err));
       const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]), copies = num_copies();
-      td_ok(tdict_to_device_async(w.c, from, out ? tdict_cpu() : w.device, &o, &f, err));
+      tdict_future *f = start_move(&w, from, out ? tdict_cpu() : w.device, &o);
       tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
       assert_int_equal(transfer_of(f)->batch != NULL, chunks > 3);
       assert_int_equal(num_copies() - copies, chunks);
       assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 2 + (chunks - 2 + 5) / 6);
       td_ok(tdict_sim_resume(w.c, err));
-      td_ok(tdict_future_wait(f, &there, err));
-      check_tree(&w, src, there);
-      tdict_future_release(f);
-      tdict_release(there);
+      check_result(&w, src, f);
       tdict_release(from);
       tdict_release(src);
     }

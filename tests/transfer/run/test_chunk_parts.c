@@ -56,16 +56,13 @@ GPU_CASE(chunk_parts_queue_full_slots_once) {
       const int strides[] = {1, 0};
       give(src, "t", permuted(random_tensor(TDICT_U8, SHAPE(300, 411), NULL), strides));
       poison(&w, w.memory, line_bytes(src));
-      tdict_transfer_options o = tdict_transfer_options_default();
+      tdict_transfer_options o = threads(2 + round % 4);
       tdict_transfer_stats stats = {.struct_size = sizeof stats};
-      o.num_threads = 2 + round % 4;
       o.stats = &stats;
       const int64_t before = num_copies();
       td_ok(tdict_to_device(w.c, src, w.device, &o, &there, err));
       assert_int_equal(num_copies() - before, stats.num_chunks);
-      check_tree(&w, src, there);
-      spoil_tree(&w, there);
-      tdict_release(there);
+      check_and_spoil(&w, src, there);
       tdict_release(src);
     }
   close_world(&w);
@@ -75,24 +72,17 @@ GPU_CASE(chunk_parts_queue_full_slots_once) {
  * hang is the failure. */
 GPU_CASE(chunk_parts_wait_without_a_slot) {
   enum { AT_ONCE = 3 };
-  tdict_context_options several = tdict_context_options_default();
-  several.staging_bytes = 4 * STAGING;
-  several.num_threads = 8;
-  world w = world_over(td_context(&several));
+  world w = open_sized(4 * STAGING, 8);
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   const int taken = take_all_but(&w, 1, &ring, slots);
   tdict_tree *src = new_tree();
   give(src, "x", random_tensor(TDICT_U8, SHAPE(1500001), NULL));
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 4;
+  tdict_transfer_options o = threads(4);
   for (int i = 0; i < 30; i++) {
-    tdict_tree *there = NULL;
     poison(&w, w.memory, line_bytes(src));
-    td_ok(tdict_to_device(w.c, src, w.device, &o, &there, err));
-    check_tree(&w, src, there);
-    spoil_tree(&w, there);
-    tdict_release(there);
+    tdict_tree *there = move_with(&w, src, w.device, &o);
+    check_and_spoil(&w, src, there);
     tdict_future *futures[AT_ONCE];
     for (int k = 0; k < AT_ONCE; k++) td_ok(tdict_to_device_async(w.c, src, w.device, &o, &futures[k], err));
     if (i % 2) tdict_future_cancel(futures[i % AT_ONCE]);
@@ -116,9 +106,7 @@ GPU_CASE(chunk_parts_wait_without_a_slot) {
 /* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
  * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
 SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
-  tdict_context_options o = tdict_context_options_default();
-  o.num_threads = 8;
-  world w = world_over(td_context(&o));
+  world w = open_sized(64 << 20, 8);
   tdict_tree *src = new_tree(), *there = NULL;
   give(src, "x", random_tensor(TDICT_U8, SHAPE(350000), NULL));
   for (int i = 0; i < 20; i++) {
@@ -126,21 +114,16 @@ SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
     hold_stream(&w, &held);
     tdict_transfer_options after = behind(&held);
     after.num_threads = 3;
-    tdict_future *f = NULL;
-    td_ok(tdict_to_device_async(w.c, src, w.device, &after, &f, err));
+    tdict_future *f = start_move(&w, src, w.device, &after);
     tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
     td_rest(); /* lanes without a copy are closed */
     for (int k = 0; k < 3; k++) {
       td_ok(tdict_to_device(w.c, src, w.device, NULL, &there, err));
-      check_tree(&w, src, there);
-      tdict_release(there);
+      check_and_release(&w, src, there);
     }
     assert_false(tdict_future_is_ready(f));
     atomic_store(&held.open, true);
-    td_ok(tdict_future_wait(f, &there, err));
-    check_tree(&w, src, there);
-    tdict_release(there);
-    tdict_future_release(f);
+    check_result(&w, src, f);
     tdict_stream_destroy(w.c, held.s);
   }
   tdict_release(src);
@@ -174,14 +157,12 @@ GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
   tdict_tree *src = new_tree();
   give(src, "x", random_tensor(TDICT_U8, SHAPE(700001), NULL));
   for (int n = 1; n <= 24; n++) {
-    tdict_transfer_options o = tdict_transfer_options_default();
+    tdict_transfer_options o = threads(3);
     tdict_tree *moved = NULL;
-    o.num_threads = 3;
     atomic_store(&wrap.fail_after[n % 2 ? CALL_COPY : CALL_RECORD], 1 + n / 2);
     tdict_status status = tdict_to_device(w.c, src, w.device, &o, &moved, NULL);
     for (int k = 0; k < NUM_CALL_KINDS; k++) atomic_store(&wrap.fail_after[k], 0);
-    if (status == TDICT_OK) check_tree(&w, src, moved);
-    tdict_release(moved);
+    if (status == TDICT_OK) check_and_release(&w, src, moved);
     there = take_slots(ring, ring->num_slots, slots);
     assert_int_equal(there, ring->num_slots);
     for (int i = 0; i < there; i++) tdict_ring_give(ring, slots[i], false);

@@ -45,10 +45,7 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
     tdict_release(there);
     tdict_future_release(second);
     atomic_store(&held.open, true);
-    td_ok(tdict_future_wait(first, &there, err));
-    check_tree(&w, src, there);
-    tdict_release(there);
-    tdict_future_release(first);
+    check_result(&w, src, first);
     tdict_stream_destroy(w.c, held.s);
   }
   tdict_release(device);
@@ -79,13 +76,12 @@ SIM_CASE(lane_counts_returned_slots_no_more) {
   tdict_context_options options;
   world w = open_large(&options);
   tdict_tree *src = new_tree(), *there = NULL;
-  tdict_future *f = NULL;
   held_stream held;
   give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
   hold_stream(&w, &held);
   tdict_transfer_options o = behind(&held);
   o.num_threads = 1;
-  td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+  tdict_future *f = start_move(&w, src, w.device, &o);
   while (atomic_load(&transfer_of(f)->slots_held) == 0) usleep(100);
   atomic_store(&counted, f);
   atomic_store(&held.open, true);
@@ -93,8 +89,7 @@ SIM_CASE(lane_counts_returned_slots_no_more) {
   atomic_store(&counted, NULL);
   assert_true(atomic_load(&num_returned) > 0);
   assert_int_equal(atomic_load(&num_counted_twice), 0);
-  check_tree(&w, src, there);
-  tdict_release(there);
+  check_and_release(&w, src, there);
   tdict_future_release(f);
   tdict_stream_destroy(w.c, held.s);
   tdict_release(src);
@@ -114,13 +109,11 @@ GPU_CASE(lane_takes_the_last_slot) {
   give(src, "x", random_tensor(TDICT_U8, SHAPE(700001), NULL));
   for (int threads = 1; threads < 6; threads++) {
     tdict_transfer_options o = tdict_transfer_options_default();
-    tdict_future *f = NULL;
     o.num_threads = threads;
     o.after = &s;
-    td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+    tdict_future *f = start_move(&w, src, w.device, &o);
     td_ok(tdict_future_wait_for(f, PATIENCE, &there, err));
-    check_tree(&w, src, there);
-    tdict_release(there);
+    check_and_release(&w, src, there);
     tdict_future_release(f);
   }
   give_slots(ring, taken, slots);
@@ -140,9 +133,8 @@ GPU_CASE(lane_waits_no_longer_than_its_transfer) {
   give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
   for (int threads = 1; threads < 4; threads++) {
     tdict_transfer_options o = tdict_transfer_options_default();
-    tdict_future *f = NULL;
     o.num_threads = threads;
-    td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+    tdict_future *f = start_move(&w, src, w.device, &o);
     td_rest();
     assert_false(tdict_future_is_ready(f));
     tdict_future_cancel(f);
@@ -174,12 +166,10 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   there = to_device(&w, src, w.device);
   tdict_release(there);
-  tdict_transfer_options o = tdict_transfer_options_default();
-  tdict_future *f = NULL;
-  o.num_threads = THREADS;
+  tdict_transfer_options o = threads(THREADS);
   o.after = &s;
   wrap.ops.stream_wait_event = wait_fails;
-  td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+  tdict_future *f = start_move(&w, src, w.device, &o);
   while (atomic_load(&stopped) == 0) usleep(100);
   td_rest(); /* until the other threads have filled slots, or wait for one */
   atomic_store(&goes_on, true);
@@ -188,8 +178,7 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   tdict_future_release(f);
   for (int i = 0; i < 3; i++) { /* all slots are back */
     there = to_device(&w, src, w.device);
-    check_tree(&w, src, there);
-    tdict_release(there);
+    check_and_release(&w, src, there);
   }
   tdict_stream_destroy(w.c, s);
   tdict_release(src);
@@ -206,19 +195,16 @@ SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
     const char key[2] = {(char)('a' + i), 0};
     give(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* a copy each: two are more than one carries */
   }
-  tdict_transfer_options o = tdict_transfer_options_default();
-  tdict_future *f = NULL;
-  o.num_threads = 1;
+  tdict_transfer_options o = threads(1);
   td_ok(tdict_sim_hold(w.c, err));
   fail_call(CALL_COPY, 3);
-  td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+  tdict_future *f = start_move(&w, src, w.device, &o);
   for (int i = 0; i < 50000 && atomic_load(&wrap.calls[CALL_COPY]) < 3; i++) usleep(100);
   td_rest();
   assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 3);
   assert_false(tdict_future_is_ready(f));
   td_ok(tdict_sim_resume(w.c, err));
-  td_fails(TDICT_EDEVICE, "999", tdict_future_wait_for(f, PATIENCE, NULL, err));
-  assert_string_equal(td_last_error.path, "c");
+  td_fails_at(TDICT_EDEVICE, "999", "c", tdict_future_wait_for(f, PATIENCE, NULL, err));
   tdict_future_release(f);
   tdict_release(src);
   close_world(&w);
@@ -231,13 +217,8 @@ GPU_CASE(lane_returns_its_events) {
   tdict_device_counts first, last;
   give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
   for (int i = 0; i < 50; i++) {
-    tdict_tree *there = NULL;
-    tdict_future *f = NULL;
-    td_ok(tdict_to_device_async(w.c, src, w.device, NULL, &f, err));
-    td_ok(tdict_future_wait(f, &there, err));
-    tdict_future_release(f);
-    check_tree(&w, src, there);
-    tdict_release(there);
+    tdict_future *f = start_move(&w, src, w.device, NULL);
+    check_result(&w, src, f);
     td_ok(tdict_context_get_counts(w.c, w.device, i < 10 ? &first : &last, err));
   }
   assert_int_equal(last.num_events, first.num_events);

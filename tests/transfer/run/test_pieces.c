@@ -139,8 +139,7 @@ GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   copy_tree(&w, src, apart, &v);
   assert_in_range(atomic_load(&wrap.calls[CALL_COPY]), stats.num_chunks + 7, 2 * stats.num_chunks + 7);
   check_tree(&w, src, there);
-  check_tree(&w, src, apart);
-  tdict_release(apart);
+  check_and_release(&w, src, apart);
   tdict_release(there);
   tdict_release(src);
   close_world(&w);

@@ -70,7 +70,7 @@ static tdict_status run_call(const field *f, int call, const way *v, tdict_tree 
 static const tdict_tree *expected_of(const field *f, int call, const way *v) {
   return (call == MOVE_IN || call == COPY_IN) && v->o.num_threads == 2 ? f->pinned : f->src;
 }
-static void check_result(const field *f, int call, const way *v, tdict_tree *out) {
+static void check_field(const field *f, int call, const way *v, tdict_tree *out) {
   check_tree(&f->w, expected_of(f, call, v), out);
   spoil_tree(&f->w, out);
   tdict_release(out);
@@ -91,7 +91,7 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
     bool failed = atomic_load(&wrap.fail_after[kind]) == 0;
     fail_call(kind, 0);
     if (status == TDICT_OK) {
-      check_result(f, call, v, out); /* it may have got along without the call that failed */
+      check_field(f, call, v, out); /* it may have got along without the call that failed */
     } else {
       failures++;
       assert_true(failed);
@@ -106,7 +106,7 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
       assert_int_equal(pinned_after.live_bytes, pinned_before.live_bytes);
       out = NULL;
       td_ok(run_call(f, call, v, &out, err)); /* the next one is right */
-      check_result(f, call, v, out);
+      check_field(f, call, v, out);
     }
     /* the source of some and destination of others */
     if (call == COPY_WITHIN || call == COPY_IN) check_tree(&f->w, f->src, f->there);
@@ -180,7 +180,7 @@ static void sweep_fresh(call_kind kind) {
         assert_null(out);
         td_ok(run_call(&f, call, &v, &out, err));
       }
-      check_result(&f, call, &v, out);
+      check_field(&f, call, &v, out);
       td_ok(tdict_context_get_counts(f.w.c, f.w.device, &after, err));
       close_field(&f);
       if (!failed) break;
@@ -206,7 +206,7 @@ GPU_CASE(transfer_survives_enomem) {
         tdict_status status = run_call(&f, call, &v, &out, &e);
         hit = td_fail_alloc_stop();
         if (status == TDICT_OK) {
-          check_result(&f, call, &v, out);
+          check_field(&f, call, &v, out);
           continue;
         }
         refused++;
@@ -238,16 +238,13 @@ GPU_CASE(work_names_the_leaf_at_fault) {
     char path[16];
     snprintf(path, sizeof path, "a.leaf%d", i);
     fail_call(CALL_COPY, i + 1);
-    td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, apart, src, NULL, err));
-    assert_string_equal(td_last_error.path, path);
+    td_fails_at(TDICT_EDEVICE, "", path, tdict_transfer_into(w.c, apart, src, NULL, err));
     td_ok(tdict_transfer_into(w.c, apart, src, NULL, err)); /* what was lost is there again */
     fail_call(CALL_COPY, i + 1);
-    td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, home, apart, NULL, err));
-    assert_string_equal(td_last_error.path, path);
+    td_fails_at(TDICT_EDEVICE, "", path, tdict_transfer_into(w.c, home, apart, NULL, err));
   }
   fail_call(CALL_COPY, 1); /* one copy for all of them: the first */
-  td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, whole, src, NULL, err));
-  assert_string_equal(td_last_error.path, "a.leaf0");
+  td_fails_at(TDICT_EDEVICE, "", "a.leaf0", tdict_transfer_into(w.c, whole, src, NULL, err));
   tdict_tree *trees[] = {src, apart, whole, home};
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
   close_world(&w);
@@ -264,8 +261,7 @@ GPU_CASE(work_stops_after_a_failure) {
   world w = open_wrapped(&slow);
   tdict_tree *src = new_tree(), *out = NULL;
   give(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)64 << 20), NULL));
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = 8;
+  tdict_transfer_options o = threads(8);
   const int64_t before = atomic_load(&wrap.calls[CALL_COPY]);
   fail_call(CALL_COPY, 3);
   td_fails(TDICT_EDEVICE, "", tdict_to_device(w.c, src, w.device, &o, &out, err));
@@ -310,8 +306,7 @@ SIM_CASE(work_new_results_lie_on_huge_pages) {
   const char *data = tdict_const_data(home, "x");
   assert_int_equal((uintptr_t)data % (2 << 20), 0);
   for (size_t at = 0; at < LARGE; at += 2 << 20) assert_true(asks_for_huge_pages(data + at));
-  check_tree(&w, src, home);
-  tdict_release(home);
+  check_and_release(&w, src, home);
   tdict_release(there);
   tdict_release(src);
   close_world(&w);
@@ -320,22 +315,18 @@ SIM_CASE(work_new_results_lie_on_huge_pages) {
 /* The device is held, so nobody writes to the result: its pages are there because a thread has touched them. */
 SIM_CASE(work_touches_new_results_ahead) {
   world w = open_world();
-  tdict_tree *src = new_tree(), *home = NULL;
-  tdict_future *f = NULL;
+  tdict_tree *src = new_tree();
   unsigned char is_there = 0;
   give(src, "x", random_tensor(TDICT_U8, SHAPE(LARGE), NULL));
   tdict_tree *there = to_device(&w, src, w.device);
   td_ok(tdict_sim_hold(w.c, err));
-  td_ok(tdict_to_device_async(w.c, there, tdict_cpu(), NULL, &f, err));
+  tdict_future *f = start_move(&w, there, tdict_cpu(), NULL);
   while (!(is_there & 1)) { /* for ever, if nobody does */
     usleep(100);
     assert_int_equal(mincore(((tdict_transfer *)f)->targets[0].storage->data, 4096, &is_there), 0);
   }
   td_ok(tdict_sim_resume(w.c, err));
-  td_ok(tdict_future_wait(f, &home, err));
-  check_tree(&w, src, home);
-  tdict_future_release(f);
-  tdict_release(home);
+  check_result(&w, src, f);
   tdict_release(there);
   tdict_release(src);
   close_world(&w);
