@@ -27,6 +27,15 @@ static inline tdict_tensor *leaf_of(const tdict_tree *td, const char *path) {
   td_ok(tdict_get(td, path, &t, err));
   return t;
 }
+/* `count` elements, one after another, in memory of the program's. */
+static inline tdict_tensor_desc desc_of(void *data, tdict_dtype dtype, const int64_t *count) {
+  tdict_tensor_desc v = tdict_tensor_desc_default();
+  v.data = data;
+  v.dtype = dtype;
+  v.ndim = 1;
+  v.shape = count;
+  return v;
+}
 static inline tdict_transfer_options threads(int32_t num_threads) {
   tdict_transfer_options o = tdict_transfer_options_default();
   o.num_threads = num_threads;

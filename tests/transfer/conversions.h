@@ -19,6 +19,19 @@ static inline tdict_conversion scaled(const char *pattern, tdict_dtype dtype, do
   return c;
 }
 
+static inline void use_conversions(tdict_transfer_options *o, const tdict_conversion *conversions, size_t count) {
+  o->conversions = conversions;
+  o->num_conversions = count;
+}
+/* Options with conversions. `stats` may be NULL. */
+static inline tdict_transfer_options converting(const tdict_conversion *conversions, size_t count,
+                                                tdict_transfer_stats *stats) {
+  tdict_transfer_options o = tdict_transfer_options_default();
+  use_conversions(&o, conversions, count);
+  o.stats = stats;
+  return o;
+}
+
 /* One of each kind of conversion: narrower and wider, from and to integers, bools and small floats, scaled. */
 typedef struct pair_of {
   const char *path;
@@ -42,8 +55,7 @@ enum { NUM_PAIRS = sizeof pairs / sizeof *pairs };
 static inline void use_rules(tdict_transfer_options *o) {
   static tdict_conversion rules[NUM_PAIRS];
   for (int i = 0; i < NUM_PAIRS; i++) rules[i] = scaled(pairs[i].path, pairs[i].to, pairs[i].scale, pairs[i].offset);
-  o->conversions = rules;
-  o->num_conversions = NUM_PAIRS;
+  use_conversions(o, rules, NUM_PAIRS);
 }
 
 /* Random elements that the other dtype can hold. */

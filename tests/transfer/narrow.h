@@ -12,11 +12,8 @@ static inline tdict_transfer_options narrow_options(tdict_transfer_stats *s) {
   o.stats = s;
   return o;
 }
-static inline world large_world(void) {
-  tdict_context_options o = tdict_context_options_default();
-  o.staging_bytes = 32 << 20; /* slots of 1 MiB, which hold many blocks */
-  return world_over(td_context(&o));
-}
+/* Slots of 1 MiB, which hold many blocks. */
+static inline world large_world(void) { return open_sized(32 << 20, -1); }
 
 static inline tdict_tensor *pv_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, pv_kind kind,
                                       tdict_memory *memory) {

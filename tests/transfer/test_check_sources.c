@@ -109,8 +109,6 @@ SIM_CASE(check_sources_waits_for_an_earlier_writer) {
   tdict_tree *out = finish(move_async(&w, host, w.device, &o));
   check_tree_number(&w, out, 6);
   finish_copy(f);
-  tdict_release(out);
-  tdict_release(dev);
-  tdict_release(host);
+  RELEASE(out, dev, host);
   place_close(&w);
 }

@@ -231,9 +231,7 @@ DEVICE_CASE(consolidated_trees_of_every_kind) {
         assert_ptr_equal(again, out);
         check_layout(src, home);
         check_tree(&w, plain, home);
-        tdict_release(again);
-        tdict_release(home);
-        tdict_release(out);
+        RELEASE(again, home, out);
       }
       tdict_release(src);
     }
@@ -296,9 +294,7 @@ GPU_CASE(consolidated_trees_are_pinned) {
   out = to_device(&w, src, w.device);
   td_fails(TDICT_EWRONGDEVICE, "wanted one on the cpu", tdict_pin_memory(w.c, out, NULL, &again, err));
   assert_string_equal(td_last_error.path, "group0.leaf0");
-  tdict_release(out);
-  tdict_release(src);
-  tdict_release(plain);
+  RELEASE(out, src, plain);
   close_world(&w);
 }
 
@@ -342,9 +338,7 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
     assert_ptr_equal(leaf_of(dst, "group3.leaf300")->data, place);
     check_tree(&w, src, dst);
   }
-  tdict_release(dst);
-  tdict_release(first);
-  tdict_release(second);
+  RELEASE(dst, first, second);
   /* Other orders of keys, shapes, dtypes and keys. */
   static const struct {
     const char *a, *b, *error;
@@ -433,8 +427,7 @@ SIM_CASE(consolidated_copies_that_fail) {
   tdict_tensor *bytes = NULL;
   td_ok(tdict_consolidated_bytes(dst, &bytes, err));
   assert_null(tdict_tensor_const_data(bytes));
-  td_ok(tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-  check_and_release(&w, src, out);
+  check_and_release(&w, src, move_with(&w, dst, tdict_cpu(), NULL));
   td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_non_null(tdict_tensor_const_data(bytes)); /* written as a whole */
   tdict_tensor_release(bytes);

@@ -22,9 +22,7 @@ static neighbours open_neighbours(void) {
   return n;
 }
 static void close_neighbours(neighbours *n) {
-  tdict_release(n->host);
-  tdict_release(n->here);
-  tdict_release(n->there);
+  RELEASE(n->host, n->here, n->there);
   tdict_stream_destroy(n->own.c, n->mine);
   tdict_stream_destroy(n->other.c, n->foreign);
   place_close(&n->own);
@@ -74,13 +72,9 @@ static void tell_described_blocks_apart(neighbours *n) {
   for (int i = 0; i < 2; i++) {
     const place *p = i ? &n->other : &n->own;
     tdict_tensor *block = new_bytes(count, p->memory), *t = NULL;
-    tdict_tensor_desc v = tdict_tensor_desc_default();
-    v.data = (char *)block->data + 16;
-    v.device = tdict_sim(0);
-    v.dtype = TDICT_U8;
-    v.ndim = 1;
     const int64_t less = count - 16;
-    v.shape = &less;
+    tdict_tensor_desc v = desc_of((char *)block->data + 16, TDICT_U8, &less);
+    v.device = tdict_sim(0);
     td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
     tdict_tree *td = new_tree(), *out = NULL;
     give(td, "x", t);
@@ -105,9 +99,7 @@ SIM_CASE(sim_devices_belong_to_their_context) {
   td_ok(tdict_pin_memory(n.other.c, back, NULL, &pinned, err));
   tdict_tree *again = moved(&n.own, pinned, tdict_sim(0));
   check_tree_number(&n.own, again, 3);
-  tdict_release(again);
-  tdict_release(pinned);
-  tdict_release(back);
+  RELEASE(again, pinned, back);
   close_neighbours(&n);
 }
 

@@ -46,8 +46,7 @@ GPU_CASE(conversions_of_large_leaves_use_many_slots) {
     for (int i = 4; i < NUM_WAYS; i += FEW_WAYS_STEP) {
       way v = way_at(i);
       const tdict_conversion c = scaled("**", large[k].to, large[k].scale, large[k].offset);
-      v.o.conversions = &c;
-      v.o.num_conversions = 1;
+      use_conversions(&v.o, &c, 1);
       tdict_tree *out = move_tree(&w, src, w.device, &v), *back = move_tree(&w, there, tdict_cpu(), &v);
       check_converted(&w, &large[k], t, leaf_of(out, "a"));
       check_converted(&w, &large[k], t, leaf_of(back, "a"));
@@ -86,8 +85,7 @@ DEVICE_CASE(conversions_into_a_destination) {
     td_fails_at(TDICT_EDTYPE, "the source is uint8, the destination bfloat16", "image",
                 tdict_transfer_into(w.c, dst, from, &o, err));
     const tdict_conversion wrong = to_dtype("image", TDICT_F32);
-    o.conversions = &wrong;
-    o.num_conversions = 1;
+    use_conversions(&o, &wrong, 1);
     td_fails_at(TDICT_EDTYPE, "the source is converted to float32, the destination bfloat16", "image",
                 tdict_transfer_into(w.c, dst, from, &o, err));
     tdict_release(from);
@@ -111,8 +109,7 @@ DEVICE_CASE(conversions_report_elements_out_of_range) {
   const char *text = "element [23, 7] is 65536, wanted 0 to 65535 (uint16)";
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
-    v.o.conversions = &c;
-    v.o.num_conversions = 1;
+    use_conversions(&v.o, &c, 1);
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_to_device(w.c, src, w.device, &v.o, &out, err));
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_to_device(w.c, there, tdict_cpu(), &v.o, &out, err));
     tdict_future *f = start_move(&w, src, w.device, &v.o);
@@ -133,22 +130,17 @@ DEVICE_CASE(conversions_of_what_is_there) {
   give(src, "b", random_tensor(TDICT_U8, SHAPE(100), NULL));
   there = to_device(&w, src, w.device);
   const tdict_conversion same[2] = {to_dtype("a", TDICT_F32), to_dtype("?nothing.**", TDICT_F16)};
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.conversions = same;
-  o.num_conversions = 2;
+  tdict_transfer_options o = converting(same, 2, NULL);
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err));
   assert_ptr_equal(out, there);
   tdict_release(out);
   out = NULL;
   const tdict_conversion half = to_dtype("a", TDICT_F16);
-  o.conversions = &half;
-  o.num_conversions = 1;
+  use_conversions(&o, &half, 1);
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err));
   check_converted(&w, &(pair_of){"a", TDICT_F32, TDICT_F16, 1, 0}, leaf_of(src, "a"), leaf_of(out, "a"));
   assert_ptr_equal(leaf_of(out, "b"), leaf_of(there, "b"));
-  tdict_release(out);
-  tdict_release(there);
-  tdict_release(src);
+  RELEASE(out, there, src);
   close_world(&w);
 }
 
@@ -157,22 +149,15 @@ GPU_CASE(conversions_of_tied_leaves) {
   world w = open_world();
   tdict_tree *src = new_tree(), *out = NULL;
   tdict_tensor *t = random_tensor(TDICT_F32, SHAPE(64), NULL), *raw = NULL;
-  tdict_tensor_desc desc = tdict_tensor_desc_default();
-  desc.dtype = TDICT_I32;
-  desc.ndim = 1;
-  desc.shape = (const int64_t[]){64};
-  desc.data = t->data;
+  tdict_tensor_desc desc = desc_of(t->data, TDICT_I32, (const int64_t[]){64});
   static const char *const tied[] = {"half.a", "half.b", "same.a", "same.b", "whole"};
   td_ok(tdict_tensor_over(t->storage, &desc, &raw, err));
   for (int i = 0; i < 64; i++) ((float *)t->data)[i] = (float)i;
   give(src, "half.raw", raw); /* the same bytes as another dtype */
   for (int i = 0; i < 5; i++) td_ok(tdict_set(src, tied[i], t, err));
   const tdict_conversion rule[2] = {to_dtype("half.*", TDICT_F16), to_dtype("whole", TDICT_F64)};
-  tdict_transfer_options o = tdict_transfer_options_default();
   tdict_transfer_stats s = tdict_transfer_stats_default();
-  o.conversions = rule;
-  o.num_conversions = 2;
-  o.stats = &s;
+  tdict_transfer_options o = converting(rule, 2, &s);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_int_equal(s.num_shared_leaves, 2);
   assert_ptr_equal(leaf_of(out, "half.a")->data, leaf_of(out, "half.b")->data);
@@ -196,10 +181,8 @@ GPU_CASE(conversions_and_other_options) {
   give(src, "kept", random_tensor(TDICT_U8, SHAPE(70), NULL));
   const tdict_conversion rule[3] = {to_dtype("a.x", TDICT_I16), to_dtype("**", TDICT_F32), to_dtype("?a", TDICT_I64)};
   static const char *const keep[] = {"kept"};
-  tdict_transfer_options o = tdict_transfer_options_default();
   tdict_transfer_stats s = tdict_transfer_stats_default();
-  o.conversions = rule;
-  o.num_conversions = 3;
+  tdict_transfer_options o = converting(rule, 3, NULL);
   o.keep = keep;
   o.num_keep = 1;
   o.check_sources = true;
@@ -224,9 +207,7 @@ GPU_CASE(conversions_and_other_options) {
   assert_int_equal(s.wire_bytes, 3 * 70);
   assert_int_equal(s.total_bytes, 70 * 2 + 2 * 70 * 4);
   check_converted(&w, &(pair_of){"kept", TDICT_U8, TDICT_F32, 1, 0}, leaf_of(src, "kept"), leaf_of(out, "kept"));
-  tdict_release(out);
-  tdict_release(there);
-  tdict_release(src);
+  RELEASE(out, there, src);
   close_world(&w);
 }
 
@@ -238,9 +219,7 @@ GPU_CASE(conversions_leave_objects_alone) {
   td_ok(tdict_set_object(src, "a.thing", &thing_flat, t, err));
   give(src, "a.z", random_tensor(TDICT_U8, SHAPE(70), NULL));
   const tdict_conversion all = to_dtype("**", TDICT_F64);
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.conversions = &all;
-  o.num_conversions = 1;
+  tdict_transfer_options o = converting(&all, 1, NULL);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   void *moved = NULL;
   td_ok(tdict_get_object(out, "a.thing", &thing_flat, &moved, err));
@@ -264,9 +243,7 @@ DEVICE_CASE(conversions_into_one_place_must_agree) {
     td_ok(tdict_set(dst, paths[i], d, err));
   }
   tdict_conversion c[2] = {to_dtype("*", TDICT_F32), scaled("b", TDICT_F32, 2, 0)};
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.conversions = c;
-  o.num_conversions = 2;
+  tdict_transfer_options o = converting(c, 2, NULL);
   td_ok(tdict_transfer_into(w.c, dst, src, &o, err));
   check_converted(&w, &(pair_of){"a", TDICT_U8, TDICT_F32, 1, 0}, s, d);
   c[0].pattern = "a";
@@ -305,8 +282,7 @@ DEVICE_CASE(conversions_into_sinks) {
   const tdict_conversion c = to_dtype("a", TDICT_BF16);
   for (int i = 0; i < NUM_WAYS; i += 5) {
     way v = way_at(i);
-    v.o.conversions = &c;
-    v.o.num_conversions = 1;
+    use_conversions(&v.o, &c, 1);
     memset(got, 0xA5, sizeof got);
     copy_tree(&w, i % 2 ? src : there, dst, &v);
     for (size_t k = 0; k < ALL; k++) {
@@ -316,9 +292,7 @@ DEVICE_CASE(conversions_into_sinks) {
     }
   }
   free(elements);
-  tdict_release(there);
-  tdict_release(src);
-  tdict_release(dst);
+  RELEASE(there, src, dst);
   close_world(&w);
 }
 

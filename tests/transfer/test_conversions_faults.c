@@ -57,10 +57,7 @@ static void faults_open(faults *f, int32_t mode) {
 }
 static void faults_close(faults *f) {
   tdict_fault_live live, none = {0};
-  tdict_release(f->source);
-  tdict_release(f->there);
-  tdict_release(f->pinned);
-  tdict_release(f->dst);
+  RELEASE(f->source, f->there, f->pinned, f->dst);
   close_world(&f->w);
   tdict_driver_fault_get_live(f->d, &live);
   assert_memory_equal(&live, &none, sizeof live); /* nothing leaks */

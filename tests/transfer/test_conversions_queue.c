@@ -74,10 +74,7 @@ GPU_CASE(conversions_of_a_batch_need_one_launch) {
     tdict_tree *src = new_tree();
     give_fitting(src, &tokens, COUNT, pinned ? w.pinned : NULL);
     give_fitting(src, &targets, pinned ? COUNT : 100, pinned ? w.pinned : NULL);
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.conversions = &c;
-    o.num_conversions = 1;
-    o.stats = &s;
+    tdict_transfer_options o = converting(&c, 1, &s);
     tdict_tree *out = move_counted(&w, src, &o);
     assert_int_equal(num_copies, 0);
     assert_int_equal(num_launches, 1);
@@ -104,10 +101,7 @@ GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
   const tdict_conversion both[3] = {scaled("large", TDICT_F32, 0.5, 1), to_dtype("tokens", TDICT_I64),
                                     to_dtype("targets", TDICT_I64)};
   tdict_transfer_stats s = tdict_transfer_stats_default();
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.conversions = both;
-  o.num_conversions = 3;
-  o.stats = &s;
+  tdict_transfer_options o = converting(both, 3, &s);
   tdict_tree *out = move_counted(&w, src, &o);
   assert_int_equal(s.direct_bytes, 70000 * 4 + 333 * 8 + 77777 * 8);
   assert_int_equal(s.staged_bytes, ((1 << 20) - 665) * 4);
@@ -128,20 +122,13 @@ GPU_CASE(conversions_of_odd_pinned_addresses) {
   for (int odd = 0; odd < 2; odd++) {
     tdict_tree *src = new_tree();
     tdict_tensor *below = random_tensor(TDICT_U8, SHAPE(2 * count + 1), w.pinned), *t = NULL;
-    tdict_tensor_desc v = tdict_tensor_desc_default();
-    v.data = (char *)tdict_tensor_data(below) + odd;
-    v.dtype = TDICT_U16;
-    v.ndim = 1;
-    v.shape = &count;
+    tdict_tensor_desc v = desc_of((char *)tdict_tensor_data(below) + odd, TDICT_U16, &count);
     v.flags = TDICT_DESC_PINNED;
     td_ok(tdict_tensor_from_data(&v, release_tensor, below, &t, err));
     give(src, "tokens", t);
     const tdict_conversion c = to_dtype("**", TDICT_I64);
     tdict_transfer_stats s = tdict_transfer_stats_default();
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.conversions = &c;
-    o.num_conversions = 1;
-    o.stats = &s;
+    tdict_transfer_options o = converting(&c, 1, &s);
     tdict_tree *out = move_counted(&w, src, &o);
     assert_int_equal(odd ? s.staged_bytes : s.direct_bytes, 8 * count);
     check_converted(&w, &tokens, leaf_of(src, "tokens"), leaf_of(out, "tokens"));
@@ -154,14 +141,10 @@ GPU_CASE(conversions_of_odd_pinned_addresses) {
 /* The chunks of a large leaf are as large as the slots allow, measured in the narrow elements of the wire. */
 GPU_CASE(conversions_fill_large_slots) {
   world w = open_sized(16 << 20, -1); /* 32 slots */
-  tdict_tree *src = new_tree();
-  give(src, "a", random_tensor(TDICT_U8, SHAPE(1 << 20), NULL));
+  tdict_tree *src = bytes_tree("a", 1 << 20, NULL);
   const tdict_conversion c = scaled("a", TDICT_F32, 0.5, 1);
   tdict_transfer_stats s = tdict_transfer_stats_default();
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.conversions = &c;
-  o.num_conversions = 1;
-  o.stats = &s;
+  tdict_transfer_options o = converting(&c, 1, &s);
   tdict_tree *out = move_counted(&w, src, &o);
   assert_int_equal(s.num_chunks, 3); /* the tuning row of 1 MiB has chunks of 384 KiB, the row of 4 MiB larger ones */
   assert_int_equal(num_copies, 3);
@@ -246,9 +229,7 @@ GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   give_fitting(src, &tokens, 60001, w.pinned);
   give_fitting(src, &half, 70003, NULL);
   const tdict_conversion c[2] = {to_dtype("tokens", TDICT_I64), to_dtype("half", TDICT_I32)};
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.conversions = c;
-  o.num_conversions = 2;
+  tdict_transfer_options o = converting(c, 2, NULL);
   o.max_queued_bytes = 128 << 10;
   tdict_tree *out = move_counted(&w, src, &o);
   assert_int_equal(num_launches, (60001 * 8 + 65535) / 65536 + (70003 * 4 + 65535) / 65536);

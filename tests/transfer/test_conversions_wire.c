@@ -36,11 +36,8 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
     there = to_device(&w, src, w.device);
     has_no_kernels = k % 2;
     const tdict_conversion c = to_dtype("a", to);
-    tdict_transfer_options o = tdict_transfer_options_default();
     tdict_transfer_stats s = tdict_transfer_stats_default();
-    o.conversions = &c;
-    o.num_conversions = 1;
-    o.stats = &s;
+    tdict_transfer_options o = converting(&c, 1, &s);
     td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
     check_converted(&w, &p, t, leaf_of(out, "a"));
     assert_int_equal(s.wire_bytes, COUNT * (k % 2 ? wires[k / 2].host_in : wires[k / 2].in));
@@ -49,9 +46,7 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
     check_converted(&w, &p, t, leaf_of(out, "a"));
     assert_int_equal(s.wire_bytes, COUNT * (k % 2 ? wires[k / 2].host_out : wires[k / 2].out));
     has_no_kernels = false;
-    tdict_release(out);
-    tdict_release(there);
-    tdict_release(src);
+    RELEASE(out, there, src);
   }
   close_world(&w);
 }
@@ -69,11 +64,8 @@ GPU_CASE(conversions_with_a_named_wire) {
   tdict_tree *there = to_device(&w, src, w.device), *rounded = NULL;
   td_ok(tdict_to_dtype(src, TDICT_BF16, NULL, &rounded, err));
   tdict_conversion c = to_dtype("a", TDICT_F64);
-  tdict_transfer_options o = tdict_transfer_options_default();
   tdict_transfer_stats s = tdict_transfer_stats_default();
-  o.conversions = &c;
-  o.num_conversions = 1;
-  o.stats = &s;
+  tdict_transfer_options o = converting(&c, 1, &s);
   for (int same = 0; same < 2; same++) {
     const pair_of want = same ? (pair_of){"a", TDICT_BF16, TDICT_F32, 1, 0} : again;
     c.dtype = want.to;
@@ -102,9 +94,7 @@ GPU_CASE(conversions_with_a_named_wire) {
   td_fails_at(TDICT_ENOTSUP, "from float32 to float32 with the wire dtype complex64 is not supported", "a",
               tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_null(out);
-  tdict_release(rounded);
-  tdict_release(there);
-  tdict_release(src);
+  RELEASE(rounded, there, src);
   close_world(&w);
 }
 
@@ -115,18 +105,14 @@ GPU_CASE(conversions_within_a_device) {
   tdict_tree *large = new_tree();
   give(large, "a", random_tensor(TDICT_U8, SHAPE(9, 1000003), NULL)); /* several chunks of 16 MiB */
   const tdict_conversion wide[2] = {scaled("*", TDICT_F32, 0.5, 1), to_dtype("deep.two", TDICT_F64)};
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.conversions = wide;
-  o.num_conversions = 1;
+  tdict_transfer_options o = converting(wide, 1, NULL);
   tdict_tree *large_there = to_device(&w, large, w.device);
   td_ok(tdict_to_device(w.c, large_there, w.device, &o, &out, err));
   const unsigned char *from = tdict_tensor_const_data(leaf_of(large, "a"));
   float *got = (float *)(void *)read_elements(&w, leaf_of(out, "a"));
   for (size_t i = 0; i < 9 * 1000003; i++) assert_true(got[i] == (float)from[i] * 0.5f + 1);
   free(got);
-  tdict_release(out);
-  tdict_release(large_there);
-  tdict_release(large);
+  RELEASE(out, large_there, large);
   o.conversions = &wide[1];
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err));
   check_converted(&w, &pairs[6], leaf_of(src, "deep.two"), leaf_of(out, "deep.two"));
@@ -158,8 +144,7 @@ GPU_CASE(conversions_mix_in_large_slots) {
   const tdict_conversion c[2] = {scaled("*.wide", TDICT_F32, 0.5, 1), to_dtype("*.narrow", TDICT_BF16)};
   for (int k = 0; k < NUM_WAYS; k += WAYS_STEP) {
     way v = way_at(k);
-    v.o.conversions = c;
-    v.o.num_conversions = 2;
+    use_conversions(&v.o, c, 2);
     poison(&w, w.memory, 2 << 20);
     tdict_tree *out = move_tree(&w, k % 2 ? src : there, k % 2 ? w.device : tdict_cpu(), &v);
     for (int i = 0; i < COUNT; i++) {
@@ -183,13 +168,10 @@ SIM_CASE(conversions_between_two_devices) {
   sim.num_devices = 2;
   co.sim = &sim;
   world w = world_over(td_context(&co));
-  tdict_tree *src = new_tree(), *there, *out = NULL;
-  give(src, "a", random_tensor(TDICT_U8, SHAPE(100), NULL));
+  tdict_tree *src = bytes_tree("a", 100, NULL), *there, *out = NULL;
   there = to_device(&w, src, tdict_sim(0));
   const tdict_conversion c = to_dtype("a", TDICT_F32);
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.conversions = &c;
-  o.num_conversions = 1;
+  tdict_transfer_options o = converting(&c, 1, NULL);
   td_fails_at(TDICT_ENOTSUP, "from uint8 to float32 needs a kernel on one device", "a",
               tdict_to_device(w.c, there, tdict_sim(1), &o, &out, err));
   assert_null(out);

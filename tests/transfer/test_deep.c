@@ -56,10 +56,7 @@ GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
   td_ok(tdict_pin_memory(w.c, back, NULL, &pinned, err));
   assert_true(tdict_is_pinned(pinned));
   assert_memory_equal(tdict_const_data(pinned, path), want, sizeof want);
-  tdict_release(src);
-  tdict_release(dev);
-  tdict_release(back);
-  tdict_release(pinned);
+  RELEASE(src, dev, back, pinned);
   tdict_stream_destroy(w.c, s);
   free(path);
   place_close(&w);

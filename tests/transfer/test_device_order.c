@@ -94,12 +94,7 @@ static things open_things(const place *w) {
   for (int i = 0; i < 2; i++) put_number(w, leaf_of(t.row, fields[i].path), 300 + (uint64_t)i);
   return t;
 }
-static void close_things(things *t) {
-  tdict_release(t->dst);
-  tdict_release(t->src);
-  tdict_release(t->row);
-  tdict_release(t->out);
-}
+static void close_things(things *t) { RELEASE(t->dst, t->src, t->row, t->out); }
 
 /* Stands for a transfer. It ends when it is waited for, and writes the tensor then when it is to. */
 typedef struct transfer_stand_in {

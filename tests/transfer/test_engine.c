@@ -9,11 +9,7 @@
 enum { BYTES = 30000 };
 
 /* One pinned leaf that fits a slot, so that each transfer is one copy of the device. */
-static tdict_tree *one_leaf(tdict_memory *memory) {
-  tdict_tree *td = new_tree();
-  give(td, "x", random_tensor(TDICT_U8, SHAPE(BYTES), memory));
-  return td;
-}
+static tdict_tree *one_leaf(tdict_memory *memory) { return bytes_tree("x", BYTES, memory); }
 static tdict_tree *one_there(const world *w) {
   tdict_tree *host = one_leaf(NULL), *there = to_device(w, host, w->device);
   tdict_release(host);

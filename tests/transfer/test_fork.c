@@ -110,10 +110,7 @@ static void let_all_go(family *f) {
   tdict_stream_destroy(f->w.c, f->s);
   tdict_future_release(f->pending);
   tdict_future_release(f->done);
-  tdict_release(f->host);
-  tdict_release(f->dev);
-  tdict_release(f->pinned);
-  tdict_release(f->dst);
+  RELEASE(f->host, f->dev, f->pinned, f->dst);
   tdict_context_destroy(f->w.c);
 }
 static void live_as_child(family *f) {
@@ -160,11 +157,7 @@ static void end_family(family *f) {
   check_tree_number(&f->w, again, 1);
   check_tree_number(&f->w, f->dev, 1);
   check_tree_number(&f->w, f->pinned, 1);
-  tdict_release(again);
-  tdict_release(f->host);
-  tdict_release(f->dev);
-  tdict_release(f->pinned);
-  tdict_release(f->dst);
+  RELEASE(again, f->host, f->dev, f->pinned, f->dst);
   tdict_stream_destroy(f->w.c, f->s);
   place_close(&f->w);
 }

@@ -4,16 +4,11 @@
 #include "trees.h"
 #include "wrap.h"
 
-static tdict_future *start(const world *w, const tdict_tree *src, const tdict_transfer_options *o) {
-  tdict_future *f = start_move(w, src, w->device, o);
-  return f;
-}
-
 SIM_CASE(future_wait_for_times_out) {
   world w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start(&w, src, NULL);
+  tdict_future *f = start_move(&w, src, w.device, NULL);
   td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 0, &out, err));
   const int64_t begin = tdict_now_ns();
   td_fails(TDICT_ETIMEDOUT, "30000000", tdict_future_wait_for(f, 30000000, &out, err));
@@ -35,7 +30,7 @@ SIM_CASE(future_poll) {
   world w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL);
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start(&w, src, NULL);
+  tdict_future *f = start_move(&w, src, w.device, NULL);
   td_rest();
   assert_false(tdict_future_is_ready(f));
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
@@ -45,21 +40,19 @@ SIM_CASE(future_poll) {
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
   tdict_future_release(f);
   fail_call(CALL_COPY, 1);
-  f = start(&w, src, NULL);
+  f = start_move(&w, src, w.device, NULL);
   td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
   assert_true(tdict_future_is_ready(f));
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
   tdict_future_release(f);
   /* what is there already has ended when the call returns */
   tdict_tree *there = to_device(&w, src, w.device), *out = NULL;
-  f = start(&w, there, NULL);
+  f = start_move(&w, there, w.device, NULL);
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
   td_ok(tdict_future_wait(f, &out, err));
   assert_ptr_equal(out, there);
   tdict_future_release(f);
-  tdict_release(out);
-  tdict_release(there);
-  tdict_release(src);
+  RELEASE(out, there, src);
   close_world(&w);
 }
 
@@ -71,7 +64,7 @@ GPU_CASE(future_reports_failure) {
   there = to_device(&w, src, w.device);
   fail_call(CALL_COPY, 2);
   tdict_transfer_options o = threads(1);
-  tdict_future *f = start(&w, src, &o);
+  tdict_future *f = start_move(&w, src, w.device, &o);
   for (int i = 0; i < 3; i++) {
     td_fails_at(TDICT_EDEVICE, "999", "a.b\\.c.at_fault", tdict_future_wait(f, &out, err));
     assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
@@ -101,7 +94,7 @@ GPU_CASE(future_stats) {
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
     tdict_transfer_stats s = nothing;
-    tdict_future *f = start(&w, src, &v.o);
+    tdict_future *f = start_move(&w, src, w.device, &v.o);
     td_ok(tdict_future_wait(f, NULL, err));
     td_ok(tdict_future_get_stats(f, &s, err));
     tdict_future_release(f);
@@ -156,7 +149,7 @@ SIM_CASE(future_stats_refuses) {
   tdict_tree *src = batch_tree(NULL);
   tdict_transfer_stats s = tdict_transfer_stats_default(), zero = s;
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start(&w, src, NULL);
+  tdict_future *f = start_move(&w, src, w.device, NULL);
   td_fails(TDICT_EINVAL, "not ended", tdict_future_get_stats(f, &s, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_future_get_stats(NULL, &s, err));
   td_ok(tdict_sim_resume(w.c, err));
@@ -190,20 +183,18 @@ SIM_CASE(future_stats_refuses) {
 
 GPU_CASE(future_released_early) {
   world w = open_world();
-  tdict_tree *src = batch_tree(NULL), *dst = to_device(&w, src, w.device), *out = NULL;
+  tdict_tree *src = batch_tree(NULL), *dst = to_device(&w, src, w.device);
   spoil_tree(&w, dst);
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
-    tdict_future_release(start(&w, src, &v.o)); /* nobody will ever have the result */
+    tdict_future_release(start_move(&w, src, w.device, &v.o)); /* nobody will ever have the result */
     tdict_future *f = start_copy(&w, src, dst, &v.o);
     tdict_future_release(f); /* it goes on to its end without the future */
-    tdict_tree *back = to_device(&w, dst, tdict_cpu());
-    check_and_release(&w, src, back);
-    f = start(&w, src, &v.o);
+    check_and_release(&w, src, to_device(&w, dst, tdict_cpu()));
+    f = start_move(&w, src, w.device, &v.o);
     assert_ptr_equal(tdict_future_retain(f), f);
     tdict_future_release(f);
-    out = result_of(f);
-    check_and_spoil(&w, src, out);
+    check_and_spoil(&w, src, result_of(f));
     spoil_tree(&w, dst);
   }
   tdict_future_release(NULL);
@@ -221,14 +212,13 @@ SIM_CASE(transfer_keeps_source_alive) {
       way v = way_at(i);
       if (v.o.num_threads == 0 && (!pinned || v.o.mode == TDICT_MODE_BLOCKING))
         continue; /* waits for the device here */
-      tdict_tree *src = batch_tree(pinned ? w.pinned : NULL), *want = to_device(&w, src, w.device), *out = NULL;
+      tdict_tree *src = batch_tree(pinned ? w.pinned : NULL), *want = to_device(&w, src, w.device);
       td_ok(tdict_sim_hold(w.c, err));
-      tdict_future *f = start(&w, src, &v.o);
+      tdict_future *f = start_move(&w, src, w.device, &v.o);
       tdict_release(src); /* the last of it; its memory is used again at once */
       tdict_tree *other = batch_tree(pinned ? w.pinned : NULL);
       td_ok(tdict_sim_resume(w.c, err));
-      out = result_of(f);
-      check_and_spoil(&w, want, out);
+      check_and_spoil(&w, want, result_of(f));
       /* the other way: the device tree goes while it is read */
       v.o.pinned_result = pinned;
       tdict_tree *twin = to_device(&w, want, tdict_cpu());
@@ -281,7 +271,7 @@ GPU_CASE(future_stats_keep_to_their_size) {
   world w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL), *out = NULL;
   tdict_transfer_stats whole = tdict_transfer_stats_default();
-  tdict_future *f = start(&w, src, NULL);
+  tdict_future *f = start_move(&w, src, w.device, NULL);
   td_ok(tdict_future_wait(f, NULL, err));
   td_ok(tdict_future_get_stats(f, &whole, err));
   for (size_t size = sizeof size; size <= sizeof whole; size++) {

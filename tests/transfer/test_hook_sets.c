@@ -155,10 +155,7 @@ GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
       o.pinned_result = true; /* the hook pin_memory gets the moved object, because a device tensor cannot be pinned */
       td_ok(tdict_to_device(w.c, again, tdict_cpu(), &o, &back, err));
       check_pairs(&w, back, set, tdict_cpu(), set & PINS || set == FLATTENS);
-      tdict_release(back);
-      tdict_release(again);
-      tdict_release(there);
-      tdict_release(src);
+      RELEASE(back, again, there, src);
       check_gone(&p);
     }
   place_close(&w);

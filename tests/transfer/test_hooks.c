@@ -283,9 +283,7 @@ GPU_CASE(hook_sees_cancel) {
   probe p = {0};
   cancelling c = {0};
   tdict_tree *src = new_tree();
-  for (int i = 0; i < 2; i++) {
-    put_pair_with(src, i ? "second" : "first", &p, i, look_for_cancel, &c);
-  }
+  for (int i = 0; i < 2; i++) put_pair_with(src, i ? "second" : "first", &p, i, look_for_cancel, &c);
   tdict_future *f = move_async(&w, src, w.device, NULL);
   gate_await(&c.gate, 1);
   tdict_future_cancel(f);
@@ -318,9 +316,7 @@ GPU_CASE(hook_sees_failure) {
   probe p = {0};
   cancelling c = {0};
   tdict_tree *src = new_tree();
-  for (int i = 0; i < 2; i++) {
-    put_pair_with(src, i ? "waits" : "fails", &p, i, fail_when_told, &c);
-  }
+  for (int i = 0; i < 2; i++) put_pair_with(src, i ? "waits" : "fails", &p, i, fail_when_told, &c);
   tdict_future *f = move_async(&w, src, w.device, NULL);
   td_fails_at(TDICT_EIO, "", "fails", tdict_future_wait(f, NULL, err));
   assert_true(atomic_load(&c.saw));
@@ -371,9 +367,7 @@ static tdict_status nest_transfers(const pair *self, const tdict_hook *hook, con
   if (status == TDICT_OK) status = tdict_pin_memory(c, td, NULL, &pinned, err);
   if (status == TDICT_OK) expect(self, tdict_is_pinned(pinned));
   tdict_future_release(f);
-  tdict_release(there);
-  tdict_release(back);
-  tdict_release(pinned);
+  RELEASE(there, back, pinned);
   return status;
 }
 static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error *err) {
@@ -447,9 +441,7 @@ GPU_CASE(hook_waits_for_another_with_hooks) {
     tdict_release(finish(f));
     tdict_tree *out = finish(o.future);
     check_pair(&w, pair_at(out, "y", &pair_hooked), 2, w.device);
-    tdict_release(out);
-    tdict_release(first);
-    tdict_release(second);
+    RELEASE(out, first, second);
     close_pairs(&w, &p);
   }
 }

@@ -100,9 +100,7 @@ GPU_CASE(kept_entries_all_or_none) {
   o.num_keep = 0;
   td_ok(tdict_to_device(w.c, src, w.device, &o, &again, err));
   check_device(again, w.device);
-  tdict_release(again);
-  tdict_release(out);
-  tdict_release(src);
+  RELEASE(again, out, src);
   close_world(&w);
 }
 
@@ -161,9 +159,7 @@ DEVICE_CASE(kept_entries_are_not_written) {
   o.num_keep = 3;
   td_ok(tdict_rename(dst, "text", "texts", false, err));
   td_fails_at(TDICT_ENOTFOUND, "no such key", "text", tdict_transfer_into(w.c, dst, src, &o, err));
-  tdict_release(dst);
-  tdict_release(like);
-  tdict_release(src);
+  RELEASE(dst, like, src);
   close_world(&w);
 }
 
@@ -232,8 +228,6 @@ GPU_CASE(kept_entries_of_consolidated_trees) {
   assert_true(tdict_is_locked(out) && !tdict_is_consolidated(out));
   check_tree(&w, td, out);
   for (size_t k = 0; k < 6; k++) assert_ptr_equal(leaf_of(out, staying[k]), leaf_of(src, staying[k]));
-  tdict_release(out);
-  tdict_release(src);
-  tdict_release(td);
+  RELEASE(out, src, td);
   close_world(&w);
 }

@@ -35,8 +35,7 @@ static void cancel_while_hooks_run(void) {
   check_cancelled(f);
   assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.moves), 1);
   tdict_future_release(f);
-  tdict_tree *out = moved(&w, src, w.device);
-  check_number_and_release(&w, out, 1);
+  check_number_and_release(&w, moved(&w, src, w.device), 1);
   tdict_release(src);
   close_pairs(&w, &p);
 }
@@ -58,9 +57,7 @@ static void cancel_while_waiting(void) {
   tdict_future_release(c);
   check_tree_number(&w, d, 2);
   tdict_future_release(b);
-  tdict_release(one);
-  tdict_release(two);
-  tdict_release(d);
+  RELEASE(one, two, d);
   place_close(&w);
 }
 
@@ -337,11 +334,7 @@ GPU_CASE(cancel_after_the_last_copy_changes_nothing) {
   late l = {0};
   tdict_tree *src = new_tree(), *out = NULL;
   tdict_tensor *t = NULL, *host = NULL;
-  tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = l.bytes;
-  v.dtype = TDICT_U8;
-  v.ndim = 1;
-  v.shape = shape;
+  tdict_tensor_desc v = desc_of(l.bytes, TDICT_U8, shape);
   td_fill_random(l.bytes, sizeof l.bytes, 77);
   td_ok(tdict_tensor_from_data(&v, release_late, &l, &t, err));
   give(src, "a", t);
@@ -565,13 +558,10 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
     check_stays_lost(&w, host, dev, host);
     if (w.device.type == TDICT_DEVICE_SIM) { /* the other device is as good as ever */
       td_ok(tdict_to_device(w.c, host, tdict_sim(1), &t, &out, err));
-      tdict_tree *back = moved(&w, out, tdict_cpu());
-      check_number_and_release(&w, back, 21);
+      check_number_and_release(&w, moved(&w, out, tdict_cpu()), 21);
     }
   }
-  tdict_release(out);
-  tdict_release(host);
-  tdict_release(dev);
+  RELEASE(out, host, dev);
   shim_end(&losing, w.d);
   place_close(&w);
   return met;

@@ -80,12 +80,7 @@ SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
     check_lost(&w, dst, "a");
     td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
     assert_false(tdict_storage_has_lost(leaf_of(dst, "a")->storage));
-    tdict_release(src);
-    tdict_release(dst);
-    tdict_release(a);
-    tdict_release(to_a);
-    tdict_release(both);
-    tdict_release(to_both);
+    RELEASE(src, dst, a, to_a, both, to_both);
   }
   place_close(&w);
 }
@@ -117,11 +112,7 @@ SIM_CASE(lost_columns_are_told_apart) {
   assert_non_null(tdict_data(left[1], "k"));
   assert_true(has_number(&w, leaf_of(wholes[1], "a"), 10));
   check_there(&w, wholes[1], "a", 10);
-  for (int i = 0; i < 2; i++) {
-    tdict_release(wholes[i]);
-    tdict_release(left[i]);
-    tdict_release(right[i]);
-  }
+  for (int i = 0; i < 2; i++) RELEASE(wholes[i], left[i], right[i]);
   place_close(&w);
 }
 
@@ -183,9 +174,7 @@ SIM_CASE(lost_rows_come_back_one_by_one) {
   assert_non_null(tdict_data(dst, "a"));
   assert_true(has_number(&w, leaf_of(dst, "a"), 3));
   for (int i = 0; i < 2; i++) tdict_release(columns[i]);
-  tdict_release(src);
-  tdict_release(dst);
-  tdict_release(row);
+  RELEASE(src, dst, row);
   place_close(&w);
 }
 
@@ -205,10 +194,7 @@ SIM_CASE(lost_bytes_are_not_compared) {
     assert_false(tdict_equal(dst, dst));
     td_ok(tdict_transfer_into(w.c, to_b, b, NULL, err));
     assert_true(tdict_equal(src, dst));
-    tdict_release(src);
-    tdict_release(dst);
-    tdict_release(b);
-    tdict_release(to_b);
+    RELEASE(src, dst, b, to_b);
   }
   place_close(&w);
 }
@@ -232,9 +218,6 @@ SIM_CASE(lost_mask_is_refused) {
   td_fails(TDICT_EINVAL, "transfer into them failed",
            tdict_index_set(batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), batch, err));
   assert_null(out);
-  tdict_release(td);
-  tdict_release(batch);
-  tdict_release(masks);
-  tdict_release(from);
+  RELEASE(td, batch, masks, from);
   place_close(&w);
 }

@@ -63,11 +63,7 @@ static void refuse(bool on_device, int32_t num_threads) {
   td_ok(tdict_transfer_into(w.c, bad, good, NULL, err)); /* the bytes come after all */
   td_ok(tdict_to_device(w.c, mixed, other, &o, &out, err));
   assert_true(has_number(&w, leaf_of(out, "n.b"), 1));
-  tdict_release(out);
-  tdict_release(good);
-  tdict_release(bad);
-  tdict_release(mixed);
-  tdict_release(there);
+  RELEASE(out, good, bad, mixed, there);
   place_close(&w);
 }
 GPU_CASE(lost_source_is_refused) {
@@ -93,9 +89,7 @@ SIM_CASE(lost_source_of_a_queued_transfer) {
   check_tree_number(&w, out, 1);
   tdict_future_release(lost);
   tdict_future_release(reads);
-  tdict_release(out);
-  tdict_release(src);
-  tdict_release(dst);
+  RELEASE(out, src, dst);
   place_close(&w);
 }
 
@@ -193,9 +187,7 @@ static int meet_an_end(const place *w, tdict_tree *src, tdict_tree *dst) {
     tdict_future_release(r->reads[i]);
   }
   if (wrong) fail_msg("%d of %d reads took bytes that never came", wrong, met);
-  tdict_release(one);
-  tdict_release(feed);
-  tdict_release(from);
+  RELEASE(one, feed, from);
   free(r);
   return met;
 }

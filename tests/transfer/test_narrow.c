@@ -48,8 +48,7 @@ GPU_CASE(narrow_fills_large_slots) {
     way v = way_at(4 + 7 * i);
     v.o.narrow = 1;
     poison(&w, w.memory, line_bytes(src));
-    tdict_tree *out = move_tree(&w, src, w.device, &v);
-    check_and_release(&w, src, out);
+    check_and_release(&w, src, move_tree(&w, src, w.device, &v));
     tdict_release(src);
   }
   close_world(&w);
@@ -68,8 +67,7 @@ GPU_CASE(narrow_heads_fit_into_slots) {
     for (int i = 0; i < NUM_WAYS; i += 5) {
       way v = way_at(i);
       v.o.narrow = 1;
-      tdict_tree *out = move_tree(&w, src, w.device, &v);
-      check_and_release(&w, src, out);
+      check_and_release(&w, src, move_tree(&w, src, w.device, &v));
     }
     tdict_release(src);
     close_world(&w);

@@ -18,8 +18,7 @@ GPU_CASE(narrow_beside_other_options) {
   give(src, "c", pv_tensor(TDICT_I32, SHAPE(5000), PV_BYTE, NULL));
   give(src, "kept", pv_tensor(TDICT_I64, SHAPE(4000), PV_BYTE, NULL));
   const tdict_conversion c[3] = {to_dtype("b", TDICT_F32), to_dtype("c", TDICT_I32), to_dtype("?a.*", TDICT_F32)};
-  o.conversions = c;
-  o.num_conversions = 3;
+  use_conversions(&o, c, 3);
   o.keep = keep;
   o.num_keep = 1;
   o.check_sources = true;
@@ -44,11 +43,7 @@ GPU_CASE(narrow_of_other_trees) {
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
   tdict_tensor *t = pv_tensor(TDICT_I64, SHAPE(2048), PV_BYTE, NULL), *raw = NULL;
-  tdict_tensor_desc desc = tdict_tensor_desc_default();
-  desc.dtype = TDICT_F32;
-  desc.ndim = 1;
-  desc.shape = (const int64_t[]){4096};
-  desc.data = t->data;
+  tdict_tensor_desc desc = desc_of(t->data, TDICT_F32, (const int64_t[]){4096});
   td_ok(tdict_tensor_over(t->storage, &desc, &raw, err));
   td_ok(tdict_set(src, "tied.a", t, err));
   give(src, "tied.floats", raw);
@@ -98,9 +93,7 @@ GPU_CASE(narrow_of_unloaded_leaves) {
     disk_init(&d);
     v.o.narrow = 1;
     tdict_tree *twin = disk_twin(&d, src, 60, next_seed());
-    out = move_tree(&w, twin, w.device, &v);
-    check_and_release(&w, src, out);
-    out = NULL;
+    check_and_release(&w, src, move_tree(&w, twin, w.device, &v));
     d.fail_at = d.begun + 3 + i;
     d.fault = DISK_ERROR;
     td_fails(TDICT_EIO, "", tdict_to_device(w.c, twin, w.device, &v.o, &out, err));

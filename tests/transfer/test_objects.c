@@ -72,9 +72,7 @@ GPU_CASE(objects_keep_their_type) {
     check_same_paths(src, back);
     check_tree_number(&w, back, 3);
     for (int i = 0; i < NUM_TYPES; i++) check_pair(&w, pair_at(back, path_of(i), types[i]), i, tdict_cpu());
-    tdict_release(src);
-    tdict_release(out);
-    tdict_release(back);
+    RELEASE(src, out, back);
     close_pairs(&w, &p);
   }
 }
@@ -206,9 +204,7 @@ GPU_CASE(objects_already_in_place_are_shared) {
   assert_ptr_equal(pair_at(again, "x", &pair_flat), pair_at(out, "x", &pair_flat));
   assert_true(has_number(&w, leaf_of(again, "new"), 77));
   assert_int_equal(atomic_load(&p.unflattens), 1);
-  tdict_release(again);
-  tdict_release(out);
-  tdict_release(src);
+  RELEASE(again, out, src);
   close_pairs(&w, &p);
 }
 
@@ -425,9 +421,7 @@ GPU_CASE(objects_transfer_into) {
   td_fails_at(TDICT_EDTYPE, "", "x.deep.tgt", tdict_transfer_into(w.c, dst, src, NULL, err));
   check_tree_number(&w, dst, 11);
   check_pair(&w, there, 2, w.device);
-  tdict_release(src);
-  tdict_release(like);
-  tdict_release(dst);
+  RELEASE(src, like, dst);
   close_pairs(&w, &p);
 }
 

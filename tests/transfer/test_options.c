@@ -103,9 +103,7 @@ DEVICE_CASE(transfer_refuses_bad_options) {
   o.after = &host; /* the cpu has no streams */
   tdict_tree *src = batch_tree(NULL), *like = batch_tree(NULL), *dst = to_device(&w, like, w.device);
   td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_transfer_into(w.c, dst, src, &o, err));
-  tdict_release(src);
-  tdict_release(like);
-  tdict_release(dst);
+  RELEASE(src, like, dst);
   refuse_nulls(&w);
   refuse_threads(&w);
   refuse_result_memory(&w);
@@ -131,8 +129,7 @@ DEVICE_CASE(transfer_option_sizes) {
   pin.o = tdict_pin_options_default();
   pin.o.struct_size = sizeof pin;
   tdict_tree *src = batch_tree(NULL), *out = NULL;
-  td_ok(tdict_to_device(w.c, src, w.device, &longer.o, &out, err));
-  check_and_release(&w, src, out);
+  check_and_release(&w, src, move_with(&w, src, w.device, &longer.o));
   longer.more[20] = 1; /* something that this library does not know */
   refuse(&w, &longer.o, TDICT_ENOTSUP, "struct_size");
   pin.more[0] = 1;
@@ -147,8 +144,7 @@ DEVICE_CASE(transfer_option_sizes) {
     memset(&old, POISON, sizeof old);
     memcpy(&old, &known, sizes[i]);
     old.struct_size = sizes[i];
-    td_ok(tdict_to_device(w.c, src, w.device, &old, &out, err));
-    check_and_release(&w, src, out);
+    check_and_release(&w, src, move_with(&w, src, w.device, &old));
   }
   const size_t bad[] = {0, 1, sizeof(size_t) - 1};
   for (size_t i = 0; i < 3; i++) {
@@ -177,9 +173,8 @@ SIM_CASE(transfer_refuses_capturing_stream) {
   wrap.ops.stream_capture_status = say_capturing;
   refuse(&w, &o, TDICT_ECAPTURE, "captured");
   wrap.ops.stream_capture_status = wrap.real->stream_capture_status;
-  tdict_tree *src = batch_tree(NULL), *out = NULL;
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
-  check_and_release(&w, src, out);
+  tdict_tree *src = batch_tree(NULL);
+  check_and_release(&w, src, move_with(&w, src, w.device, &o));
   const tdict_stream absent = {tdict_sim(3), NULL};
   o.after = &absent;
   refuse(&w, &o, TDICT_EWRONGDEVICE, "sim:3");
@@ -219,8 +214,6 @@ SIM_CASE(transfer_async_returns_early) {
       tdict_release(out);
     }
   }
-  tdict_release(src);
-  tdict_release(small);
-  tdict_release(pinned);
+  RELEASE(src, small, pinned);
   close_world(&w);
 }

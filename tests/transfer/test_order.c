@@ -40,10 +40,7 @@ static void check_raw_war_waw(int32_t num_threads, int32_t mode) {
   check_tree_number(&w, d, 22);
   check_tree_number(&w, e, 22);
   for (int i = 0; i < 3; i++) tdict_release(h[i]);
-  tdict_release(seen[0]);
-  tdict_release(d);
-  tdict_release(e);
-  tdict_release(host);
+  RELEASE(seen[0], d, e, host);
   place_close(&w);
 }
 SIM_CASE(transfers_of_shared_bytes_wait_for_each_other) {
@@ -80,10 +77,7 @@ GPU_CASE(transfers_are_ordered) {
     }
   }
   assert_true(num_snapshots > 10 && num_copies > 100);
-  for (int i = 0; i < num_snapshots; i++) {
-    tdict_tree *seen = finish(snapshots[i]);
-    check_number_and_release(&w, seen, wanted[i]);
-  }
+  for (int i = 0; i < num_snapshots; i++) check_number_and_release(&w, finish(snapshots[i]), wanted[i]);
   for (int i = 0; i < num_copies; i++) finish_copy(f[i]);
   for (int i = 0; i < TREES; i++) check_tree_number(&w, trees[i], model[i]);
   for (int i = 0; i < TREES; i++) tdict_release(trees[i]);
@@ -121,10 +115,7 @@ SIM_CASE(transfers_of_one_storage_are_ordered) {
   assert_memory_equal(leaf_of(out, "y")->data, want, 2 * (size_t)half);
   finish_copy(one);
   free(want);
-  tdict_release(out);
-  tdict_release(dst);
-  tdict_release(src);
-  tdict_release(both);
+  RELEASE(out, dst, src, both);
   place_close(&w);
 }
 
@@ -191,10 +182,7 @@ SIM_CASE(transfer_after_stream) {
   tdict_release(finish(makes));
   kernel_end(&k);
   free(fresh);
-  tdict_release(out);
-  tdict_release(src);
-  tdict_release(d);
-  tdict_release(d2);
+  RELEASE(out, src, d, d2);
   tdict_stream_destroy(w.c, s);
   place_close(&w);
 }
@@ -206,24 +194,20 @@ SIM_CASE(transfer_follows_the_legacy_stream) {
   blocker b;
   tdict_tree *src = numbered_tree(&w, NULL, 40), *d = there(&w, 41);
   block(&w, &b, true);
-  tdict_tree *out = finish(move_async(&w, src, w.device, NULL));
-  check_number_and_release(&w, out, 40);
+  check_number_and_release(&w, finish(move_async(&w, src, w.device, NULL)), 40);
   tdict_future *reads = move_async(&w, d, tdict_cpu(), NULL);
   check_pending(reads);
   tdict_stream idle = new_stream(&w);
   tdict_transfer_options o = threads(-1);
   o.after = &idle; /* instead of the legacy stream */
-  out = finish(move_async(&w, d, tdict_cpu(), &o));
-  check_number_and_release(&w, out, 41);
+  check_number_and_release(&w, finish(move_async(&w, d, tdict_cpu(), &o)), 41);
   tdict_future *writes = copy_async(&w, src, d, NULL);
   check_pending(writes);
   check_tree_number(&w, d, 41);
   unblock(&w, &b);
-  out = finish(reads);
-  check_tree_number(&w, out, 41);
+  check_number_and_release(&w, finish(reads), 41);
   finish_copy(writes);
   check_tree_number(&w, d, 40);
-  tdict_release(out);
   tdict_release(src);
   tdict_release(d);
   tdict_stream_destroy(w.c, idle);
@@ -353,8 +337,7 @@ SIM_CASE(wait_source) {
     tdict_future *f = move_async(&w, src, w.device, &o);
     td_ok(tdict_future_wait_source(f, err));
     number_tree(&w, src, 0); /* raw writes */
-    tdict_tree *out = finish(f);
-    check_number_and_release(&w, out, 90);
+    check_number_and_release(&w, finish(f), 90);
     tdict_release(src);
     place_close(&w);
   }
@@ -412,9 +395,7 @@ SIM_CASE(transfer_refuses_capture) {
   tdict_release(out);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   td_ok(tdict_record_stream(out, s, err));
-  tdict_release(out);
-  tdict_release(src);
-  tdict_release(d);
+  RELEASE(out, src, d);
   tdict_stream_destroy(w.c, s);
   tdict_stream_destroy(w.c, plain);
   shim_end(&capture_shim, w.d);
@@ -457,8 +438,7 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
       check_tree_number(&w, back, 97);               /* on the host: a plain copy of the driver would end the capture */
       tdict_release(back);
       tdict_release(to);
-      back = moved(&w, d, tdict_cpu());
-      check_number_and_release(&w, back, 98);
+      check_number_and_release(&w, moved(&w, d, tdict_cpu()), 98);
     }
     td_ok(tdict_gpu_enter(w.gpu, &scope, err));
     assert_int_equal(end(s.handle, &graph), 0);

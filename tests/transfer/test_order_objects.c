@@ -32,10 +32,7 @@ GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   gate_open(&g);
   tdict_tree *out = finish(f);
   assert_true(has_number(&w, leaf_of(out, "x"), 2));
-  tdict_release(out);
-  tdict_release(src);
-  tdict_release(dev);
-  tdict_release(dst);
+  RELEASE(out, src, dev, dst);
   close_pairs(&w, &p);
 }
 
@@ -53,10 +50,7 @@ SIM_CASE(transfer_with_hooks_reads_after_a_write) {
     tdict_tree *out = finish(reads);
     assert_true(has_number(&w, leaf_of(out, "x"), 4));
     finish_copy(writes);
-    tdict_release(out);
-    tdict_release(src);
-    tdict_release(dev);
-    tdict_release(dst);
+    RELEASE(out, src, dev, dst);
     close_pairs(&w, &p);
   }
 }

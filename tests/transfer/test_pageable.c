@@ -111,12 +111,8 @@ SIM_CASE(pageable_leaves_that_stay_staged) {
   fclose(file);
   td_fill_random(mapped, bytes, 23);
   const int64_t shape[] = {ITEMS};
-  tdict_tensor_desc d = tdict_tensor_desc_default();
-  d.data = mapped;
-  d.dtype = TDICT_F32;
-  d.ndim = 1;
-  d.shape = shape;
   tdict_tensor *t = NULL;
+  tdict_tensor_desc d = desc_of(mapped, TDICT_F32, shape);
   td_ok(tdict_tensor_from_data(&d, drop_mapping, mapped, &t, err));
   tdict_tree *src = tree_of(t);
   assert_int_equal(move(c, src, o, mapped, bytes).staged_bytes, bytes);

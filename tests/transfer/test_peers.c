@@ -133,9 +133,7 @@ GPU_CASE(two_devices_large_leaf) {
   check(&t, leaf_of(one, "n.x"));
   back = moved(&t.w, one, tdict_cpu());
   check(&t, leaf_of(back, "n.x"));
-  tdict_release(one);
-  tdict_release(there);
-  tdict_release(back);
+  RELEASE(one, there, back);
   two_close(&t);
 }
 

@@ -63,14 +63,11 @@ GPU_CASE(pin_memory_refuses_device_leaf) {
   tdict_tree *src = new_tree(), *there, *out = src;
   give(src, "a.b", random_tensor(TDICT_U8, SHAPE(10), NULL));
   there = to_device(&w, src, w.device);
-  tdict_tree *mixed = new_tree();
-  give(mixed, "host", random_tensor(TDICT_U8, SHAPE(10), NULL));
+  tdict_tree *mixed = bytes_tree("host", 10, NULL);
   td_ok(tdict_set(mixed, "a.b", leaf_of(there, "a.b"), err));
   td_fails_at(TDICT_EWRONGDEVICE, "cpu", "a.b", tdict_pin_memory(w.c, mixed, NULL, &out, err));
   assert_ptr_equal(out, src);
-  tdict_release(mixed);
-  tdict_release(there);
-  tdict_release(src);
+  RELEASE(mixed, there, src);
   close_world(&w);
 }
 
@@ -101,9 +98,7 @@ CASE(pin_memory_without_device) {
   give(pinned, "x", claimed_view(NULL, 100));
   td_ok(tdict_pin_memory(c, pinned, NULL, &out, err));
   assert_ptr_equal(out, pinned);
-  tdict_release(out);
-  tdict_release(pinned);
-  tdict_release(src);
+  RELEASE(out, pinned, src);
   tdict_context_destroy(c);
 }
 

@@ -16,10 +16,7 @@ static void between_two(const place *w, tdict_device second, void (*make_current
     tdict_tree *one = moved(w, src, w->device), *two = moved(w, one, second), *back = moved(w, two, tdict_cpu());
     assert_true(tdict_device_equal(tdict_tensor_device(leaf_of(two, "n.x")), second));
     if (!has_number(w, leaf_of(back, "n.x"), 1000 + (uint64_t)i)) fail_msg("try %d came back with wrong bytes", i);
-    tdict_release(src);
-    tdict_release(one);
-    tdict_release(two);
-    tdict_release(back);
+    RELEASE(src, one, two, back);
   }
 }
 static void sim_current(const place *w) { (void)w; }
@@ -55,10 +52,7 @@ SIM_CASE(two_simulated_devices_in_one_tree) {
     tdict_release(back);
     tdict_release(out);
   }
-  tdict_release(src);
-  tdict_release(one);
-  tdict_release(two);
-  tdict_release(both);
+  RELEASE(src, one, two, both);
   place_close(&w);
 }
 
@@ -96,11 +90,7 @@ static void behind_legacy_of(int ordinal, bool writes_existing) {
   tdict_gpu_leave(gpu, &scope);
   kernel_end(&k);
   free(fresh);
-  tdict_release(back);
-  tdict_release(out);
-  tdict_release(from);
-  tdict_release(to);
-  tdict_release(src);
+  RELEASE(back, out, from, to, src);
   place_close(&w);
 }
 SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {

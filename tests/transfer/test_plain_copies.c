@@ -214,9 +214,7 @@ GPU_CASE(pinned_pieces_end_at_their_borders) {
     check_tree(&w, sources, there);
     back = bring_back(&w, tree);
     check_and_release(&w, sources, back);
-    tdict_release(there);
-    tdict_release(tree);
-    tdict_release(sources);
+    RELEASE(there, tree, sources);
     tdict_tensor_release(target);
     close_world(&w);
   }

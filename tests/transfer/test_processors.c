@@ -52,9 +52,7 @@ GPU_CASE(stats_count_processor_time) {
       fail_msg("direction %d: the statistics say %.6f s, the thread's clock %.6f, of which %.6f copying", direction,
                counted, own, copied);
   }
-  tdict_release(src);
-  tdict_release(there);
-  tdict_release(back);
+  RELEASE(src, there, back);
   place_close(&p);
 }
 

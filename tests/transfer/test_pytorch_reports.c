@@ -75,9 +75,7 @@ GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
   tdict_tree *there = moved(&w, pinned, w.device);
   check_pair(&w, &batch_at(there, "values", &container)->base, 3, w.device);
   assert_int_equal(batch_area(batch_at(there, "values", &container)), 640 * 480 + 3);
-  tdict_release(there);
-  tdict_release(pinned);
-  tdict_release(td);
+  RELEASE(there, pinned, td);
   close_pairs(&w, &p);
 }
 
@@ -103,10 +101,7 @@ GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
       if (k == 0) check_pinned(&w, made, i);
     }
   }
-  tdict_release(back);
-  tdict_release(there);
-  tdict_release(pinned);
-  tdict_release(td);
+  RELEASE(back, there, pinned, td);
   close_pairs(&w, &p);
 }
 

@@ -58,8 +58,7 @@ static world open_counted(size_t staging, bool slow) {
   return w;
 }
 static tdict_tree *large_tree(tdict_memory *memory) {
-  tdict_tree *td = new_tree();
-  give(td, "a", random_tensor(TDICT_U8, SHAPE((3 << 20) + 77), memory));
+  tdict_tree *td = bytes_tree("a", (3 << 20) + 77, memory);
   for (int i = 0; i < 40; i++) {
     char path[16];
     snprintf(path, sizeof path, "n.k%d", i);
@@ -134,8 +133,7 @@ static int queued_after(int done, int num_queued, bool pinned) {
 static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
   for (int k = 0; k < 4; k++) {
     const int num_chunks = 2 * num_queued + 5;
-    tdict_tree *td = new_tree();
-    give(td, "x", random_tensor(TDICT_U8, SHAPE(num_chunks * (int64_t)limit / num_queued), k % 2 ? w->pinned : NULL));
+    tdict_tree *td = bytes_tree("x", num_chunks * (int64_t)limit / num_queued, k % 2 ? w->pinned : NULL);
     tdict_transfer_options o = threads(k / 2 ? 3 : 1);
     o.max_queued_bytes = limit;
     td_ok(tdict_sim_hold(w->c, err));
@@ -172,8 +170,7 @@ SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
 SIM_CASE(queue_limit_lets_copies_be_queued_together) {
   enum { SLOT_BYTES = BIG_SLOTS / 32, MOST = 8, CHUNKS = 21 };
   world w = open_counted(BIG_SLOTS, false);
-  tdict_tree *td = new_tree();
-  give(td, "x", random_tensor(TDICT_U8, SHAPE(CHUNKS * SLOT_BYTES), NULL));
+  tdict_tree *td = bytes_tree("x", CHUNKS * SLOT_BYTES, NULL);
   for (int threads = 1; threads <= 3; threads += 2) {
     tdict_transfer_options o = tdict_transfer_options_default();
     o.num_threads = threads;
@@ -198,8 +195,7 @@ SIM_CASE(queue_limit_lets_copies_be_queued_together) {
 SIM_CASE(queue_limit_ends_with_a_cancel) {
   world w = open_counted(BIG_SLOTS, false);
   for (int k = 0; k < 4; k++) {
-    tdict_tree *td = new_tree();
-    give(td, "x", random_tensor(TDICT_U8, SHAPE(9 * LIMIT), k % 2 ? w.pinned : NULL));
+    tdict_tree *td = bytes_tree("x", 9 * LIMIT, k % 2 ? w.pinned : NULL);
     tdict_transfer_options o = threads(k / 2 ? 3 : 1);
     o.max_queued_bytes = LIMIT;
     td_ok(tdict_sim_hold(w.c, err));
@@ -256,8 +252,7 @@ SIM_CASE(queue_limit_is_checked) {
   const size_t right[] = {0, LIMIT, SIZE_MAX};
   for (int i = 0; i < 3; i++) {
     o.max_queued_bytes = right[i];
-    td_ok(tdict_to_device(w.c, td, w.device, &o, &out, err));
-    check_and_release(&w, td, out);
+    check_and_release(&w, td, move_with(&w, td, w.device, &o));
   }
   tdict_release(td);
   close_world(&w);

@@ -103,9 +103,7 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   check_read(&w, &r, 7);
   finish_copy(f);
   check_tree_number(&w, dst, 8);
-  tdict_release(seen);
-  tdict_release(dst);
-  tdict_release(src);
+  RELEASE(seen, dst, src);
   tdict_stream_destroy(w.c, idle);
   place_close(&w);
 }
@@ -173,9 +171,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   tdict_release(next);
   next = NULL;
   td_ok(tdict_pin_memory(w.c, plain, NULL, &next, err));
-  tdict_release(next);
-  tdict_release(plain);
-  tdict_release(dev);
+  RELEASE(next, plain, dev);
   place_close(&w);
 }
 
@@ -191,11 +187,7 @@ SIM_CASE(record_stream_holds_memory_of_the_program) {
   tdict_tensor *own = NULL;
   atomic_int num_released = 0;
   float bytes[4] = {0};
-  tdict_tensor_desc view = tdict_tensor_desc_default();
-  view.dtype = TDICT_F32;
-  view.ndim = 1;
-  view.shape = (const int64_t[]){4};
-  view.data = bytes;
+  tdict_tensor_desc view = desc_of(bytes, TDICT_F32, (const int64_t[]){4});
   td_ok(tdict_tensor_from_data(&view, count_release, &num_released, &own, err));
   give(both, "own", own);
   td_ok(tdict_set_tree(both, "dev", dev, err));
@@ -267,9 +259,7 @@ GPU_CASE(record_stream_refuses) {
   td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(dev, foreign, err));
   td_ok(tdict_record_stream(dev, s, err));
   td_ok(tdict_record_stream(dev, (tdict_stream){w.device, NULL}, err)); /* the legacy stream */
-  tdict_release(plain);
-  tdict_release(dev);
-  tdict_release(empty);
+  RELEASE(plain, dev, empty);
   tdict_stream_destroy(w.c, s);
   place_close(&w);
 }

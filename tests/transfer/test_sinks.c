@@ -173,10 +173,7 @@ DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
   tdict_release(file);
   disk_reset(&d);
   twin_release(t);
-  tdict_release(source);
-  tdict_release(turned);
-  tdict_release(there);
-  tdict_release(tree);
+  RELEASE(source, turned, there, tree);
   close_world(&w);
 }
 

@@ -24,7 +24,6 @@ static tdict_tree *large_tree(void) {
 static void check_staging(size_t staging, bool all_ways) {
   tdict_context_options o = tdict_context_options_default();
   o.staging_bytes = staging;
-  memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(&o);
   tdict_tree *src = large_tree();
   poison(&w, w.memory, line_bytes(src));
@@ -68,7 +67,6 @@ GPU_CASE(staging_never_exceeds_other_sizes) {
 
 /* What needs no slots makes no ring. */
 GPU_CASE(staging_is_made_when_needed) {
-  memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL), *there = NULL;
   way v = way_at(0);
@@ -80,15 +78,12 @@ GPU_CASE(staging_is_made_when_needed) {
   assert_int_equal(atomic_load(&wrap.peak_pinned), STAGING);
   check_tree(&w, src, there);
   check_tree(&w, src, staged);
-  tdict_release(there);
-  tdict_release(staged);
-  tdict_release(src);
+  RELEASE(there, staged, src);
   close_world(&w);
 }
 
 /* Slots that the device still reads when their thread has gone are not filled again before it is done. */
 SIM_CASE(staging_slots_in_flight_are_not_reused) {
-  memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   tdict_tree *src[4], *out[4] = {NULL};
   tdict_future *f[4] = {NULL};
@@ -117,7 +112,6 @@ SIM_CASE(staging_slots_in_flight_are_not_reused) {
 
 /* Without pinned memory for the ring the transfer goes on from ordinary memory, and says so. */
 GPU_CASE(staging_without_pinned_memory) {
-  memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -128,23 +122,17 @@ GPU_CASE(staging_without_pinned_memory) {
   assert_int_equal(stats.pin_path, TDICT_PIN_PAGEABLE);
   assert_int_equal(atomic_load(&wrap.peak_pinned), 0);
   check_tree(&w, src, there);
-  tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
-  check_and_release(&w, src, back);
+  check_and_release(&w, src, move_tree(&w, there, tdict_cpu(), &v));
   tdict_conversion c = tdict_conversion_default();
   c.pattern = "**";
   c.dtype = TDICT_F64;
   v.o.conversions = &c;
   v.o.num_conversions = 1;
-  tdict_tree *bytes = new_tree(), *wide, *want = NULL;
-  give(bytes, "a", random_tensor(TDICT_U8, SHAPE(3000), NULL));
+  tdict_tree *bytes = bytes_tree("a", 3000, NULL), *wide, *want = NULL;
   wide = move_tree(&w, bytes, w.device, &v); /* a kernel cannot read the ring */
   td_ok(tdict_to_dtype(bytes, TDICT_F64, NULL, &want, err));
   check_tree(&w, want, wide);
-  tdict_release(want);
-  tdict_release(wide);
-  tdict_release(bytes);
-  tdict_release(there);
-  tdict_release(src);
+  RELEASE(want, wide, bytes, there, src);
   close_world(&w);
 }
 
@@ -199,9 +187,7 @@ static void transfer_once(const world *w, tdict_tree *src, tdict_tree *kept, int
   if (i % 100 == 0) check_tree(w, src, back);
   tdict_tree *pinned = NULL;
   td_ok(tdict_pin_memory(w->c, src, NULL, &pinned, err));
-  tdict_release(pinned);
-  tdict_release(back);
-  tdict_release(there);
+  RELEASE(pinned, back, there);
 }
 
 GPU_CASE(context_counts_are_stable) {

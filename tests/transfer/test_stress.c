@@ -171,9 +171,6 @@ SIM_CASE(stress_chains_released_early) {
   }
   tdict_tree *back = to_device(&w, a, tdict_cpu());
   assert_true(is_uniform(back));
-  tdict_release(back);
-  tdict_release(a);
-  tdict_release(b);
-  tdict_release(host);
+  RELEASE(back, a, b, host);
   close_world(&w);
 }

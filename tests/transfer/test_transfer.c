@@ -81,15 +81,11 @@ GPU_CASE(transfer_strided_device_leaves) {
     way v = way_at(i);
     v.o.pinned_result = i % 3 == 0;
     poison(&w, v.o.pinned_result ? w.pinned : NULL, line_bytes(want));
-    tdict_tree *back = move_tree(&w, views, tdict_cpu(), &v);
-    check_and_spoil(&w, want, back);
+    check_and_spoil(&w, want, move_tree(&w, views, tdict_cpu(), &v));
   }
   free_list(&a);
   free_list(&b);
-  tdict_release(views);
-  tdict_release(want);
-  tdict_release(there);
-  tdict_release(src);
+  RELEASE(views, want, there, src);
   close_world(&w);
 }
 
@@ -164,9 +160,7 @@ GPU_CASE(transfer_one_arena) {
     v.o.pinned_result = i % 2;
     tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
     check_arena(back);
-    tdict_release(back);
-    tdict_release(there);
-    tdict_release(src);
+    RELEASE(back, there, src);
   }
   close_world(&w);
 }
@@ -299,12 +293,8 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   tdict_tensor *foreign = NULL;
   static char place[256];
   const int64_t count = 8;
-  tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = place;
+  tdict_tensor_desc v = desc_of(place, TDICT_F32, &count);
   v.device = (tdict_device){TDICT_DEVICE_CUDA, 77};
-  v.dtype = TDICT_F32;
-  v.ndim = 1;
-  v.shape = &count;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &foreign, err));
   give(src, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));
   give(src, "a.there", foreign);
@@ -319,8 +309,6 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   tdict_tree *plain = batch_tree(NULL);
   td_fails(TDICT_EWRONGDEVICE, "", tdict_to_device(w.c, plain, tdict_cpu(), &o, &out, err));
   assert_ptr_equal(out, src);
-  tdict_release(plain);
-  tdict_release(src);
-  tdict_release(dst);
+  RELEASE(plain, src, dst);
   close_world(&w);
 }

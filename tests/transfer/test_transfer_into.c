@@ -145,9 +145,7 @@ GPU_CASE(transfer_into_within_device) {
                *plain = to_device(&w, src, w.device);
     copy_everywhere(&w, there, w.memory);
     copy_everywhere(&w, plain, w.memory);
-    tdict_release(plain);
-    tdict_release(there);
-    tdict_release(src);
+    RELEASE(plain, there, src);
   }
   close_world(&w);
 }
@@ -172,9 +170,7 @@ DEVICE_CASE(transfer_into_keeps_addresses) {
   }
   free_list(&before);
   free_list(&after);
-  tdict_release(src);
-  tdict_release(other);
-  tdict_release(dst);
+  RELEASE(src, other, dst);
   close_world(&w);
 }
 
@@ -242,12 +238,8 @@ static void check_refused(const world *w, const tdict_tree *src, tdict_tree *dst
 static tdict_tensor *read_only(void) {
   static unsigned char bytes[400];
   const int64_t count = 100;
-  tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor *t = NULL;
-  v.data = bytes;
-  v.dtype = TDICT_F32;
-  v.ndim = 1;
-  v.shape = &count;
+  tdict_tensor_desc v = desc_of(bytes, TDICT_F32, &count);
   v.flags = TDICT_DESC_READ_ONLY;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
   return t;
@@ -332,10 +324,7 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone) {
         free(b);
         spoil_tree(&w, dst);
       }
-      tdict_release(src);
-      tdict_release(dst);
-      tdict_release(wholes[0]);
-      tdict_release(wholes[1]);
+      RELEASE(src, dst, wholes[0], wholes[1]);
     }
   close_world(&w);
 }

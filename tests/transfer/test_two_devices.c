@@ -65,9 +65,7 @@ SIM_CASE(consolidate_refuses_two_devices) {
   assert_true(tdict_is_consolidated(one) && tdict_is_consolidated(zero));
   check_device(zero, tdict_sim(0));
   check_and_release(w, batch, zero);
-  tdict_release(one);
-  tdict_release(src);
-  tdict_release(batch);
+  RELEASE(one, src, batch);
   close_pair(&p);
 }
 
@@ -118,9 +116,7 @@ static void move_mixed(const pair *p, tree_kind kind) {
     check_tree(w, want, at_zero);
     check_tree(&p->one, want, at_one);
     check_tree(w, want, home);
-    tdict_release(at_zero);
-    tdict_release(at_one);
-    tdict_release(home);
+    RELEASE(at_zero, at_one, home);
   }
   for (int i = 0; i < 3; i++) {
     free_list(&lists[i]);
@@ -162,9 +158,7 @@ SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
     td_ok(tdict_future_wait(f, &there, err));
     check_tree(&p.one, want, there);
     tdict_future_release(f);
-    tdict_release(there);
-    tdict_release(from);
-    tdict_release(want);
+    RELEASE(there, from, want);
   }
   tdict_release(at_zero);
   tdict_release(src);

@@ -6,11 +6,7 @@
 #include "trees.h"
 
 /* A world with large slots, so that several threads fill a slot together. */
-static world open_large_world(void) {
-  tdict_context_options o = tdict_context_options_default();
-  o.staging_bytes = 16 << 20;
-  return world_over(td_context(&o));
-}
+static world open_large_world(void) { return open_sized(16 << 20, -1); }
 
 static const tree_kind host_kinds[] = {TREE_BATCH, TREE_TINY, TREE_LARGE, TREE_STRIDED, TREE_ODD, TREE_SHARED};
 enum { NUM_HOST_KINDS = sizeof host_kinds / sizeof *host_kinds };
@@ -83,9 +79,7 @@ DEVICE_CASE(unloaded_trees_go_into_trees) {
       tdict_release(twin);
       disk_reset(&d);
     }
-    tdict_release(dst[0]);
-    tdict_release(dst[1]);
-    tdict_release(tree);
+    RELEASE(dst[0], dst[1], tree);
   }
   close_world(&w);
 }
@@ -140,8 +134,7 @@ DEVICE_CASE(unloaded_consolidated_tree) {
   }
   tdict_transfer_options o = tdict_transfer_options_default();
   o.check_sources = true;
-  td_ok(tdict_to_device(w.c, twin, w.device, &o, &out, err));
-  check_and_release(&w, tree, out);
+  check_and_release(&w, tree, move_with(&w, twin, w.device, &o));
   tdict_release(twin);
   disk_reset(&d);
   tdict_release(tree);
@@ -174,8 +167,7 @@ static void fail_each_read(const world *w, const way *v, disk_fault fault) {
     tdict_tree *out = NULL;
     disk_fail(&d, n, fault);
     if (n > reads) {
-      out = move_tree(w, twin, w->device, v);
-      check_and_release(w, tree, out);
+      check_and_release(w, tree, move_tree(w, twin, w->device, v));
       break;
     }
     if (n % 2) {
@@ -338,9 +330,7 @@ DEVICE_CASE(unloaded_source_of_two_transfers) {
   disk_await(&d, 2);
   assert_int_equal(d.inside, 2);
   disk_permit(&d, -1);
-  for (int i = 0; i < 2; i++) {
-    check_result(&w, tree, f[i]);
-  }
+  for (int i = 0; i < 2; i++) check_result(&w, tree, f[i]);
   tdict_release(twin);
   disk_reset(&d);
   tdict_release(tree);

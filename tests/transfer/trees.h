@@ -34,6 +34,12 @@ static inline void give_tree(tdict_tree *td, const char *path, tdict_tree *child
   td_ok(tdict_set_tree(td, path, child, err));
   tdict_release(child);
 }
+/* A tree of one leaf of random bytes. */
+static inline tdict_tree *bytes_tree(const char *path, int64_t count, tdict_memory *memory) {
+  tdict_tree *td = new_tree();
+  give(td, path, random_tensor(TDICT_U8, SHAPE(count), memory));
+  return td;
+}
 /* A view in place of a tensor. */
 static inline tdict_tensor *sliced(tdict_tensor *t, tdict_tensor_range range) {
   tdict_tensor *view = NULL;
@@ -169,11 +175,7 @@ static inline void release_tensor(void *user) { tdict_tensor_release(user); }
 /* A view of the program's own over pinned memory, which says that it is pinned. */
 static inline tdict_tensor *claimed_view(tdict_memory *memory, int64_t count) {
   tdict_tensor *below = random_tensor(TDICT_U8, SHAPE(count), memory), *t = NULL;
-  tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = tdict_tensor_data(below);
-  v.dtype = TDICT_U8;
-  v.ndim = 1;
-  v.shape = &count;
+  tdict_tensor_desc v = desc_of(tdict_tensor_data(below), TDICT_U8, &count);
   v.flags = TDICT_DESC_PINNED;
   td_ok(tdict_tensor_from_data(&v, release_tensor, below, &t, err));
   return t;
@@ -209,11 +211,8 @@ static inline tdict_tree *make_tree(const world *w, tree_kind kind) {
     return batch_tree(NULL);
   case TREE_TINY:
     return tiny_tree(NULL);
-  case TREE_LARGE: {
-    tdict_tree *td = new_tree();
-    give(td, "large", random_tensor(TDICT_U8, SHAPE((5 << 19) + 777), NULL));
-    return td;
-  }
+  case TREE_LARGE:
+    return bytes_tree("large", (5 << 19) + 777, NULL);
   case TREE_STRIDED:
     return strided_tree();
   case TREE_ODD:

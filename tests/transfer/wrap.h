@@ -124,7 +124,7 @@ static inline tdict_driver *open_driver(const tdict_sim_options *sim) {
 #endif
 }
 
-/* A world over the wrapped driver; options may be NULL. */
+/* A world over the wrapped driver, whose counts begin at 0; options may be NULL. */
 static inline world open_wrapped(const tdict_context_options *options) {
   tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
@@ -132,6 +132,7 @@ static inline world open_wrapped(const tdict_context_options *options) {
   if (options) o = *options;
   if (o.sim) sim = *o.sim;
   o.device = td_device();
+  memset(&wrap, 0, sizeof wrap);
   wrap.driver = open_driver(&sim);
   wrap.real = wrap.driver->ops;
   wrap.ops = *wrap.real;

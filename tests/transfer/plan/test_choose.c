@@ -100,24 +100,14 @@ GPU_CASE(choose_caller_moves_small_trees) {
   close_world(&w);
 }
 
-/* By as many threads as the library chooses. */
-static tdict_tree *move_as_chosen(const world *w, tdict_tree *src) {
-  tdict_tree *there = move_with(w, src, w->device, NULL);
-  return there;
-}
-
 /* The waiting caller does what no thread of the pool has begun. */
 GPU_CASE(choose_caller_needs_no_free_thread) {
   world w = open_sized(STAGING, 3);
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
-  tdict_tree *src = new_tree();
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(9 << 20), NULL));
+  tdict_tree *src = bytes_tree("x", 9 << 20, NULL);
   pool_gate wait_events[3];
   for (int i = 0; i < 3; i++) pool_gate_close(pool, &wait_events[i]);
-  for (int i = 0; i < 3; i++) {
-    tdict_tree *there = move_as_chosen(&w, src);
-    check_and_spoil(&w, src, there);
-  }
+  for (int i = 0; i < 3; i++) check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
   for (int i = 0; i < 3; i++) pool_gate_open(&wait_events[i]);
   tdict_release(src);
   close_world(&w);
@@ -146,8 +136,7 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
       give(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)sizes[i]), NULL));
       give(src, "y", random_tensor(TDICT_U8, SHAPE(77), NULL));
       poison(&w, w.memory, line_bytes(src));
-      tdict_tree *there = move_as_chosen(&w, src);
-      check_and_spoil(&w, src, there);
+      check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
       tdict_release(src);
     }
   close_world(&w);
@@ -179,10 +168,8 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
 /* But where another transfer writes the leaves first the call does not wait for that. */
 SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   world w = open_world();
-  tdict_tree *src = new_tree(), *pinned = new_tree(), *device, *there = NULL;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), NULL));
-  give(pinned, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
-  device = move_as_chosen(&w, src);
+  tdict_tree *src = bytes_tree("x", 3 << 20, NULL), *pinned = bytes_tree("x", 3 << 20, w.pinned);
+  tdict_tree *device = move_with(&w, src, w.device, NULL), *there = NULL;
   held_stream held;
   hold_stream(&w, &held);
   const tdict_transfer_options after = behind(&held);
@@ -198,10 +185,7 @@ SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   tdict_future_release(first);
   tdict_future_release(second);
   tdict_stream_destroy(w.c, held.s);
-  tdict_release(there);
-  tdict_release(device);
-  tdict_release(pinned);
-  tdict_release(src);
+  RELEASE(there, device, pinned, src);
   close_world(&w);
 }
 
@@ -241,7 +225,7 @@ static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream 
   pthread_t beside;
   tdict_error why = {0};
   poison(w, w->memory, line_bytes(src));
-  tdict_future *f = start_move(w, (tdict_tree *)(uintptr_t)src, w->device, NULL);
+  tdict_future *f = start_move(w, src, w->device, NULL);
   if (how == 0)
     while (!tdict_future_is_ready(f)) usleep(50);
   if (how == 1) td_ok(tdict_future_wait_for(f, INT64_MAX, NULL, err));

@@ -104,14 +104,12 @@ GPU_CASE(many_leaves_arrive) {
   world w = open_world();
   static const int threads[] = {-1, 0, 3};
   for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
-    tdict_tree *src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4)), *out = NULL;
+    tdict_tree *src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
     tdict_transfer_options o = tdict_transfer_options_default();
     o.num_threads = threads[k % 3];
-    td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
-    check_and_release(&w, src, out);
+    check_and_release(&w, src, move_with(&w, src, w.device, &o));
     check_let_go(src);
-    tdict_future *f = start_move(&w, src, w.device, &o);
-    check_result(&w, src, f);
+    check_result(&w, src, start_move(&w, src, w.device, &o));
     check_let_go(src);
     tdict_release(src);
   }
@@ -217,8 +215,7 @@ GPU_CASE(many_small_pinned_leaves_are_uniform) {
   assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], 65536);
   tdict_plan_reset(&p);
   poison(&w, w.memory, line_bytes(src));
-  tdict_tree *there = move_with(&w, src, w.device, NULL);
-  check_and_spoil(&w, src, there);
+  check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
   tdict_release(src);
   tdict_release(alone);
   close_world(&w);

@@ -54,9 +54,7 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
   check_tensor(&w, from, t, "a");
   tdict_tensor_release(t);
   tdict_tensor_release(from);
-  tdict_release(other);
-  tdict_release(src);
-  tdict_release(dst);
+  RELEASE(other, src, dst);
   close_world(&w);
 }
 
@@ -74,9 +72,7 @@ DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
   td_ok(tdict_set(same, "left.m.x", leaf_of(src, "left.m.x"), err));
   td_ok(tdict_set(same, "right.m.x", leaf_of(src, "left.m.x"), err));
   td_ok(tdict_transfer_into(w.c, dst, same, NULL, err));
-  tdict_release(same);
-  tdict_release(src);
-  tdict_release(dst);
+  RELEASE(same, src, dst);
   close_world(&w);
 }
 
@@ -111,9 +107,7 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
       check_tensor(&w, leaf_of(same, k ? "b" : "a"), leaf_of(dst, k ? "b" : "a"), k ? "b" : "a");
     tdict_tensor_release(whole);
     tdict_tensor_release(from);
-    tdict_release(src);
-    tdict_release(dst);
-    tdict_release(same);
+    RELEASE(src, dst, same);
   }
   close_world(&w);
 }
@@ -126,12 +120,8 @@ CASE(transfer_into_refuses_memory_wrapped_twice) {
   for (int at = 0; at <= 100; at += 50) {
     tdict_tree *src = new_tree(), *dst = new_tree();
     for (int k = 0; k < 2; k++) {
-      tdict_tensor_desc v = tdict_tensor_desc_default();
       tdict_tensor *t = NULL;
-      v.data = memory + k * at;
-      v.dtype = TDICT_U8;
-      v.ndim = 1;
-      v.shape = &count;
+      tdict_tensor_desc v = desc_of(memory + k * at, TDICT_U8, &count);
       td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
       give(dst, k ? "b" : "a", t);
       give(src, k ? "b" : "a", random_tensor(TDICT_U8, SHAPE(100), NULL));
@@ -153,12 +143,8 @@ CASE(transfer_into_takes_columns_of_two_storages) {
   const int64_t count = 100, stride = 2;
   tdict_tree *src = new_tree(), *dst = new_tree();
   for (int k = 0; k < 2; k++) {
-    tdict_tensor_desc v = tdict_tensor_desc_default();
     tdict_tensor *t = NULL;
-    v.data = memory + k;
-    v.dtype = TDICT_U8;
-    v.ndim = 1;
-    v.shape = &count;
+    tdict_tensor_desc v = desc_of(memory + k, TDICT_U8, &count);
     v.strides = &stride;
     td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
     give(dst, k ? "b" : "a", t);

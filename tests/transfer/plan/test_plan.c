@@ -61,9 +61,7 @@ GPU_CASE(plan_ways) {
   p = collect_pair(&w, src, plain, TDICT_MODE_BLOCKING);
   assert_int_equal(p.way_bytes[TDICT_WAY_HOST], tdict_plan_bytes(&p));
   tdict_plan_reset(&p);
-  tdict_release(plain);
-  tdict_release(there);
-  tdict_release(src);
+  RELEASE(plain, there, src);
   close_world(&w);
 }
 
@@ -120,8 +118,7 @@ GPU_CASE(plan_chunks_cover_the_line) {
 /* The device has something to do soon, and no thread has a large chunk when the others are done. */
 GPU_CASE(plan_chunks_grow_and_shrink) {
   world w = open_world();
-  tdict_tree *src = new_tree();
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(10 << 20), NULL));
+  tdict_tree *src = bytes_tree("x", 10 << 20, NULL);
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   p.items[0].dst_data = (char *)(uintptr_t)0x10000;
   td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 1 << 20}, err));
@@ -170,9 +167,7 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
   assert_int_equal(p.num_chunks, 3);
   tdict_plan_reset(&p);
-  tdict_release(batch);
-  tdict_release(many);
-  tdict_release(large);
+  RELEASE(batch, many, large);
   close_world(&w);
 }
 

@@ -45,12 +45,8 @@ CASE(same_bytes_needs_one_storage) {
   memset(&same, 0, sizeof same);
   unsigned char bytes[64];
   const int64_t count = 64;
-  tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor *a = NULL, *b = NULL;
-  v.data = bytes;
-  v.dtype = TDICT_U8;
-  v.ndim = 1;
-  v.shape = &count;
+  tdict_tensor_desc v = desc_of(bytes, TDICT_U8, &count);
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &a, err));
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &b, err));
   assert_true(tdict_same_bytes_add(&same, a, 1));

@@ -25,7 +25,6 @@ static void make_batch(tdict_transfer *t) {
 }
 
 static void open_hand(hand *h) {
-  memset(&wrap, 0, sizeof wrap);
   memset(h, 0, sizeof *h);
   h->w = open_wrapped(NULL);
   const int64_t dim = BYTES;
@@ -101,12 +100,10 @@ SIM_CASE(batch_gathers_while_the_link_is_busy) {
 /* A transfer by one thread, in both directions: as many copies as chunks, in fewer calls, and all are queued when the
  * thread says so. */
 SIM_CASE(batch_is_empty_when_all_is_queued) {
-  memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
     for (int out = 0; out < 2; out++) {
-      tdict_tree *src = new_tree();
-      give(src, "x", random_tensor(TDICT_U8, SHAPE(chunks * SLOT), NULL));
+      tdict_tree *src = bytes_tree("x", chunks * SLOT, NULL);
       tdict_tree *from = out ? to_device(&w, src, w.device) : tdict_retain(src);
       tdict_transfer_options o = threads(1);
       td_ok(tdict_sim_hold(w.c, err));

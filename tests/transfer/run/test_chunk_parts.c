@@ -41,13 +41,11 @@ GPU_CASE(chunk_parts_cover_the_chunk) {
 
 /* Trees whose chunks have parts, by any number of threads: every byte, and a copy a chunk. */
 GPU_CASE(chunk_parts_queue_full_slots_once) {
-  memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   const int64_t sizes[] = {70000, 300001, 1105920, 2500000};
   for (int round = 0; round < 5; round++)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-      tdict_tree *src = new_tree(), *there = NULL;
-      give(src, "a", random_tensor(TDICT_U8, SHAPE(sizes[i]), NULL));
+      tdict_tree *src = bytes_tree("a", sizes[i], NULL), *there = NULL;
       for (int k = 0; k < 40; k++) {
         char key[8];
         snprintf(key, sizeof key, "k%d", k);
@@ -76,20 +74,18 @@ GPU_CASE(chunk_parts_wait_without_a_slot) {
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   const int taken = take_all_but(&w, 1, &ring, slots);
-  tdict_tree *src = new_tree();
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(1500001), NULL));
+  tdict_tree *src = bytes_tree("x", 1500001, NULL);
   tdict_transfer_options o = threads(4);
   for (int i = 0; i < 30; i++) {
     poison(&w, w.memory, line_bytes(src));
-    tdict_tree *there = move_with(&w, src, w.device, &o);
-    check_and_spoil(&w, src, there);
+    check_and_spoil(&w, src, move_with(&w, src, w.device, &o));
     tdict_future *futures[AT_ONCE];
     for (int k = 0; k < AT_ONCE; k++) td_ok(tdict_to_device_async(w.c, src, w.device, &o, &futures[k], err));
     if (i % 2) tdict_future_cancel(futures[i % AT_ONCE]);
     for (int k = 0; k < AT_ONCE; k++) {
       const bool cancelled = i % 2 && k == i % AT_ONCE;
       tdict_error why;
-      there = NULL;
+      tdict_tree *there = NULL;
       if (tdict_future_wait(futures[k], &there, &why) == TDICT_OK)
         check_tree(&w, src, there);
       else
@@ -107,8 +103,7 @@ GPU_CASE(chunk_parts_wait_without_a_slot) {
  * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
 SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
   world w = open_sized(64 << 20, 8);
-  tdict_tree *src = new_tree(), *there = NULL;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(350000), NULL));
+  tdict_tree *src = bytes_tree("x", 350000, NULL);
   for (int i = 0; i < 20; i++) {
     held_stream held;
     hold_stream(&w, &held);
@@ -117,10 +112,7 @@ SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
     tdict_future *f = start_move(&w, src, w.device, &after);
     tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
     td_rest(); /* lanes without a copy are closed */
-    for (int k = 0; k < 3; k++) {
-      td_ok(tdict_to_device(w.c, src, w.device, NULL, &there, err));
-      check_and_release(&w, src, there);
-    }
+    for (int k = 0; k < 3; k++) check_and_release(&w, src, move_with(&w, src, w.device, NULL));
     assert_false(tdict_future_is_ready(f));
     atomic_store(&held.open, true);
     check_result(&w, src, f);
@@ -133,7 +125,6 @@ SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
 /* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers
  * whose driver fails at any of their copies. */
 GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
-  memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   tdict_engine *engine = tdict_context_engine(w.c);
   tdict_ring *ring = NULL;
@@ -154,8 +145,7 @@ GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
   assert_int_equal(there, ring->num_slots);
   for (int i = 0; i < there; i++) tdict_ring_give(ring, slots[i], false);
   drop(t);
-  tdict_tree *src = new_tree();
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(700001), NULL));
+  tdict_tree *src = bytes_tree("x", 700001, NULL);
   for (int n = 1; n <= 24; n++) {
     tdict_transfer_options o = threads(3);
     tdict_tree *moved = NULL;

@@ -8,23 +8,19 @@
 enum { THREADS = 17 };
 static const int64_t PATIENCE = 20 * INT64_C(1000000000);
 
-static world open_large(tdict_context_options *o) {
-  *o = tdict_context_options_default();
-  o->staging_bytes = STAGING; /* 32 slots of 32 KiB */
-  o->num_threads = THREADS;
-  memset(&wrap, 0, sizeof wrap);
-  return open_wrapped(o);
+static world open_large(void) {
+  tdict_context_options o = tdict_context_options_default();
+  o.staging_bytes = STAGING; /* 32 slots of 32 KiB */
+  o.num_threads = THREADS;
+  return open_wrapped(&o);
 }
 
 /* A transfer behind a stream that stands still, with more chunks than the ring has slots: others come through. In both
  * directions, with few threads and with many. */
 SIM_CASE(lane_keeps_slots_free_for_others) {
-  tdict_context_options options;
-  world w = open_large(&options);
-  tdict_tree *src = new_tree(), *other = new_tree(), *device, *there = NULL;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
-  give(other, "y", random_tensor(TDICT_U8, SHAPE(300001), NULL));
-  device = to_device(&w, src, w.device);
+  world w = open_large();
+  tdict_tree *src = bytes_tree("x", 2500000, NULL), *other = bytes_tree("y", 300001, NULL);
+  tdict_tree *device = to_device(&w, src, w.device), *there = NULL;
   for (int i = 0; i < 12; i++) {
     const bool out = i % 2;
     held_stream held;
@@ -48,9 +44,7 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
     check_result(&w, src, first);
     tdict_stream_destroy(w.c, held.s);
   }
-  tdict_release(device);
-  tdict_release(other);
-  tdict_release(src);
+  RELEASE(device, other, src);
   close_world(&w);
 }
 
@@ -73,8 +67,7 @@ void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
 
 /* A slot that is back in the ring no longer counts for the transfer, so the peak cannot exceed the ring. */
 SIM_CASE(lane_counts_returned_slots_no_more) {
-  tdict_context_options options;
-  world w = open_large(&options);
+  world w = open_large();
   tdict_tree *src = new_tree(), *there = NULL;
   held_stream held;
   give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
@@ -98,18 +91,15 @@ SIM_CASE(lane_counts_returned_slots_no_more) {
 
 /* All slots but one are with somebody else: what is left to others is there for the first that a transfer asks for. */
 GPU_CASE(lane_takes_the_last_slot) {
-  tdict_context_options options;
-  world w = open_large(&options);
+  world w = open_large();
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   tdict_stream s;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   const int taken = take_all_but(&w, 1, &ring, slots);
-  tdict_tree *src = new_tree(), *there = NULL;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(700001), NULL));
-  for (int threads = 1; threads < 6; threads++) {
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.num_threads = threads;
+  tdict_tree *src = bytes_tree("x", 700001, NULL), *there = NULL;
+  for (int n = 1; n < 6; n++) {
+    tdict_transfer_options o = threads(n);
     o.after = &s;
     tdict_future *f = start_move(&w, src, w.device, &o);
     td_ok(tdict_future_wait_for(f, PATIENCE, &there, err));
@@ -124,16 +114,13 @@ GPU_CASE(lane_takes_the_last_slot) {
 
 /* The ring is with somebody else: a transfer that was cancelled does not wait for it. */
 GPU_CASE(lane_waits_no_longer_than_its_transfer) {
-  tdict_context_options options;
-  world w = open_large(&options);
+  world w = open_large();
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   const int taken = take_all_but(&w, 0, &ring, slots);
-  tdict_tree *src = new_tree();
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
-  for (int threads = 1; threads < 4; threads++) {
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.num_threads = threads;
+  tdict_tree *src = bytes_tree("x", 2500000, NULL);
+  for (int n = 1; n < 4; n++) {
+    tdict_transfer_options o = threads(n);
     tdict_future *f = start_move(&w, src, w.device, &o);
     td_rest();
     assert_false(tdict_future_is_ready(f));
@@ -158,10 +145,8 @@ static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e)
   return TDICT_CU_UNKNOWN;
 }
 SIM_CASE(lane_ends_when_slots_never_come) {
-  tdict_context_options options;
-  world w = open_large(&options);
-  tdict_tree *src = new_tree(), *there = NULL;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
+  world w = open_large();
+  tdict_tree *src = bytes_tree("x", 2500000, NULL), *there = NULL;
   tdict_stream s;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   there = to_device(&w, src, w.device);
@@ -177,8 +162,7 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   wrap.ops.stream_wait_event = wrap_wait;
   tdict_future_release(f);
   for (int i = 0; i < 3; i++) { /* all slots are back */
-    there = to_device(&w, src, w.device);
-    check_and_release(&w, src, there);
+    check_and_release(&w, src, to_device(&w, src, w.device));
   }
   tdict_stream_destroy(w.c, s);
   tdict_release(src);
@@ -188,8 +172,7 @@ SIM_CASE(lane_ends_when_slots_never_come) {
 /* A transfer that fails while the device stands still waits for copies that are under way: they read the program's
  * bytes. */
 SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
-  tdict_context_options options;
-  world w = open_large(&options);
+  world w = open_large();
   tdict_tree *src = new_tree();
   for (int i = 0; i < 3; i++) {
     const char key[2] = {(char)('a' + i), 0};
@@ -217,8 +200,7 @@ GPU_CASE(lane_returns_its_events) {
   tdict_device_counts first, last;
   give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
   for (int i = 0; i < 50; i++) {
-    tdict_future *f = start_move(&w, src, w.device, NULL);
-    check_result(&w, src, f);
+    check_result(&w, src, start_move(&w, src, w.device, NULL));
     td_ok(tdict_context_get_counts(w.c, w.device, i < 10 ? &first : &last, err));
   }
   assert_int_equal(last.num_events, first.num_events);
@@ -228,8 +210,7 @@ GPU_CASE(lane_returns_its_events) {
 
 /* Who looks whether its copies are done is told when the device cannot say, and the transfer has failed. */
 SIM_CASE(lane_reports_a_lost_device) {
-  tdict_context_options options;
-  world w = open_large(&options);
+  world w = open_large();
   const size_t line = 200000;
   const int64_t bytes = (int64_t)line;
   uint32_t error_item = 0;

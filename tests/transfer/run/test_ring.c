@@ -17,7 +17,6 @@ typedef struct bench {
   tdict_ring *ring;
 } bench;
 static bench open_bench(size_t staging_bytes) {
-  memset(&wrap, 0, sizeof wrap);
   bench b = {.w = open_wrapped(NULL)};
   td_ok(tdict_devices_gpu(tdict_context_engine(b.w.c)->config.devices, b.w.device, &b.gpu, err));
   td_ok(tdict_gpu_enter(b.gpu, &b.scope, err));

@@ -24,7 +24,6 @@ static tdict_tree *fault_tree(tdict_memory *memory) {
   return td;
 }
 static field open_field(void) {
-  memset(&wrap, 0, sizeof wrap);
   field f = {.w = open_wrapped(NULL)};
   f.src = fault_tree(NULL);
   f.pinned = fault_tree(f.w.pinned);
@@ -145,7 +144,6 @@ static void sweep_fresh(call_kind kind) {
   int failures = 0;
   for (int call = 0; call < NUM_CALLS; call++)
     for (int n = 1 + sanitized_first(call); n < 60; n += SANITIZED_STEP) {
-      memset(&wrap, 0, sizeof wrap);
       field f = {.w = open_wrapped(NULL)};
       f.src = fault_tree(NULL);
       f.pinned = fault_tree(NULL);
@@ -222,7 +220,6 @@ GPU_CASE(transfer_survives_enomem) {
 
 /* Several leaves share a slot; the one whose copy is refused is named. */
 GPU_CASE(work_names_the_leaf_at_fault) {
-  memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *apart = new_tree();
   for (int i = 0; i < 7; i++) {
@@ -252,15 +249,13 @@ GPU_CASE(work_names_the_leaf_at_fault) {
 
 /* After the first failure nothing new is started, whoever works. */
 GPU_CASE(work_stops_after_a_failure) {
-  memset(&wrap, 0, sizeof wrap);
   tdict_context_options slow = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   sim.h2d_bytes_per_second = 20e6; /* 512 copies take 1.6 s: the thread whose copy fails may come to tell it late */
   slow.sim = &sim;
   slow.staging_bytes = STAGING;
   world w = open_wrapped(&slow);
-  tdict_tree *src = new_tree(), *out = NULL;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)64 << 20), NULL));
+  tdict_tree *src = bytes_tree("x", (int64_t)64 << 20, NULL), *out = NULL;
   tdict_transfer_options o = threads(8);
   const int64_t before = atomic_load(&wrap.calls[CALL_COPY]);
   fail_call(CALL_COPY, 3);
@@ -300,8 +295,7 @@ enum { LARGE = 64 << 20 };
 SIM_CASE(work_new_results_lie_on_huge_pages) {
   if (!has_huge_pages()) td_skip("/sys/kernel/mm/transparent_hugepage/enabled is neither always nor madvise");
   world w = open_world();
-  tdict_tree *src = new_tree();
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(LARGE), NULL));
+  tdict_tree *src = bytes_tree("x", LARGE, NULL);
   tdict_tree *there = to_device(&w, src, w.device), *home = to_device(&w, there, tdict_cpu());
   const char *data = tdict_const_data(home, "x");
   assert_int_equal((uintptr_t)data % (2 << 20), 0);

@@ -178,11 +178,7 @@ GPU_CASE(trace_holds_every_slice) {
   unlink(path);
   free(copy);
   free(t.bytes);
-  tdict_release(src);
-  tdict_release(pinned);
-  tdict_release(a);
-  tdict_release(b);
-  tdict_release(back);
+  RELEASE(src, pinned, a, b, back);
   place_close(&p);
 }
 
