@@ -73,7 +73,7 @@ void tdict_check_sources_before(tdict_transfer *t) {
 }
 
 void tdict_check_sources_after(tdict_transfer *t) {
-  if (tdict_transfer_has_failed(t)) return;
+  if (tdict_future_has_failed(&t->future)) return;
   const tdict_plan *p = &t->plan;
   const uint32_t count = count_hashes(p);
   for (uint32_t i = 0; i < count; i++) {

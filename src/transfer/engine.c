@@ -109,13 +109,6 @@ static tdict_ring *find_ring(const tdict_engine *e, const tdict_gpu *gpu) {
   return NULL;
 }
 
-bool tdict_engine_has_ring(tdict_engine *engine, const tdict_gpu *gpu) {
-  pthread_mutex_lock(&engine->ring_lock);
-  const bool found = find_ring(engine, gpu) != NULL;
-  pthread_mutex_unlock(&engine->ring_lock);
-  return found;
-}
-
 tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out, tdict_error *err) {
   /* Hold the lock while a ring is created, so that two workers do not create two rings of one GPU. */
   tdict_status status = TDICT_OK;

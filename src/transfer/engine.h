@@ -61,7 +61,6 @@ void tdict_engine_end_job(tdict_engine *engine, tdict_engine_job *job);
 /* Writes the ring of a GPU to *out. The caller borrows the ring. The first call for a GPU creates the ring, and must be
  * inside a scope of the GPU. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
-bool tdict_engine_has_ring(tdict_engine *engine, const tdict_gpu *gpu);
 /* Returns how the memory of a GPU's ring was pinned, as a tdict_pinned_way. Returns -1 if the memory is not pinned, and
  * 0 if the GPU has no ring. */
 int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);

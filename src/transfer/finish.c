@@ -191,22 +191,20 @@ void tdict_transfer_chunk_read(tdict_transfer *t, const tdict_chunk *chunk) {
     all &= release_source(p, i, true, &r);
   }
   release_slab(&r);
-  tdict_chunk *own_chunk = &p->chunks[chunk - p->chunks];
-  own_chunk->end_inside = end;
-  own_chunk->was_read = all;
+  if (all) p->chunks[chunk - p->chunks].read_end = end;
 }
 
-/* Releases the sources that were not released early. Skips items that lie completely in a chunk whose was_read is set,
- * because their sources were released. */
+/* Releases the sources that were not released early. Skips items that lie completely in a chunk whose read_end is
+ * set, because their sources were released. */
 static void release_sources(tdict_transfer *t) {
   tdict_plan *p = &t->plan;
   releasing r = {0};
   uint32_t i = 0;
   for (uint32_t k = 0; k < p->num_chunks; k++) {
     const tdict_chunk *c = &p->chunks[k];
-    if (!c->was_read) continue;
+    if (!c->read_end) continue;
     for (; i < p->num_items && (i <= c->first || p->items[i].offset < c->begin); i++) release_source(p, i, false, &r);
-    if (c->end_inside > i) i = c->end_inside;
+    if (c->read_end > i) i = c->read_end;
   }
   for (; i < p->num_items; i++) release_source(p, i, false, &r);
   release_slab(&r);

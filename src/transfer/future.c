@@ -206,10 +206,7 @@ tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdi
 
 /* Waits for the end of the whole transfer, because the driver may read pinned sources until then. */
 tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
-  tdict_status status = check_may_wait(future, err);
-  if (status != TDICT_OK) return status;
-  wait_cancellable(future, &future->ended, INT64_MAX);
-  return return_outcome(future, NULL, err);
+  return tdict_future_wait(future, NULL, err);
 }
 
 tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream, tdict_tree **out,

@@ -11,7 +11,7 @@ tdict_memory *tdict_hook_memory(const tdict_hook *hook) {
   tdict_devices *devices = hook->transfer->future.engine->config.devices;
   return hook->pins ? tdict_devices_pinned(devices) : tdict_devices_memory(devices, hook->device);
 }
-bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_transfer_has_failed(hook->transfer); }
+bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_future_has_failed(&hook->transfer->future); }
 
 tdict_stream tdict_hook_stream(const tdict_hook *hook) {
   tdict_hook *mutable_hook = (tdict_hook *)(uintptr_t)hook;

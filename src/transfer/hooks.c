@@ -126,7 +126,7 @@ static tdict_status run_step(tdict_transfer *t, tdict_object_step *step, tdict_e
   const int num_parts = step->pin + step->move;
   tdict_status status = TDICT_OK, ended;
   for (int i = 0; i < num_parts && status == TDICT_OK; i++) {
-    if (i > 0 && tdict_transfer_has_failed(t))
+    if (i > 0 && tdict_future_has_failed(&t->future))
       status = tdict_fail(err, TDICT_ECANCELLED, "transfer: failed or cancelled before this hook");
     else
       status = run_part(&hook, (i == 0) == pins_first, boxes[i], &boxes[i + 1], err);
@@ -154,7 +154,7 @@ static void place_results(tdict_transfer *t) {
 }
 
 bool tdict_hooks_begin_copies(tdict_transfer *t) {
-  if (!tdict_transfer_has_failed(t)) {
+  if (!tdict_future_has_failed(&t->future)) {
     tdict_error err = {0};
     place_results(t);
     if (t->plan.num_items > 0 && tdict_transfer_begin(t, &(tdict_beginning){0}, &err) == TDICT_OK) return true;
@@ -168,7 +168,7 @@ static void run_hook_task(tdict_task *task) {
   TDICT_UNCANCELLED;
   hook_task *own_task = (hook_task *)task;
   tdict_transfer *t = own_task->transfer;
-  if (!tdict_transfer_has_failed(t)) {
+  if (!tdict_future_has_failed(&t->future)) {
     frame here = {t, tdict_pool_thread_data()};
     tdict_error err = {0};
     tdict_pool_set_thread_data(&here);

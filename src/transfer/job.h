@@ -118,8 +118,5 @@ void tdict_transfer_free(tdict_future *future);
 /* Stores the error like tdict_future_fail(), and so tells the workers to stop. The error names the leaf of item number
  * `item`. If `item` is UINT32_MAX or the item of one block, the error names no leaf. */
 void tdict_transfer_fail(tdict_transfer *t, uint32_t item, const tdict_error *error);
-static inline bool tdict_transfer_has_failed(const tdict_transfer *t) {
-  return atomic_load_explicit(&t->future.failed, memory_order_relaxed);
-}
 
 #endif

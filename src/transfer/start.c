@@ -125,42 +125,35 @@ static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_erro
 
 /* Reads the tree into the plan. */
 static tdict_status collect_plan(starter *s, tdict_error *err) {
+  const tdict_start *start = s->start;
+  const tdict_transfer_options *o = &start->options;
+  const bool has_helpers = s->mode == TDICT_MODE_NON_BLOCKING_PIN && o->num_threads != 0;
   tdict_plan spare;
   tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
                                 .gpu = s->gpu,
-                                .dst = s->start->dst,
+                                .dst = start->dst,
                                 .want_pinned = s->want_pinned,
-                                .host_only = s->start->pin,
-                                .copies = s->start->copies,
-                                .keep_objects = s->start->options.keep_objects,
+                                .host_only = start->pin,
+                                .copies = start->copies,
+                                .keep_objects = o->keep_objects,
                                 .mode = s->mode,
-                                .may_read_pageable = s->start->options.mode == TDICT_MODE_AUTO,
-                                .borrows = s->start->caller_waits && !s->start->dst,
+                                .may_read_pageable = o->mode == TDICT_MODE_AUTO,
+                                .borrows = start->caller_waits && !start->dst,
+                                .pool = has_helpers ? s->engine->config.pool : NULL,
+                                .num_helpers = has_helpers ? count_plan_helpers(s) : 0,
+                                .narrow = o->narrow,
                                 .spare = &spare};
-  const tdict_transfer_options *o = &s->start->options;
-  tdict_patterns *keep = NULL;
-  tdict_conversions *conversions = NULL;
-  tdict_status status = o->num_keep ? read_keep(s, &keep, err) : TDICT_OK;
+  tdict_status status = o->num_keep ? read_keep(s, &request.keep, err) : TDICT_OK;
   if (status == TDICT_OK && o->num_conversions)
-    status = tdict_conversions_create(s->start->what, o->conversions, o->num_conversions, &conversions, err);
-  if (status != TDICT_OK) {
-    tdict_patterns_destroy(keep);
-    return status;
+    status = tdict_conversions_create(start->what, o->conversions, o->num_conversions, &request.conversions, err);
+  if (status == TDICT_OK) {
+    tdict_engine_take_plan(s->engine, &spare);
+    status = start->named ? tdict_plan_collect_pairs(&s->plan, &request, start->pairs, start->num_pairs, err)
+                          : tdict_plan_collect(&s->plan, &request, start->src, err);
   }
-  tdict_engine_take_plan(s->engine, &spare);
-  request.keep = keep;
-  request.conversions = conversions;
-  request.narrow = o->narrow;
-  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && o->num_threads != 0) {
-    request.pool = s->engine->config.pool;
-    request.num_helpers = count_plan_helpers(s);
-  }
-  status = s->start->named ? tdict_plan_collect_pairs(&s->plan, &request, s->start->pairs, s->start->num_pairs, err)
-                           : tdict_plan_collect(&s->plan, &request, s->start->src, err);
-  if (status != TDICT_OK) tdict_plan_reset(&spare);
-  if (conversions) tdict_conversions_destroy(conversions);
-  if (keep) tdict_patterns_destroy(keep);
+  if (request.conversions) tdict_conversions_destroy(request.conversions);
+  if (request.keep) tdict_patterns_destroy(request.keep);
   return status;
 }
 
@@ -265,7 +258,7 @@ static void run_storage_task(tdict_task *task) {
 static bool is_first_use_of_ring(const starter *s, const tdict_transfer *t) {
   if (!t->gpu || s->start->dst || s->start->storage || t->plan.line_bytes < s->engine->config.staging_bytes)
     return false;
-  if (tdict_pool_is_worker(s->engine->config.pool) || tdict_engine_has_ring(s->engine, t->gpu)) return false;
+  if (tdict_pool_is_worker(s->engine->config.pool) || tdict_engine_pin_way(s->engine, t->gpu) != 0) return false;
   for (uint32_t i = 0; i < t->plan.num_items; i++)
     if (t->plan.items[i].way == TDICT_WAY_STAGE_IN || t->plan.items[i].way == TDICT_WAY_STAGE_OUT) return true;
   return false;

@@ -1,15 +1,15 @@
 /* The loader's option narrow: batches of a collate function in ordinary memory travel in fewer bytes. */
+#include "kernel/pack.h"
 #include "numbers.h"
-#include "transfer/run/pack_piece.h"
 
 enum { SAMPLES = 24, BATCH = 4, COUNT = 3000 };
 
 static atomic_int num_packed;
-tdict_status __real_tdict_pack_piece_run(const tdict_pack_piece *p, size_t *size, tdict_error *err);
-tdict_status __wrap_tdict_pack_piece_run(const tdict_pack_piece *p, size_t *size, tdict_error *err);
-tdict_status __wrap_tdict_pack_piece_run(const tdict_pack_piece *p, size_t *size, tdict_error *err) {
+size_t __real_tdict_pack_end(tdict_packer *packer);
+size_t __wrap_tdict_pack_end(tdict_packer *packer);
+size_t __wrap_tdict_pack_end(tdict_packer *packer) {
   atomic_fetch_add(&num_packed, 1);
-  return __real_tdict_pack_piece_run(p, size, err);
+  return __real_tdict_pack_end(packer);
 }
 
 static int64_t element_of(int64_t id, int i) { return 1000000000000 * id + i * 7 % 50000; }

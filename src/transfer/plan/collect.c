@@ -19,6 +19,12 @@
 
 enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 
+/* A node, and whether only one path leads to its leaves. */
+typedef struct reached {
+  const tdict_tree *node;
+  bool once;
+} reached;
+
 /* The state of one tdict_plan_collect() call. */
 typedef struct collector {
   tdict_plan *plan;
@@ -29,12 +35,8 @@ typedef struct collector {
                               * for a leaf */
   int misses;            /* number of consecutive attempts of the fast path that found no uniform leaf */
   tdict_uniform uniform; /* state of the fast path for uniform leaves */
-  const tdict_tree *reached_node; /* the node that was checked last. is_reached_once is true if only one path leads to
-                                   * this node */
-  bool is_reached_once;
-  const tdict_tree *reached_dst; /* the destination's node that was checked last; dst_is_reached_once is the result */
-  bool dst_is_reached_once;
-  uintptr_t dst_end; /* end address of the last destination whose memory other tensors may share */
+  reached reached_src, reached_dst; /* the last nodes of the source and of the destination that were checked */
+  uintptr_t dst_end;                /* end address of the last destination whose memory other tensors may share */
   size_t flat_depth; /* the cursor's depth at the root of the flattened object that contains the cursor; 0: no flattened
                       * object */
   size_t kept_depth; /* the cursor's depth at the root of the kept child tree that contains the cursor; 0: no kept
@@ -69,14 +71,14 @@ static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   return !r->want_pinned || tdict_tensor_is_pinned(t);
 }
 
-/* Returns true if only one path leads to the current leaf's node: each node below the root has one reference. If the
- * leaf's tensor has one reference, too, no other leaf of the tree is the same tensor. */
-static inline bool node_is_reached_once(collector *c, const tdict_cursor *cursor) {
+/* Returns true if only one path leads to the leaves of `node`, the current node of the source or of the destination:
+ * each node below the root has one reference, and no other node shares the list of leaves. If the leaf's tensor has one
+ * reference, too, no other leaf of the tree is the same tensor. `last` has the last result. */
+static inline bool is_reached_once(reached *last, const tdict_cursor *cursor, const tdict_tree *node) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
-  if (c->reached_node == top->node) return c->is_reached_once;
-  c->reached_node = top->node;
-  c->is_reached_once = !top->is_shared && !tdict_node_shares_leaves(top->node);
-  return c->is_reached_once;
+  if (last->node == node) return last->once;
+  *last = (reached){node, !top->is_shared && !tdict_node_shares_leaves(node)};
+  return last->once;
 }
 
 /* Enters a child tree. Records whether several paths lead to the child tree, so that its leaves need not check all
@@ -114,9 +116,9 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
     c->plan->num_shared++;
     return TDICT_OK;
   }
-  bool is_unshared =
-      /* check the references before the item adds a reference */
-      node_is_reached_once(c, cursor) && tdict_same_bytes_is_unshared(t);
+  const tdict_tree *node = cursor->frames[cursor->depth - 1].node;
+  /* check the references before the item adds a reference */
+  bool is_unshared = is_reached_once(&c->reached_src, cursor, node) && tdict_same_bytes_is_unshared(t);
   tdict_status status = is_unshared ? TDICT_OK : list_items(c, t, err);
   if (status != TDICT_OK) return status;
   if (!is_unshared && c->table_in_use) tdict_same_bytes_find(&c->same, t, place);
@@ -148,16 +150,6 @@ static void begin_uniform(collector *c) {
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-/* Returns true if no other path leads to the leaves of the destination's node. This is true if all nodes on the path
- * below the root have one reference each, and no other node shares the list of leaves. */
-static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
-  const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
-  if (c->reached_dst == node) return c->dst_is_reached_once;
-  c->reached_dst = node;
-  c->dst_is_reached_once = !cursor->frames[cursor->depth - 1].is_shared && !tdict_node_shares_leaves(node);
-  return c->dst_is_reached_once;
-}
-
 /* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. A destination whose memory
  * is not shared does not overlap with any other destination. If each of the other destinations begins at or after the
  * end of the previous destination, no destinations overlap. Destinations with gaps, or in memory of the program, may
@@ -166,7 +158,8 @@ static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_t
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;
   const bool foreign = dst->storage->flags & TDICT_STORAGE_FOREIGN;
-  if (!foreign && tdict_same_bytes_is_unshared(dst) && dst_node_is_reached_once(c, cursor)) return;
+  const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
+  if (!foreign && tdict_same_bytes_is_unshared(dst) && is_reached_once(&c->reached_dst, cursor, node)) return;
   c->plan->may_overlap = foreign || begin < c->dst_end || !tdict_uniform_is_plain(dst);
   c->dst_end = end;
 }
@@ -430,23 +423,24 @@ static tdict_status check_patterns(const collector *c, const tdict_tree *src, td
 
 enum { MOST_MISSES = 64 }; /* after MOST_MISSES failed attempts in a row, the fast path is not tried again */
 
-static bool has_leaves_left(const tdict_cursor *cursor) {
-  const tdict_frame *top = &cursor->frames[cursor->depth - 1];
-  return top->slot < top->node->keys->num_slots;
+/* Tries the fast path for the leaves that follow in a node. */
+static inline void try_uniform(collector *c, tdict_cursor *cursor) {
+  tdict_frame *top = &cursor->frames[cursor->depth - 1];
+  const tdict_tree *node = top->node;
+  if (top->slot >= node->keys->num_slots || !is_reached_once(&c->reached_src, cursor, node)) return;
+  const uint32_t before = c->plan->num_items;
+  /* a single leaf needs only one copy, so packing saves nothing */
+  c->uniform.packs_pinned = c->uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1;
+  tdict_uniform_collect(&c->uniform, top);
+  c->misses = c->plan->num_items > before ? 0 : c->misses + 1;
 }
 
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err) {
   collector c = {.plan = plan, .request = request};
   c.watch_depth = request->keep ? SIZE_MAX : 0;
-  memset(plan, 0, sizeof *plan);
-  if (request->spare) {
-    /* Reuse the memory of an earlier plan. */
-    *plan = *request->spare;
-    memset(request->spare, 0, sizeof *request->spare);
-  }
-  plan->borrows = request->borrows;
   tdict_status status = tdict_item_maker_init(&c.make, plan, request, err);
+  plan->borrows = request->borrows;
   if (request->conversions) c.same.plan = plan, c.same.wanted = &c.make.cast;
   /* Check the root, then visit all leaves. */
   tdict_cursor cursor;
@@ -459,17 +453,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   if (!done) begin_uniform(&c);
   while (status == TDICT_OK && !done) {
     char path[TDICT_PATH_BYTES];
-    if (c.uniform.to && cursor.depth && c.misses < MOST_MISSES && has_leaves_left(&cursor) &&
-        node_is_reached_once(&c, &cursor)) {
-      /* Try the fast path for the leaves that follow. */
-      const uint32_t before = plan->num_items;
-      const tdict_tree *node = cursor.frames[cursor.depth - 1].node;
-      c.uniform.packs_pinned =
-          /* a single leaf needs only one copy, so packing saves nothing */
-          c.uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1;
-      tdict_uniform_collect(&c.uniform, &cursor.frames[cursor.depth - 1]);
-      c.misses = plan->num_items > before ? 0 : c.misses + 1;
-    }
+    if (c.uniform.to && cursor.depth && c.misses < MOST_MISSES) try_uniform(&c, &cursor);
     /* Collect one leaf. */
     tdict_leaf leaf = tdict_cursor_next(&cursor);
     if (!leaf) break;

@@ -11,6 +11,7 @@
 tdict_status tdict_item_maker_init(tdict_item_maker *m, tdict_plan *plan, const tdict_plan_request *request,
                                    tdict_error *err) {
   *m = (tdict_item_maker){.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
+  *plan = request->spare ? *request->spare : (tdict_plan){0};
   if (!request->conversions && !request->narrow) return TDICT_OK;
   plan->wire = calloc(1, sizeof *plan->wire);
   return plan->wire ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its conversions");
@@ -165,13 +166,7 @@ tdict_status tdict_item_append(tdict_item_maker *m, tdict_item *item, tdict_erro
 tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request *request, const tdict_copy_pair *pairs,
                                       size_t num_pairs, tdict_error *err) {
   tdict_item_maker m;
-  tdict_status status = TDICT_OK;
-  *plan = (tdict_plan){0};
-  if (request->spare) {
-    *plan = *request->spare;
-    *request->spare = (tdict_plan){0};
-  }
-  status = tdict_item_maker_init(&m, plan, request, err);
+  tdict_status status = tdict_item_maker_init(&m, plan, request, err);
   for (size_t i = 0; i < num_pairs && status == TDICT_OK; i++) {
     tdict_tensor *src = pairs[i].src;
     tdict_item item = {.src = src, .src_data = src->data, .dst_data = pairs[i].dst, .leaf = pairs[i].leaf};

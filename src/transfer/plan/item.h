@@ -21,7 +21,7 @@ typedef struct tdict_item_maker {
   int64_t slab_count;
 } tdict_item_maker;
 
-/* Returns TDICT_ENOMEM if host memory is exhausted. */
+/* Initializes the maker and its plan, which is empty. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_item_maker_init(tdict_item_maker *maker, tdict_plan *plan, const tdict_plan_request *request,
                                    tdict_error *err);
 /* Finds the GPU of a device. Returns TDICT_EWRONGDEVICE if the device is absent, and the errors of

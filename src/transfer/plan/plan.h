@@ -70,12 +70,11 @@ typedef struct tdict_item {
 } tdict_item;
 
 typedef struct tdict_chunk {
-  size_t begin, end;   /* offsets on the line */
-  uint32_t first;      /* number of the item that contains `begin` */
-  uint32_t end_inside; /* number of the last item completely inside the chunk, plus 1; set with was_read */
-  /* true: the sources of all items completely inside the chunk were released. The thread that queued the chunk's copy
-   * sets this flag */
-  bool was_read;
+  size_t begin, end; /* offsets on the line */
+  uint32_t first;    /* number of the item that contains `begin` */
+  /* number of the last item completely inside the chunk, plus 1. The thread that queued the chunk's copy sets this
+   * field after it has released the sources of all these items. 0: not set */
+  uint32_t read_end;
 } tdict_chunk;
 
 typedef enum tdict_object_action {

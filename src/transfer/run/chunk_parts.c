@@ -78,9 +78,10 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, td
   tdict_slot *slot = NULL;
   tdict_status status = TDICT_OK;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-  for (int i = 0; t->how.spin_ns && i < TRIES && !(slot = load_slot(parts)) && !tdict_transfer_has_failed(t); i++)
+  for (int i = 0; t->how.spin_ns && i < TRIES && !(slot = load_slot(parts)) && !tdict_future_has_failed(&t->future);
+       i++)
     tdict_spin_pause();
-  while (!slot && !(slot = load_slot(parts)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
+  while (!slot && !(slot = load_slot(parts)) && status == TDICT_OK && !tdict_future_has_failed(&t->future)) {
     status = tdict_lane_return_finished(lane, err);
     if (status == TDICT_OK) tdict_sleep(&pause);
   }

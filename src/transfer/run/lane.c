@@ -224,7 +224,7 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   /* After a failure, the slot's copy may not have been queued, so the slot may contain invalid bytes. */
   if (status == TDICT_OK)
-    retire_oldest(lane, f->out && tdict_transfer_has_failed(t));
+    retire_oldest(lane, f->out && tdict_future_has_failed(&t->future));
   else
     tdict_transfer_fail(t, t->plan.num_items ? f->chunk->first : UINT32_MAX, err);
   return status;
@@ -273,7 +273,7 @@ static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_status status = take_from_ring(lane, first, false, err);
   if (wait && !lane->spare && status == TDICT_OK) {
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-    while (!lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t))
+    while (!lane->spare && status == TDICT_OK && !tdict_future_has_failed(&t->future))
       status = take_from_ring(lane, first, true, err);
     lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   }

@@ -6,17 +6,22 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/float_env.h"
 #include "kernel/pack.h"
-#include "transfer/run/cast_piece.h"
+#include "tensor/convert_tensor.h"
 #include "transfer/run/device_cast.h"
 #include "transfer/run/leaf_bytes.h"
-#include "transfer/run/pack_piece.h"
 
 /* Each memmove copies at most this many bytes. For larger sizes memmove itself may use stores that bypass the cache,
  * but the tuning table must choose the stores. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
 #define SINK_BUFFER ((size_t)1 << 20) /* bytes of the buffer for a leaf that is not in C order */
+/* Bytes of the buffer from which elements are packed. The buffer is large enough for efficient reads of files. */
+enum { PACK_BUFFER = 8 * TDICT_PACK_BLOCK_BYTES };
+/* Elements of a block that is converted through a buffer. A block is large enough for efficient reads and writes of
+ * files. */
+enum { CAST_BLOCK = 16384 };
 /* Prefetch distance in bytes of a thread that fills a slot, a multiple of 256. Most processors do not prefetch across a
  * page border by themselves. */
 enum { AHEAD = 4096 };
@@ -77,11 +82,60 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, walk *w
   return false;
 }
 
-/* Converts a piece from the leaf or the slot `from` to the leaf or the slot `to`. A NULL address means the leaf. */
+/* The conversion of a piece. A buffer is NULL if the leaf is in memory in C order, or the elements are in a slot. */
+typedef struct casting {
+  const piece *piece;
+  size_t first;     /* the first element of the piece */
+  const char *from; /* the elements in the slot; NULL: the source leaf */
+  char *to;         /* the elements in the slot; NULL: the destination leaf */
+  char *from_buffer, *to_buffer;
+} casting;
+
+/* Converts the elements [first, first + count) of the item, at most a block if a buffer is used. */
+static tdict_status cast_block(const casting *c, size_t first, size_t count, tdict_error *err) {
+  const tdict_item *item = c->piece->item;
+  const tdict_cast *cast = c->piece->host;
+  const size_t from_bytes = tdict_dtype_bytes(cast->from), to_bytes = tdict_dtype_bytes(cast->to);
+  const size_t read = first * from_bytes, written = first * to_bytes, slot = first - c->first;
+  const char *from = c->from ? c->from + slot * from_bytes : c->from_buffer ? c->from_buffer : item->src_data + read;
+  char *to = c->to ? c->to + slot * to_bytes : c->to_buffer ? c->to_buffer : item->dst_data + written;
+  if (c->from_buffer) {
+    const tdict_pair_part part = {tdict_shift_back(from, read), item->src->data, read, read + count * from_bytes};
+    tdict_status status = tdict_leaf_copy(item, false, true, &part, err);
+    if (status != TDICT_OK) return status;
+  }
+  /* Threads of the library have the default environment already, but a hook can change it. */
+  const tdict_float_env saved = tdict_float_env_enter();
+  const size_t fitting = tdict_cast_elements(tdict_stream_best(), cast, to, from, count);
+  tdict_float_env_leave(&saved);
+  if (fitting < count)
+    return tdict_convert_overflow("transfer", cast->to, item->src, first + fitting, from + fitting * from_bytes, err);
+  if (!c->to_buffer) return TDICT_OK;
+  if (tdict_leaf_goes_to_sink(item)) return tdict_leaf_write_sink(item, written, to, count * to_bytes, err);
+  const tdict_pair_part part = {item->dst_data, tdict_shift_back(to, written), written, written + count * to_bytes};
+  return tdict_leaf_copy(item, true, false, &part, err);
+}
+
+/* Converts a piece from the leaf or the slot `from` to the leaf or the slot `to`. A NULL address means the leaf. Leaves
+ * that are not in memory in C order are copied through a buffer. */
 static tdict_status cast_piece(const piece *p, void *to, const void *from, tdict_error *err) {
   const size_t item_bytes = tdict_dtype_bytes(p->cast->cast.to);
-  const tdict_cast_piece c = {p->item, p->host, p->begin / item_bytes, (p->end - p->begin) / item_bytes, from, to};
-  return tdict_cast_piece_run(&c, err);
+  const size_t first = p->begin / item_bytes, count = (p->end - p->begin) / item_bytes;
+  const bool buffers_from = !from && !p->item->src_plain, buffers_to = !to && !p->item->dst_plain;
+  const size_t most = (buffers_from || buffers_to) && count > CAST_BLOCK ? CAST_BLOCK : count;
+  casting c = {p, first, from, to, NULL, NULL};
+  if (buffers_from) c.from_buffer = malloc(most * tdict_dtype_bytes(p->host->from));
+  if (buffers_to) c.to_buffer = malloc(most * tdict_dtype_bytes(p->host->to));
+  tdict_status status = TDICT_OK;
+  if ((buffers_from && !c.from_buffer) || (buffers_to && !c.to_buffer))
+    status = tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for a buffer of %zu elements", most);
+  for (size_t at = 0, some; at < count && status == TDICT_OK; at += some) {
+    some = count - at < most ? count - at : most;
+    status = cast_block(&c, first + at, some, err);
+  }
+  free(c.from_buffer);
+  free(c.to_buffer);
+  return status;
 }
 
 /* Copies with memmove, because the buffers may overlap. If the buffers overlap, the copied bytes are unspecified, but
@@ -91,24 +145,37 @@ static void copy_bytes(char *dst, const char *src, size_t bytes) {
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
 }
 
-/* Writes a piece of a host leaf to the leaf's sink. If the elements are not in memory in C order, fills a buffer first,
- * because a sink must not get many small rows. */
-static tdict_status write_piece(const piece *p, tdict_error *err) {
-  const tdict_item *item = p->item;
-  const size_t bytes = p->end - p->begin, room = bytes < SINK_BUFFER ? bytes : SINK_BUFFER;
-  if (item->src_plain)
-    return tdict_leaf_write_sink(item, p->begin, (const char *)item->src->data + p->begin, bytes, err);
+/* Reads a piece whose source is not in memory in C order, and passes the elements to `use` in blocks of at most `room`
+ * bytes. `at` is the place of a block in the leaf. */
+static tdict_status read_blocks(const piece *p, size_t room,
+                                tdict_status (*use)(const piece *p, void *user, size_t at, const char *block,
+                                                    size_t bytes, tdict_error *err),
+                                void *user, tdict_error *err) {
+  if (p->end - p->begin < room) room = p->end - p->begin;
   char *buffer = malloc(room);
   if (!buffer) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for a buffer of %zu bytes", room);
   tdict_status status = TDICT_OK;
   for (size_t at = p->begin, end; at < p->end && status == TDICT_OK; at = end) {
     end = p->end - at < room ? p->end : at + room;
-    status = tdict_leaf_copy(item, false, true,
-                             &(tdict_pair_part){tdict_shift_back(buffer, at), item->src->data, at, end}, err);
-    if (status == TDICT_OK) status = tdict_leaf_write_sink(item, at, buffer, end - at, err);
+    const tdict_pair_part part = {tdict_shift_back(buffer, at), p->item->src->data, at, end};
+    status = tdict_leaf_copy(p->item, false, true, &part, err);
+    if (status == TDICT_OK) status = use(p, user, at, buffer, end - at, err);
   }
   free(buffer);
   return status;
+}
+
+static tdict_status write_block(const piece *p, void *user, size_t at, const char *block, size_t bytes,
+                                tdict_error *err) {
+  (void)user;
+  return tdict_leaf_write_sink(p->item, at, block, bytes, err);
+}
+
+/* Writes a piece of a host leaf to the leaf's sink. If the elements are not in memory in C order, fills a buffer first,
+ * because a sink must not get many small rows. */
+static tdict_status write_piece(const piece *p, tdict_error *err) {
+  if (!p->item->src_plain) return read_blocks(p, SINK_BUFFER, write_block, NULL, err);
+  return write_block(p, NULL, p->begin, (const char *)p->item->src->data + p->begin, p->end - p->begin, err);
 }
 
 /* Returns the end of the padding: the next multiple of the leaf alignment, but at most `end`. */
@@ -120,14 +187,25 @@ static const char *start_of(const piece *p) {
   return p && !p->host && p->item->src_plain ? p->item->src_data + p->wire_begin : NULL;
 }
 
-/* Packs a piece into the slot, and sets *filled to the end of the packed elements. */
+static tdict_status pack_block(const piece *p, void *user, size_t at, const char *block, size_t bytes,
+                               tdict_error *err) {
+  (void)p, (void)at, (void)err;
+  tdict_pack_add(user, block, bytes, NULL);
+  return TDICT_OK;
+}
+
+/* Packs a piece into the slot for the option `narrow`, and sets *filled to the end of the packed elements. */
 static tdict_status pack_piece(const piece *p, char *slot, tdict_stream_kind stores, const piece *following,
                                size_t *filled, tdict_error *err) {
-  size_t size = 0;
-  tdict_pack_piece packed = {p->item, p->begin, p->end, NULL, stores, start_of(following)};
-  packed.to = slot + p->at;
-  tdict_status status = tdict_pack_piece_run(&packed, &size, err);
-  *filled = p->at + size;
+  tdict_packer packer = {.kind = tdict_stream_best(), .stores = stores};
+  const size_t bytes = p->end - p->begin;
+  tdict_status status = TDICT_OK;
+  tdict_pack_begin(&packer, p->item->src->dtype, slot + p->at, bytes);
+  if (p->item->src_plain)
+    tdict_pack_add(&packer, p->item->src_data + p->begin, bytes, start_of(following));
+  else
+    status = read_blocks(p, PACK_BUFFER, pack_block, &packer, err);
+  if (status == TDICT_OK) *filled = p->at + tdict_pack_end(&packer);
   return status;
 }
 

@@ -88,7 +88,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   /* Claim chunks until none is left. */
   wait_for_uses(t);
-  for (tdict_claim claim; status == TDICT_OK && claim_next(t, &claim) && !tdict_transfer_has_failed(t);) {
+  for (tdict_claim claim; status == TDICT_OK && claim_next(t, &claim) && !tdict_future_has_failed(&t->future);) {
     uint32_t error_item = claim.chunk->first;
     worker->worked = true;
     status = switch_gpu(lane, t->plan.items[error_item].gpu, err);
@@ -97,7 +97,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     if (status != TDICT_OK) tdict_transfer_fail(t, error_item, err);
   }
   /* Queue the copies that wait in the batch, and record the last event. */
-  if (status == TDICT_OK && t->batch && !tdict_transfer_has_failed(t) &&
+  if (status == TDICT_OK && t->batch && !tdict_future_has_failed(&t->future) &&
       (status = tdict_lane_flush(lane, err)) != TDICT_OK)
     tdict_transfer_fail(t, UINT32_MAX, err);
   if (!t->how.caller_waits && lane->gpu && !tdict_lane_record_tail(lane))
@@ -116,7 +116,7 @@ static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_transfer *t = worker->transfer;
   tdict_error err = {0};
-  bool abandon = status != TDICT_OK || tdict_transfer_has_failed(t);
+  bool abandon = status != TDICT_OK || tdict_future_has_failed(&t->future);
   status = tdict_lane_close(lane, abandon, &err);
   if (status != TDICT_OK) tdict_transfer_fail(t, UINT32_MAX, &err);
   worker->cpu_ns += cpu_now(t) - cpu; /* tdict_lane_close() may still have copied slots to the host */

@@ -128,28 +128,23 @@ static int find_track(tdict_recording *r, const tdict_pool *pool) {
   return -1;
 }
 
-/* Adds a slice of the calling thread, from begin_ns to now. */
-static void add_slice(tdict_recording *r, const tdict_pool *pool, const tdict_slice *what, int64_t begin_ns) {
+void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
+  tdict_recording *r = traced->recording;
   int64_t end_ns = tdict_now_ns();
-  int track = find_track(r, pool);
+  int track = find_track(r, traced->pool);
   if (track < 0) {
     atomic_fetch_add_explicit(&r->dropped, 1, memory_order_relaxed);
     return;
   }
   tdict_slice *s = take_slice(r);
   if (!s) return;
-  s->range = what->range;
+  s->range = (uint8_t)range;
   s->track = (uint16_t)track;
-  s->transfer = what->transfer;
+  s->transfer = traced->number;
   s->begin_ns = begin_ns < r->begin_ns ? r->begin_ns : begin_ns;
   s->end_ns = end_ns;
-  s->bytes = what->bytes;
+  s->bytes = bytes;
   atomic_store_explicit(&s->complete, true, memory_order_release);
-}
-
-void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
-  add_slice(traced->recording, traced->pool,
-            &(tdict_slice){.range = (uint8_t)range, .transfer = traced->number, .bytes = bytes}, begin_ns);
 }
 
 /* Retains the recording while the slice is written, because a new start may replace the recording. */
@@ -160,7 +155,7 @@ void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range 
   if (r) tdict_recording_retain(r);
   pthread_mutex_unlock(&tracer->lock);
   if (!r) return;
-  add_slice(r, pool, &(tdict_slice){.range = (uint8_t)range, .bytes = value}, begin_ns);
+  tdict_trace_add(&(tdict_traced){.recording = r, .pool = pool}, range, begin_ns, value);
   tdict_recording_release(r);
 }
 

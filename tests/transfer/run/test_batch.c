@@ -223,7 +223,7 @@ SIM_CASE(batch_failure_fails_all_its_lanes) {
     assert_int_equal(d->ops->stream_query(d, h.lanes[1].stream),
                      TDICT_CU_SUCCESS); /* a copy may have been on its way */
     pthread_join(thread, NULL);
-    assert_true(tdict_transfer_has_failed(h.t));
+    assert_true(tdict_future_has_failed(&h.t->future));
     assert_int_equal(h.t->future.error_leaf, 2);
     assert_int_equal(h.t->batch->count, 0);
     td_ok(tdict_lane_wait_all(&h.lanes[0], err));

@@ -230,11 +230,11 @@ SIM_CASE(lane_reports_a_lost_device) {
   td_ok(tdict_lane_submit(&lane, slot, &t->plan.chunks[0], &error_item, err));
   td_ok(tdict_lane_return_finished(&lane, err)); /* not yet */
   assert_int_equal(lane.count, 1);
-  assert_false(tdict_transfer_has_failed(t));
+  assert_false(tdict_future_has_failed(&t->future));
   fail_call(CALL_QUERY, 1);
   fail_call(CALL_SYNC, 1);
   td_fails(TDICT_EDEVICE, "cuEventSynchronize", tdict_lane_return_finished(&lane, err));
-  assert_true(tdict_transfer_has_failed(t));
+  assert_true(tdict_future_has_failed(&t->future));
   td_ok(tdict_sim_resume(w.c, err));
   (void)!tdict_lane_close(&lane, true, NULL);
   drop(t);
