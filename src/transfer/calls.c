@@ -149,16 +149,14 @@ static bool are_leaves_pinned(const tdict_tree *td) {
 
 bool tdict_is_pinned(const tdict_tree *tree) { return tree && are_leaves_pinned(tree); }
 
-/* Returns a tensor with the elements of `tensor` on `device`, by moving a tree with this one leaf. */
-static tdict_status move_tensor(tdict_context *c, tdict_tensor *tensor, tdict_device device, tdict_tensor **out,
-                                tdict_error *err) {
+tdict_status tdict_move_tensor(tdict_context *c, tdict_tensor *tensor, tdict_device device,
+                               const tdict_transfer_options *options, tdict_tensor **out, tdict_error *err) {
   tdict_tree *wrapper = NULL, *moved = NULL;
   tdict_status status = tdict_create(0, NULL, &wrapper, err);
   if (status != TDICT_OK) return status;
   status = tdict_set(wrapper, "tensor", tensor, err);
-  if (status == TDICT_OK) status = tdict_to_device(c, wrapper, device, NULL, &moved, err);
-  if (status == TDICT_OK) status = tdict_get(moved, "tensor", out, err);
-  if (status == TDICT_OK) *out = tdict_tensor_retain(*out);
+  if (status == TDICT_OK) status = tdict_to_device(c, wrapper, device, options, &moved, err);
+  if (status == TDICT_OK) status = tdict_pop(moved, "tensor", out, err);
   tdict_release(moved);
   tdict_release(wrapper);
   return status;
@@ -186,7 +184,7 @@ tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *
   tdict_place_reset(&place);
   if (status != TDICT_OK) return status;
   if (!moves) return tdict_set(tree, path, tensor, err);
-  status = move_tensor(context, tensor, device, &moved, err);
+  status = tdict_move_tensor(context, tensor, device, NULL, &moved, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = tdict_set(tree, path, moved, err);
   tdict_tensor_release(moved);

@@ -81,7 +81,7 @@ void tdict_check_sources_after(tdict_transfer *t) {
     tdict_error err;
     (void)!tdict_fail(&err, TDICT_ECHANGED,
                       "transfer: the source changed during the copy; call tdict_future_wait_source() first");
-    tdict_future_fail_leaf(&t->future, p->whole ? i : p->items[i].leaf, &err);
+    tdict_future_fail(&t->future, p->whole ? i : p->items[i].leaf, "", &err);
     return;
   }
 }

@@ -38,8 +38,7 @@ static int32_t pin_path(const tdict_transfer *t) {
   int way = target ? tdict_pinned_pool_way(target->memory, target) : 0;
   if (!way && (p->way_bytes[TDICT_WAY_STAGE_IN] || p->way_bytes[TDICT_WAY_STAGE_OUT]))
     for (uint32_t i = 0; i < p->num_items && !way; i++)
-      if (p->items[i].way == TDICT_WAY_STAGE_IN || p->items[i].way == TDICT_WAY_STAGE_OUT)
-        way = tdict_engine_pin_way(t->future.engine, p->items[i].gpu);
+      if (tdict_item_uses_slot(&p->items[i])) way = tdict_engine_pin_way(t->future.engine, p->items[i].gpu);
   return way == TDICT_PINNED_REGISTERED ? TDICT_PIN_REGISTER
          : way == TDICT_PINNED_SMALL    ? TDICT_PIN_SMALL_PIECES
          : way == TDICT_PINNED_DRIVER   ? TDICT_PIN_DRIVER

@@ -121,7 +121,7 @@ void tdict_future_drop(tdict_future *f) {
   if (!tdict_forkmark_forked(f->mark)) free_future(f);
 }
 
-static void store_first_error(tdict_future *f, uint32_t leaf, const char *path, const tdict_error *error) {
+void tdict_future_fail(tdict_future *f, uint32_t leaf, const char *path, const tdict_error *error) {
   pthread_mutex_lock(&f->error_lock);
   if (!f->error.status && !f->outcome_is_final) {
     f->error = *error;
@@ -130,14 +130,6 @@ static void store_first_error(tdict_future *f, uint32_t leaf, const char *path, 
   }
   pthread_mutex_unlock(&f->error_lock);
   atomic_store_explicit(&f->failed, true, memory_order_relaxed);
-}
-
-void tdict_future_fail_leaf(tdict_future *f, uint32_t leaf, const tdict_error *error) {
-  store_first_error(f, leaf, "", error);
-}
-
-void tdict_future_fail(tdict_future *f, const char *path, const tdict_error *error) {
-  store_first_error(f, UINT32_MAX, path, error);
 }
 
 tdict_future *tdict_future_retain(const tdict_future *future) {
@@ -233,7 +225,7 @@ void tdict_future_cancel(tdict_future *future) {
   if (!future || tdict_forkmark_forked(future->mark) || tdict_latch_is_zero(&future->ended)) return;
   tdict_error err;
   (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: cancelled");
-  tdict_future_fail(future, "", &err);
+  tdict_future_fail(future, UINT32_MAX, "", &err);
   if (future->kind->cancel) future->kind->cancel(future);
 }
 

@@ -83,12 +83,10 @@ void tdict_future_begin_part(tdict_future *promise, tdict_future *part, size_t p
 void tdict_future_end_part(tdict_future *part);
 /* Drops a reference that is not a handle of the program. The last reference frees the future. */
 void tdict_future_drop(tdict_future *f);
-/* Stores the error if the future has no error yet and its outcome is not final. The error names `path`, which may be
- * empty. */
-void tdict_future_fail(tdict_future *f, const char *path, const tdict_error *error);
-/* Stores an error like tdict_future_fail(). The error names leaf number `leaf` in tree order, or no leaf if `leaf` is
- * UINT32_MAX. Only the number is stored, because another thread may still be building the tree. */
-void tdict_future_fail_leaf(tdict_future *f, uint32_t leaf, const tdict_error *error);
+/* Stores the error if the future has no error yet and its outcome is not final. The error names leaf number `leaf` in
+ * tree order. Only the number is stored, because another thread may still be building the tree. If `leaf` is
+ * UINT32_MAX, the error names `path`, which may be empty. */
+void tdict_future_fail(tdict_future *f, uint32_t leaf, const char *path, const tdict_error *error);
 /* Returns true if an error was stored or the future was cancelled. The returned value may be out of date, so use it
  * only to stop early. */
 static inline bool tdict_future_has_failed(const tdict_future *f) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "tdict/transfer.h"
 #include "transfer/hooks.h"
+#include "transfer/start.h"
 
 tdict_context *tdict_hook_context(const tdict_hook *hook) { return hook->context; }
 tdict_device tdict_hook_device(const tdict_hook *hook) { return hook->device; }
@@ -40,17 +41,8 @@ tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_
 
 tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_move: %s is NULL", tensor ? "out" : "tensor");
-  tdict_tree *wrapper, *moved;
   tdict_transfer_options options = tdict_transfer_options_default();
   /* The hook may run on the last free pool thread, so the hook must not wait for another pool thread. */
   options.num_threads = 0;
-  tdict_status status = tdict_create(0, NULL, &wrapper, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_set(wrapper, "tensor", tensor, err);
-  if (status == TDICT_OK) status = tdict_to_device(hook->context, wrapper, hook->device, &options, &moved, err);
-  tdict_release(wrapper);
-  if (status != TDICT_OK) return status;
-  status = tdict_pop(moved, "tensor", out, err);
-  tdict_release(moved);
-  return status;
+  return tdict_move_tensor(hook->context, tensor, hook->device, &options, out, err);
 }

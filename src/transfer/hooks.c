@@ -174,7 +174,7 @@ static void run_hook_task(tdict_task *task) {
     tdict_pool_set_thread_data(&here);
     tdict_status status = run_step(t, own_task->step, &err);
     tdict_pool_set_thread_data(here.outer);
-    if (status != TDICT_OK) tdict_future_fail(&t->future, own_task->step->path, &err);
+    if (status != TDICT_OK) tdict_future_fail(&t->future, UINT32_MAX, own_task->step->path, &err);
   }
   if (atomic_fetch_sub_explicit(&t->hooks->num_unfinished, 1, memory_order_acq_rel) != 1) return;
   if (!t->how.on_caller)

@@ -54,5 +54,5 @@ void tdict_transfer_free(tdict_future *future) {
 }
 
 void tdict_transfer_fail(tdict_transfer *t, uint32_t item, const tdict_error *error) {
-  tdict_future_fail_leaf(&t->future, item < t->plan.num_items ? t->plan.items[item].leaf : UINT32_MAX, error);
+  tdict_future_fail(&t->future, item < t->plan.num_items ? t->plan.items[item].leaf : UINT32_MAX, "", error);
 }

@@ -57,7 +57,7 @@ void tdict_transfer_launch(tdict_transfer *t) {
   tdict_error err = {0};
   if (lost != UINT32_MAX) {
     (void)!refuse_lost(&err);
-    tdict_future_fail_leaf(&t->future, lost, &err);
+    tdict_future_fail(&t->future, lost, "", &err);
   }
   if (t->hashes) tdict_check_sources_before(t);
   tdict_pool *pool = t->future.engine->config.pool;
@@ -108,14 +108,8 @@ static void gather_use(void *user, tdict_fence *use) {
   for (uint32_t i = 0; i < t->num_uses; i++)
     if (t->uses[i] == use) return;
   if (g->no_memory) return;
-  if (t->num_uses == t->cap_uses) {
-    uint32_t cap = t->cap_uses ? 2 * t->cap_uses : 8;
-    tdict_fence **grown = realloc(t->uses, cap * sizeof *grown);
-    g->no_memory = grown == NULL;
-    if (!grown) return;
-    t->uses = grown;
-    t->cap_uses = cap;
-  }
+  g->no_memory = t->num_uses == t->cap_uses && !tdict_grow_array((void **)&t->uses, &t->cap_uses, sizeof use);
+  if (g->no_memory) return;
   use->ops->retain(use);
   t->uses[t->num_uses++] = use;
 }
@@ -132,16 +126,9 @@ static void await_transfer(conflict_search *g, tdict_transfer *awaited) {
   if (awaited->finished || g->no_memory) return;
   for (uint32_t i = 0; i < t->num_waits_for; i++)
     if (t->waits_for[i].awaited == awaited) return;
-  if (t->num_waits_for == g->cap) {
-    uint32_t cap = g->cap ? 2 * g->cap : 8;
-    tdict_dependent *grown = realloc(t->waits_for, cap * sizeof *grown);
-    if (!grown) {
-      g->no_memory = true;
-      return;
-    }
-    t->waits_for = grown;
-    g->cap = cap;
-  }
+  g->no_memory =
+      t->num_waits_for == g->cap && !tdict_grow_array((void **)&t->waits_for, &g->cap, sizeof t->waits_for[0]);
+  if (g->no_memory) return;
   t->waits_for[t->num_waits_for++] = (tdict_dependent){.waiting = t, .awaited = awaited};
 }
 

@@ -64,7 +64,7 @@ static void count_down(tdict_promise *p) {
   if (last) f->stats.total_seconds = 1e-9 * (double)(tdict_now_ns() - f->begin_ns);
   pthread_mutex_unlock(&p->lock);
   if (!last) return;
-  if (fails) tdict_future_fail(f, "", &err);
+  if (fails) tdict_future_fail(f, UINT32_MAX, "", &err);
   pthread_mutex_lock(&f->error_lock);
   f->outcome_is_final = true;
   pthread_mutex_unlock(&f->error_lock);
@@ -119,7 +119,7 @@ static void pass_error(tdict_future *f, tdict_future *part) {
     snprintf(path, sizeof path, "%zu", part->position);
   atomic_store_explicit(&part->error_was_reported, true, memory_order_relaxed);
   error.path[0] = '\0';
-  tdict_future_fail(f, error.status == TDICT_ECANCELLED ? "" : path, &error);
+  tdict_future_fail(f, UINT32_MAX, error.status == TDICT_ECANCELLED ? "" : path, &error);
   cancel_parts(f);
 }
 
@@ -223,7 +223,7 @@ tdict_status tdict_promise_start(tdict_promise *p, tdict_context *context, tdict
 }
 
 void tdict_promise_close(tdict_promise *p, tdict_tree *result, const tdict_error *error) {
-  if (error) tdict_future_fail(&p->future, "", error);
+  if (error) tdict_future_fail(&p->future, UINT32_MAX, "", error);
   if (error) cancel_parts(&p->future);
   pthread_mutex_lock(&p->lock);
   if (result) p->future.result = result;

@@ -260,7 +260,7 @@ static bool is_first_use_of_ring(const starter *s, const tdict_transfer *t) {
     return false;
   if (tdict_pool_is_worker(s->engine->config.pool) || tdict_engine_pin_way(s->engine, t->gpu) != 0) return false;
   for (uint32_t i = 0; i < t->plan.num_items; i++)
-    if (t->plan.items[i].way == TDICT_WAY_STAGE_IN || t->plan.items[i].way == TDICT_WAY_STAGE_OUT) return true;
+    if (tdict_item_uses_slot(&t->plan.items[i])) return true;
   return false;
 }
 

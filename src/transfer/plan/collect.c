@@ -50,16 +50,6 @@ static tdict_status fail_plan_memory(tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its plan");
 }
 
-static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes) {
-  if (count < *cap) return true;
-  uint32_t wanted = *cap ? 2 * *cap : 64;
-  void *grown = wanted > *cap ? realloc(*array, (size_t)wanted * bytes) : NULL;
-  if (!grown) return false;
-  *array = grown;
-  *cap = wanted;
-  return true;
-}
-
 /* Returns true if the leaf is already where the result must be, and need not be copied. */
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
@@ -238,7 +228,7 @@ static bool reserve_node(collector *c, const tdict_tree *node) {
 /* Adds a step that keeps the object. */
 static tdict_status add_step(collector *c, tdict_box *box, tdict_error *err) {
   tdict_plan *p = c->plan;
-  if (!grow_array((void **)&p->objects, p->num_objects, &p->cap_objects, sizeof *p->objects))
+  if (p->num_objects == p->cap_objects && !tdict_grow_array((void **)&p->objects, &p->cap_objects, sizeof *p->objects))
     return fail_plan_memory(err);
   /* Hooks are code of the program and may release tensors that the caller keeps alive. */
   tdict_plan_end_borrowing(p);

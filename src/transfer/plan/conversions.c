@@ -190,8 +190,7 @@ static tdict_status split_on_wire(tdict_plan *plan, tdict_item_cast *c, const td
 
 static tdict_status split_cast(tdict_plan *plan, tdict_item_cast *c, const tdict_item *item, tdict_error *err) {
   const bool between = item->way == TDICT_WAY_DIRECT;
-  if (item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT)
-    return split_on_wire(plan, c, item, item->way == TDICT_WAY_STAGE_IN, err);
+  if (tdict_item_uses_slot(item)) return split_on_wire(plan, c, item, item->way == TDICT_WAY_STAGE_IN, err);
   if (!tdict_item_cast_changes(c)) { /* there is no wire */
     c->rule = 0;
     return TDICT_OK;
@@ -234,13 +233,8 @@ tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cas
   if (narrow && !cast->rule && item->way == TDICT_WAY_STAGE_IN && tdict_item_can_pack(plan, item))
     c = make_packed(item->src->dtype);
   tdict_wire *wire = plan->wire;
-  if (plan->num_items >= wire->cap_casts) {
-    const size_t cap = wire->cap_casts ? 2 * (size_t)wire->cap_casts : 64;
-    tdict_item_cast *grown = cap <= UINT32_MAX ? realloc(wire->casts, cap * sizeof *grown) : NULL;
-    if (!grown) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %zu conversions", cap);
-    wire->casts = grown;
-    wire->cap_casts = (uint32_t)cap;
-  }
+  if (plan->num_items >= wire->cap_casts && !tdict_grow_array((void **)&wire->casts, &wire->cap_casts, sizeof c))
+    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u conversions", plan->num_items + 1);
   wire->casts[plan->num_items] = c;
   wire->packs |= c.is_packed;
   const bool converts = c.rule || c.is_packed;
@@ -248,7 +242,7 @@ tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cas
     item->way = TDICT_WAY_DIRECT;
     wire->pinned_bytes += item->bytes / tdict_dtype_bytes(c.cast.to) * tdict_dtype_bytes(c.cast.from);
   }
-  if (item->way != TDICT_WAY_STAGE_IN && item->way != TDICT_WAY_STAGE_OUT) return TDICT_OK;
+  if (!tdict_item_uses_slot(item)) return TDICT_OK;
   wire->slot_bytes += tdict_plan_slot_bytes(converts ? &c : NULL, item->bytes);
   wire->uses_kernels |= converts && c.by_device;
   return TDICT_OK;

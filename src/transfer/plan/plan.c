@@ -49,6 +49,15 @@ bool tdict_plan_reserve(tdict_plan *p, size_t more_items, size_t more_leaves) {
   return true;
 }
 
+bool tdict_grow_array(void **array, uint32_t *cap, size_t bytes) {
+  const uint32_t wanted = *cap ? 2 * *cap : 64;
+  void *grown = wanted > *cap ? realloc(*array, wanted * bytes) : NULL;
+  if (!grown) return false;
+  *array = grown;
+  *cap = wanted;
+  return true;
+}
+
 void tdict_plan_clear(tdict_plan *plan) {
   release_tensors(plan);
   for (uint32_t i = 0; i < plan->num_objects; i++) {
@@ -129,18 +138,10 @@ void tdict_plan_pack(tdict_plan *plan) {
   }
 }
 
-static bool uses_slot(const tdict_item *item) {
-  return item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT;
-}
-
 static tdict_status add_chunk(tdict_plan *plan, tdict_chunk chunk, tdict_error *err) {
-  if (plan->num_chunks == plan->cap_chunks) {
-    uint32_t cap = plan->cap_chunks ? 2 * plan->cap_chunks : 64;
-    tdict_chunk *grown = realloc(plan->chunks, cap * sizeof *grown);
-    if (!grown) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u chunks", cap);
-    plan->chunks = grown;
-    plan->cap_chunks = cap;
-  }
+  if (plan->num_chunks == plan->cap_chunks &&
+      !tdict_grow_array((void **)&plan->chunks, &plan->cap_chunks, sizeof chunk))
+    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u chunks", plan->num_chunks + 1);
   plan->chunks[plan->num_chunks++] = chunk;
   return TDICT_OK;
 }
@@ -193,7 +194,7 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
                                tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
-  const bool uniform = tdict_plan_is_uniform(plan), in_slots = plan->wire && uses_slot(&plan->items[first]);
+  const bool uniform = tdict_plan_is_uniform(plan), in_slots = plan->wire && tdict_item_uses_slot(&plan->items[first]);
   for (size_t at = whole.begin, end; at < whole.end && status == TDICT_OK; at = end) {
     if (uniform)
       first = tdict_plan_item_at(plan, first, at);
@@ -263,7 +264,7 @@ tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error 
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
     size_t most = whole ? SIZE_MAX / 2 : direct ? most_direct_bytes(cut) : cut->chunk_bytes;
-    if (uses_slot(item)) most = shrink_chunk(plan, most);
+    if (tdict_item_uses_slot(item)) most = shrink_chunk(plan, most);
     const size_t first = whole || direct || cut->first_bytes > most ? most : cut->first_bytes;
     status = add_pieces(plan, span, first, most, cut->max_copy_bytes, err);
   }

@@ -157,6 +157,9 @@ static inline size_t tdict_plan_bytes(const tdict_plan *plan) {
   for (size_t i = 0; i < sizeof plan->way_bytes / sizeof plan->way_bytes[0]; i++) bytes += plan->way_bytes[i];
   return bytes;
 }
+static inline bool tdict_item_uses_slot(const tdict_item *item) {
+  return item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT;
+}
 /* Returns the conversion of an item, or NULL if the item is neither converted nor packed. */
 static inline const tdict_item_cast *tdict_plan_cast(const tdict_plan *plan, uint32_t item) {
   const tdict_item_cast *c = plan->wire ? &plan->wire->casts[item] : NULL;
@@ -194,6 +197,9 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
 /* Reserves space for more items and leaves. Returns false if memory is exhausted or the numbers exceed 32 bits. The
  * plan's items and leaves are then unchanged. */
 bool tdict_plan_reserve(tdict_plan *plan, size_t more_items, size_t more_leaves);
+/* Doubles the capacity of an array of elements of `bytes` bytes. Returns false if memory is exhausted or the capacity
+ * exceeds 32 bits. The array is then unchanged. */
+bool tdict_grow_array(void **array, uint32_t *cap, size_t bytes);
 void tdict_plan_reset(tdict_plan *plan);
 /* Retains the sources if the plan borrows them. */
 void tdict_plan_end_borrowing(tdict_plan *plan);

@@ -2,6 +2,8 @@
  * cores. See tuning.h for ownership and threads. */
 #include "transfer/plan/tuning.h"
 
+#include <stdio.h>
+
 #include "base/error.h"
 
 #define KIB(n) ((size_t)(n) << 10)
@@ -56,49 +58,49 @@ const tdict_tuning_row *tdict_tuning_find(const tdict_tuning *tuning, tdict_tuni
   return row;
 }
 
-static tdict_status check_tuning_row(const tdict_tuning_row *r, const char *where, int number, tdict_error *err) {
+const char *const tdict_tuning_names[] = {[TDICT_TUNING_IN] = "in",
+                                          [TDICT_TUNING_OUT] = "out",
+                                          [TDICT_TUNING_OUT_NEW] = "out_new",
+                                          [TDICT_TUNING_HOST] = "host"};
+
+tdict_status tdict_tuning_check_row(const tdict_tuning_row *r, const char *what, tdict_error *err) {
   if (r->chunk_bytes == 0 || r->chunk_bytes % 256 != 0)
-    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: chunk_bytes is %zu, wanted a multiple of 256", where,
-                      number, r->chunk_bytes);
+    return tdict_fail(err, TDICT_EINVAL, "%schunk_bytes is %zu, wanted a multiple of 256", what, r->chunk_bytes);
   if (r->first_bytes == 0 || r->first_bytes % 256 != 0 || r->first_bytes > r->chunk_bytes)
-    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: first_bytes is %zu, wanted a multiple of 256 up to %zu",
-                      where, number, r->first_bytes, r->chunk_bytes);
+    return tdict_fail(err, TDICT_EINVAL, "%sfirst_bytes is %zu, wanted a multiple of 256 up to %zu", what,
+                      r->first_bytes, r->chunk_bytes);
   if (r->workers < 1 || r->workers > TDICT_TUNING_MAX_WORKERS)
-    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: workers is %d, wanted 1 to %d", where, number,
-                      (int)r->workers, TDICT_TUNING_MAX_WORKERS);
-  if (r->slots < 1)
-    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: slots is %d, wanted at least 1", where, number,
-                      (int)r->slots);
+    return tdict_fail(err, TDICT_EINVAL, "%sworkers is %d, wanted 1 to %d", what, (int)r->workers,
+                      TDICT_TUNING_MAX_WORKERS);
+  if (r->slots < 1) return tdict_fail(err, TDICT_EINVAL, "%sslots is %d, wanted at least 1", what, (int)r->slots);
   if (r->streaming < 0 || r->streaming > 1 || r->caller < 0 || r->caller > 1)
-    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: streaming is %d and caller %d, wanted 0 or 1", where,
-                      number, (int)r->streaming, (int)r->caller);
+    return tdict_fail(err, TDICT_EINVAL, "%sstreaming is %d and caller %d, wanted 0 or 1", what, (int)r->streaming,
+                      (int)r->caller);
   if (r->spin_us < 0 || r->spin_us > TDICT_TUNING_MAX_SPIN_US)
-    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: spin_us is %d, wanted 0 to %d", where, number,
-                      (int)r->spin_us, TDICT_TUNING_MAX_SPIN_US);
+    return tdict_fail(err, TDICT_EINVAL, "%sspin_us is %d, wanted 0 to %d", what, (int)r->spin_us,
+                      TDICT_TUNING_MAX_SPIN_US);
   return TDICT_OK;
 }
 
 tdict_status tdict_tuning_check(const tdict_tuning *tuning, tdict_error *err) {
-  static const char *const names[] = {[TDICT_TUNING_IN] = "in",
-                                      [TDICT_TUNING_OUT] = "out",
-                                      [TDICT_TUNING_OUT_NEW] = "out_new",
-                                      [TDICT_TUNING_HOST] = "host"};
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
+    const char *name = tdict_tuning_names[d];
     int count = tuning->num_rows[d];
     if (count < 1 || count > TDICT_TUNING_ROWS)
-      return tdict_fail(err, TDICT_EINVAL, "tuning: %s has %d rows, wanted 1 to %d", names[d], count,
-                        TDICT_TUNING_ROWS);
+      return tdict_fail(err, TDICT_EINVAL, "tuning: %s has %d rows, wanted 1 to %d", name, count, TDICT_TUNING_ROWS);
     for (int i = 0; i < count; i++) {
       const tdict_tuning_row *row = &tuning->rows[d][i];
+      char what[48];
       /* tdict_tuning_find() returns the first row that fits, so the rows must be in rising order. */
       if (i > 0 && row->up_to_bytes <= row[-1].up_to_bytes)
-        return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: up_to_bytes is %zu, not above the row before",
-                          names[d], i, row->up_to_bytes);
-      tdict_status status = check_tuning_row(row, names[d], i, err);
+        return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: up_to_bytes is %zu, not above the row before", name, i,
+                          row->up_to_bytes);
+      snprintf(what, sizeof what, "tuning: %s row %d: ", name, i);
+      tdict_status status = tdict_tuning_check_row(row, what, err);
       if (status != TDICT_OK) return status;
     }
     if (tuning->rows[d][count - 1].up_to_bytes != SIZE_MAX)
-      return tdict_fail(err, TDICT_EINVAL, "tuning: the last %s row is not for all sizes", names[d]);
+      return tdict_fail(err, TDICT_EINVAL, "tuning: the last %s row is not for all sizes", name);
   }
   return TDICT_OK;
 }

@@ -12,10 +12,6 @@
 #include "base/file.h"
 
 enum { MAX_LINE = 512, FIELDS = 8, MAX_WORDS = 10 };
-static const char *const directions[] = {[TDICT_TUNING_IN] = "in",
-                                         [TDICT_TUNING_OUT] = "out",
-                                         [TDICT_TUNING_OUT_NEW] = "out_new",
-                                         [TDICT_TUNING_HOST] = "host"};
 static const char blanks[] = " \t\r";
 
 typedef struct reader {
@@ -48,18 +44,6 @@ static tdict_status read_number(const reader *r, const char *word, size_t most, 
   return TDICT_OK;
 }
 
-/* Checks one row with tdict_tuning_check(), in a table that has only this row for the direction `in`. */
-static tdict_status check_file_row(const reader *r, tdict_tuning_row row, tdict_error *err) {
-  tdict_tuning table = tdict_tuning_default();
-  tdict_error why;
-  row.up_to_bytes = SIZE_MAX;
-  table.rows[TDICT_TUNING_IN][0] = row;
-  table.num_rows[TDICT_TUNING_IN] = 1;
-  if (tdict_tuning_check(&table, &why) == TDICT_OK) return TDICT_OK;
-  const char *text = strstr(why.message, "row 0: ");
-  return fail_line(r, err, "%.150s", text ? text + strlen("row 0: ") : why.message);
-}
-
 static tdict_status add_row(reader *r, tdict_tuning_direction d, char **words, tdict_error *err) {
   size_t fields[FIELDS] = {0};
   int count = r->table.num_rows[d];
@@ -71,16 +55,18 @@ static tdict_status add_row(reader *r, tdict_tuning_direction d, char **words, t
       status = read_number(r, words[i], i < 3 ? SIZE_MAX - 1 : INT32_MAX, &fields[i], err);
   if (status != TDICT_OK) return status;
   if (count == TDICT_TUNING_ROWS)
-    return fail_line(r, err, "wanted at most %d rows of '%s', found one more", TDICT_TUNING_ROWS, directions[d]);
+    return fail_line(r, err, "wanted at most %d rows of '%s', found one more", TDICT_TUNING_ROWS,
+                     tdict_tuning_names[d]);
   tdict_tuning_row *row = &r->table.rows[d][count];
   if (count > 0 && fields[0] <= row[-1].up_to_bytes)
-    return fail_line(r, err, "wanted a row of '%s' for more bytes than the one before, found '%.40s'", directions[d],
-                     words[0]);
+    return fail_line(r, err, "wanted a row of '%s' for more bytes than the one before, found '%.40s'",
+                     tdict_tuning_names[d], words[0]);
   *row = (tdict_tuning_row){fields[0],          fields[1],          fields[2],          (int32_t)fields[3],
                             (int32_t)fields[4], (int32_t)fields[5], (int32_t)fields[6], (int32_t)fields[7]};
-  status = check_file_row(r, *row, err);
-  if (status == TDICT_OK) r->table.num_rows[d]++;
-  return status;
+  tdict_error why;
+  if (tdict_tuning_check_row(row, "", &why) != TDICT_OK) return fail_line(r, err, "%.150s", why.message);
+  r->table.num_rows[d]++;
+  return TDICT_OK;
 }
 
 static tdict_status read_version(reader *r, char **words, int count, tdict_error *err) {
@@ -118,9 +104,9 @@ static tdict_status read_line(reader *r, char *line, tdict_error *err) {
   if (!r->versioned) return read_version(r, words, count, err);
   if (strcmp(words[0], "machine") == 0) return read_machine(r, line, err);
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
-    if (strcmp(words[0], directions[d]) != 0) continue;
+    if (strcmp(words[0], tdict_tuning_names[d]) != 0) continue;
     if (count == FIELDS + 1) return add_row(r, (tdict_tuning_direction)d, words + 1, err);
-    return fail_line(r, err, "wanted %d numbers after '%s', found %s%d", FIELDS, directions[d],
+    return fail_line(r, err, "wanted %d numbers after '%s', found %s%d", FIELDS, tdict_tuning_names[d],
                      count == MAX_WORDS ? "at least " : "", count - 1);
   }
   return fail_line(r, err, "wanted 'in', 'out', 'out_new', 'host', 'machine' or a comment, found '%.40s'", words[0]);
@@ -143,7 +129,7 @@ static tdict_status read_end(reader *r, tdict_error *err) {
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
     int count = r->table.num_rows[d];
     if (count == 0 || r->table.rows[d][count - 1].up_to_bytes != SIZE_MAX)
-      return fail_line(r, err, "wanted a last row of '%s' for up to 'max' bytes, found the end", directions[d]);
+      return fail_line(r, err, "wanted a last row of '%s' for up to 'max' bytes, found the end", tdict_tuning_names[d]);
   }
   return TDICT_OK;
 }
@@ -214,7 +200,7 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
         snprintf(up_to, sizeof up_to, "max");
       else
         snprintf(up_to, sizeof up_to, "%zu", w->up_to_bytes);
-      fprintf(file, "%s %s %zu %zu %d %d %d %d %d\n", directions[d], up_to, w->chunk_bytes, w->first_bytes,
+      fprintf(file, "%s %s %zu %zu %d %d %d %d %d\n", tdict_tuning_names[d], up_to, w->chunk_bytes, w->first_bytes,
               (int)w->workers, (int)w->slots, (int)w->streaming, (int)w->caller, (int)w->spin_us);
     }
   bool good = !ferror(file);

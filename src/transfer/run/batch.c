@@ -7,10 +7,6 @@
 #include "base/error.h"
 #include "sched/spin.h"
 
-static bool uses_slot(const tdict_item *item) {
-  return item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT;
-}
-
 /* Returns the maximum number of copies in a batch: at most TDICT_BATCH_MOST, and at most 3/16 of the slots. In a ring
  * of 32 slots, two batches in flight and the batch that is being gathered have at most 18 slots, and leave 14 slots for
  * the threads. With a limit of queued bytes, a batch has at most half of these bytes. */
@@ -28,7 +24,7 @@ tdict_status tdict_batch_create(const tdict_plan *plan, const tdict_how *how, si
   TDICT_ASSERT(plan->num_chunks >= TDICT_BATCH_CHUNKS);
   uint32_t chunk = 0;
   *out = NULL;
-  while (chunk < plan->num_chunks && !uses_slot(&plan->items[plan->chunks[chunk].first])) chunk++;
+  while (chunk < plan->num_chunks && !tdict_item_uses_slot(&plan->items[plan->chunks[chunk].first])) chunk++;
   if (chunk == plan->num_chunks) return TDICT_OK;
   tdict_batch *b = calloc(1, sizeof *b);
   if (!b) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for copies that are queued together");

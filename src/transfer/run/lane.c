@@ -67,7 +67,7 @@ static tdict_status queue_pieces(tdict_lane *lane, submission *s, tdict_error *e
     const tdict_direct direct = {&t->plan, s->chunk, t->future.engine->config.devices, lane->gpu, lane->stream};
     return tdict_direct_queue(&direct, err);
   }
-  tdict_pieces_queue queue = {lane->gpu, lane->stream, s->slot->data, s->error_item, s->scratch, 0};
+  tdict_pieces_queue queue = {lane->gpu, s->kind, lane->stream, s->slot->data, s->error_item, s->scratch, 0};
   tdict_status status = tdict_pieces_submit(&t->plan, s->chunk, &queue, err);
   s->error_item = queue.item;
   lane->worker->packed_bytes += queue.packed_bytes;

@@ -310,13 +310,9 @@ tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk,
   return status;
 }
 
-static tdict_status queue_rect_in(void *user, const tdict_rect *rect, tdict_error *err) {
-  tdict_pieces_queue *q = user;
-  return tdict_gpu_queue_rect(q->gpu, TDICT_CU_H2D, rect, q->stream, err);
-}
-static tdict_status queue_rect_out(void *user, const tdict_rect *rect, tdict_error *err) {
-  tdict_pieces_queue *q = user;
-  return tdict_gpu_queue_rect(q->gpu, TDICT_CU_D2H, rect, q->stream, err);
+static tdict_status queue_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+  const tdict_pieces_queue *q = user;
+  return tdict_gpu_queue_rect(q->gpu, q->kind, rect, q->stream, err);
 }
 
 /* One contiguous copy between the address `device` and the offset `at` of the slot. */
@@ -328,17 +324,17 @@ typedef struct stretch {
   uint32_t item; /* the first item of the stretch */
 } stretch;
 
-static tdict_status queue_stretch(tdict_pieces_queue *q, tdict_cu_kind kind, const stretch *s, tdict_error *err) {
+static tdict_status queue_stretch(tdict_pieces_queue *q, const stretch *s, tdict_error *err) {
   if (!s->bytes) return TDICT_OK;
   q->item = s->item;
-  bool in = kind == TDICT_CU_H2D;
+  bool in = q->kind == TDICT_CU_H2D;
   tdict_rect line = {in ? (void *)s->device : q->slot + s->at,
                      in ? (void *)(q->slot + s->at) : s->device,
                      (int64_t)s->bytes,
                      (int64_t)s->bytes,
                      s->bytes,
                      1};
-  return tdict_gpu_queue_rect(q->gpu, kind, &line, q->stream, err);
+  return queue_rect(q, &line, err);
 }
 
 /* Returns true if one copy can cover both stretches. Both stretches must be in one storage, and as far apart on the
@@ -379,7 +375,7 @@ static tdict_status queue_launch(const tdict_plan *plan, const tdict_chunk *chun
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
     if (!uses_kernel(&p) || p.cast->is_packed != (op == TDICT_KERNEL_UNPACK)) continue;
     const tdict_item *item = p.item;
-    const bool in = item->kind == TDICT_CU_H2D;
+    const bool in = q->kind == TDICT_CU_H2D;
     const size_t to_bytes = tdict_dtype_bytes(p.cast->cast.to), first = p.begin / to_bytes;
     char *scratch = q->scratch + p.at;
     const char *leaf = (const char *)item->src_data + first * tdict_dtype_bytes(p.cast->cast.from);
@@ -429,12 +425,12 @@ bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *s
 
 static tdict_status queue_copies(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                  tdict_error *err) {
+  const bool in = q->kind == TDICT_CU_H2D;
   walk w = {chunk->first, 0, q->slot};
   stretch run = {0};
   tdict_status status = TDICT_OK;
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
     const tdict_item *item = p.item;
-    bool in = item->kind == TDICT_CU_H2D;
     if (uses_kernel(&p) && q->scratch == q->slot) continue;
     if (!uses_kernel(&p) && !(in ? item->dst_plain : item->src_plain)) {
       q->item = p.number;
@@ -443,7 +439,7 @@ static tdict_status queue_copies(const tdict_plan *plan, const tdict_chunk *chun
       tdict_leaf_pair(&pair, item, in, !in);
       tdict_pair_part part = {in ? (void *)item->dst_data : packed, in ? packed : item->src->data, p.wire_begin,
                               p.wire_end};
-      status = tdict_pair_walk(&pair, &part, in ? queue_rect_in : queue_rect_out, q, err);
+      status = tdict_pair_walk(&pair, &part, queue_rect, q, err);
       continue;
     }
     stretch next = uses_kernel(&p) ? make_scratch_stretch(q, &p) : make_stretch(&p, in);
@@ -452,17 +448,16 @@ static tdict_status queue_copies(const tdict_plan *plan, const tdict_chunk *chun
       run.open_ended = next.open_ended;
       continue;
     }
-    status = queue_stretch(q, (tdict_cu_kind)item->kind, &run, err);
+    status = queue_stretch(q, &run, err);
     run = next;
   }
-  if (status != TDICT_OK || !run.bytes) return status;
-  return queue_stretch(q, (tdict_cu_kind)plan->items[run.item].kind, &run, err);
+  return status == TDICT_OK ? queue_stretch(q, &run, err) : status;
 }
 
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                  tdict_error *err) {
+  const bool in = q->kind == TDICT_CU_H2D;
   if (!plan->wire || !plan->wire->uses_kernels) return queue_copies(plan, chunk, q, err);
-  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D;
   tdict_status status = in ? queue_copies(plan, chunk, q, err) : queue_launches(plan, chunk, q, err);
   if (status != TDICT_OK) return status;
   return in ? queue_launches(plan, chunk, q, err) : queue_copies(plan, chunk, q, err);

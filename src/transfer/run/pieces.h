@@ -31,6 +31,7 @@ bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *s
 /* The arguments of tdict_pieces_submit(). */
 typedef struct tdict_pieces_queue {
   tdict_gpu *gpu;
+  tdict_cu_kind kind; /* of all items of the chunk */
   tdict_cu_stream stream;
   char *slot;
   uint32_t item;

@@ -7,7 +7,7 @@
 static void name_position(const tdict_transfer *t, size_t position, const tdict_error *error) {
   char path[24];
   snprintf(path, sizeof path, "%zu", position);
-  tdict_future_fail(atomic_load_explicit(&t->future.part_of, memory_order_acquire), path, error);
+  tdict_future_fail(atomic_load_explicit(&t->future.part_of, memory_order_acquire), UINT32_MAX, path, error);
 }
 
 tdict_status tdict_spread_chunk(const tdict_transfer *t, const tdict_chunk *chunk, tdict_gpu *gpu,

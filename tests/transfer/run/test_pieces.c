@@ -201,7 +201,7 @@ GPU_CASE(pieces_line_is_the_copy_that_would_be_queued) {
       tdict_cu_line line = {0};
       const bool one = tdict_pieces_line(&p, &p.chunks[i], slot, &line);
       noted.count = 0;
-      tdict_pieces_queue queue = {gpu, stream, slot, 0, NULL, 0};
+      tdict_pieces_queue queue = {gpu, TDICT_CU_H2D, stream, slot, 0, NULL, 0};
       td_ok(tdict_pieces_submit(&p, &p.chunks[i], &queue, err));
       assert_int_equal(one, noted.count == 1);
       if (cases[n].one) assert_true(one);
